@@ -1,0 +1,2 @@
+//! Part of the emulator.
+pub mod exports;

@@ -1,0 +1,161 @@
+//! What can go wrong, as one type.
+
+use std::time::Duration;
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every error of this crate. `operation` is the name of the C function or of the method that failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// This machine has no GPU that can be used. Match on it to fall back to the CPU or to one device.
+    #[error("{operation}: no usable GPU: {reason}")]
+    NoDevice {
+        /// What was asked for.
+        operation: &'static str,
+        /// What the CUDA runtime said.
+        reason: String,
+    },
+
+    /// The installed driver is older than the CUDA runtime needs.
+    #[error("{operation}: the driver is too old: it supports CUDA {driver}, the runtime is {runtime}")]
+    DriverTooOld {
+        /// What was asked for.
+        operation: &'static str,
+        /// The newest CUDA version that the driver supports, or `none` where there is no driver.
+        driver: String,
+        /// The version of the CUDA runtime.
+        runtime: String,
+    },
+
+    /// Memory of the device, or pinned memory of the host, is used up.
+    #[error("{operation}: out of memory: {bytes} bytes asked for on {place}")]
+    OutOfMemory {
+        /// What was asked for.
+        operation: &'static str,
+        /// How many bytes; 0 where the library allocated for itself.
+        bytes: usize,
+        /// `device N` or `the host`.
+        place: String,
+    },
+
+    /// A call of the CUDA runtime or driver failed.
+    #[error("{operation}: CUDA error {code} ({name}): {message}")]
+    Cuda {
+        /// The C function.
+        operation: &'static str,
+        /// The `cudaError_t` as a number.
+        code: i32,
+        /// Its name, such as `cudaErrorIllegalAddress`.
+        name: String,
+        /// What `cudaGetErrorString` says.
+        message: String,
+    },
+
+    /// A call of NCCL failed.
+    #[error("{operation}: NCCL error {code} ({message}){}", last.as_deref().map(|l| format!(": {l}")).unwrap_or_default())]
+    Nccl {
+        /// The C function.
+        operation: &'static str,
+        /// The `ncclResult_t` as a number.
+        code: i32,
+        /// What `ncclGetErrorString` says.
+        message: String,
+        /// What `ncclGetLastError` said just then. NCCL keeps one such text for the process, so it may belong to another
+        /// call.
+        last: Option<String>,
+    },
+
+    /// An argument cannot be right: nothing was submitted.
+    #[error("{operation}: {what}: expected {expected}, got {got}")]
+    InvalidArgument {
+        /// The method.
+        operation: &'static str,
+        /// Which argument or property.
+        what: &'static str,
+        /// What would have been accepted.
+        expected: String,
+        /// What came.
+        got: String,
+    },
+
+    /// Ranks of one communicator issued calls that do not belong together. Nothing that disagrees was submitted; the
+    /// communicator is aborted on every rank.
+    #[error("{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")]
+    Disagreement {
+        /// The method on the rank that noticed.
+        operation: &'static str,
+        /// The rank that noticed.
+        rank: usize,
+        /// The rank that came first.
+        peer: usize,
+        /// What `peer` issued.
+        expected: String,
+        /// What `rank` issued.
+        got: String,
+    },
+
+    /// The operation was not done within its deadline.
+    #[error("{operation}: not done within {timeout:?}: {detail}")]
+    Timeout {
+        /// The method.
+        operation: &'static str,
+        /// How long it was allowed.
+        timeout: Duration,
+        /// What it was waiting for.
+        detail: String,
+    },
+
+    /// The communicator was aborted, by this rank or because another one failed.
+    #[error("{operation}: the communicator was aborted: {reason}")]
+    Aborted {
+        /// The method.
+        operation: &'static str,
+        /// Why it was aborted.
+        reason: String,
+    },
+
+    /// The installation cannot do this.
+    #[error("{operation}: not supported: needs {needs}")]
+    Unsupported {
+        /// The method.
+        operation: &'static str,
+        /// What it would need.
+        needs: String,
+    },
+
+    /// The running library is older than the headers that this program was built with.
+    #[error(
+        "{library} {running} is running, but this program was built for {built}: use {library} {built} or newer at run time, or build against {running}"
+    )]
+    LibraryTooOld {
+        /// `NCCL` or `CUDA runtime`.
+        library: &'static str,
+        /// The version of the headers at build time.
+        built: String,
+        /// The version that is running.
+        running: String,
+    },
+
+    /// A call that is not allowed where it was made, such as a group within a group.
+    #[error("{operation}: {reason}")]
+    InvalidUsage {
+        /// The method.
+        operation: &'static str,
+        /// Why not here.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::InvalidArgument`].
+    pub(crate) fn argument(
+        operation: &'static str,
+        what: &'static str,
+        expected: impl std::fmt::Display,
+        got: impl std::fmt::Display,
+    ) -> Self {
+        Self::InvalidArgument { operation, what, expected: expected.to_string(), got: got.to_string() }
+    }
+}

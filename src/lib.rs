@@ -1,0 +1,16 @@
+//! Placeholder.
+
+pub mod cuda;
+mod deadline;
+mod element;
+#[cfg(gpucomm_emulator)]
+mod emulator;
+mod error;
+#[cfg(feature = "nccl")]
+pub mod nccl;
+pub mod sys;
+
+pub use deadline::{default_timeout, set_default_timeout};
+pub use element::{Element, ElementKind};
+pub use error::{Error, Result};
+pub use half::{bf16, f16};

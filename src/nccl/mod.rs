@@ -1,0 +1,1 @@
+//! Communicators, collectives and groups.

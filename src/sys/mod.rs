@@ -1,0 +1,107 @@
+//! The raw C interface, exactly as C declares it.
+//!
+//! One flat namespace: the functions of the CUDA runtime and of NCCL that this crate calls, their types and constants.
+//! Built against installed libraries, it is what bindgen makes of their headers. With the feature `emulator`, types and
+//! constants come from the committed snapshot of `vendor/include`, and the functions are those of the emulator.
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    clippy::all
+)]
+
+#[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
+include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+
+#[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
+mod snapshot;
+#[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
+pub use snapshot::*;
+
+// The functions of the emulator take the place of the declarations. Each must have the type that C declares: an array
+// literal coerces its elements to one function pointer type, and does not compile where they differ.
+#[cfg(gpucomm_emulator)]
+macro_rules! emulated {
+    ($($name:ident)*) => {
+        pub use crate::emulator::exports::{$($name),*};
+        const _: () = { $( let _ = [snapshot::$name, crate::emulator::exports::$name]; )* };
+    };
+}
+
+#[cfg(gpucomm_emulator)]
+emulated! {
+    cudaGetErrorName
+    cudaGetErrorString
+    cudaGetLastError
+    cudaDriverGetVersion
+    cudaRuntimeGetVersion
+    cudaGetDeviceCount
+    cudaGetDevice
+    cudaSetDevice
+    cudaDeviceGetAttribute
+    cudaDeviceGetPCIBusId
+    cudaDeviceCanAccessPeer
+    cudaDeviceEnablePeerAccess
+    cudaDeviceGetP2PAttribute
+    cudaDeviceGetStreamPriorityRange
+    cudaMemGetInfo
+    cudaStreamCreateWithPriority
+    cudaStreamDestroy
+    cudaStreamGetPriority
+    cudaStreamGetFlags
+    cudaStreamQuery
+    cudaStreamWaitEvent
+    cudaLaunchHostFunc
+    cudaEventCreateWithFlags
+    cudaEventDestroy
+    cudaEventRecord
+    cudaEventQuery
+    cudaEventElapsedTime
+    cudaMalloc
+    cudaFree
+    cudaMallocFromPoolAsync
+    cudaFreeAsync
+    cudaHostAlloc
+    cudaFreeHost
+    cudaMemcpyAsync
+    cudaMemcpyPeerAsync
+    cudaMemsetAsync
+    ncclGetVersion
+    ncclGetUniqueId
+    ncclGetErrorString
+    ncclGetLastError
+    ncclCommInitRankConfig
+    ncclCommSplit
+    ncclCommFinalize
+    ncclCommDestroy
+    ncclCommAbort
+    ncclCommGetAsyncError
+    ncclCommCount
+    ncclCommCuDevice
+    ncclCommUserRank
+    ncclMemAlloc
+    ncclMemFree
+    ncclCommWindowRegister
+    ncclCommWindowDeregister
+    ncclRedOpCreatePreMulSum
+    ncclRedOpDestroy
+    ncclReduce
+    ncclBroadcast
+    ncclAllReduce
+    ncclReduceScatter
+    ncclAllGather
+    ncclAlltoAll
+    ncclGather
+    ncclScatter
+    ncclSend
+    ncclRecv
+    ncclGroupStart
+    ncclGroupEnd
+    gpucommDeviceInfo
+    gpucommPoolCreate
+    gpucommDriverEntryPoint
+    gpucommNcclConfigInit
+}

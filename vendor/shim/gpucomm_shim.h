@@ -1,0 +1,34 @@
+/* What Rust cannot take from the headers alone: structs whose layout or initialiser changes with the version. */
+#ifndef GPUCOMM_SHIM_H
+#define GPUCOMM_SHIM_H
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <stddef.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* The few properties of a device that no attribute gives. */
+typedef struct gpucommDeviceInfo_t {
+  char name[256];
+  unsigned char uuid[16];
+  size_t totalMemory;
+} gpucommDeviceInfo_t;
+
+cudaError_t gpucommDeviceInfo(gpucommDeviceInfo_t *info, int device);
+
+/* A pool of device memory that keeps what is freed into it and that every peer device may access. */
+cudaError_t gpucommPoolCreate(cudaMemPool_t *pool, int device);
+
+/* The driver function `symbol` as of CUDA `version` (12010 is 12.1), or null where the driver has none. */
+cudaError_t gpucommDriverEntryPoint(void **function, const char *symbol, unsigned int version);
+
+/* NCCL_CONFIG_INITIALIZER. */
+void gpucommNcclConfigInit(ncclConfig_t *config);
+
+#if defined(__cplusplus)
+}
+#endif
+#endif
