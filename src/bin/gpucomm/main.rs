@@ -1,1 +1,3 @@
+//! The `gpucomm` program.
+
 fn main() {}
