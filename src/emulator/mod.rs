@@ -1,8 +1,12 @@
 //! The emulator: the same C interface, on the CPU.
+//!
+//! `cuda` implements the functions of the CUDA runtime and driver, `nccl` those of NCCL. Both move real data on threads of
+//! this process, with the order and the errors of the originals, and both check what a GPU does not: see `report`.
 
 pub(crate) mod cuda;
-
+pub(in crate::emulator) mod fault;
 pub(crate) mod nccl;
+pub(in crate::emulator) mod report;
 
 /// The C functions that `sys` re-exports.
 pub mod exports {

@@ -1,2 +1,33 @@
-//! Part of the emulator.
+//! The CUDA half of the emulator.
+//!
+//! A device is a slice of the CPU: an [`arena`] of memory, streams with a worker thread each, and an error that sticks. The
+//! modules below hold one noun each; [`exports`] are the C functions, thin over them.
+//!
+//! Locks are taken in this order, and no lock is held while work of a stream runs: a stream's queue, a device's heap, the
+//! registers of handles and of pinned memory.
+
+pub(in crate::emulator) mod allocator;
+pub(in crate::emulator) mod arena;
+mod copy;
+pub(in crate::emulator) mod device;
+mod driver;
+mod error;
+mod event;
 pub mod exports;
+mod fork;
+mod handle;
+mod host;
+mod memory;
+mod memset;
+mod ranges;
+mod settings;
+pub(in crate::emulator) mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, also after a panic elsewhere: what the locks here guard is consistent between any two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,203 @@
+//! Devices: what each one owns, which one is current, and the error that sticks to it.
+
+use super::allocator::Blocks;
+use super::arena::Arena;
+use super::settings::settings;
+use super::stream::{Stream, Ticket};
+use super::{fork, lock};
+use crate::emulator::report;
+use crate::sys::cudaError;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
+
+/// One emulated GPU.
+#[derive(Debug)]
+pub(super) struct Device {
+    /// Its number, from 0.
+    pub ordinal: i32,
+    /// Its memory; none until the first allocation.
+    arena: OnceLock<Option<Arena>>,
+    /// What lies in that memory.
+    pub blocks: Blocks,
+    /// The code of the error that every call returns since it happened, 0 before.
+    sticky: AtomicU32,
+    /// A bit for each peer whose memory was opened with cudaDeviceEnablePeerAccess.
+    peers: AtomicU64,
+    /// The stream behind the null handle.
+    legacy: OnceLock<Arc<Stream>>,
+    /// Every stream with a handle or with work left.
+    streams: Mutex<Vec<Weak<Stream>>>,
+}
+
+static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
+    fork::watch();
+    let count = settings().devices;
+    report::line(format!(
+        "{count} emulated device{} on the CPU, no GPU is used (GPUCOMM_EMULATOR_DEVICES sets the number)",
+        if count == 1 { "" } else { "s" }
+    ));
+    (0..count as i32).map(Device::new).collect()
+});
+
+thread_local! {
+    static CURRENT: Cell<i32> = const { Cell::new(0) };
+}
+
+/// All devices of this process.
+pub(super) fn devices() -> &'static [Device] {
+    &DEVICES
+}
+
+/// How many devices there are.
+pub(in crate::emulator) fn device_count() -> i32 {
+    devices().len() as i32
+}
+
+/// The device that calls of this thread go to; 0 until it was set.
+pub(in crate::emulator) fn current_device() -> i32 {
+    CURRENT.get()
+}
+
+/// Makes `ordinal` the current device of this thread.
+pub(in crate::emulator) fn set_current(ordinal: i32) -> Result<(), cudaError> {
+    device(ordinal)?;
+    CURRENT.set(ordinal);
+    Ok(())
+}
+
+/// The device with this number.
+pub(super) fn device(ordinal: i32) -> Result<&'static Device, cudaError> {
+    if devices().is_empty() {
+        return Err(cudaError::cudaErrorNoDevice);
+    }
+    usize::try_from(ordinal).ok().and_then(|index| devices().get(index)).ok_or(cudaError::cudaErrorInvalidDevice)
+}
+
+/// The current device of this thread.
+pub(super) fn current() -> Result<&'static Device, cudaError> {
+    device(current_device())
+}
+
+impl Device {
+    fn new(ordinal: i32) -> Self {
+        Self {
+            ordinal,
+            arena: OnceLock::new(),
+            blocks: Blocks::new(settings().memory),
+            sticky: AtomicU32::new(0),
+            peers: AtomicU64::new(0),
+            legacy: OnceLock::new(),
+            streams: Mutex::default(),
+        }
+    }
+
+    /// The memory, made if this is the first use.
+    pub fn arena(&self) -> Result<&Arena, cudaError> {
+        let make = || {
+            Arena::new(self.ordinal, settings().memory)
+                .map_err(|error| {
+                    report::line(format!(
+                        "device {}: cannot map {} bytes of shared memory: {error} (GPUCOMM_EMULATOR_MEMORY sets the size)",
+                        self.ordinal,
+                        settings().memory
+                    ));
+                })
+                .ok()
+        };
+        self.arena.get_or_init(make).as_ref().ok_or(cudaError::cudaErrorMemoryAllocation)
+    }
+
+    /// The memory, if it was made.
+    pub fn arena_if_made(&self) -> Option<&Arena> {
+        self.arena.get()?.as_ref()
+    }
+
+    /// The sticky error, if one happened.
+    pub fn check(&self) -> Result<(), cudaError> {
+        match self.sticky.load(Ordering::Acquire) {
+            0 => Ok(()),
+            code => Err(cudaError(code)),
+        }
+    }
+
+    /// Makes `error` stick, unless another one does.
+    pub fn fail(&self, error: cudaError) {
+        let _ = self.sticky.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Opens the memory of `peer` to kernels of this device. The emulator lets every copy through; it only keeps count.
+    pub fn enable_peer(&self, peer: &Device) -> Result<(), cudaError> {
+        if peer.ordinal == self.ordinal {
+            return Err(cudaError::cudaErrorInvalidDevice);
+        }
+        let bit = 1 << peer.ordinal;
+        if self.peers.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return Err(cudaError::cudaErrorPeerAccessAlreadyEnabled);
+        }
+        Ok(())
+    }
+
+    /// The stream behind the null handle.
+    pub fn legacy(&'static self) -> &'static Arc<Stream> {
+        self.legacy.get_or_init(|| Stream::legacy(self))
+    }
+
+    /// The stream behind the null handle, if it was ever used.
+    pub fn legacy_if_used(&self) -> Option<&Arc<Stream>> {
+        self.legacy.get()
+    }
+
+    /// Counts `stream` among those of this device.
+    pub fn adopt(&self, stream: &Arc<Stream>) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(stream));
+    }
+
+    /// The streams of this device, the legacy one included where it was used.
+    pub fn streams(&self) -> Vec<Arc<Stream>> {
+        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Waits until the work that was enqueued before this call is done.
+    pub fn synchronize(&self) {
+        let tickets: Vec<Ticket> = self.streams().iter().map(Stream::last).collect();
+        for ticket in tickets {
+            ticket.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_device_belongs_to_the_thread() {
+        set_current(1).unwrap();
+        assert_eq!(current_device(), 1);
+        std::thread::spawn(|| assert_eq!(current_device(), 0)).join().unwrap();
+        assert_eq!(set_current(-1), Err(cudaError::cudaErrorInvalidDevice));
+        assert_eq!(set_current(device_count()), Err(cudaError::cudaErrorInvalidDevice));
+        assert_eq!(current_device(), 1);
+    }
+
+    #[test]
+    fn the_first_sticky_error_stays() {
+        let device = Device::new(63);
+        assert_eq!(device.check(), Ok(()));
+        device.fail(cudaError::cudaErrorIllegalAddress);
+        device.fail(cudaError::cudaErrorUnknown);
+        assert_eq!(device.check(), Err(cudaError::cudaErrorIllegalAddress));
+    }
+
+    #[test]
+    fn peer_access_is_enabled_once() {
+        let (one, two) = (Device::new(1), Device::new(2));
+        assert_eq!(one.enable_peer(&one), Err(cudaError::cudaErrorInvalidDevice));
+        assert_eq!(one.enable_peer(&two), Ok(()));
+        assert_eq!(one.enable_peer(&two), Err(cudaError::cudaErrorPeerAccessAlreadyEnabled));
+        assert_eq!(two.enable_peer(&one), Ok(()), "access has a direction");
+    }
+}

@@ -1,0 +1,49 @@
+//! The functions of the driver that are looked up by name.
+
+use super::exports::guarded;
+use super::memset::{self, Shape};
+use super::stream;
+use crate::sys::{CUdeviceptr_v2, CUresult, CUstream, cudaError};
+use std::ffi::{CStr, c_uint, c_ushort, c_void};
+
+/// The address of a driver function, or null where the emulator has none of that name.
+pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
+    type D16 = unsafe extern "C" fn(CUdeviceptr_v2, c_ushort, usize, CUstream) -> CUresult;
+    type D32 = unsafe extern "C" fn(CUdeviceptr_v2, c_uint, usize, CUstream) -> CUresult;
+    type D2D32 = unsafe extern "C" fn(CUdeviceptr_v2, usize, c_uint, usize, usize, CUstream) -> CUresult;
+    match symbol.to_bytes() {
+        b"cuMemsetD16Async" => memset_d16 as D16 as *mut c_void,
+        b"cuMemsetD32Async" => memset_d32 as D32 as *mut c_void,
+        b"cuMemsetD2D32Async" => memset_d2d32 as D2D32 as *mut c_void,
+        _ => std::ptr::null_mut(),
+    }
+}
+
+fn memory(address: CUdeviceptr_v2) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+fn result(work: impl FnOnce() -> Result<(), cudaError>) -> CUresult {
+    // The codes of both interfaces agree wherever both have one.
+    CUresult(guarded("a driver function", work).map_or_else(|error| error.0, |()| 0))
+}
+
+unsafe extern "C" fn memset_d16(dst: CUdeviceptr_v2, value: c_ushort, count: usize, stream: CUstream) -> CUresult {
+    result(|| memset::fill("cuMemsetD16Async", memory(dst), value, Shape::row(count), &stream::find(stream)?))
+}
+
+unsafe extern "C" fn memset_d32(dst: CUdeviceptr_v2, value: c_uint, count: usize, stream: CUstream) -> CUresult {
+    result(|| memset::fill("cuMemsetD32Async", memory(dst), value, Shape::row(count), &stream::find(stream)?))
+}
+
+unsafe extern "C" fn memset_d2d32(
+    dst: CUdeviceptr_v2,
+    pitch: usize,
+    value: c_uint,
+    width: usize,
+    height: usize,
+    stream: CUstream,
+) -> CUresult {
+    let shape = Shape { pitch, width, height };
+    result(|| memset::fill("cuMemsetD2D32Async", memory(dst), value, shape, &stream::find(stream)?))
+}

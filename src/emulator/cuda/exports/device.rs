@@ -1,0 +1,197 @@
+//! Devices, versions and errors.
+
+use super::super::device::{current, current_device, device, device_count, set_current};
+use super::super::{driver, error, settings};
+use super::{Out, runtime};
+use crate::emulator::report;
+use crate::sys::*;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+pub unsafe extern "C" fn cudaGetErrorName(error: cudaError_t) -> *const c_char {
+    error::texts(error).0.as_ptr()
+}
+
+pub unsafe extern "C" fn cudaGetErrorString(error: cudaError_t) -> *const c_char {
+    error::texts(error).1.as_ptr()
+}
+
+pub unsafe extern "C" fn cudaGetLastError() -> cudaError_t {
+    error::take_last()
+}
+
+pub unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> cudaError_t {
+    runtime("cudaDriverGetVersion", || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        unsafe { Out::new(version)? }.set(CUDART_VERSION as c_int);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> cudaError_t {
+    runtime("cudaRuntimeGetVersion", || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        unsafe { Out::new(version)? }.set(CUDART_VERSION as c_int);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> cudaError_t {
+    runtime("cudaGetDeviceCount", || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        unsafe { Out::new(count)? }.set(device_count());
+        if device_count() == 0 { Err(cudaError::cudaErrorNoDevice) } else { Ok(()) }
+    })
+}
+
+pub unsafe extern "C" fn cudaGetDevice(ordinal: *mut c_int) -> cudaError_t {
+    runtime("cudaGetDevice", || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        let out = unsafe { Out::new(ordinal)? };
+        out.set(current()?.ordinal);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaSetDevice(ordinal: c_int) -> cudaError_t {
+    runtime("cudaSetDevice", || set_current(ordinal))
+}
+
+pub unsafe extern "C" fn cudaDeviceGetAttribute(
+    value: *mut c_int,
+    attr: cudaDeviceAttr,
+    ordinal: c_int,
+) -> cudaError_t {
+    runtime("cudaDeviceGetAttribute", || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        let out = unsafe { Out::new(value)? };
+        device(ordinal)?;
+        let value = attribute(attr, ordinal).ok_or_else(|| {
+            report::line(format!("cudaDeviceGetAttribute: attribute {} is not emulated", attr.0));
+            cudaError::cudaErrorInvalidValue
+        })?;
+        out.set(value);
+        Ok(())
+    })
+}
+
+/// What a device says about itself: the figures of a large GPU of compute capability 9.0, and no for whatever would reach
+/// beyond what is emulated.
+fn attribute(attr: cudaDeviceAttr, ordinal: i32) -> Option<i32> {
+    Some(match attr {
+        cudaDeviceAttr::cudaDevAttrMaxThreadsPerBlock => 1024,
+        cudaDeviceAttr::cudaDevAttrMultiProcessorCount => 132,
+        cudaDeviceAttr::cudaDevAttrIntegrated => 0,
+        cudaDeviceAttr::cudaDevAttrComputeMode => 0,
+        cudaDeviceAttr::cudaDevAttrConcurrentKernels => 1,
+        cudaDeviceAttr::cudaDevAttrPciBusId => bus(ordinal),
+        cudaDeviceAttr::cudaDevAttrPciDeviceId => 0,
+        cudaDeviceAttr::cudaDevAttrPciDomainId => 0,
+        cudaDeviceAttr::cudaDevAttrGlobalMemoryBusWidth => 5120,
+        cudaDeviceAttr::cudaDevAttrL2CacheSize => 50 << 20,
+        cudaDeviceAttr::cudaDevAttrAsyncEngineCount => 3,
+        cudaDeviceAttr::cudaDevAttrUnifiedAddressing => 1,
+        cudaDeviceAttr::cudaDevAttrComputeCapabilityMajor => 9,
+        cudaDeviceAttr::cudaDevAttrComputeCapabilityMinor => 0,
+        cudaDeviceAttr::cudaDevAttrManagedMemory => 0,
+        cudaDeviceAttr::cudaDevAttrPageableMemoryAccess => 0,
+        cudaDeviceAttr::cudaDevAttrMemoryPoolsSupported => 1,
+        cudaDeviceAttr::cudaDevAttrGPUDirectRDMASupported => 0,
+        _ => return None,
+    })
+}
+
+/// Bus numbers start at 1, as those of plugged-in devices do.
+fn bus(ordinal: i32) -> i32 {
+    ordinal + 1
+}
+
+pub unsafe extern "C" fn cudaDeviceGetPCIBusId(id: *mut c_char, len: c_int, ordinal: c_int) -> cudaError_t {
+    runtime("cudaDeviceGetPCIBusId", || {
+        let bus = bus(device(ordinal)?.ordinal);
+        let text = std::ffi::CString::new(format!("0000:{bus:02X}:00.0")).map_err(|_| cudaError::cudaErrorUnknown)?;
+        let bytes = text.as_bytes_with_nul();
+        if id.is_null() || usize::try_from(len).is_ok_and(|len| len < bytes.len()) || len < 0 {
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        // SAFETY: the caller gives `len` bytes at `id`, and the text with its zero is no longer.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), id, bytes.len()) };
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaDeviceCanAccessPeer(can: *mut c_int, ordinal: c_int, peer: c_int) -> cudaError_t {
+    runtime("cudaDeviceCanAccessPeer", || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        let out = unsafe { Out::new(can)? };
+        out.set(c_int::from(device(ordinal)?.ordinal != device(peer)?.ordinal));
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) -> cudaError_t {
+    runtime("cudaDeviceEnablePeerAccess", || {
+        if flags != 0 {
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        let (own, peer) = (current()?, device(peer)?);
+        own.check()?;
+        own.enable_peer(peer)
+    })
+}
+
+pub unsafe extern "C" fn cudaDeviceGetP2PAttribute(
+    value: *mut c_int,
+    attr: cudaDeviceP2PAttr,
+    src: c_int,
+    dst: c_int,
+) -> cudaError_t {
+    runtime("cudaDeviceGetP2PAttribute", || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        let out = unsafe { Out::new(value)? };
+        if device(src)?.ordinal == device(dst)?.ordinal {
+            return Err(cudaError::cudaErrorInvalidDevice);
+        }
+        out.set(match attr {
+            cudaDeviceP2PAttr::cudaDevP2PAttrPerformanceRank => 0,
+            cudaDeviceP2PAttr::cudaDevP2PAttrAccessSupported => 1,
+            cudaDeviceP2PAttr::cudaDevP2PAttrNativeAtomicSupported => 1,
+            cudaDeviceP2PAttr::cudaDevP2PAttrCudaArrayAccessSupported => 0,
+            _ => return Err(cudaError::cudaErrorInvalidValue),
+        });
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn gpucommDeviceInfo(info: *mut gpucommDeviceInfo_t, ordinal: c_int) -> cudaError_t {
+    runtime("gpucommDeviceInfo", || {
+        // SAFETY: as C declares it: a struct to write to, or null.
+        let out = unsafe { Out::new(info)? };
+        let ordinal = device(ordinal)?.ordinal;
+        let mut name = [0; 256];
+        for (to, from) in name.iter_mut().zip(format!("gpucomm emulated GPU {ordinal}").bytes()) {
+            *to = from.cast_signed() as c_char;
+        }
+        let mut uuid = *b"gpucomm emulator";
+        uuid[15] = ordinal as u8;
+        out.set(gpucommDeviceInfo_t { name, uuid, totalMemory: settings::settings().memory as usize });
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn gpucommDriverEntryPoint(
+    function: *mut *mut c_void,
+    symbol: *const c_char,
+    _version: c_uint,
+) -> cudaError_t {
+    runtime("gpucommDriverEntryPoint", || {
+        // SAFETY: as C declares it: a pointer to write to, or null.
+        let out = unsafe { Out::new(function)? };
+        if symbol.is_null() {
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        device(current_device())?;
+        // SAFETY: `symbol` is a C string, as the function is declared.
+        out.set(driver::entry_point(unsafe { CStr::from_ptr(symbol) }));
+        Ok(())
+    })
+}

@@ -1,0 +1,136 @@
+//! Memory of devices and of the host, copies and fills.
+
+use super::super::device::{current, device};
+use super::super::memory::{self, POOLS, Pool};
+use super::super::memset::Shape;
+use super::super::{copy, host, memset, stream};
+use super::{Out, runtime};
+use crate::emulator::{fault, report};
+use crate::sys::*;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+/// Portable, mapped and write-combined: all pinned memory here is the first two and needs not be the third.
+const HOST_ALLOC_FLAGS: c_uint = 0x7;
+
+pub unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> cudaError_t {
+    runtime("cudaMemGetInfo", || {
+        // SAFETY: as C declares it: a `size_t` to write to, or null.
+        let (free_out, total_out) = unsafe { (Out::new(free)?, Out::new(total)?) };
+        let device = current()?;
+        device.check()?;
+        let (free, total) = device.blocks.room();
+        free_out.set(free as usize);
+        total_out.set(total as usize);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaMalloc(ptr: *mut *mut c_void, size: usize) -> cudaError_t {
+    runtime("cudaMalloc", || {
+        // SAFETY: as C declares it: a pointer to write to, or null.
+        let out = unsafe { Out::new(ptr)? };
+        let device = current()?.ordinal;
+        if fault::on_alloc(device, size) {
+            return Err(cudaError::cudaErrorMemoryAllocation);
+        }
+        out.set(memory::allocate(device, size)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaFree(ptr: *mut c_void) -> cudaError_t {
+    runtime("cudaFree", || memory::free(ptr))
+}
+
+pub unsafe extern "C" fn gpucommPoolCreate(handle: *mut cudaMemPool_t, ordinal: c_int) -> cudaError_t {
+    runtime("gpucommPoolCreate", || {
+        // SAFETY: as C declares it: a handle to write to, or null.
+        let out = unsafe { Out::new(handle)? };
+        let device = device(ordinal)?;
+        device.check()?;
+        out.set(POOLS.insert(Arc::new(Pool { device })).ok_or(cudaError::cudaErrorMemoryAllocation)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaMallocFromPoolAsync(
+    ptr: *mut *mut c_void,
+    size: usize,
+    pool: cudaMemPool_t,
+    stream: cudaStream_t,
+) -> cudaError_t {
+    runtime("cudaMallocFromPoolAsync", || {
+        // SAFETY: as C declares it: a pointer to write to, or null.
+        let out = unsafe { Out::new(ptr)? };
+        let pool = POOLS.get(pool).ok_or_else(|| {
+            report::violation(format!("cudaMallocFromPoolAsync: {pool:p} is no pool"));
+            cudaError::cudaErrorInvalidValue
+        })?;
+        let stream = stream::find(stream)?;
+        if fault::on_alloc(pool.device.ordinal, size) {
+            return Err(cudaError::cudaErrorMemoryAllocation);
+        }
+        out.set(memory::allocate_async(pool.device, size, &stream)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaFreeAsync(ptr: *mut c_void, stream: cudaStream_t) -> cudaError_t {
+    runtime("cudaFreeAsync", || memory::free_async(ptr, &stream::find(stream)?))
+}
+
+pub unsafe extern "C" fn cudaHostAlloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> cudaError_t {
+    runtime("cudaHostAlloc", || {
+        // SAFETY: as C declares it: a pointer to write to, or null.
+        let out = unsafe { Out::new(ptr)? };
+        if flags & !HOST_ALLOC_FLAGS != 0 {
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        current()?.check()?;
+        out.set(host::allocate(size)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaFreeHost(ptr: *mut c_void) -> cudaError_t {
+    runtime("cudaFreeHost", || {
+        host::free(ptr)?;
+        current()?.check()
+    })
+}
+
+pub unsafe extern "C" fn cudaMemcpyAsync(
+    dst: *mut c_void,
+    src: *const c_void,
+    count: usize,
+    kind: cudaMemcpyKind,
+    stream: cudaStream_t,
+) -> cudaError_t {
+    runtime("cudaMemcpyAsync", || copy::copy(dst, src, count, kind, &stream::find(stream)?))
+}
+
+pub unsafe extern "C" fn cudaMemcpyPeerAsync(
+    dst: *mut c_void,
+    dst_device: c_int,
+    src: *const c_void,
+    src_device: c_int,
+    count: usize,
+    stream: cudaStream_t,
+) -> cudaError_t {
+    runtime("cudaMemcpyPeerAsync", || {
+        copy::copy_peer((dst, device(dst_device)?), (src, device(src_device)?), count, &stream::find(stream)?)
+    })
+}
+
+pub unsafe extern "C" fn cudaMemsetAsync(
+    ptr: *mut c_void,
+    value: c_int,
+    count: usize,
+    stream: cudaStream_t,
+) -> cudaError_t {
+    runtime("cudaMemsetAsync", || {
+        // C converts the value to an unsigned char.
+        memset::fill("cudaMemsetAsync", ptr, value as u8, Shape::row(count), &stream::find(stream)?)
+    })
+}

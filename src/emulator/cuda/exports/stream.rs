@@ -1,0 +1,144 @@
+//! Streams and events.
+
+use super::super::device::current;
+use super::super::event::{self, EVENTS, Event};
+use super::super::host;
+use super::super::stream::{self, STREAMS, Stream};
+use super::{Out, runtime};
+use crate::emulator::report;
+use crate::sys::*;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+/// Lower numbers are more urgent. The emulator keeps a priority and does nothing with it: threads share the CPU alike.
+const PRIORITIES: std::ops::RangeInclusive<i32> = -5..=0;
+
+pub unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> cudaError_t {
+    runtime("cudaDeviceGetStreamPriorityRange", || {
+        current()?;
+        // SAFETY: as C declares it: each an `int` to write to, or null, which means that nobody asks for it.
+        for (place, value) in [(least, *PRIORITIES.end()), (greatest, *PRIORITIES.start())] {
+            if let Ok(out) = unsafe { Out::new(place) } {
+                out.set(value);
+            }
+        }
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaStreamCreateWithPriority(
+    handle: *mut cudaStream_t,
+    flags: c_uint,
+    priority: c_int,
+) -> cudaError_t {
+    runtime("cudaStreamCreateWithPriority", || {
+        // SAFETY: as C declares it: a handle to write to, or null.
+        let out = unsafe { Out::new(handle)? };
+        if flags & !cudaStreamNonBlocking != 0 {
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        let device = current()?;
+        device.check()?;
+        let stream = Stream::new(device, flags, priority.clamp(*PRIORITIES.start(), *PRIORITIES.end()));
+        out.set(STREAMS.insert(stream).ok_or(cudaError::cudaErrorMemoryAllocation)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaStreamDestroy(handle: cudaStream_t) -> cudaError_t {
+    runtime("cudaStreamDestroy", || {
+        let stream = STREAMS.remove(handle).ok_or_else(|| {
+            report::violation(format!("cudaStreamDestroy: {handle:p} is no stream: destroyed before, or never made"));
+            cudaError::cudaErrorInvalidResourceHandle
+        })?;
+        stream.close();
+        stream.device.check()
+    })
+}
+
+pub unsafe extern "C" fn cudaStreamGetPriority(handle: cudaStream_t, priority: *mut c_int) -> cudaError_t {
+    runtime("cudaStreamGetPriority", || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        let out = unsafe { Out::new(priority)? };
+        out.set(stream::find(handle)?.priority);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaStreamGetFlags(handle: cudaStream_t, flags: *mut c_uint) -> cudaError_t {
+    runtime("cudaStreamGetFlags", || {
+        // SAFETY: as C declares it: an `unsigned` to write to, or null.
+        let out = unsafe { Out::new(flags)? };
+        out.set(stream::find(handle)?.flags);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaStreamQuery(handle: cudaStream_t) -> cudaError_t {
+    runtime("cudaStreamQuery", || {
+        let stream = stream::find(handle)?;
+        // Asked first: once the stream is idle, an error of its work has happened.
+        let idle = stream.is_idle();
+        stream.device.check()?;
+        if idle { Ok(()) } else { Err(cudaError::cudaErrorNotReady) }
+    })
+}
+
+pub unsafe extern "C" fn cudaStreamWaitEvent(handle: cudaStream_t, event: cudaEvent_t, flags: c_uint) -> cudaError_t {
+    runtime("cudaStreamWaitEvent", || {
+        if flags != 0 {
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        event::find(event)?.hold(&stream::find(handle)?)
+    })
+}
+
+pub unsafe extern "C" fn cudaLaunchHostFunc(
+    handle: cudaStream_t,
+    function: cudaHostFn_t,
+    data: *mut c_void,
+) -> cudaError_t {
+    runtime("cudaLaunchHostFunc", || host::launch(&stream::find(handle)?, function, data))
+}
+
+pub unsafe extern "C" fn cudaEventCreateWithFlags(handle: *mut cudaEvent_t, flags: c_uint) -> cudaError_t {
+    runtime("cudaEventCreateWithFlags", || {
+        // SAFETY: as C declares it: a handle to write to, or null.
+        let out = unsafe { Out::new(handle)? };
+        if flags & !(cudaEventBlockingSync | cudaEventDisableTiming) != 0 {
+            report::line(format!("cudaEventCreateWithFlags: flags {flags:#x} are not emulated"));
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        let device = current()?;
+        device.check()?;
+        let event = Arc::new(Event::new(device, flags & cudaEventDisableTiming == 0));
+        out.set(EVENTS.insert(event).ok_or(cudaError::cudaErrorMemoryAllocation)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaEventDestroy(handle: cudaEvent_t) -> cudaError_t {
+    runtime("cudaEventDestroy", || {
+        EVENTS.remove(handle).map(drop).ok_or_else(|| {
+            report::violation(format!("cudaEventDestroy: {handle:p} is no event: destroyed before, or never made"));
+            cudaError::cudaErrorInvalidResourceHandle
+        })
+    })
+}
+
+pub unsafe extern "C" fn cudaEventRecord(event: cudaEvent_t, handle: cudaStream_t) -> cudaError_t {
+    runtime("cudaEventRecord", || event::find(event)?.record(&stream::find(handle)?))
+}
+
+pub unsafe extern "C" fn cudaEventQuery(event: cudaEvent_t) -> cudaError_t {
+    runtime("cudaEventQuery", || event::find(event)?.query())
+}
+
+pub unsafe extern "C" fn cudaEventElapsedTime(ms: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> cudaError_t {
+    runtime("cudaEventElapsedTime", || {
+        // SAFETY: as C declares it: a `float` to write to, or null.
+        let out = unsafe { Out::new(ms)? };
+        out.set(event::find(end)?.since(&*event::find(start)?)?);
+        Ok(())
+    })
+}

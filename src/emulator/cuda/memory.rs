@@ -1,0 +1,141 @@
+//! Allocating and freeing device memory, at once or in stream order.
+
+use super::allocator::{Block, Origin};
+use super::arena;
+use super::device::{self, Device};
+use super::handle::Registry;
+use super::stream::{Stream, Task};
+use crate::emulator::report;
+use crate::sys::cudaError;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long an allocation waits for frees that are on their way before it gives up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(super) static POOLS: Registry<Pool> = Registry::new(0x53);
+
+/// A pool: what is freed into it stays with its device, as all memory of this emulator does.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub device: &'static Device,
+}
+
+/// Device memory as cudaMalloc gives it; null for no bytes.
+pub(in crate::emulator) fn allocate(ordinal: i32, bytes: usize) -> Result<*mut c_void, cudaError> {
+    let device = device::device(ordinal)?;
+    device.check()?;
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let block = find_room(device, bytes as u64, Origin::Malloc)?;
+    Ok(device.arena()?.at(block.offset).cast())
+}
+
+/// Frees device memory as cudaFree does: waits until the device has done all that was enqueued, unless the memory came from
+/// a pool. Null is fine.
+pub(in crate::emulator) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
+    if ptr.is_null() {
+        return device::current()?.check();
+    }
+    let (device, block) = condemn("cudaFree", ptr)?;
+    if block.origin == Origin::Malloc {
+        device.synchronize();
+    }
+    release(device, &block, "cudaFree");
+    device.check()
+}
+
+/// Memory that may be used by work enqueued on `stream` from now on.
+pub(super) fn allocate_async(
+    device: &'static Device,
+    bytes: usize,
+    stream: &Arc<Stream>,
+) -> Result<*mut c_void, cudaError> {
+    device.check()?;
+    stream.device.check()?;
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let arena = device.arena()?;
+    let bytes = bytes as u64;
+    let block = match device.blocks.reuse(device, bytes, stream) {
+        Some(block) => block,
+        None => match device.blocks.allocate(device, bytes, Origin::Pool) {
+            Some(block) => block,
+            None => match device.blocks.steal(device, bytes) {
+                Some((block, free)) => {
+                    stream.push(Task::Wait(free))?;
+                    block
+                }
+                None => find_room(device, bytes, Origin::Pool)?,
+            },
+        },
+    };
+    Ok(arena.at(block.offset).cast())
+}
+
+/// Frees memory once `stream` has done what was enqueued before.
+pub(super) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), cudaError> {
+    stream.device.check()?;
+    let (device, block) = condemn("cudaFreeAsync", ptr)?;
+    if stream.is_idle() {
+        release(device, &block, "cudaFreeAsync");
+        return Ok(());
+    }
+    let condemned = block.clone();
+    let free =
+        stream.push(Task::Run("cudaFreeAsync", Box::new(move |_| release(device, &condemned, "cudaFreeAsync"))))?;
+    device.blocks.expect_free(&block, free);
+    Ok(())
+}
+
+fn find_room(device: &'static Device, bytes: u64, origin: Origin) -> Result<Arc<Block>, cudaError> {
+    device.arena()?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(block) = device.blocks.allocate(device, bytes, origin) {
+            return Ok(block);
+        }
+        let Some(free) = device.blocks.any_pending() else { return Err(cudaError::cudaErrorMemoryAllocation) };
+        if !free.wait_for(deadline.saturating_duration_since(Instant::now())) {
+            return Err(cudaError::cudaErrorMemoryAllocation);
+        }
+    }
+}
+
+fn condemn(operation: &str, ptr: *mut c_void) -> Result<(&'static Device, Arc<Block>), cudaError> {
+    let Some((device, _, offset)) = arena::owner(ptr.addr()) else {
+        report::violation(format!("{operation}: {ptr:p} is no device memory"));
+        return Err(cudaError::cudaErrorInvalidValue);
+    };
+    device.check()?;
+    if let Some(block) = device.blocks.condemn(offset) {
+        return Ok((device, block));
+    }
+    let why = match device.blocks.find(device, ptr.addr(), offset, 1) {
+        Ok(block) => format!("it lies {} bytes behind the start of its allocation", offset - block.offset),
+        Err(fault) => format!("freed twice, or never allocated ({})", fault.text),
+    };
+    report::violation(format!("{operation}: {ptr:p} cannot be freed: {why}"));
+    Err(cudaError::cudaErrorInvalidValue)
+}
+
+/// Ends the life of a block in the order of its stream, and looks whether anybody still uses it.
+fn release(device: &Device, block: &Arc<Block>, operation: &str) {
+    let uses = block.uses();
+    if uses > 0 {
+        report::violation(format!(
+            "{operation} frees {} bytes at offset {:#x} of device {} while {uses} queued or running operation{} of other streams \
+             use{} them",
+            block.bytes,
+            block.offset,
+            block.device,
+            if uses == 1 { "" } else { "s" },
+            if uses == 1 { "s" } else { "" },
+        ));
+        device.fail(cudaError::cudaErrorIllegalAddress);
+    }
+    device.blocks.bury(block);
+}
