@@ -1,8 +1,10 @@
 //! Bindings: what bindgen is asked for. The committed snapshot is made by the same function.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
-/// Functions that the crate calls, as regular expressions anchored by bindgen.
+/// Functions that the crate calls. Those of NCCL bind to nothing where `nccl` is off or the headers are older.
 const FUNCTIONS: &[&str] = &[
     "cudaGetErrorName",
     "cudaGetErrorString",
@@ -91,18 +93,102 @@ const CONSTANTS: &[&str] = &[
     "cudaHostAlloc(Default|Portable)",
 ];
 
-/// A bindgen builder for `wrapper` over the given include directories.
-pub fn builder(wrapper: &Path, includes: &[PathBuf]) -> bindgen::Builder {
+/// What [`generate`] is to do.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The header that includes all others.
+    pub wrapper: PathBuf,
+    /// Directories to search, in order.
+    pub includes: Vec<PathBuf>,
+    /// Whether NCCL is part of it.
+    pub nccl: bool,
+}
+
+/// The bindings and what to tell cargo of the headers that were read, or a text for the user.
+///
+/// A libclang that came without its own headers, such as that from PyPI, gets those of the C compiler.
+pub fn generate(request: &Request) -> Result<(String, Vec<String>), String> {
+    match attempt(request, &[]) {
+        Err(message) if message.contains("file not found") => match compiler_headers() {
+            Some(headers) => attempt(request, &["-isystem".to_string(), headers]),
+            None => Err(message),
+        },
+        result => result,
+    }
+}
+
+fn attempt(request: &Request, more: &[String]) -> Result<(String, Vec<String>), String> {
+    // bindgen panics where libclang cannot be loaded: the text is ours, and no backtrace is wanted.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let read = Headers::default();
+    let result = std::panic::catch_unwind({
+        let read = read.clone();
+        move || builder(request, more).parse_callbacks(Box::new(read)).generate()
+    });
+    std::panic::set_hook(hook);
+    match result {
+        Ok(Ok(bindings)) => Ok((bindings.to_string(), read.lines())),
+        Ok(Err(error)) => Err(format!("error: the headers cannot be bound: {error}")),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+            if !text.contains("libclang") {
+                return Err(format!("error: bindgen failed: {text}"));
+            }
+            Err(format!("{NO_LIBCLANG}\n  ({})", text.lines().next().unwrap_or_default()))
+        }
+    }
+}
+
+/// Collects the headers that are read.
+#[derive(Debug, Default, Clone)]
+struct Headers(Arc<Mutex<BTreeSet<String>>>);
+
+impl Headers {
+    fn lines(&self) -> Vec<String> {
+        let read = self.0.lock().expect("one thread");
+        read.iter().map(|name| format!("cargo::rerun-if-changed={name}")).collect()
+    }
+}
+
+impl bindgen::callbacks::ParseCallbacks for Headers {
+    fn include_file(&self, name: &str) {
+        self.0.lock().expect("one thread").insert(name.into());
+    }
+}
+
+const NO_LIBCLANG: &str = "\
+error: libclang is missing: it reads the headers of CUDA and NCCL. Install it with `apt install libclang-dev` or
+  `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
+  LIBCLANG_PATH set to the directory of its libclang.so. With `--features emulator` it is not needed.";
+
+/// The directory of the C compiler's own headers, `stddef.h` among them.
+fn compiler_headers() -> Option<String> {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let output = std::process::Command::new(compiler).arg("-print-file-name=include").output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?.trim().to_string();
+    PathBuf::from(&path).is_absolute().then_some(path)
+}
+
+fn builder(request: &Request, more: &[String]) -> bindgen::Builder {
     let mut builder = bindgen::builder()
-        .header(wrapper.display().to_string())
+        .header(request.wrapper.display().to_string())
         .default_enum_style(bindgen::EnumVariation::NewType { is_bitfield: false, is_global: false })
         .layout_tests(true)
         .derive_default(false)
         .generate_comments(false)
         .merge_extern_blocks(true)
         .sort_semantically(true)
-        .formatter(bindgen::Formatter::Prettyplease);
-    for include in includes {
+        .disable_header_comment()
+        .formatter(bindgen::Formatter::Prettyplease)
+        // NCCL before 2.24 hides ncclBfloat16 from C behind this.
+        .clang_arg("-D__CUDA_BF16_TYPES_EXIST__=1")
+        .clang_args(more);
+    if request.nccl {
+        builder = builder.clang_arg("-DGPUCOMM_NCCL");
+    }
+    for include in &request.includes {
         builder = builder.clang_arg(format!("-I{}", include.display()));
     }
     for name in FUNCTIONS {

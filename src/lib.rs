@@ -1,5 +1,6 @@
 //! Placeholder.
 
+mod backend;
 pub mod cuda;
 mod deadline;
 mod element;
@@ -9,8 +10,11 @@ mod error;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 pub mod sys;
+pub mod version;
 
+pub use backend::{Backend, backend};
 pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind};
 pub use error::{Error, Result};
 pub use half::{bf16, f16};
+pub use version::Version;

@@ -17,6 +17,7 @@
 include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 
 #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
+#[rustfmt::skip]
 mod snapshot;
 #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
 pub use snapshot::*;
@@ -69,6 +70,13 @@ emulated! {
     cudaMemcpyAsync
     cudaMemcpyPeerAsync
     cudaMemsetAsync
+    gpucommDeviceInfo
+    gpucommPoolCreate
+    gpucommDriverEntryPoint
+}
+
+#[cfg(all(gpucomm_emulator, feature = "nccl"))]
+emulated! {
     ncclGetVersion
     ncclGetUniqueId
     ncclGetErrorString
@@ -100,8 +108,5 @@ emulated! {
     ncclRecv
     ncclGroupStart
     ncclGroupEnd
-    gpucommDeviceInfo
-    gpucommPoolCreate
-    gpucommDriverEntryPoint
     gpucommNcclConfigInit
 }

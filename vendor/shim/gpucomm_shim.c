@@ -2,6 +2,21 @@
 
 #include <string.h>
 
+/* What the Rust side takes for granted. */
+_Static_assert(sizeof(cudaError_t) == 4, "cudaError_t is a C int");
+_Static_assert(sizeof(enum cudaDeviceAttr) == 4, "cudaDeviceAttr is a C int");
+_Static_assert(sizeof(cudaStream_t) == sizeof(void *), "cudaStream_t is a pointer");
+_Static_assert(sizeof(cudaUUID_t) == sizeof(((gpucommDeviceInfo_t *)0)->uuid), "a UUID has 16 bytes");
+_Static_assert(sizeof(((struct cudaDeviceProp *)0)->name) <= sizeof(((gpucommDeviceInfo_t *)0)->name), "names fit");
+#if defined(GPUCOMM_NCCL)
+_Static_assert(sizeof(ncclUniqueId) == 128, "ncclUniqueId has 128 bytes");
+_Static_assert(sizeof(ncclResult_t) == 4, "ncclResult_t is a C int");
+_Static_assert(sizeof(ncclDataType_t) == 4, "ncclDataType_t is a C int");
+_Static_assert(sizeof(ncclRedOp_t) == 4, "ncclRedOp_t is a C int");
+_Static_assert(sizeof(ncclComm_t) == sizeof(void *), "ncclComm_t is a pointer");
+_Static_assert(NCCL_VERSION_CODE >= 21900, "NCCL 2.19 or newer");
+#endif
+
 cudaError_t gpucommDeviceInfo(gpucommDeviceInfo_t *info, int device) {
   struct cudaDeviceProp prop;
   cudaError_t error = cudaGetDeviceProperties(&prop, device);
@@ -60,7 +75,9 @@ cudaError_t gpucommDriverEntryPoint(void **function, const char *symbol, unsigne
   return error;
 }
 
+#if defined(GPUCOMM_NCCL)
 void gpucommNcclConfigInit(ncclConfig_t *config) {
   ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
   *config = initial;
 }
+#endif

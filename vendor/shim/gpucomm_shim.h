@@ -3,7 +3,9 @@
 #define GPUCOMM_SHIM_H
 
 #include <cuda_runtime_api.h>
+#if defined(GPUCOMM_NCCL)
 #include <nccl.h>
+#endif
 #include <stddef.h>
 
 #if defined(__cplusplus)
@@ -25,8 +27,10 @@ cudaError_t gpucommPoolCreate(cudaMemPool_t *pool, int device);
 /* The driver function `symbol` as of CUDA `version` (12010 is 12.1), or null where the driver has none. */
 cudaError_t gpucommDriverEntryPoint(void **function, const char *symbol, unsigned int version);
 
+#if defined(GPUCOMM_NCCL)
 /* NCCL_CONFIG_INITIALIZER. */
 void gpucommNcclConfigInit(ncclConfig_t *config);
+#endif
 
 #if defined(__cplusplus)
 }

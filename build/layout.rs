@@ -1,0 +1,81 @@
+//! Where installations put headers and libraries.
+
+use std::path::{Path, PathBuf};
+
+/// The directories of one installation: the header lies in one of `includes`, the library in one of `libs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// Directories that may hold the header, best first.
+    pub includes: Vec<PathBuf>,
+    /// Directories that may hold the library, best first.
+    pub libs: Vec<PathBuf>,
+    /// More directories that the header may need, where they exist.
+    pub companions: Vec<PathBuf>,
+}
+
+impl Layout {
+    /// Exactly these two directories.
+    pub fn pair(include: PathBuf, lib: PathBuf) -> Self {
+        Self { includes: vec![include], libs: vec![lib], companions: Vec::new() }
+    }
+
+    /// Everything that an installation under `prefix` may use. Stub directories are never among it.
+    pub fn prefix(prefix: &Path, target: &str) -> Self {
+        let mut includes = vec![prefix.join("include")];
+        let mut libs: Vec<PathBuf> = ["lib64", "lib"].iter().map(|name| prefix.join(name)).collect();
+        libs.extend(multiarch(target).map(|name| prefix.join("lib").join(name)));
+        for name in toolkit_targets(target) {
+            includes.push(prefix.join("targets").join(name).join("include"));
+            libs.push(prefix.join("targets").join(name).join("lib"));
+        }
+        let mut companions = Vec::new();
+        // The wheels for CUDA 12 spread the toolkit over sibling directories; crt/ and nv/ are not with the runtime.
+        if prefix.file_name().is_some_and(|name| name == "cuda_runtime") {
+            companions
+                .extend(["cuda_nvcc", "cuda_cccl"].iter().map(|name| prefix.with_file_name(name).join("include")));
+        }
+        // Those for CUDA 13 and the toolkits since then keep nv/ in here.
+        companions.extend(includes.iter().map(|include| include.join("cccl")));
+        Self { includes, libs, companions }
+    }
+}
+
+/// Debian's name for the directory of a target's libraries.
+pub fn multiarch(target: &str) -> Option<&'static str> {
+    match arch(target) {
+        "x86_64" => Some("x86_64-linux-gnu"),
+        "aarch64" => Some("aarch64-linux-gnu"),
+        "powerpc64le" => Some("powerpc64le-linux-gnu"),
+        _ => None,
+    }
+}
+
+/// NVIDIA's names for a target under `targets/` of a toolkit: servers first, then embedded.
+pub fn toolkit_targets(target: &str) -> &'static [&'static str] {
+    match arch(target) {
+        "x86_64" => &["x86_64-linux"],
+        "aarch64" => &["sbsa-linux", "aarch64-linux"],
+        "powerpc64le" => &["ppc64le-linux"],
+        _ => &[],
+    }
+}
+
+fn arch(target: &str) -> &str {
+    target.split('-').next().unwrap_or_default()
+}
+
+/// `site-packages/nvidia` of the Pythons of a virtual environment.
+pub fn wheels(environment: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for lib in ["lib", "lib64"] {
+        let Ok(entries) = std::fs::read_dir(environment.join(lib)) else { continue };
+        for entry in entries.flatten() {
+            let nvidia = entry.path().join("site-packages/nvidia");
+            if entry.file_name().to_string_lossy().starts_with("python") && nvidia.is_dir() {
+                found.push(nvidia);
+            }
+        }
+    }
+    found.sort();
+    found
+}

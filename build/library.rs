@@ -1,0 +1,73 @@
+//! What is looked for: the CUDA runtime and NCCL, as data.
+
+use super::headers::{self, Version};
+
+/// What is looked for.
+#[derive(Debug)]
+pub struct Library {
+    /// Its name for people.
+    pub name: &'static str,
+    /// The `X` of `X_INCLUDE_DIR`, `X_LIB_DIR` and `X_STATIC`.
+    pub key: &'static str,
+    /// Variables that name the root of an installation; the first one that is set counts.
+    pub homes: &'static [&'static str],
+    /// The header that states the version.
+    pub header: &'static str,
+    /// Reads the version from the header's text.
+    pub version: fn(&str) -> Option<Version>,
+    /// The oldest version that will do.
+    pub minimum: Version,
+    /// `nccl` of `libnccl.so`.
+    pub stem: &'static str,
+    /// `libX.so.N` for the version of the headers.
+    pub soname: fn(Version) -> String,
+    /// Names for pkg-config, best first.
+    pub packages: fn() -> Vec<String>,
+    /// Below `NVHPC_ROOT`.
+    pub hpc_sdk: &'static [&'static str],
+    /// Below `site-packages/nvidia`.
+    pub wheels: &'static [&'static str],
+    /// Prefixes of distributions.
+    pub prefixes: &'static [&'static str],
+    /// The command that installs it.
+    pub install: &'static str,
+}
+
+/// The CUDA runtime.
+pub const CUDA: Library = Library {
+    name: "CUDA runtime",
+    key: "CUDA",
+    homes: &["CUDA_PATH", "CUDA_HOME", "CUDA_TOOLKIT_PATH"],
+    header: "cuda_runtime_api.h",
+    version: headers::cudart,
+    minimum: Version(12, 0, 0),
+    stem: "cudart",
+    soname: |version| format!("libcudart.so.{}", version.0),
+    packages: || {
+        let versions = (0..=5).rev().map(|minor| (13, minor)).chain((0..=9).rev().map(|minor| (12, minor)));
+        std::iter::once("cudart".to_string())
+            .chain(versions.map(|(major, minor)| format!("cudart-{major}.{minor}")))
+            .collect()
+    },
+    hpc_sdk: &["cuda"],
+    wheels: &["cu13", "cuda_runtime"],
+    prefixes: &["usr/local/cuda", "opt/cuda", "usr"],
+    install: "apt install cuda-cudart-dev-13-0 cuda-crt-13-0 libcu++-dev-13-0",
+};
+
+/// NCCL.
+pub const NCCL: Library = Library {
+    name: "NCCL",
+    key: "NCCL",
+    homes: &["NCCL_HOME", "NCCL_ROOT"],
+    header: "nccl.h",
+    version: headers::nccl,
+    minimum: Version(2, 19, 0),
+    stem: "nccl",
+    soname: |version| format!("libnccl.so.{}", version.0),
+    packages: || vec!["nccl".to_string()],
+    hpc_sdk: &["comm_libs/nccl"],
+    wheels: &["nccl"],
+    prefixes: &["usr", "usr/local", "usr/local/cuda", "usr/local/nccl"],
+    install: "apt install libnccl-dev",
+};

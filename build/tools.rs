@@ -1,0 +1,52 @@
+//! The tools of others: pkg-config and the C compiler. What they would tell cargo, build.rs tells.
+
+use std::path::{Path, PathBuf};
+
+use super::find::{Found, Package};
+
+/// Variables that the tools read, each also with the target as a suffix.
+pub const VARIABLES: &[&str] = &[
+    "PKG_CONFIG",
+    "PKG_CONFIG_PATH",
+    "PKG_CONFIG_LIBDIR",
+    "PKG_CONFIG_SYSROOT_DIR",
+    "PKG_CONFIG_ALLOW_CROSS",
+    "CC",
+    "CFLAGS",
+    "AR",
+    "ARFLAGS",
+    "LIBCLANG_PATH",
+    "BINDGEN_EXTRA_CLANG_ARGS",
+];
+
+/// Compiles vendor/shim against the headers that were found, into `OUT_DIR`.
+pub fn shim(root: &Path, includes: &[PathBuf], nccl: Option<&Found>) -> Result<(), String> {
+    let mut build = cc::Build::new();
+    build.cargo_metadata(false).std("c11").extra_warnings(true);
+    build.file(root.join("vendor/shim/gpucomm_shim.c")).define("__CUDA_BF16_TYPES_EXIST__", "1");
+    if let Some(nccl) = nccl {
+        build.define("GPUCOMM_NCCL", None);
+        if nccl.fixed {
+            build.define("GPUCOMM_NCCL_STATIC", None);
+        }
+    }
+    for include in includes {
+        build.flag("-isystem").flag(include);
+    }
+    build.try_compile("gpucomm_shim").map_err(|error| format!("error: vendor/shim/gpucomm_shim.c: {error}"))
+}
+
+/// Asks pkg-config for a package.
+pub fn pkg_config(name: &str) -> Result<Package, String> {
+    let mut config = pkg_config::Config::new();
+    config.cargo_metadata(false).env_metadata(false).print_system_cflags(true).print_system_libs(true);
+    match config.probe(name) {
+        Ok(library) => Ok(Package { includes: library.include_paths, libs: library.link_paths }),
+        Err(pkg_config::Error::Command { .. }) => Err("no pkg-config command".into()),
+        Err(pkg_config::Error::CrossCompilation) => {
+            Err("not set up for cross builds (PKG_CONFIG_SYSROOT_DIR, PKG_CONFIG_ALLOW_CROSS)".into())
+        }
+        Err(pkg_config::Error::EnvNoPkgConfig(name)) => Err(format!("switched off by {name}")),
+        Err(_) => Err("not installed".into()),
+    }
+}

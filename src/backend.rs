@@ -1,0 +1,49 @@
+//! Which implementation of the C interface this program was built with.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::sys;
+
+/// What runs the calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// NVIDIA's libraries, on GPUs.
+    Nvidia,
+    /// The CPU emulator of this crate.
+    Emulator,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nvidia => "nvidia",
+            Self::Emulator => "emulator",
+        })
+    }
+}
+
+/// The back end of this program. It is chosen when the program is built: the feature `emulator` takes the emulator,
+/// unless `GPUCOMM_NO_EMULATOR=1` was set.
+pub const fn backend() -> Backend {
+    if cfg!(gpucomm_emulator) { Backend::Emulator } else { Backend::Nvidia }
+}
+
+/// Says on stderr, once a process, that the emulator is used; called where a device is first used.
+/// `GPUCOMM_EMULATOR_QUIET=1` silences it.
+pub(crate) fn announce() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    // Set before the devices are counted: counting them may come here again.
+    if backend() == Backend::Nvidia || SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    if std::env::var_os("GPUCOMM_EMULATOR_QUIET").is_some_and(|value| value == "1") {
+        return;
+    }
+    let mut devices = 0;
+    // SAFETY: `devices` is a valid place for one int, and the call has no other condition.
+    let error = unsafe { sys::cudaGetDeviceCount(&mut devices) };
+    let devices = if error == sys::cudaError::cudaSuccess { devices } else { 0 };
+    let noun = if devices == 1 { "device" } else { "devices" };
+    eprintln!("gpucomm: running on the CPU emulator ({devices} {noun}), not on a GPU");
+}

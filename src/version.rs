@@ -1,0 +1,182 @@
+//! Versions: those that the program was built for, and those that are running.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// A version of NCCL or of CUDA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    /// The major number.
+    pub major: u32,
+    /// The minor number.
+    pub minor: u32,
+    /// The patch; 0 for CUDA, whose codes have none.
+    pub patch: u32,
+}
+
+impl Version {
+    /// A version of three numbers.
+    pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
+        Self { major, minor, patch }
+    }
+
+    /// From the code that `ncclGetVersion` gives: `MAJOR * 10000 + MINOR * 100 + PATCH`, up to 2.8 `MAJOR * 1000 + …`.
+    pub const fn from_nccl(code: u32) -> Self {
+        let unit = if code < 10_000 { 1_000 } else { 10_000 };
+        Self::new(code / unit, code % unit / 100, code % 100)
+    }
+
+    /// From the code that `cudaRuntimeGetVersion` and `cudaDriverGetVersion` give: `MAJOR * 1000 + MINOR * 10`.
+    pub const fn from_cuda(code: u32) -> Self {
+        Self::new(code / 1_000, code % 1_000 / 10, 0)
+    }
+}
+
+impl fmt::Display for Version {
+    /// A patch of 0 is left out: `2.28.9`, `13.0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)?;
+        if self.patch == 0 { Ok(()) } else { write!(f, ".{}", self.patch) }
+    }
+}
+
+/// What this program was built with. Directories are those of the machine that built it; with the emulator, and on
+/// docs.rs, there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Build {
+    /// The version of the headers.
+    pub version: Version,
+    /// The directory of the headers.
+    pub include_dir: Option<&'static str>,
+    /// The library that was linked.
+    pub library: Option<&'static str>,
+    /// What named the installation, such as `NCCL_HOME` or `pkg-config nccl`.
+    pub origin: Option<&'static str>,
+}
+
+/// The CUDA runtime that this program was built for.
+pub const fn built_cuda() -> Build {
+    Build {
+        version: Version::from_cuda(number(env!("GPUCOMM_BUILT_CUDART"))),
+        include_dir: option_env!("GPUCOMM_CUDA_INCLUDE_DIR"),
+        library: option_env!("GPUCOMM_CUDA_LIBRARY"),
+        origin: option_env!("GPUCOMM_CUDA_ORIGIN"),
+    }
+}
+
+/// The NCCL that this program was built for.
+#[cfg(feature = "nccl")]
+pub const fn built_nccl() -> Build {
+    Build {
+        version: Version::from_nccl(number(env!("GPUCOMM_BUILT_NCCL"))),
+        include_dir: option_env!("GPUCOMM_NCCL_INCLUDE_DIR"),
+        library: option_env!("GPUCOMM_NCCL_LIBRARY"),
+        origin: option_env!("GPUCOMM_NCCL_ORIGIN"),
+    }
+}
+
+/// The digits of `text`, which the build script wrote.
+const fn number(text: &str) -> u32 {
+    let digits = text.as_bytes();
+    let (mut value, mut at) = (0, 0);
+    while at < digits.len() {
+        value = value * 10 + (digits[at] - b'0') as u32;
+        at += 1;
+    }
+    value
+}
+
+/// Wraps `ncclGetVersion`: the NCCL that is running.
+#[cfg(feature = "nccl")]
+pub(crate) fn running_nccl() -> Result<Version> {
+    let mut code = 0;
+    // SAFETY: `code` is a valid place for one int, and the call has no other condition.
+    let result = unsafe { sys::ncclGetVersion(&mut code) };
+    if result != sys::ncclResult_t::ncclSuccess {
+        return Err(Error::Nccl {
+            operation: "ncclGetVersion",
+            code: result.0 as i32,
+            message: "the version cannot be read".into(),
+            last: None,
+        });
+    }
+    Ok(Version::from_nccl(code.unsigned_abs()))
+}
+
+/// Wraps `cudaRuntimeGetVersion`: the CUDA runtime that is running.
+pub(crate) fn running_cuda() -> Result<Version> {
+    let mut code = 0;
+    // SAFETY: `code` is a valid place for one int, and the call has no other condition.
+    let error = unsafe { sys::cudaRuntimeGetVersion(&mut code) };
+    if error != sys::cudaError::cudaSuccess {
+        return Err(Error::Cuda {
+            operation: "cudaRuntimeGetVersion",
+            code: error.0 as i32,
+            name: "unknown".into(),
+            message: "the version cannot be read".into(),
+        });
+    }
+    Ok(Version::from_cuda(code.unsigned_abs()))
+}
+
+/// Whether the running NCCL has all that this program was built for; asked once.
+#[cfg(feature = "nccl")]
+pub(crate) fn check_nccl() -> Result<()> {
+    static CHECKED: OnceLock<Result<()>> = OnceLock::new();
+    CHECKED
+        .get_or_init(|| {
+            let (built, running) = (built_nccl().version, running_nccl()?);
+            sufficient("NCCL", built, running, (built.major, built.minor) <= (running.major, running.minor))
+        })
+        .clone()
+}
+
+/// Whether the running CUDA runtime is of the major version that this program was built for; asked once.
+pub(crate) fn check_cuda() -> Result<()> {
+    static CHECKED: OnceLock<Result<()>> = OnceLock::new();
+    CHECKED
+        .get_or_init(|| {
+            let (built, running) = (built_cuda().version, running_cuda()?);
+            sufficient("CUDA runtime", built, running, built.major <= running.major)
+        })
+        .clone()
+}
+
+fn sufficient(library: &'static str, built: Version, running: Version, enough: bool) -> Result<()> {
+    if enough {
+        return Ok(());
+    }
+    Err(Error::LibraryTooOld { library, built: built.to_string(), running: running.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes() {
+        assert_eq!(Version::from_nccl(22809), Version::new(2, 28, 9));
+        assert_eq!(Version::from_nccl(21903), Version::new(2, 19, 3));
+        assert_eq!(Version::from_nccl(2708), Version::new(2, 7, 8));
+        assert_eq!(Version::from_cuda(13000), Version::new(13, 0, 0));
+        assert_eq!(Version::from_cuda(12080), Version::new(12, 8, 0));
+    }
+
+    #[test]
+    fn order_and_text() {
+        assert!(Version::new(2, 9, 9) < Version::new(2, 28, 3));
+        assert!(Version::new(2, 28, 9) < Version::new(3, 0, 0));
+        assert_eq!(Version::new(2, 28, 9).to_string(), "2.28.9");
+        assert_eq!(Version::from_cuda(12010).to_string(), "12.1");
+    }
+
+    #[test]
+    fn too_old_names_both() {
+        let error = sufficient("NCCL", Version::new(2, 28, 9), Version::new(2, 27, 7), false).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("NCCL 2.27.7 is running") && text.contains("built for 2.28.9"), "{text}");
+    }
+}
