@@ -1,1 +1,38 @@
-//! Devices, streams, events and memory.
+//! Devices, streams, events and memory: a safe layer over the CUDA runtime.
+//!
+//! Three rules hold everywhere in it:
+//!
+//! - **Device memory is never a Rust place.** There is no `&[T]` over it; values move by copies.
+//! - **Nothing is freed or overwritten while the device may use it.** Each allocation remembers which streams used it last, and
+//!   every access, the free included, is ordered after the accesses that it conflicts with. Programs on one stream pay a
+//!   comparison for that; nothing depends on a destructor being run.
+//! - **Nothing waits without a deadline.** Methods that wait and take no timeout use [`default_timeout`](crate::default_timeout).
+//!
+//! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its device.
+
+mod allocation;
+mod attribute;
+mod buffer;
+mod check;
+mod copy;
+mod device;
+mod driver;
+mod event;
+mod fill;
+mod pinned;
+mod pool;
+mod slice;
+mod staging;
+mod stream;
+mod uses;
+
+pub(crate) use allocation::{Allocation, Region};
+pub use attribute::{DeviceAttribute, P2pAttribute};
+pub use buffer::DeviceBuffer;
+pub(crate) use check::check;
+pub use device::{CurrentDevice, Device, MemoryInfo, driver_version, runtime_version};
+pub use event::Event;
+pub use pinned::PinnedBuffer;
+pub use slice::{Slice, SliceMut};
+pub use stream::{Stream, StreamOptions};
+pub(crate) use uses::{Access, Uses};

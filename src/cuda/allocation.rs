@@ -1,0 +1,253 @@
+//! Allocations of device memory, shared by the buffers and slices that show them.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::check::{check, check_memory};
+use super::device::{Device, in_host_function};
+use super::pool;
+use super::stream::Stream;
+use super::uses::{Access, Uses};
+use crate::deadline::{Deadline, default_timeout};
+use crate::error::Result;
+use crate::sys;
+
+/// How long a destructor waits for uses of memory that is not freed in stream order; then it leaks.
+const DROP_WAIT: Duration = Duration::from_secs(5);
+
+/// The wait of a destructor.
+pub(crate) fn drop_deadline() -> Deadline {
+    Deadline::after(DROP_WAIT.min(default_timeout()))
+}
+
+/// A window of NCCL over the whole of an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WindowTag {
+    /// Unique among the windows of this process.
+    pub(crate) window: u64,
+}
+
+/// What the free hook of external memory gets.
+pub(crate) struct Freed {
+    pub(crate) ptr: *mut c_void,
+    pub(crate) bytes: usize,
+    pub(crate) device: Device,
+    /// The uses that may not be done yet: see [`Uses::idle`].
+    pub(crate) uses: Uses,
+    pub(crate) owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
+unsafe impl Send for Freed {}
+
+/// Frees external memory, at once or, where uses are not done, later.
+pub(crate) type FreeHook = Box<dyn FnOnce(Freed) + Send + Sync>;
+
+enum Kind {
+    /// No memory: zero bytes.
+    Empty,
+    /// From the pool of the device: freed in the order of this stream.
+    Pool(Stream),
+    /// `cudaMalloc`.
+    Malloc,
+    /// Made and freed by somebody else.
+    External { owner: Arc<dyn Any + Send + Sync>, free: FreeHook },
+}
+
+/// Memory of a device, and who uses it. Freed when all uses are done.
+pub(crate) struct Allocation {
+    id: u64,
+    ptr: *mut c_void,
+    bytes: usize,
+    device: Device,
+    /// Taken by the destructor.
+    kind: Kind,
+    window: OnceLock<WindowTag>,
+    uses: Mutex<Uses>,
+}
+
+// SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
+unsafe impl Send for Allocation {}
+// SAFETY: as above, and Sync; the uses are behind a mutex.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    fn make(ptr: *mut c_void, bytes: usize, device: Device, kind: Kind) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            ptr,
+            bytes,
+            device,
+            kind,
+            window: OnceLock::new(),
+            uses: Mutex::new(Uses::new()),
+        })
+    }
+
+    /// Wraps `cudaMallocFromPoolAsync`, or `cudaMalloc` where the device has no pools: memory that `stream` may use at once, and other streams
+    /// after it.
+    pub(crate) fn new(stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
+        let device = stream.device();
+        if bytes == 0 {
+            return Ok(Self::make(std::ptr::null_mut(), 0, device, Kind::Empty));
+        }
+        let _current = device.set_current()?;
+        let mut ptr = std::ptr::null_mut();
+        let Some(pool) = pool::memory(device)? else {
+            // SAFETY: writes a pointer to the address given.
+            let code = unsafe { sys::cudaMalloc(&raw mut ptr, bytes) };
+            check_memory("cudaMalloc", code, bytes, || device.to_string())?;
+            return Ok(Self::make(ptr, bytes, device, Kind::Malloc));
+        };
+        // SAFETY: writes a pointer to the address given; pool and stream are alive.
+        let code = unsafe { sys::cudaMallocFromPoolAsync(&raw mut ptr, bytes, pool, stream.as_raw()) };
+        check_memory("cudaMallocFromPoolAsync", code, bytes, || device.to_string())?;
+        let made = Self::make(ptr, bytes, device, Kind::Pool(stream.clone()));
+        // The memory exists only from this point of the stream on.
+        made.note(Access::Write, stream);
+        Ok(made)
+    }
+
+    /// Memory that somebody else allocated: `bytes` at `ptr`, on `device`. `owner` lives at least as long; `free` is called once,
+    /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
+    pub(crate) fn external(
+        ptr: *mut c_void,
+        bytes: usize,
+        device: Device,
+        tag: Option<WindowTag>,
+        owner: Arc<dyn Any + Send + Sync>,
+        free: FreeHook,
+    ) -> Arc<Self> {
+        let made = Self::make(ptr, bytes, device, Kind::External { owner, free });
+        if let Some(tag) = tag {
+            let _ = made.window.set(tag);
+        }
+        made
+    }
+
+    /// Unique among the allocations of this process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn ptr(&self) -> *mut c_void {
+        self.ptr
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The window over this memory, if there is one.
+    pub(crate) fn window(&self) -> Option<WindowTag> {
+        self.window.get().copied()
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before an enqueue on `stream`: makes it wait for the conflicting accesses of other streams. The caller holds a borrow that excludes conflicting
+    /// accesses, until it has called [`Allocation::note`].
+    #[inline]
+    pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
+        stream.device().ready()?;
+        self.uses().order(access, stream)
+    }
+
+    /// After an enqueue on `stream`, also one that failed: from now on it uses the memory.
+    #[inline]
+    pub(crate) fn note(&self, access: Access, stream: &Stream) {
+        self.uses().note(access, stream);
+    }
+
+    /// Whether all uses are done.
+    pub(crate) fn idle(&self) -> Result<bool> {
+        self.uses().idle()
+    }
+
+    /// Waits on the host until all uses are done.
+    pub(crate) fn settle(&self, deadline: Deadline) -> Result<()> {
+        deadline.poll(
+            "Allocation::settle",
+            || format!("uses of {} bytes on {}", self.bytes, self.device),
+            || self.idle(),
+        )
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let uses = std::mem::replace(self.uses.get_mut().unwrap_or_else(PoisonError::into_inner), Uses::new());
+        let kind = std::mem::replace(&mut self.kind, Kind::Empty);
+        if in_host_function() {
+            // CUDA must not be called here.
+            std::mem::forget((uses, kind));
+            return;
+        }
+        // Where something fails, the memory is leaked: the device may still use it.
+        let _ = release(kind, self.ptr, self.bytes, self.device, uses);
+    }
+}
+
+fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses: Uses) -> Result<()> {
+    match kind {
+        Kind::Empty => Ok(()),
+        Kind::Pool(home) => {
+            home.device().ready()?;
+            uses.order(Access::Write, &home)?;
+            // SAFETY: from cudaMallocFromPoolAsync; the last handle is gone, and `home` waits for every use of other streams.
+            check("cudaFreeAsync", unsafe { sys::cudaFreeAsync(ptr, home.as_raw()) })
+        }
+        Kind::Malloc => {
+            device.ready()?;
+            drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.idle())?;
+            // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
+            check("cudaFree", unsafe { sys::cudaFree(ptr) })
+        }
+        Kind::External { owner, free } => {
+            free(Freed { ptr, bytes, device, uses, owner });
+            Ok(())
+        }
+    }
+}
+
+impl std::fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Allocation")
+            .field("id", &self.id)
+            .field("bytes", &self.bytes)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A range of bytes of an allocation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Region<'a> {
+    pub(crate) alloc: &'a Arc<Allocation>,
+    /// In bytes.
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Region<'_> {
+    /// Where it begins on the device; null in an allocation of no bytes.
+    #[inline]
+    pub(crate) fn ptr(&self) -> *mut c_void {
+        self.alloc.ptr.wrapping_byte_add(self.offset)
+    }
+
+    #[inline]
+    pub(crate) fn device(&self) -> Device {
+        self.alloc.device
+    }
+}

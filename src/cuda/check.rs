@@ -1,0 +1,118 @@
+//! From result codes of the CUDA runtime to errors.
+
+use std::ffi::{CStr, c_char};
+
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// `Ok` for `cudaSuccess`; otherwise what `operation` failed with. Clears the thread's last error, so that a later call of
+/// this thread, perhaps in another library, does not report it as its own.
+#[inline]
+pub(crate) fn check(operation: &'static str, code: sys::cudaError) -> Result<()> {
+    if code == sys::cudaError::cudaSuccess { Ok(()) } else { Err(failure(operation, code)) }
+}
+
+/// Like [`check`], for calls that allocate `bytes` on `place`.
+pub(crate) fn check_memory(
+    operation: &'static str,
+    code: sys::cudaError,
+    bytes: usize,
+    place: impl FnOnce() -> String,
+) -> Result<()> {
+    match check(operation, code) {
+        Err(Error::OutOfMemory { .. }) => Err(Error::OutOfMemory { operation, bytes, place: place() }),
+        other => other,
+    }
+}
+
+/// For queries: `Ok(false)` for `cudaErrorNotReady`.
+#[inline]
+pub(crate) fn check_ready(operation: &'static str, code: sys::cudaError) -> Result<bool> {
+    if code == sys::cudaError::cudaSuccess {
+        Ok(true)
+    } else if code == sys::cudaError::cudaErrorNotReady {
+        clear();
+        Ok(false)
+    } else {
+        Err(failure(operation, code))
+    }
+}
+
+/// Forgets the last error of this thread.
+fn clear() {
+    // SAFETY: takes nothing and has no precondition.
+    let _ = unsafe { sys::cudaGetLastError() };
+}
+
+#[cold]
+fn failure(operation: &'static str, code: sys::cudaError) -> Error {
+    use sys::cudaError as E;
+    clear();
+    let message = text_of(code);
+    match code {
+        E::cudaErrorMemoryAllocation => {
+            Error::OutOfMemory { operation, bytes: 0, place: String::from("the device or the host") }
+        }
+        E::cudaErrorNoDevice | E::cudaErrorDevicesUnavailable | E::cudaErrorStubLibrary => {
+            Error::NoDevice { operation, reason: message }
+        }
+        E::cudaErrorInsufficientDriver => match versions() {
+            (0, _) => Error::NoDevice { operation, reason: String::from("no NVIDIA driver is installed") },
+            (driver, runtime) => {
+                Error::DriverTooOld { operation, driver: version_text(driver), runtime: version_text(runtime) }
+            }
+        },
+        _ => Error::Cuda { operation, code: code.0.cast_signed(), name: name_of(code), message },
+    }
+}
+
+/// The versions of driver and runtime, 0 where they cannot be had.
+fn versions() -> (i32, i32) {
+    let (mut driver, mut runtime) = (0, 0);
+    // SAFETY: both write one integer to the address given.
+    unsafe {
+        if sys::cudaDriverGetVersion(&raw mut driver) != sys::cudaError::cudaSuccess {
+            driver = 0;
+        }
+        if sys::cudaRuntimeGetVersion(&raw mut runtime) != sys::cudaError::cudaSuccess {
+            runtime = 0;
+        }
+    }
+    (driver, runtime)
+}
+
+/// `13000` as `13.0`.
+fn version_text(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+fn name_of(code: sys::cudaError) -> String {
+    // SAFETY: accepts any code, and returns null or a string that lives as long as the library.
+    unsafe { owned(sys::cudaGetErrorName(code)) }
+}
+
+fn text_of(code: sys::cudaError) -> String {
+    // SAFETY: accepts any code, and returns null or a string that lives as long as the library.
+    unsafe { owned(sys::cudaGetErrorString(code)) }
+}
+
+/// # Safety
+/// `text` is null or a C string.
+unsafe fn owned(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::from("unknown error");
+    }
+    // SAFETY: not null, so a C string, as the caller promises.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_read_as_people_write_them() {
+        assert_eq!(version_text(13000), "13.0");
+        assert_eq!(version_text(12080), "12.8");
+    }
+}

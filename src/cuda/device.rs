@@ -1,0 +1,377 @@
+//! Devices, and which of them is current.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char};
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use super::attribute::{DeviceAttribute, P2pAttribute};
+use super::check::check;
+use super::driver;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// A GPU that this process can use, by its ordinal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Device(i32);
+
+/// Memory of a device, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Free.
+    pub free: usize,
+    /// In all.
+    pub total: usize,
+}
+
+/// What is known about the calling thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    /// Nothing yet: its current device may be one that nobody asked for.
+    Fresh,
+    /// Its current device is one that this process uses.
+    Ready,
+    /// It runs a host function of a stream, where CUDA calls are not allowed.
+    InHostFunction,
+}
+
+thread_local! {
+    static THREAD: Cell<Thread> = const { Cell::new(Thread::Fresh) };
+}
+
+impl Device {
+    /// Wraps `cudaGetDeviceCount`: how many GPUs this process can use.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] where there is none, or no driver; [`Error::DriverTooOld`].
+    pub fn count() -> Result<usize> {
+        static COUNT: OnceLock<usize> = OnceLock::new();
+        if let Some(count) = COUNT.get() {
+            return Ok(*count);
+        }
+        let mut count = 0;
+        // SAFETY: writes one integer to the address given.
+        check("cudaGetDeviceCount", unsafe { sys::cudaGetDeviceCount(&raw mut count) })?;
+        let count = usize::try_from(count).unwrap_or(0);
+        if count == 0 {
+            return Err(Error::NoDevice {
+                operation: "cudaGetDeviceCount",
+                reason: String::from("there are 0 devices"),
+            });
+        }
+        // It cannot change while the process lives.
+        Ok(*COUNT.get_or_init(|| count))
+    }
+
+    /// Every GPU that this process can use, at least one.
+    ///
+    /// # Errors
+    /// As [`Device::count`].
+    pub fn all() -> Result<Vec<Self>> {
+        let count = i32::try_from(Self::count()?).unwrap_or(i32::MAX);
+        Ok((0..count).map(Self).collect())
+    }
+
+    /// The device with this ordinal.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where there are fewer; and as [`Device::count`].
+    pub fn new(ordinal: usize) -> Result<Self> {
+        let count = Self::count()?;
+        match i32::try_from(ordinal) {
+            Ok(device) if ordinal < count => Ok(Self(device)),
+            _ => Err(Error::argument("Device::new", "ordinal", format_args!("0 to {}", count - 1), ordinal)),
+        }
+    }
+
+    /// Wraps `cudaGetDevice`: the current device of this thread.
+    ///
+    /// # Errors
+    /// As [`Device::count`].
+    pub fn current() -> Result<Self> {
+        Self::count()?;
+        current()
+    }
+
+    /// The number of the device, from 0, as CUDA counts in this process.
+    pub const fn ordinal(self) -> i32 {
+        self.0
+    }
+
+    pub(crate) fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(0)
+    }
+
+    /// Wraps `cudaGetDeviceProperties`: the name, such as `NVIDIA H200`.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn name(self) -> Result<String> {
+        let info = self.info()?;
+        // SAFETY: `name` is an array of `char`, as long as this slice of bytes, and the zero at its end is looked for within.
+        let bytes = unsafe { std::slice::from_raw_parts(info.name.as_ptr().cast::<u8>(), info.name.len()) };
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+
+    /// Wraps `cudaGetDeviceProperties`: the 16 bytes that name this GPU among all.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn uuid(self) -> Result<[u8; 16]> {
+        Ok(self.info()?.uuid)
+    }
+
+    /// Wraps `cudaGetDeviceProperties`: bytes of device memory.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn total_memory(self) -> Result<usize> {
+        Ok(self.info()?.totalMemory)
+    }
+
+    fn info(self) -> Result<sys::gpucommDeviceInfo_t> {
+        let mut info = sys::gpucommDeviceInfo_t { name: [0; 256], uuid: [0; 16], totalMemory: 0 };
+        // SAFETY: writes one struct to the address given.
+        check("cudaGetDeviceProperties", unsafe { sys::gpucommDeviceInfo(&raw mut info, self.0) })?;
+        Ok(info)
+    }
+
+    /// Wraps `cudaDeviceGetPCIBusId`: domain, bus, device and function, such as `0000:0a:00.0`.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn pci_bus_id(self) -> Result<String> {
+        let mut text: [c_char; 64] = [0; 64];
+        // SAFETY: writes at most 63 characters and a zero to an array of 64.
+        check("cudaDeviceGetPCIBusId", unsafe { sys::cudaDeviceGetPCIBusId(text.as_mut_ptr(), 63, self.0) })?;
+        // SAFETY: the last of the 64 characters is still zero, so a C string ends within the array.
+        let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+        Ok(text.to_string_lossy().into_owned())
+    }
+
+    /// Wraps `cudaDeviceGetAttribute`: one property as a number.
+    ///
+    /// # Errors
+    /// What CUDA says, for an attribute that it does not know among others.
+    pub fn attribute(self, attribute: DeviceAttribute) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: writes one integer to the address given; an unknown attribute is refused.
+        let code =
+            unsafe { sys::cudaDeviceGetAttribute(&raw mut value, sys::cudaDeviceAttr(attribute.0 as _), self.0) };
+        check("cudaDeviceGetAttribute", code)?;
+        Ok(value)
+    }
+
+    /// Wraps `cudaDeviceGetAttribute`: the compute capability, major and minor.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn compute_capability(self) -> Result<(i32, i32)> {
+        let major = self.attribute(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = self.attribute(DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?;
+        Ok((major, minor))
+    }
+
+    /// Wraps `cudaMemGetInfo`: free and total memory, in bytes.
+    ///
+    /// Memory that this crate keeps for reuse counts as used.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn memory_info(self) -> Result<MemoryInfo> {
+        let _current = self.set_current()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two integers to the addresses given.
+        check("cudaMemGetInfo", unsafe { sys::cudaMemGetInfo(&raw mut free, &raw mut total) })?;
+        Ok(MemoryInfo { free, total })
+    }
+
+    /// Wraps `cudaDeviceCanAccessPeer`: whether kernels on this device could read and write the memory of `peer`.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn can_access_peer(self, peer: Self) -> Result<bool> {
+        let mut can = 0;
+        // SAFETY: writes one integer to the address given.
+        check("cudaDeviceCanAccessPeer", unsafe { sys::cudaDeviceCanAccessPeer(&raw mut can, self.0, peer.0) })?;
+        Ok(can != 0)
+    }
+
+    /// Wraps `cudaDeviceEnablePeerAccess`: lets kernels on this device read and write memory of `peer` that was allocated
+    /// without a pool. No error if it was enabled before.
+    ///
+    /// # Errors
+    /// What CUDA says, for devices that cannot reach each other among others.
+    pub fn enable_peer_access(self, peer: Self) -> Result<()> {
+        let _current = self.set_current()?;
+        // SAFETY: takes two integers; the flags must be 0.
+        let code = unsafe { sys::cudaDeviceEnablePeerAccess(peer.0, 0) };
+        match check("cudaDeviceEnablePeerAccess", code) {
+            Err(_) if code == sys::cudaError::cudaErrorPeerAccessAlreadyEnabled => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Wraps `cudaDeviceGetP2PAttribute`: one property of the way from this device to `peer`.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn p2p_attribute(self, peer: Self, attribute: P2pAttribute) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: writes one integer to the address given; an unknown attribute is refused.
+        let code = unsafe {
+            let attribute = sys::cudaDeviceP2PAttr(attribute.0 as _);
+            sys::cudaDeviceGetP2PAttribute(&raw mut value, attribute, self.0, peer.0)
+        };
+        check("cudaDeviceGetP2PAttribute", code)?;
+        Ok(value)
+    }
+
+    /// Wraps `cudaDeviceGetStreamPriorityRange`: the least and the greatest priority of streams. Greater ones are lower numbers.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn stream_priority_range(self) -> Result<(i32, i32)> {
+        let _current = self.set_current()?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: writes two integers to the addresses given.
+        let code = unsafe { sys::cudaDeviceGetStreamPriorityRange(&raw mut least, &raw mut greatest) };
+        check("cudaDeviceGetStreamPriorityRange", code)?;
+        Ok((least, greatest))
+    }
+
+    /// Wraps `cudaSetDevice`: makes this the current device of the thread until the guard is dropped.
+    ///
+    /// Nothing in this crate needs it; other libraries may. The guard restores the previous device, except one that the process has never used:
+    /// restoring it would set up a context there, of some hundred megabytes.
+    ///
+    /// # Errors
+    /// What CUDA says; [`Error::InvalidUsage`] within a host function of a stream.
+    pub fn set_current(self) -> Result<CurrentDevice> {
+        refuse_in_host_function()?;
+        let previous = current()?;
+        if previous != self {
+            set(self)?;
+            THREAD.set(Thread::Ready);
+        }
+        Ok(CurrentDevice { device: self, previous, _thread: PhantomData })
+    }
+
+    /// Wraps `cudaSetDevice`: as [`Device::set_current`], but calls it in any case. For driver functions, which need the context that only
+    /// this call binds to a thread.
+    pub(crate) fn bind(self) -> Result<CurrentDevice> {
+        refuse_in_host_function()?;
+        let previous = current()?;
+        set(self)?;
+        THREAD.set(Thread::Ready);
+        Ok(CurrentDevice { device: self, previous, _thread: PhantomData })
+    }
+
+    /// To be called before calls that work whatever the current device is. Costs a comparison, except the first time on
+    /// each thread.
+    ///
+    /// CUDA sets up the current device of a thread at its first call, even if the call concerns another one; a thread that never chose has
+    /// device 0, so every process of a node would keep a context there. Hence a thread that has an unused device moves here.
+    #[inline]
+    pub(crate) fn ready(self) -> Result<()> {
+        if THREAD.get() == Thread::Ready { Ok(()) } else { self.make_ready() }
+    }
+
+    #[cold]
+    fn make_ready(self) -> Result<()> {
+        refuse_in_host_function()?;
+        let now = current()?;
+        if now != self && !driver::in_use(now.0) {
+            set(self)?;
+        }
+        THREAD.set(Thread::Ready);
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "device {}", self.0)
+    }
+}
+
+fn current() -> Result<Device> {
+    let mut device = 0;
+    // SAFETY: writes one integer to the address given.
+    check("cudaGetDevice", unsafe { sys::cudaGetDevice(&raw mut device) })?;
+    Ok(Device(device))
+}
+
+fn set(device: Device) -> Result<()> {
+    // SAFETY: takes an integer.
+    check("cudaSetDevice", unsafe { sys::cudaSetDevice(device.0) })
+}
+
+fn refuse_in_host_function() -> Result<()> {
+    if in_host_function() {
+        return Err(Error::InvalidUsage {
+            operation: "Stream::launch_host",
+            reason: String::from("a host function of a stream must not call CUDA"),
+        });
+    }
+    Ok(())
+}
+
+/// Whether this thread is running a host function of a stream, where CUDA must not be called.
+pub(crate) fn in_host_function() -> bool {
+    THREAD.get() == Thread::InHostFunction
+}
+
+/// Runs `f` as a host function of a stream. It must not unwind.
+pub(crate) fn as_host_function(f: impl FnOnce()) {
+    let before = THREAD.replace(Thread::InHostFunction);
+    f();
+    THREAD.set(before);
+}
+
+/// Restores the device that was current before, when dropped. Belongs to its thread.
+#[derive(Debug)]
+#[must_use = "the previous device is current again as soon as this is dropped"]
+pub struct CurrentDevice {
+    device: Device,
+    previous: Device,
+    _thread: PhantomData<*const ()>,
+}
+
+impl CurrentDevice {
+    /// The device that is current as long as this lives.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+}
+
+impl Drop for CurrentDevice {
+    fn drop(&mut self) {
+        if self.previous != self.device && driver::in_use(self.previous.0) {
+            let _ = set(self.previous);
+        }
+    }
+}
+
+/// Wraps `cudaDriverGetVersion`: the newest CUDA version that the driver supports, 13000 for 13.0; 0 without a driver.
+///
+/// # Errors
+/// What CUDA says.
+pub fn driver_version() -> Result<i32> {
+    let mut version = 0;
+    // SAFETY: writes one integer to the address given.
+    check("cudaDriverGetVersion", unsafe { sys::cudaDriverGetVersion(&raw mut version) })?;
+    Ok(version)
+}
+
+/// Wraps `cudaRuntimeGetVersion`: the version of the CUDA runtime, 13000 for 13.0.
+///
+/// # Errors
+/// What CUDA says.
+pub fn runtime_version() -> Result<i32> {
+    let mut version = 0;
+    // SAFETY: writes one integer to the address given.
+    check("cudaRuntimeGetVersion", unsafe { sys::cudaRuntimeGetVersion(&raw mut version) })?;
+    Ok(version)
+}

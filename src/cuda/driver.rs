@@ -1,0 +1,71 @@
+//! Driver functions that have no form in the runtime, looked up when they are first needed.
+//!
+//! The crate links no libcuda: a program that uses it starts on a machine without a driver.
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use crate::sys;
+
+/// The driver function `symbol` as of CUDA `version`, or null where the driver has none.
+fn entry(symbol: &CStr, version: c_uint) -> *mut c_void {
+    let mut function = std::ptr::null_mut();
+    // SAFETY: writes one pointer to the address given and reads a C string.
+    let code = unsafe { sys::gpucommDriverEntryPoint(&raw mut function, symbol.as_ptr(), version) };
+    if code != sys::cudaError::cudaSuccess {
+        // SAFETY: takes nothing; forgets the error of the call above.
+        let _ = unsafe { sys::cudaGetLastError() };
+        return std::ptr::null_mut();
+    }
+    function
+}
+
+/// `cuMemsetD16Async`, `cuMemsetD32Async` and `cuMemsetD2D32Async`; each is `None` where the driver has none.
+#[derive(Clone, Copy)]
+pub(crate) struct Memset {
+    pub(crate) d16: sys::PFN_cuMemsetD16Async_v3020,
+    pub(crate) d32: sys::PFN_cuMemsetD32Async_v3020,
+    pub(crate) d2d32: sys::PFN_cuMemsetD2D32Async_v3020,
+}
+
+/// The fills of the driver.
+pub(crate) fn memset() -> Memset {
+    static FOUND: OnceLock<Memset> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: the entry points of these names and of CUDA 3.2 have the types that cudaTypedefs.h gives them under the
+        // suffix _v3020; a null pointer is `None`.
+        unsafe {
+            Memset {
+                d16: std::mem::transmute::<*mut c_void, sys::PFN_cuMemsetD16Async_v3020>(entry(
+                    c"cuMemsetD16Async",
+                    3020,
+                )),
+                d32: std::mem::transmute::<*mut c_void, sys::PFN_cuMemsetD32Async_v3020>(entry(
+                    c"cuMemsetD32Async",
+                    3020,
+                )),
+                d2d32: std::mem::transmute::<*mut c_void, sys::PFN_cuMemsetD2D32Async_v3020>(entry(
+                    c"cuMemsetD2D32Async",
+                    3020,
+                )),
+            }
+        }
+    })
+}
+
+type ContextState = Option<unsafe extern "C" fn(device: c_int, flags: *mut c_uint, active: *mut c_int) -> c_uint>;
+
+/// Wraps `cuDevicePrimaryCtxGetState`: whether this process already uses the device. `true` where that cannot be known.
+pub(crate) fn in_use(device: c_int) -> bool {
+    static FOUND: OnceLock<ContextState> = OnceLock::new();
+    let found = *FOUND.get_or_init(|| {
+        // SAFETY: the function of this name and of CUDA 7.0 has this type (`CUdevice` and `CUresult` are integers of C); a
+        // null pointer is `None`.
+        unsafe { std::mem::transmute::<*mut c_void, ContextState>(entry(c"cuDevicePrimaryCtxGetState", 7000)) }
+    });
+    let Some(state) = found else { return true };
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: writes two integers to the addresses given. The handle of a device in the driver is its ordinal.
+    let code = unsafe { state(device, &raw mut flags, &raw mut active) };
+    code != 0 || active != 0
+}

@@ -1,0 +1,173 @@
+//! Events: points in the work of streams.
+
+use std::time::Duration;
+
+use super::check::{check, check_ready};
+use super::device::{Device, in_host_function};
+use super::pool;
+use super::stream::Stream;
+use crate::deadline::{Deadline, default_timeout};
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// A point in the work of a stream, that the host and other streams can wait for.
+///
+/// An event that was never recorded counts as reached.
+pub struct Event {
+    raw: sys::cudaEvent_t,
+    device: Device,
+    timing: bool,
+}
+
+// SAFETY: the CUDA runtime allows events to be used from any thread, and from several at a time.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Wraps `cudaEventCreateWithFlags`: an event for waiting, without a time.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn new(device: Device) -> Result<Self> {
+        let raw = pool::create_event(device, sys::cudaEventDisableTiming)?;
+        Ok(Self { raw, device, timing: false })
+    }
+
+    /// Wraps `cudaEventCreateWithFlags`: an event that also takes the time, for [`Event::elapsed_since`].
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn timing(device: Device) -> Result<Self> {
+        let raw = pool::create_event(device, sys::cudaEventDefault)?;
+        Ok(Self { raw, device, timing: true })
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Wraps `cudaEventRecord`: the event is reached when the work is done that is on `stream` now.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a stream of another device; what CUDA says.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        if stream.device() != self.device {
+            return Err(Error::argument("Event::record", "stream", self.device, stream.device()));
+        }
+        self.device.ready()?;
+        // SAFETY: both handles are alive, and of one device.
+        check("cudaEventRecord", unsafe { sys::cudaEventRecord(self.raw, stream.as_raw()) })
+    }
+
+    /// Wraps `cudaEventQuery`: whether the event is reached.
+    ///
+    /// # Errors
+    /// What CUDA says, failures of earlier work on the device among others.
+    pub fn query(&self) -> Result<bool> {
+        self.device.ready()?;
+        // SAFETY: the handle is alive.
+        check_ready("cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) })
+    }
+
+    /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; what CUDA says, failures of earlier work on the device among others.
+    pub fn wait(&self, timeout: Duration) -> Result<()> {
+        Deadline::after(timeout).poll("Event::wait", || format!("an event of {}", self.device), || self.query())
+    }
+
+    /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than the default timeout.
+    ///
+    /// # Errors
+    /// As [`Event::wait`].
+    pub fn synchronize(&self) -> Result<()> {
+        self.wait(default_timeout())
+    }
+
+    /// Wraps `cudaEventElapsedTime`: the time from `start` to this event, to about half a microsecond.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for events of different devices, or made without timing; what CUDA says, for events that
+    /// were not recorded or are not reached yet.
+    pub fn elapsed_since(&self, start: &Self) -> Result<Duration> {
+        const OPERATION: &str = "Event::elapsed_since";
+        if !self.timing || !start.timing {
+            return Err(Error::argument(OPERATION, "events", "two made by Event::timing", "one without timing"));
+        }
+        if self.device != start.device {
+            return Err(Error::argument(OPERATION, "device of the start", self.device, start.device));
+        }
+        self.device.ready()?;
+        let mut ms = 0.0;
+        // SAFETY: both handles are alive; writes one float to the address given.
+        let code = unsafe { sys::cudaEventElapsedTime(&raw mut ms, start.raw, self.raw) };
+        check("cudaEventElapsedTime", code)?;
+        Ok(Duration::try_from_secs_f64(f64::from(ms) / 1e3).unwrap_or_default())
+    }
+
+    /// The `cudaEvent_t`. It lives as long as this value.
+    pub fn as_raw(&self) -> sys::cudaEvent_t {
+        self.raw
+    }
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Event").field("device", &self.device).field("timing", &self.timing).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if !in_host_function() {
+            // SAFETY: the handle came from cudaEventCreateWithFlags and is used no more. CUDA frees the event when it is
+            // reached.
+            let _ = check("cudaEventDestroy", unsafe { sys::cudaEventDestroy(self.raw) });
+        }
+    }
+}
+
+/// A recorded event from the spare ones of the device, to which it returns.
+pub(crate) struct Mark {
+    raw: sys::cudaEvent_t,
+    device: Device,
+}
+
+// SAFETY: as for `Event`.
+unsafe impl Send for Mark {}
+// SAFETY: as for `Event`.
+unsafe impl Sync for Mark {}
+
+impl Mark {
+    /// Wraps `cudaEventRecord`: the point after the work that is on `stream` now.
+    pub(crate) fn record(stream: &Stream) -> Result<Self> {
+        let device = stream.device();
+        device.ready()?;
+        let mark = Self { raw: pool::take_event(device)?, device };
+        // SAFETY: both handles are alive, and of one device.
+        check("cudaEventRecord", unsafe { sys::cudaEventRecord(mark.raw, stream.as_raw()) })?;
+        Ok(mark)
+    }
+
+    /// Wraps `cudaStreamWaitEvent`: later work on `stream` comes after this point.
+    pub(crate) fn hold(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: both handles are alive; they may be of different devices.
+        check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(stream.as_raw(), self.raw, 0) })
+    }
+
+    /// Wraps `cudaEventQuery`: whether the work before this point is done.
+    pub(crate) fn reached(&self) -> Result<bool> {
+        self.device.ready()?;
+        // SAFETY: the handle is alive.
+        check_ready("cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) })
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        pool::give_event(self.device, self.raw);
+    }
+}

@@ -1,0 +1,135 @@
+//! Pinned memory of the host, that devices copy from and to without waiting.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::allocation::drop_deadline;
+use super::check::{check, check_memory};
+use super::device::in_host_function;
+use super::uses::Uses;
+use crate::deadline::{Deadline, default_timeout};
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// Elements in pinned memory of the host. Copies between it and devices are asynchronous; access from the host waits for them.
+pub struct PinnedBuffer<T: Element> {
+    ptr: *mut T,
+    len: usize,
+    uses: Mutex<Uses>,
+}
+
+// SAFETY: it owns its memory, elements are Send, and the uses are behind a mutex.
+unsafe impl<T: Element> Send for PinnedBuffer<T> {}
+// SAFETY: as above; shared access only reads the memory, and elements are Sync.
+unsafe impl<T: Element> Sync for PinnedBuffer<T> {}
+
+impl<T: Element> PinnedBuffer<T> {
+    /// Wraps `cudaHostAlloc`: `len` zeros in pinned memory that every device can use.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::InvalidArgument`] for a length whose bytes cannot be counted; what CUDA says.
+    pub fn new(len: usize) -> Result<Self> {
+        let bytes =
+            len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
+                let most = isize::MAX.unsigned_abs() / size_of::<T>();
+                Error::argument("PinnedBuffer::new", "length", format_args!("at most {most}"), len)
+            })?;
+        let mut ptr = std::ptr::null_mut();
+        if bytes > 0 {
+            // SAFETY: writes a pointer to the address given.
+            let code = unsafe { sys::cudaHostAlloc(&raw mut ptr, bytes, sys::cudaHostAllocPortable) };
+            check_memory("cudaHostAlloc", code, bytes, || String::from("the host"))?;
+            // SAFETY: that many bytes were allocated, and nobody else has them.
+            unsafe { ptr.write_bytes(0, bytes) };
+        }
+        Ok(Self { ptr: ptr.cast(), len, uses: Mutex::new(Uses::new()) })
+    }
+
+    /// Wraps `cudaHostAlloc`: a copy of `values` in pinned memory.
+    ///
+    /// # Errors
+    /// As [`PinnedBuffer::new`].
+    pub fn from_slice(values: &[T]) -> Result<Self> {
+        let mut buffer = Self::new(values.len())?;
+        buffer.as_mut_slice()?.copy_from_slice(values);
+        Ok(buffer)
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn ptr(&self) -> *mut T {
+        self.ptr
+    }
+
+    pub(crate) fn uses(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; what CUDA says.
+    pub fn as_slice(&self) -> Result<&[T]> {
+        Deadline::after(default_timeout()).poll(
+            "PinnedBuffer::as_slice",
+            || format!("copies to {} elements", self.len),
+            || self.uses().written(),
+        )?;
+        if self.len == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: `len` elements, initialised when they were allocated, any bit pattern being one. Copies to them need an exclusive borrow, and the
+        // earlier ones are done.
+        Ok(unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
+    }
+
+    /// The elements, after the copies to and from them are done. Waits for those, no longer than the default timeout.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; what CUDA says.
+    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
+        Deadline::after(default_timeout()).poll(
+            "PinnedBuffer::as_mut_slice",
+            || format!("copies of {} elements", self.len),
+            || self.uses().idle(),
+        )?;
+        if self.len == 0 {
+            return Ok(&mut []);
+        }
+        // SAFETY: as in `as_slice`; the borrow is exclusive, and no device uses the memory.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) })
+    }
+}
+
+impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PinnedBuffer<{}>({} elements)", T::KIND, self.len)
+    }
+}
+
+impl<T: Element> Drop for PinnedBuffer<T> {
+    /// Waits some seconds for copies under way; then the memory is leaked.
+    fn drop(&mut self) {
+        let mut uses = std::mem::replace(self.uses.get_mut().unwrap_or_else(PoisonError::into_inner), Uses::new());
+        if self.len == 0 {
+            return;
+        }
+        if in_host_function() {
+            // CUDA must not be called here.
+            std::mem::forget(uses);
+            return;
+        }
+        if drop_deadline().poll("cudaFreeHost", String::new, || uses.idle()).is_ok() {
+            // SAFETY: from cudaHostAlloc, and no device uses it any more.
+            let _ = check("cudaFreeHost", unsafe { sys::cudaFreeHost(self.ptr.cast()) });
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Streams: work of a device, done in order.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::check::{check, check_ready};
+use super::device::{Device, as_host_function, in_host_function};
+use super::event::{Event, Mark};
+use super::uses::Lane;
+use crate::deadline::{Deadline, default_timeout};
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// How a [`Stream`] is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Whether it runs beside the default stream of CUDA instead of taking turns with it. `true` by default.
+    pub non_blocking: bool,
+    /// Lower numbers go first; see [`Device::stream_priority_range`]. 0, the lowest, by default.
+    pub priority: i32,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { non_blocking: true, priority: 0 }
+    }
+}
+
+/// A queue of work on a device, done in order. Cloning gives another handle of the same queue.
+///
+/// The queue lives until the last handle is dropped; the memory that was used on it last holds one. Work that is queued then is still done.
+#[derive(Clone)]
+pub struct Stream {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    raw: sys::cudaStream_t,
+    device: Device,
+    /// Whether it is destroyed with the last handle.
+    owned: bool,
+    panic: Arc<PanicSlot>,
+}
+
+/// What the first host function that panicked said.
+type PanicSlot = Mutex<Option<String>>;
+
+// SAFETY: the CUDA runtime allows streams to be used from any thread, and from several at a time.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Stream {
+    /// Wraps `cudaStreamCreateWithPriority`: a stream with default options.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn new(device: Device) -> Result<Self> {
+        Self::with_options(device, StreamOptions::default())
+    }
+
+    /// Wraps `cudaStreamCreateWithPriority`. A priority out of range is brought into it.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn with_options(device: Device, options: StreamOptions) -> Result<Self> {
+        let _current = device.set_current()?;
+        let flags = if options.non_blocking { sys::cudaStreamNonBlocking } else { sys::cudaStreamDefault };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes a handle to the address given.
+        let code = unsafe { sys::cudaStreamCreateWithPriority(&raw mut raw, flags, options.priority) };
+        check("cudaStreamCreateWithPriority", code)?;
+        Ok(Self::wrap(device, raw, true))
+    }
+
+    fn wrap(device: Device, raw: sys::cudaStream_t, owned: bool) -> Self {
+        Self { inner: Arc::new(Inner { raw, device, owned, panic: Arc::default() }) }
+    }
+
+    /// A stream that somebody else made and destroys.
+    ///
+    /// Two streams made of one handle count as two: they wait for each other by events.
+    ///
+    /// # Safety
+    /// `raw` is a stream of `device`, and none of the handles that CUDA gives a meaning of their own (null, `cudaStreamLegacy`,
+    /// `cudaStreamPerThread`). It stays alive as long as the returned value, its clones, and all memory that was used on it.
+    pub unsafe fn from_raw(device: Device, raw: sys::cudaStream_t) -> Self {
+        Self::wrap(device, raw, false)
+    }
+
+    /// The `cudaStream_t`. It lives as long as this value.
+    ///
+    /// What others enqueue on it is not known to this crate: order it yourself against the buffers that it uses.
+    #[inline]
+    pub fn as_raw(&self) -> sys::cudaStream_t {
+        self.inner.raw
+    }
+
+    /// The device that does the work.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.inner.device
+    }
+
+    /// Wraps `cudaStreamGetFlags`: 1 where the stream runs beside the default stream of CUDA.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn flags(&self) -> Result<u32> {
+        self.device().ready()?;
+        let mut flags = 0;
+        // SAFETY: the handle is alive; writes one integer to the address given.
+        check("cudaStreamGetFlags", unsafe { sys::cudaStreamGetFlags(self.as_raw(), &raw mut flags) })?;
+        Ok(flags)
+    }
+
+    /// Wraps `cudaStreamGetPriority`.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn priority(&self) -> Result<i32> {
+        self.device().ready()?;
+        let mut priority = 0;
+        // SAFETY: the handle is alive; writes one integer to the address given.
+        check("cudaStreamGetPriority", unsafe { sys::cudaStreamGetPriority(self.as_raw(), &raw mut priority) })?;
+        Ok(priority)
+    }
+
+    /// Wraps `cudaStreamQuery`: whether all work is done.
+    ///
+    /// # Errors
+    /// What CUDA says, failures of earlier work on the device among others.
+    pub fn query(&self) -> Result<bool> {
+        self.device().ready()?;
+        // SAFETY: the handle is alive.
+        check_ready("cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.as_raw()) })
+    }
+
+    /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than the default timeout.
+    ///
+    /// # Errors
+    /// As [`Stream::wait`].
+    pub fn synchronize(&self) -> Result<()> {
+        self.wait(default_timeout())
+    }
+
+    /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; [`Error::InvalidUsage`] where a host function of the stream has panicked since the last wait; what CUDA
+    /// says, failures of earlier work on the device among others.
+    pub fn wait(&self, timeout: Duration) -> Result<()> {
+        let deadline = Deadline::after(timeout);
+        if !self.query()? {
+            // What other threads enqueue from now on is not waited for.
+            let mark = Mark::record(self)?;
+            deadline.poll("Stream::wait", || format!("work on a stream of {}", self.device()), || mark.reached())?;
+        }
+        match self.inner.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            None => Ok(()),
+            Some(said) => Err(Error::InvalidUsage {
+                operation: "Stream::launch_host",
+                reason: format!("a host function panicked: {said}"),
+            }),
+        }
+    }
+
+    /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
+        self.device().ready()?;
+        // SAFETY: both handles are alive; they may be of different devices.
+        check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(self.as_raw(), event.as_raw(), 0) })
+    }
+
+    /// Wraps `cudaEventRecord`: an event that is reached when the work is done that is on the stream now.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn record(&self) -> Result<Event> {
+        let event = Event::new(self.device())?;
+        event.record(self)?;
+        Ok(event)
+    }
+
+    /// Wraps `cudaLaunchHostFunc`: runs `f` on a thread of the runtime when the work before it is done. Work behind it waits
+    /// for it.
+    ///
+    /// `f` must not use this crate: methods that would call CUDA give [`Error::InvalidUsage`] there, and what is dropped there is leaked.
+    /// A panic is caught, and the next wait for this stream reports it. Where the device fails before it comes to it, `f`
+    /// is leaked.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
+        let _current = self.device().set_current()?;
+        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panic: Arc::clone(&self.inner.panic) }));
+        // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
+        let code = unsafe { sys::cudaLaunchHostFunc(self.as_raw(), Some(run_task), task.cast()) };
+        check("cudaLaunchHostFunc", code).inspect_err(|_| {
+            // SAFETY: from `Box::into_raw` above; the call failed, so nobody else has it.
+            drop(unsafe { Box::from_raw(task) });
+        })
+    }
+}
+
+struct Task {
+    run: Box<dyn FnOnce() + Send>,
+    panic: Arc<PanicSlot>,
+}
+
+/// The host function that CUDA calls.
+///
+/// # Safety
+/// `data` is a `Task` from `Box::into_raw`, given up by the caller.
+unsafe extern "C" fn run_task(data: *mut c_void) {
+    // SAFETY: as the caller promises.
+    let task = unsafe { Box::from_raw(data.cast::<Task>()) };
+    let Task { run, panic } = *task;
+    as_host_function(|| {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            let said = panic_text(payload.as_ref());
+            panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(said);
+            // Dropping the payload may panic in its turn.
+            std::mem::forget(payload);
+        }
+    });
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| String::from("(no message)"))
+}
+
+impl Lane for Stream {
+    type Mark = Mark;
+
+    #[inline]
+    fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    fn mark(&self) -> Result<Mark> {
+        Mark::record(self)
+    }
+
+    fn follow(&self, mark: &Mark) -> Result<()> {
+        mark.hold(self)
+    }
+
+    fn reached(mark: &Mark) -> Result<bool> {
+        mark.reached()
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("device", &self.inner.device).field("raw", &self.inner.raw).finish()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.owned && !in_host_function() {
+            // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream when its
+            // work is done.
+            let _ = check("cudaStreamDestroy", unsafe { sys::cudaStreamDestroy(self.raw) });
+        }
+    }
+}
