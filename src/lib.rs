@@ -13,6 +13,7 @@ pub mod sys;
 pub mod version;
 
 pub use backend::{Backend, backend};
+pub use cuda::{Device, DeviceBuffer, Event, PinnedBuffer, Stream};
 pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind};
 pub use error::{Error, Result};

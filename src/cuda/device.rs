@@ -49,6 +49,8 @@ impl Device {
         if let Some(count) = COUNT.get() {
             return Ok(*count);
         }
+        crate::version::check_cuda()?;
+        crate::backend::announce();
         let mut count = 0;
         // SAFETY: writes one integer to the address given.
         check("cudaGetDeviceCount", unsafe { sys::cudaGetDeviceCount(&raw mut count) })?;

@@ -26,13 +26,19 @@ mod staging;
 mod stream;
 mod uses;
 
-pub(crate) use allocation::{Allocation, Region};
+#[cfg(feature = "nccl")]
+#[allow(unused_imports)]
+pub(crate) use allocation::{Allocation, FreeHook, Freed, Region, WindowTag};
 pub use attribute::{DeviceAttribute, P2pAttribute};
 pub use buffer::DeviceBuffer;
+#[cfg(feature = "nccl")]
+#[allow(unused_imports)]
 pub(crate) use check::check;
 pub use device::{CurrentDevice, Device, MemoryInfo, driver_version, runtime_version};
 pub use event::Event;
 pub use pinned::PinnedBuffer;
 pub use slice::{Slice, SliceMut};
 pub use stream::{Stream, StreamOptions};
+#[cfg(feature = "nccl")]
+#[allow(unused_imports)]
 pub(crate) use uses::{Access, Uses};

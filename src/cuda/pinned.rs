@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::allocation::drop_deadline;
 use super::check::{check, check_memory};
-use super::device::in_host_function;
+use super::device::{Device, in_host_function};
 use super::uses::Uses;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
@@ -29,6 +29,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::InvalidArgument`] for a length whose bytes cannot be counted; what CUDA says.
     pub fn new(len: usize) -> Result<Self> {
+        Device::count()?;
         let bytes =
             len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
                 let most = isize::MAX.unsigned_abs() / size_of::<T>();
