@@ -162,7 +162,9 @@ pub(in crate::emulator) fn map(location: &Location) -> io::Result<*mut u8> {
         let own = own.filter(|arena| arena.nonce == location.nonce);
         return own.map(|arena| arena.at(location.offset)).ok_or_else(|| gone(location));
     }
-    static PEERS: LazyLock<Mutex<HashMap<(u32, i32, i32, u64), usize>>> = LazyLock::new(Mutex::default);
+    /// Pid, descriptor, nonce and size.
+    type Key = (u32, i32, i32, u64);
+    static PEERS: LazyLock<Mutex<HashMap<Key, usize>>> = LazyLock::new(Mutex::default);
     let mut peers = lock(&PEERS);
     let key = (location.pid, location.fd, location.nonce, location.bytes);
     let base = match peers.get(&key) {

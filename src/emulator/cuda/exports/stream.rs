@@ -16,9 +16,10 @@ const PRIORITIES: std::ops::RangeInclusive<i32> = -5..=0;
 pub unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> cudaError_t {
     runtime("cudaDeviceGetStreamPriorityRange", || {
         current()?;
-        // SAFETY: as C declares it: each an `int` to write to, or null, which means that nobody asks for it.
         for (place, value) in [(least, *PRIORITIES.end()), (greatest, *PRIORITIES.start())] {
-            if let Ok(out) = unsafe { Out::new(place) } {
+            // SAFETY: as C declares it: an `int` to write to, or null, which means that nobody asks for it.
+            let out = unsafe { Out::new(place) };
+            if let Ok(out) = out {
                 out.set(value);
             }
         }
