@@ -138,7 +138,7 @@ fn libraries(root: &Path, out: &Path, with_nccl: bool) -> Result<(), String> {
     let (bindings, read) = bind::generate(&request)?;
     std::fs::write(out.join("bindings.rs"), bindings).map_err(staged)?;
     tell_all(read);
-    tools::shim(root, &includes, nccl)?;
+    tools::shim(root, &includes, nccl, &cuda)?;
     tell(format!("cargo::rustc-link-search=native={}", out.display()));
     tell("cargo::rustc-link-lib=static=gpucomm_shim");
     for name in tools::VARIABLES {

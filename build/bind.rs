@@ -79,6 +79,10 @@ const FUNCTIONS: &[&str] = &[
     "gpucommNcclConfigInit",
 ];
 
+/// Functions of NCCL that are younger than the oldest version that will do: vendor/shim calls them, if they are there.
+const NEWER: &[&str] =
+    &["ncclCommWindowRegister", "ncclCommWindowDeregister", "ncclAlltoAll", "ncclGather", "ncclScatter"];
+
 /// Types that no listed function mentions.
 const TYPES: &[&str] = &["PFN_cuMemset(D16|D32|D2D32)Async_v3020", "CUresult"];
 
@@ -141,7 +145,7 @@ fn attempt(request: &Request, more: &[String]) -> Result<(String, Vec<String>), 
     }
 }
 
-/// Collects the headers that are read.
+/// Collects the headers that are read, and names the functions to link.
 #[derive(Debug, Default, Clone)]
 struct Headers(Arc<Mutex<BTreeSet<String>>>);
 
@@ -155,6 +159,10 @@ impl Headers {
 impl bindgen::callbacks::ParseCallbacks for Headers {
     fn include_file(&self, name: &str) {
         self.0.lock().expect("one thread").insert(name.into());
+    }
+
+    fn generated_link_name_override(&self, item: bindgen::callbacks::ItemInfo<'_>) -> Option<String> {
+        NEWER.contains(&item.name).then(|| format!("gpucomm_{}", item.name))
     }
 }
 

@@ -70,9 +70,9 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "error: {}", self.summary)?;
-        let width = self.tried.iter().map(|(place, _)| place.chars().count()).max().unwrap_or_default().max(36);
+        let width = self.tried.iter().map(|(place, _)| place.chars().count()).max().unwrap_or_default().max(35);
         for (place, reason) in &self.tried {
-            writeln!(f, "  {place:<width$} {reason}")?;
+            writeln!(f, "  {place:<width$}  {reason}")?;
         }
         writeln!(f, "  fix: {}", self.fixes.join(" | "))
     }
@@ -186,7 +186,7 @@ impl Attempt<'_> {
             Ok(found) => Ok(Some(found)),
             Err(reason) => {
                 self.tried.push((place, reason));
-                Err(self.failure(&format!("not found where {origin} says"), Some(origin)))
+                Err(self.failure(&format!("not found through {origin}"), Some(origin)))
             }
         }
     }

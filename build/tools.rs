@@ -20,7 +20,7 @@ pub const VARIABLES: &[&str] = &[
 ];
 
 /// Compiles vendor/shim against the headers that were found, into `OUT_DIR`.
-pub fn shim(root: &Path, includes: &[PathBuf], nccl: Option<&Found>) -> Result<(), String> {
+pub fn shim(root: &Path, includes: &[PathBuf], nccl: Option<&Found>, cuda: &Found) -> Result<(), String> {
     let mut build = cc::Build::new();
     build.cargo_metadata(false).std("c11").extra_warnings(true);
     build.file(root.join("vendor/shim/gpucomm_shim.c")).define("__CUDA_BF16_TYPES_EXIST__", "1");
@@ -29,6 +29,9 @@ pub fn shim(root: &Path, includes: &[PathBuf], nccl: Option<&Found>) -> Result<(
         if nccl.fixed {
             build.define("GPUCOMM_NCCL_STATIC", None);
         }
+    }
+    if cuda.fixed {
+        build.define("GPUCOMM_CUDA_STATIC", None);
     }
     for include in includes {
         build.flag("-isystem").flag(include);

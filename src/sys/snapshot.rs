@@ -510,6 +510,7 @@ unsafe extern "C" {
         size: usize,
     ) -> ncclResult_t;
     pub fn ncclMemFree(ptr: *mut ::std::os::raw::c_void) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommWindowRegister"]
     pub fn ncclCommWindowRegister(
         comm: ncclComm_t,
         buff: *mut ::std::os::raw::c_void,
@@ -517,6 +518,7 @@ unsafe extern "C" {
         win: *mut ncclWindow_t,
         winFlags: ::std::os::raw::c_int,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommWindowDeregister"]
     pub fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWindow_t) -> ncclResult_t;
     pub fn ncclRedOpCreatePreMulSum(
         op: *mut ncclRedOp_t,
@@ -571,6 +573,7 @@ unsafe extern "C" {
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclAlltoAll"]
     pub fn ncclAlltoAll(
         sendbuff: *const ::std::os::raw::c_void,
         recvbuff: *mut ::std::os::raw::c_void,
@@ -579,6 +582,7 @@ unsafe extern "C" {
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclGather"]
     pub fn ncclGather(
         sendbuff: *const ::std::os::raw::c_void,
         recvbuff: *mut ::std::os::raw::c_void,
@@ -588,6 +592,7 @@ unsafe extern "C" {
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclScatter"]
     pub fn ncclScatter(
         sendbuff: *const ::std::os::raw::c_void,
         recvbuff: *mut ::std::os::raw::c_void,

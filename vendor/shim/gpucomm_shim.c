@@ -17,6 +17,13 @@ _Static_assert(sizeof(ncclComm_t) == sizeof(void *), "ncclComm_t is a pointer");
 _Static_assert(NCCL_VERSION_CODE >= 21900, "NCCL 2.19 or newer");
 #endif
 
+/* A library that is older than the headers lacks functions. Weak references let the program start all the same: then the
+ * Rust side compares versions and says which one is needed. An archive is complete, and weak references would not pull
+ * its members in. */
+#if !defined(GPUCOMM_CUDA_STATIC) && CUDART_VERSION >= 12050 && CUDART_VERSION < 13000
+#pragma weak cudaGetDriverEntryPointByVersion
+#endif
+
 cudaError_t gpucommDeviceInfo(gpucommDeviceInfo_t *info, int device) {
   struct cudaDeviceProp prop;
   cudaError_t error = cudaGetDeviceProperties(&prop, device);
@@ -65,8 +72,13 @@ cudaError_t gpucommDriverEntryPoint(void **function, const char *symbol, unsigne
   enum cudaDriverEntryPointQueryResult found;
   cudaError_t error;
   *function = NULL;
-#if CUDART_VERSION >= 12050
+#if CUDART_VERSION >= 13000
   error = cudaGetDriverEntryPointByVersion(symbol, function, version, cudaEnableDefault, &found);
+#elif CUDART_VERSION >= 12050
+  if (cudaGetDriverEntryPointByVersion != NULL)
+    error = cudaGetDriverEntryPointByVersion(symbol, function, version, cudaEnableDefault, &found);
+  else
+    error = cudaGetDriverEntryPoint(symbol, function, cudaEnableDefault, &found);
 #else
   (void)version;
   error = cudaGetDriverEntryPoint(symbol, function, cudaEnableDefault, &found);
@@ -80,4 +92,37 @@ void gpucommNcclConfigInit(ncclConfig_t *config) {
   ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
   *config = initial;
 }
+
+/* Bound in place of the functions of that name (build/bind.rs, NEWER). */
+#define GPUCOMM_NEWER(name, parameters, arguments) \
+  ncclResult_t gpucomm_##name parameters; \
+  ncclResult_t gpucomm_##name parameters { return name != NULL ? name arguments : ncclInvalidUsage; }
+
+#if NCCL_VERSION_CODE >= 22700
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclCommWindowRegister
+#pragma weak ncclCommWindowDeregister
+#endif
+GPUCOMM_NEWER(ncclCommWindowRegister,
+              (ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window, int flags),
+              (comm, buffer, size, window, flags))
+GPUCOMM_NEWER(ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window), (comm, window))
+#endif
+
+#if NCCL_VERSION_CODE >= 22800
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclAlltoAll
+#pragma weak ncclGather
+#pragma weak ncclScatter
+#endif
+GPUCOMM_NEWER(ncclAlltoAll,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
+              (send, recv, count, type, comm, stream))
+GPUCOMM_NEWER(ncclGather,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
+              (send, recv, count, type, root, comm, stream))
+GPUCOMM_NEWER(ncclScatter,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
+              (send, recv, count, type, root, comm, stream))
+#endif
 #endif

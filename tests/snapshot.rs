@@ -1,0 +1,182 @@
+//! The committed bindings are what bindgen makes of vendor/include, and vendor/include agrees with NVIDIA's headers.
+//!
+//! Both run the build script, which writes bindings when it is given arguments. Without libclang, or where the build
+//! script is gone (an archive of tests on another machine), they say that they were skipped; `GPUCOMM_TEST_STRICT=1`
+//! makes that a failure. `GPUCOMM_TEST_SDK` names the prefixes of real headers, separated by colons.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const COMMITTED: &str = include_str!("../src/sys/snapshot.rs");
+
+/// Bindings of wrapper.h over `includes`; `None` where they cannot be made here.
+fn bindings(name: &str, includes: &[PathBuf]) -> Option<String> {
+    let script = Path::new(env!("GPUCOMM_BUILD_SCRIPT"));
+    if !script.exists() {
+        return skip(&format!("{} is not on this machine", script.display()));
+    }
+    let output = std::env::temp_dir().join(format!("gpucomm-bindings-{}-{name}.rs", std::process::id()));
+    let run = Command::new(script).arg(&output).arg("nccl").args(includes).output().expect("the build script runs");
+    let text = String::from_utf8_lossy(&run.stderr);
+    if !run.status.success() {
+        assert!(text.contains("libclang is missing"), "{text}");
+        return skip("libclang is missing");
+    }
+    let bindings = std::fs::read_to_string(&output).expect("the build script wrote its output");
+    std::fs::remove_file(&output).expect("the output can be removed");
+    Some(bindings)
+}
+
+fn skip(reason: &str) -> Option<String> {
+    assert!(std::env::var_os("GPUCOMM_TEST_STRICT").is_none(), "not to be skipped: {reason}");
+    eprintln!("SKIPPED: the bindings were not compared: {reason}");
+    None
+}
+
+fn vendor() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("vendor/include")
+}
+
+/// Words, literals and punctuation, without spaces, comments, and the commas that formatting adds.
+fn tokens(text: &str) -> Vec<String> {
+    let mut tokens: Vec<String> = Vec::new();
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut rest = code.as_str();
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '"' => rest[1..].find('"').expect("a string ends") + 2,
+            '_' | 'a'..='z' | 'A'..='Z' | '0'..='9' => {
+                rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(rest.len())
+            }
+            ':' if rest.starts_with("::") => 2,
+            _ => first.len_utf8(),
+        };
+        if matches!(first, ')' | ']' | '}' | '>') && tokens.last().is_some_and(|last| last == ",") {
+            tokens.pop();
+        }
+        if !first.is_whitespace() {
+            tokens.push(rest[..length].to_string());
+        }
+        rest = &rest[length..];
+    }
+    tokens
+}
+
+/// Items by name: those in `extern` and `impl` blocks one by one. Names of parameters are left out.
+fn items(text: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    split(&tokens(text), "", &mut found);
+    found
+}
+
+fn split(tokens: &[String], within: &str, found: &mut BTreeMap<String, String>) {
+    let (mut start, mut depth) = (0, 0);
+    for (at, token) in tokens.iter().enumerate() {
+        match token.as_str() {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => depth -= 1,
+            _ => {}
+        }
+        let next = tokens.get(at + 1).map(String::as_str);
+        if depth == 0 && (token == ";" || token == "}" && next != Some(";")) {
+            item(&tokens[start..=at], within, found);
+            start = at + 1;
+        }
+    }
+    assert_eq!(start, tokens.len(), "the text ends within an item: {:?}", &tokens[start..]);
+}
+
+fn item(tokens: &[String], within: &str, found: &mut BTreeMap<String, String>) {
+    let after = |word: &str| tokens.iter().position(|token| token == word).map(|at| tokens[at + 1].clone());
+    let body = tokens.iter().position(|token| token == "{");
+    if let (Some(open), true) = (body, tokens.contains(&"extern".into()) && !tokens.contains(&"type".into())) {
+        return split(&tokens[open + 1..tokens.len() - 1], within, found);
+    }
+    if let (Some(open), Some(name)) = (body, after("impl")) {
+        return split(&tokens[open + 1..tokens.len() - 1], &format!("{name}::"), found);
+    }
+    let literal = tokens.iter().find(|token| token.starts_with('"')).cloned();
+    let name = after("fn").filter(|_| !tokens.contains(&"type".into()));
+    let name = name
+        .or(after("type"))
+        .or(after("as").filter(|_| tokens.contains(&"use".into())))
+        .or(after("struct"))
+        .or(after("const").filter(|name| name != "_"));
+    let key = name.map(|name| format!("{within}{name}")).or(literal).expect("an item has a name");
+    let previous = found.insert(key.clone(), unnamed(tokens).join(" "));
+    assert!(previous.is_none(), "{key} twice");
+}
+
+/// Without the names of parameters.
+fn unnamed(tokens: &[String]) -> Vec<&str> {
+    let (mut kept, mut parens, mut at) = (Vec::new(), 0, 0);
+    while at < tokens.len() {
+        match tokens[at].as_str() {
+            "(" => parens += 1,
+            ")" => parens -= 1,
+            _ => {}
+        }
+        let opens = at > 0 && matches!(tokens[at - 1].as_str(), "(" | ",");
+        if parens > 0 && opens && tokens.get(at + 1).is_some_and(|token| token == ":") {
+            at += 2;
+            continue;
+        }
+        kept.push(tokens[at].as_str());
+        at += 1;
+    }
+    kept
+}
+
+#[test]
+fn committed_snapshot_is_current() {
+    let Some(made) = bindings("vendor", &[vendor()]) else { return };
+    if tokens(&made) == tokens(COMMITTED) {
+        return;
+    }
+    let (made, committed) = (items(&made), items(COMMITTED));
+    let differing: Vec<_> =
+        made.keys().chain(committed.keys()).filter(|key| made.get(*key) != committed.get(*key)).collect();
+    panic!("src/sys/snapshot.rs is out of date (GPUCOMM_WRITE_SNAPSHOT=1 cargo check): {differing:?}");
+}
+
+#[test]
+fn vendor_agrees_with_installed_headers() {
+    let Some(prefixes) = std::env::var_os("GPUCOMM_TEST_SDK") else {
+        skip("GPUCOMM_TEST_SDK is unset");
+        return;
+    };
+    let includes: Vec<PathBuf> = std::env::split_paths(&prefixes).map(|prefix| prefix.join("include")).collect();
+    let Some(real) = bindings("real", &includes) else { return };
+    let (ours, real) = (items(COMMITTED), items(&real));
+    let same = |key: &str| ours.get(key) == real.get(key);
+    // Against other versions, what exists in both must agree, except what states or follows the version.
+    let exact = same("NCCL_VERSION_CODE") && same("CUDART_VERSION");
+    let mut wrong = Vec::new();
+    for (name, mine) in &ours {
+        match real.get(name) {
+            Some(theirs) if mine == theirs => {}
+            Some(_) | None if !exact && (follows_version(name) || !real.contains_key(name)) => {}
+            Some(theirs) => wrong.push(format!("{name}:\n  vendor    {mine}\n  installed {theirs}")),
+            None => wrong.push(format!("{name} is not in the installed headers")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(ours.keys().filter(|name| real.contains_key(*name)).count() > 150, "too few items to mean anything");
+}
+
+fn follows_version(name: &str) -> bool {
+    ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "NCCL_VERSION_CODE", "CUDART_VERSION", "CUDA_VERSION"].contains(&name)
+        || ["ncclConfig", "Num", "MaxRedOp"].iter().any(|part| name.contains(part))
+}
+
+#[test]
+fn items_are_told_apart() {
+    let text = "pub type A = ::x::B;\n#[repr(C)]\npub struct S { pub a: u8, pub b: [u8; 3usize], }\nimpl S { pub const X: S = S(1); pub const Y: S = S(2,); }\nunsafe extern \"C\" { pub fn f(a: A, b: *mut S) -> A; #[must_use] pub fn g(); }\nconst _: () = { [\"Size of S\"][1 - 1usize]; };";
+    let found = items(text);
+    let keys: Vec<&str> = found.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["\"Size of S\"", "A", "S", "S::X", "S::Y", "f", "g"]);
+    assert_eq!(found["f"], "pub fn f ( A , * mut S ) -> A ;".replace("->", "- >"));
+    assert_ne!(items("pub fn f(a: u8);"), items("pub fn f(a: u16);"));
+    assert_eq!(items("pub fn f(a: u8);"), items("pub fn f(\n    b: u8,\n);"));
+}
