@@ -161,7 +161,7 @@ impl<L: Lane> List<L> {
 pub(crate) struct Uses<L: Lane = super::Stream> {
     writes: List<L>,
     reads: List<L>,
-    /// Counts changes of `writes`.
+    /// Counts the notes of writes. Ordering a write leaves no read behind that could know an old one.
     version: u64,
 }
 
@@ -181,7 +181,6 @@ impl<L: Lane> Uses<L> {
                 self.order_read(lane)
             }
             Access::Write => {
-                self.version += 1;
                 if self.reads.is_empty() && self.writes.more.is_empty() && self.writes.find(lane).is_some() {
                     return Ok(());
                 }
@@ -262,3 +261,7 @@ impl<L: Lane> fmt::Debug for Uses<L> {
             .finish()
     }
 }
+
+#[cfg(test)]
+#[path = "uses_tests.rs"]
+mod tests;

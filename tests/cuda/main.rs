@@ -1,0 +1,119 @@
+//! Devices, streams, events and memory, on the emulator and on real GPUs.
+//!
+//! Parts that need several devices are skipped where there is one.
+#![allow(missing_docs)]
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use gpucomm::{Device, Element, Stream, bf16, f16};
+
+mod copy;
+mod device;
+mod fill;
+mod forget;
+mod order;
+mod pinned;
+mod slice;
+mod stream;
+mod threads;
+
+/// Time enough for anything that is not stuck.
+pub const LONG: Duration = Duration::from_secs(60);
+
+pub fn device() -> Device {
+    Device::new(0).unwrap()
+}
+
+pub fn stream() -> Stream {
+    Stream::new(device()).unwrap()
+}
+
+/// Two different devices, or nothing where there is one only.
+pub fn two_devices() -> Option<(Device, Device)> {
+    match Device::all().unwrap()[..] {
+        [a, b, ..] => Some((a, b)),
+        _ => {
+            eprintln!("skipped: needs two devices");
+            None
+        }
+    }
+}
+
+/// Random numbers from a seed that a failing test prints.
+pub fn random(test: &str) -> fastrand::Rng {
+    let seed =
+        std::env::var("GPUCOMM_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("{test}: GPUCOMM_TEST_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}
+
+/// Holds up a stream until it is opened or dropped.
+#[derive(Debug)]
+pub struct Gate(Sender<()>);
+
+impl Gate {
+    pub fn close(stream: &Stream) -> Self {
+        let (open, opened) = channel::<()>();
+        stream
+            .launch_host(move || {
+                // Also when the sender is gone: a failing test must not hang.
+                let _ = opened.recv_timeout(LONG);
+            })
+            .unwrap();
+        Self(open)
+    }
+
+    pub fn open(self) {
+        let _ = self.0.send(());
+    }
+}
+
+/// An element from random bits; no NaN, so that values compare.
+pub trait Sample: Element {
+    fn sample(random: &mut fastrand::Rng) -> Self;
+}
+
+macro_rules! sample {
+    ($($type:ty: |$random:ident| $value:expr;)*) => {$(
+        impl Sample for $type {
+            fn sample($random: &mut fastrand::Rng) -> Self {
+                $value
+            }
+        }
+    )*};
+}
+
+sample! {
+    i8: |r| r.i8(..);
+    u8: |r| r.u8(..);
+    i32: |r| r.i32(..);
+    u32: |r| r.u32(..);
+    i64: |r| r.i64(..);
+    u64: |r| r.u64(..);
+    f16: |r| f16::from_f32(r.f32() - 0.5);
+    bf16: |r| bf16::from_f32(r.f32() - 0.5);
+    f32: |r| r.f32() - 0.5;
+    f64: |r| r.f64() - 0.5;
+}
+
+pub fn samples<T: Sample>(random: &mut fastrand::Rng, len: usize) -> Vec<T> {
+    (0..len).map(|_| T::sample(random)).collect()
+}
+
+/// Calls a generic function for each element type.
+#[macro_export]
+macro_rules! for_each_element {
+    ($function:ident($($argument:expr),*)) => {
+        $function::<i8>($($argument),*);
+        $function::<u8>($($argument),*);
+        $function::<i32>($($argument),*);
+        $function::<u32>($($argument),*);
+        $function::<i64>($($argument),*);
+        $function::<u64>($($argument),*);
+        $function::<gpucomm::f16>($($argument),*);
+        $function::<gpucomm::bf16>($($argument),*);
+        $function::<f32>($($argument),*);
+        $function::<f64>($($argument),*);
+    };
+}

@@ -1,0 +1,182 @@
+//! Streams and events.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gpucomm::cuda::StreamOptions;
+use gpucomm::{DeviceBuffer, Error, Event, Stream};
+
+use crate::{Gate, LONG, device, stream, two_devices};
+
+#[test]
+fn options_arrive() {
+    let (least, greatest) = device().stream_priority_range().unwrap();
+    let plain = stream();
+    assert_eq!((plain.flags().unwrap(), plain.priority().unwrap(), plain.device()), (1, least.max(0), device()));
+    let options = StreamOptions { non_blocking: false, priority: greatest };
+    let other = Stream::with_options(device(), options).unwrap();
+    assert_eq!((other.flags().unwrap(), other.priority().unwrap()), (0, greatest));
+}
+
+#[test]
+fn a_wait_gives_up_and_can_be_repeated() {
+    let stream = stream();
+    let gate = Gate::close(&stream);
+    assert!(!stream.query().unwrap());
+    let start = Instant::now();
+    let error = stream.wait(Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(error, Error::Timeout { operation: "Stream::wait", .. }), "{error}");
+    assert!(start.elapsed() >= Duration::from_millis(50) && start.elapsed() < Duration::from_secs(20));
+    gate.open();
+    stream.wait(LONG).unwrap();
+    assert!(stream.query().unwrap());
+}
+
+#[test]
+fn a_wait_ends_though_others_go_on() {
+    let stream = stream();
+    let first = Gate::close(&stream);
+    let waiter = std::thread::spawn({
+        let stream = stream.clone();
+        move || stream.wait(LONG)
+    });
+    // Let it record what it waits for; if it is late, it waits for the second gate, which opens below as well.
+    std::thread::sleep(Duration::from_millis(100));
+    let second = Gate::close(&stream);
+    first.open();
+    let start = Instant::now();
+    while !waiter.is_finished() && start.elapsed() < Duration::from_secs(10) {
+        std::thread::yield_now();
+    }
+    let finished = waiter.is_finished();
+    second.open();
+    waiter.join().unwrap().unwrap();
+    assert!(finished, "the wait was prolonged by work enqueued later");
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn host_functions_run_in_order() {
+    let stream = stream();
+    let count = Arc::new(AtomicUsize::new(0));
+    for at in 0..50 {
+        let count = Arc::clone(&count);
+        stream.launch_host(move || assert_eq!(count.fetch_add(1, Ordering::SeqCst), at)).unwrap();
+    }
+    stream.synchronize().unwrap();
+    assert_eq!(count.load(Ordering::SeqCst), 50);
+}
+
+#[test]
+fn a_panic_in_a_host_function_is_reported_once() {
+    let stream = stream();
+    stream.launch_host(|| panic!("seven")).unwrap();
+    stream.launch_host(|| panic!("{}", String::from("eight"))).unwrap();
+    let error = stream.synchronize().unwrap_err();
+    assert!(matches!(error, Error::InvalidUsage { operation: "Stream::launch_host", .. }), "{error}");
+    assert!(error.to_string().contains("seven"), "{error}");
+    stream.synchronize().unwrap();
+    let buffer = DeviceBuffer::from_slice(&stream, &[1u8, 2, 3]).unwrap();
+    assert_eq!(buffer.to_vec(&stream).unwrap(), [1, 2, 3]);
+}
+
+#[test]
+fn host_functions_are_refused_cuda() {
+    let stream = stream();
+    let inner = stream.clone();
+    let buffer = DeviceBuffer::from_slice(&stream, &[1u8; 64]).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    stream
+        .launch_host(move || {
+            tell.send((inner.query().unwrap_err(), buffer.to_vec(&inner).unwrap_err())).unwrap();
+            // The buffer and the stream are dropped here: leaked, without a call of CUDA.
+        })
+        .unwrap();
+    stream.wait(LONG).unwrap();
+    let (first, second) = told.recv().unwrap();
+    assert!(matches!(first, Error::InvalidUsage { .. }), "{first}");
+    assert!(matches!(second, Error::InvalidUsage { .. }), "{second}");
+}
+
+#[test]
+fn events_order_streams() {
+    let (a, b) = (stream(), stream());
+    let gate = Gate::close(&a);
+    let event = a.record().unwrap();
+    b.wait_event(&event).unwrap();
+    assert!(!event.query().unwrap());
+    assert!(matches!(b.wait(Duration::from_millis(30)), Err(Error::Timeout { .. })));
+    assert!(matches!(event.wait(Duration::from_millis(30)), Err(Error::Timeout { operation: "Event::wait", .. })));
+    gate.open();
+    b.synchronize().unwrap();
+    event.synchronize().unwrap();
+    assert!(event.query().unwrap());
+}
+
+#[test]
+fn an_event_that_was_never_recorded_holds_up_nobody() {
+    let stream = stream();
+    let event = Event::new(device()).unwrap();
+    assert!(event.query().unwrap());
+    stream.wait_event(&event).unwrap();
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn events_take_the_time() {
+    let stream = stream();
+    let (start, end) = (Event::timing(device()).unwrap(), Event::timing(device()).unwrap());
+    start.record(&stream).unwrap();
+    stream.launch_host(|| std::thread::sleep(Duration::from_millis(20))).unwrap();
+    end.record(&stream).unwrap();
+    end.synchronize().unwrap();
+    let time = end.elapsed_since(&start).unwrap();
+    assert!(time >= Duration::from_millis(19) && time < Duration::from_secs(20), "{time:?}");
+    let plain = Event::new(device()).unwrap();
+    assert!(matches!(plain.elapsed_since(&start), Err(Error::InvalidArgument { .. })));
+    // Not recorded yet: CUDA refuses, and the thread's next call is fine.
+    assert!(Event::timing(device()).unwrap().elapsed_since(&start).is_err());
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn events_keep_to_their_device() {
+    let Some((a, b)) = two_devices() else { return };
+    let (on_a, on_b) = (Stream::new(a).unwrap(), Stream::new(b).unwrap());
+    let error = Event::new(a).unwrap().record(&on_b).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { operation: "Event::record", .. }), "{error}");
+    // Waiting across devices is fine.
+    let gate = Gate::close(&on_a);
+    on_b.wait_event(&on_a.record().unwrap()).unwrap();
+    assert!(!on_b.query().unwrap());
+    gate.open();
+    on_b.synchronize().unwrap();
+}
+
+#[test]
+fn a_dropped_stream_does_its_work() {
+    let outer = stream();
+    let buffer = {
+        let inner = stream();
+        let gate = Gate::close(&inner);
+        let mut buffer = DeviceBuffer::<i32>::zeroed(&inner, 1000).unwrap();
+        buffer.fill(&inner, 77).unwrap();
+        drop(inner);
+        gate.open();
+        buffer
+    };
+    assert_eq!(buffer.to_vec(&outer).unwrap(), [77; 1000]);
+}
+
+#[test]
+fn a_borrowed_stream_is_not_destroyed() {
+    let owner = stream();
+    for _ in 0..3 {
+        // SAFETY: `owner` outlives everything that is used on the borrowed stream.
+        let borrowed = unsafe { Stream::from_raw(owner.device(), owner.as_raw()) };
+        let buffer = DeviceBuffer::from_slice(&borrowed, &[5i64; 10]).unwrap();
+        assert_eq!(buffer.to_vec(&owner).unwrap(), [5; 10]);
+    }
+    owner.synchronize().unwrap();
+}

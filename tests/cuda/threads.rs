@@ -1,0 +1,105 @@
+//! One buffer on several threads.
+
+use gpucomm::{DeviceBuffer, PinnedBuffer, Stream};
+
+use crate::{random, stream};
+
+#[test]
+fn values_go_between_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<Stream>();
+    check::<gpucomm::Event>();
+    check::<DeviceBuffer<f32>>();
+    check::<PinnedBuffer<f32>>();
+    check::<gpucomm::cuda::Slice<'static, f32>>();
+    check::<gpucomm::cuda::SliceMut<'static, f32>>();
+}
+
+#[test]
+fn halves_written_by_two_threads() {
+    let home = stream();
+    let streams = [stream(), stream(), stream()];
+    let len = 4001;
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&home, len).unwrap();
+    for round in 0..30u32 {
+        let (mut low, mut high) = buffer.split_at_mut(len / 3);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for at in 0..20 {
+                    low.fill(&streams[at % 3], round * 100 + at as u32).unwrap();
+                }
+            });
+            scope.spawn(|| {
+                for at in 0..20 {
+                    high.fill(&streams[(at + 1) % 3], round * 100 + 50 + at as u32).unwrap();
+                    if at == 7 {
+                        let got = high.as_slice().to_vec(&streams[0]).unwrap();
+                        assert!(got.iter().all(|v| *v == round * 100 + 57));
+                    }
+                }
+            });
+        });
+        let got = buffer.to_vec(&home).unwrap();
+        assert!(got[..len / 3].iter().all(|v| *v == round * 100 + 19), "round {round}");
+        assert!(got[len / 3..].iter().all(|v| *v == round * 100 + 69), "round {round}");
+    }
+}
+
+#[test]
+fn many_readers_then_a_free() {
+    let mut random = random("many_readers_then_a_free");
+    for round in 0..20u32 {
+        let home = stream();
+        let len = random.usize(1..50_000);
+        let buffer = DeviceBuffer::from_slice(&home, &vec![round; len]).unwrap();
+        let copies: Vec<_> = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let stream = stream();
+                        let mut copy = DeviceBuffer::<u32>::zeroed(&stream, len).unwrap();
+                        copy.copy_from(&stream, &buffer).unwrap();
+                        (stream, copy)
+                    })
+                })
+                .collect();
+            readers.into_iter().map(|r| r.join().unwrap()).collect()
+        });
+        drop(buffer);
+        let _next = DeviceBuffer::from_slice(&home, &vec![u32::MAX; len]).unwrap();
+        for (stream, copy) in copies {
+            assert!(copy.to_vec(&stream).unwrap().iter().all(|v| *v == round), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn threads_share_the_staging_memory() {
+    std::thread::scope(|scope| {
+        for id in 0..4u64 {
+            scope.spawn(move || {
+                let stream = stream();
+                for len in [1, 9_000, 700_001, 3_000_001] {
+                    let values: Vec<u64> = (0..len).map(|at| at * 4 + id).collect();
+                    let buffer = DeviceBuffer::from_slice(&stream, &values).unwrap();
+                    assert!(buffer.to_vec(&stream).unwrap() == values);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn pinned_memory_read_by_threads() {
+    let stream = stream();
+    let buffer = DeviceBuffer::from_slice(&stream, &[8i64; 3000]).unwrap();
+    let mut target = PinnedBuffer::<i64>::new(3000).unwrap();
+    for _ in 0..20 {
+        buffer.copy_to_pinned(&stream, &mut target).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| assert!(target.as_slice().unwrap().iter().all(|v| *v == 8)));
+            }
+        });
+    }
+}
