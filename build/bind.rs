@@ -97,6 +97,11 @@ const CONSTANTS: &[&str] = &[
     "cudaHostAlloc(Default|Portable)",
 ];
 
+/// Macros to define before the headers are read, for bindgen and for the C compiler. NCCL before 2.24 hides ncclBfloat16
+/// behind the first. The others are the guards of headers that nccl.h includes and its C interface does not use: without
+/// them no nv/target is needed, which many installations lack.
+pub const DEFINES: &[&str] = &["__CUDA_BF16_TYPES_EXIST__", "__CUDA_FP16_H__", "__CUDA_BF16_H__", "__CUDA_FP8_H__"];
+
 /// What [`generate`] is to do.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -190,8 +195,7 @@ fn builder(request: &Request, more: &[String]) -> bindgen::Builder {
         .sort_semantically(true)
         .disable_header_comment()
         .formatter(bindgen::Formatter::Prettyplease)
-        // NCCL before 2.24 hides ncclBfloat16 from C behind this.
-        .clang_arg("-D__CUDA_BF16_TYPES_EXIST__=1")
+        .clang_args(DEFINES.iter().map(|name| format!("-D{name}=1")))
         .clang_args(more);
     if request.nccl {
         builder = builder.clang_arg("-DGPUCOMM_NCCL");

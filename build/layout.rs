@@ -28,14 +28,9 @@ impl Layout {
             includes.push(prefix.join("targets").join(name).join("include"));
             libs.push(prefix.join("targets").join(name).join("lib"));
         }
-        let mut companions = Vec::new();
-        // The wheels for CUDA 12 spread the toolkit over sibling directories; crt/ and nv/ are not with the runtime.
-        if prefix.file_name().is_some_and(|name| name == "cuda_runtime") {
-            companions
-                .extend(["cuda_nvcc", "cuda_cccl"].iter().map(|name| prefix.with_file_name(name).join("include")));
-        }
-        // Those for CUDA 13 and the toolkits since then keep nv/ in here.
-        companions.extend(includes.iter().map(|include| include.join("cccl")));
+        // The wheels for CUDA 12 spread the toolkit over sibling directories; crt/ is not with the runtime.
+        let split = prefix.file_name().is_some_and(|name| name == "cuda_runtime");
+        let companions = if split { vec![prefix.with_file_name("cuda_nvcc").join("include")] } else { Vec::new() };
         Self { includes, libs, companions }
     }
 }

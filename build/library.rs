@@ -52,7 +52,7 @@ pub const CUDA: Library = Library {
     hpc_sdk: &["cuda"],
     wheels: &["cu13", "cuda_runtime"],
     prefixes: &["usr/local/cuda", "opt/cuda", "usr"],
-    install: "apt install cuda-cudart-dev-13-0 cuda-crt-13-0 libcu++-dev-13-0",
+    install: "apt install cuda-cudart-dev-13-0 cuda-crt-13-0",
 };
 
 /// NCCL.

@@ -23,7 +23,10 @@ pub const VARIABLES: &[&str] = &[
 pub fn shim(root: &Path, includes: &[PathBuf], nccl: Option<&Found>, cuda: &Found) -> Result<(), String> {
     let mut build = cc::Build::new();
     build.cargo_metadata(false).std("c11").extra_warnings(true);
-    build.file(root.join("vendor/shim/gpucomm_shim.c")).define("__CUDA_BF16_TYPES_EXIST__", "1");
+    build.file(root.join("vendor/shim/gpucomm_shim.c"));
+    for name in super::bind::DEFINES {
+        build.define(name, "1");
+    }
     if let Some(nccl) = nccl {
         build.define("GPUCOMM_NCCL", None);
         if nccl.fixed {
