@@ -23,10 +23,12 @@ pub(crate) fn drop_deadline() -> Deadline {
     Deadline::after(DROP_WAIT.min(default_timeout()))
 }
 
-/// A window of NCCL over the whole of an allocation.
+/// Which communicator of NCCL an allocation belongs to, and whether it is a window of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowTag {
-    /// Unique among the windows of this process.
+    /// Unique among the communicators of this process.
+    pub(crate) communicator: u64,
+    /// The same number on all ranks for windows that were registered together; 0 where the memory is not registered.
     pub(crate) window: u64,
 }
 
@@ -249,5 +251,17 @@ impl Region<'_> {
     #[inline]
     pub(crate) fn device(&self) -> Device {
         self.alloc.device
+    }
+
+    /// The communicator that the memory belongs to, if it is of one.
+    #[inline]
+    pub(crate) fn communicator(&self) -> Option<u64> {
+        self.alloc.window().map(|tag| tag.communicator)
+    }
+
+    /// The number of the window that the memory lies in; 0 in none.
+    #[inline]
+    pub(crate) fn window(&self) -> u64 {
+        self.alloc.window().map_or(0, |tag| tag.window)
     }
 }

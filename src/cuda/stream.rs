@@ -42,11 +42,11 @@ struct Inner {
     device: Device,
     /// Whether it is destroyed with the last handle.
     owned: bool,
-    panic: Arc<PanicSlot>,
+    failure: Arc<FailureSlot>,
 }
 
-/// What the first host function that panicked said.
-type PanicSlot = Mutex<Option<String>>;
+/// What went wrong on a stream without CUDA knowing of it: the first failure since the last wait.
+type FailureSlot = Mutex<Option<Error>>;
 
 // SAFETY: the CUDA runtime allows streams to be used from any thread, and from several at a time.
 unsafe impl Send for Inner {}
@@ -77,7 +77,7 @@ impl Stream {
     }
 
     fn wrap(device: Device, raw: sys::cudaStream_t, owned: bool) -> Self {
-        Self { inner: Arc::new(Inner { raw, device, owned, panic: Arc::default() }) }
+        Self { inner: Arc::new(Inner { raw, device, owned, failure: Arc::default() }) }
     }
 
     /// A stream that somebody else made and destroys.
@@ -159,13 +159,20 @@ impl Stream {
             let mark = Mark::record(self)?;
             deadline.poll("Stream::wait", || format!("work on a stream of {}", self.device()), || mark.reached())?;
         }
-        match self.inner.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        self.failure()
+    }
+
+    /// What a wait for this stream reports beside CUDA's errors: reported once.
+    pub(crate) fn failure(&self) -> Result<()> {
+        match self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(()),
-            Some(said) => Err(Error::InvalidUsage {
-                operation: "Stream::launch_host",
-                reason: format!("a host function panicked: {said}"),
-            }),
+            Some(error) => Err(error),
         }
+    }
+
+    /// Has the next wait report `error`: work that is on the stream ends without its result.
+    pub(crate) fn fail(&self, error: Error) {
+        self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
     /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
@@ -199,7 +206,7 @@ impl Stream {
     /// What CUDA says.
     pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
         let _current = self.device().set_current()?;
-        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panic: Arc::clone(&self.inner.panic) }));
+        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), failure: Arc::clone(&self.inner.failure) }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.as_raw(), Some(run_task), task.cast()) };
         check("cudaLaunchHostFunc", code).inspect_err(|_| {
@@ -211,7 +218,7 @@ impl Stream {
 
 struct Task {
     run: Box<dyn FnOnce() + Send>,
-    panic: Arc<PanicSlot>,
+    failure: Arc<FailureSlot>,
 }
 
 /// The host function that CUDA calls.
@@ -221,11 +228,15 @@ struct Task {
 unsafe extern "C" fn run_task(data: *mut c_void) {
     // SAFETY: as the caller promises.
     let task = unsafe { Box::from_raw(data.cast::<Task>()) };
-    let Task { run, panic } = *task;
+    let Task { run, failure } = *task;
     as_host_function(|| {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
             let said = panic_text(payload.as_ref());
-            panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(said);
+            let error = Error::InvalidUsage {
+                operation: "Stream::launch_host",
+                reason: format!("a host function panicked: {said}"),
+            };
+            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             // Dropping the payload may panic in its turn.
             std::mem::forget(payload);
         }
@@ -239,6 +250,15 @@ fn panic_text(payload: &(dyn Any + Send)) -> String {
         .or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| String::from("(no message)"))
 }
+
+impl PartialEq for Stream {
+    /// Whether both are handles of one queue.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Stream {}
 
 impl Lane for Stream {
     type Mark = Mark;

@@ -1,1 +1,87 @@
-//! Communicators, collectives and groups.
+//! Communicators, collectives and groups: NCCL.
+//!
+//! A [`Clique`] holds all ranks of one process and needs no `unsafe`. A [`Communicator`] is one rank; where the others live
+//! in other processes, it is made from a [`UniqueId`] with [`Communicator::init_rank`], the one unsafe function here, whose
+//! contract all later calls rest on.
+//!
+//! # Operations
+//!
+//! | | out of place | in place | wraps |
+//! |---|---|---|---|
+//! | [`all_reduce`](Communicator::all_reduce) | `(&send[n], &mut recv[n])` | `InPlace(&mut buffer[n])` | `ncclAllReduce` |
+//! | [`reduce`](Communicator::reduce) | `(&send[n], &mut recv[n])`, `SendOnly(&send[n])` | `InPlace(&mut buffer[n])` | `ncclReduce` |
+//! | [`broadcast`](Communicator::broadcast) | `(&send[n], &mut recv[n])`, `RecvOnly(&mut recv[n])` | `InPlace(&mut buffer[n])` | `ncclBroadcast` |
+//! | [`all_gather`](Communicator::all_gather) | `(&send[n], &mut recv[n * size])` | `InPlace(&mut buffer[n * size])` | `ncclAllGather` |
+//! | [`reduce_scatter`](Communicator::reduce_scatter) | `(&send[n * size], &mut recv[n])` | `InPlace(&mut buffer[n * size])` | `ncclReduceScatter` |
+//! | [`all_to_all`](Communicator::all_to_all) | `&send[n * size], &mut recv[n * size]` | | `ncclAlltoAll` |
+//! | [`gather`](Communicator::gather) | `(&send[n], &mut recv[n * size])`, `SendOnly(&send[n])` | `InPlace(&mut buffer[n * size])` | `ncclGather` |
+//! | [`scatter`](Communicator::scatter) | `(&send[n * size], &mut recv[n])`, `RecvOnly(&mut recv[n])` | `InPlace(&mut buffer[n * size])` | `ncclScatter` |
+//! | [`send`](Communicator::send), [`recv`](Communicator::recv) | `&send[n]`, `&mut recv[n]` | | `ncclSend`, `ncclRecv` |
+//!
+//! The forms with `_v` take a count for each rank. [`group`] starts several operations together.
+//!
+//! # Deadlines
+//!
+//! Nothing waits for ever. A start ends with an error when a rank does not come; so does a call that waits inside NCCL for a
+//! peer (since NCCL 2.28.7, which can be woken then), one for which there is no room in the launch queue, and every wait for
+//! a stream. An [`Aborter`] stops a communicator from any thread.
+
+mod aborter;
+mod allocate;
+mod call;
+mod check;
+mod clique;
+mod comm_buffer;
+mod communicator;
+mod config;
+mod data_type;
+mod detached;
+mod ending;
+mod exchange;
+mod group;
+mod in_flight;
+mod init;
+mod inner;
+mod interrupt;
+mod io;
+mod ledger;
+mod operations;
+#[cfg_attr(nccl_ge_2_28, allow(unused_imports))]
+mod pieces;
+mod pre_mul_sum;
+mod prepare;
+mod reaper;
+mod reduce_op;
+mod signature;
+mod submit;
+mod unique_id;
+mod variable;
+mod watchdog;
+
+pub use aborter::Aborter;
+pub use clique::Clique;
+pub use comm_buffer::CommBuffer;
+pub use communicator::Communicator;
+pub use config::{Config, InitOptions};
+pub use ending::AbortOutcome;
+pub use group::{Group, group};
+pub use io::{FromRoot, InPlace, Layout, RecvOnly, SendOnly, SendRecv, ToRoot};
+pub use pre_mul_sum::PreMulSum;
+pub use reduce_op::ReduceOp;
+pub use unique_id::UniqueId;
+
+use crate::error::Result;
+use crate::version::{self, Version};
+
+/// Wraps `ncclGetVersion`: the NCCL that is running.
+///
+/// # Errors
+/// What NCCL says.
+pub fn version() -> Result<Version> {
+    version::running_nccl()
+}
+
+/// The NCCL that this program was built for.
+pub const fn built_version() -> Version {
+    version::built_nccl().version
+}

@@ -1,0 +1,44 @@
+//! Aborting from another thread.
+
+use std::sync::{Arc, Weak};
+
+use super::ending::{self, AbortOutcome, GRACE};
+use super::inner::Inner;
+use crate::deadline::Deadline;
+use crate::error::Error;
+
+/// Aborts a communicator from any thread; see [`Communicator::aborter`](super::Communicator::aborter).
+///
+/// It does not keep the communicator alive. However many aborters there are, the communicator is aborted once.
+#[derive(Debug, Clone)]
+pub struct Aborter {
+    inner: Weak<Inner>,
+}
+
+impl Aborter {
+    pub(crate) fn new(inner: &Arc<Inner>) -> Self {
+        Self { inner: Arc::downgrade(inner) }
+    }
+
+    /// Wraps `ncclCommAbort`: stops all operations of this rank, wherever they are.
+    ///
+    /// Work that is on the device ends without its result, its stream goes on, and waits for that stream return
+    /// [`Error::Aborted`] with `reason`. Calls on the communicator do too, the one in which another thread waits at this
+    /// moment included. The other ranks are not told: abort them as well.
+    ///
+    /// Waits for at most ten seconds.
+    pub fn abort(&self, reason: &str) -> AbortOutcome {
+        match self.inner.upgrade() {
+            Some(inner) => {
+                let cause = Error::Aborted { operation: "abort", reason: reason.to_owned() };
+                ending::abort(&inner, cause, &Deadline::after(GRACE))
+            }
+            None => AbortOutcome::Already,
+        }
+    }
+
+    /// Whether calls on the communicator are still possible.
+    pub fn is_active(&self) -> bool {
+        self.inner.upgrade().is_some_and(|inner| inner.is_active())
+    }
+}

@@ -1,0 +1,174 @@
+//! One validated NCCL call, ready to be made.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use super::data_type;
+use super::inner::Inner;
+use crate::cuda::{Region, Stream};
+use crate::element::ElementKind;
+use crate::sys;
+
+/// Which C function, with the arguments that only it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    AllReduce { op: sys::ncclRedOp_t },
+    Reduce { op: sys::ncclRedOp_t, root: usize },
+    ReduceScatter { op: sys::ncclRedOp_t },
+    Broadcast { root: usize },
+    AllGather,
+    #[cfg(nccl_ge_2_28)]
+    AllToAll,
+    #[cfg(nccl_ge_2_28)]
+    Gather { root: usize },
+    #[cfg(nccl_ge_2_28)]
+    Scatter { root: usize },
+    Send { peer: usize },
+    Recv { peer: usize },
+}
+
+impl Kind {
+    /// A number for the ledger.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::AllReduce { .. } => 1,
+            Self::Reduce { .. } => 2,
+            Self::ReduceScatter { .. } => 3,
+            Self::Broadcast { .. } => 4,
+            Self::AllGather => 5,
+            #[cfg(nccl_ge_2_28)]
+            Self::AllToAll => 6,
+            #[cfg(nccl_ge_2_28)]
+            Self::Gather { .. } => 7,
+            #[cfg(nccl_ge_2_28)]
+            Self::Scatter { .. } => 8,
+            Self::Send { .. } | Self::Recv { .. } => 9,
+        }
+    }
+
+    /// The C function.
+    pub(crate) const fn function(self) -> &'static str {
+        match self {
+            Self::AllReduce { .. } => "ncclAllReduce",
+            Self::Reduce { .. } => "ncclReduce",
+            Self::ReduceScatter { .. } => "ncclReduceScatter",
+            Self::Broadcast { .. } => "ncclBroadcast",
+            Self::AllGather => "ncclAllGather",
+            #[cfg(nccl_ge_2_28)]
+            Self::AllToAll => "ncclAlltoAll",
+            #[cfg(nccl_ge_2_28)]
+            Self::Gather { .. } => "ncclGather",
+            #[cfg(nccl_ge_2_28)]
+            Self::Scatter { .. } => "ncclScatter",
+            Self::Send { .. } => "ncclSend",
+            Self::Recv { .. } => "ncclRecv",
+        }
+    }
+
+    pub(crate) const fn redop(self) -> Option<sys::ncclRedOp_t> {
+        match self {
+            Self::AllReduce { op } | Self::Reduce { op, .. } | Self::ReduceScatter { op } => Some(op),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn root(self) -> Option<usize> {
+        match self {
+            Self::Reduce { root, .. } | Self::Broadcast { root } => Some(root),
+            #[cfg(nccl_ge_2_28)]
+            Self::Gather { root } | Self::Scatter { root } => Some(root),
+            _ => None,
+        }
+    }
+}
+
+/// One call: what is passed to C, and the memory that it touches.
+///
+/// Whoever makes one has checked lengths, ranks, devices and overlap; `operation` is the method that the user called.
+#[derive(Debug, Clone)]
+pub(crate) struct Call<'a> {
+    pub(crate) operation: &'static str,
+    pub(crate) comm: &'a Inner,
+    pub(crate) stream: &'a Stream,
+    pub(crate) kind: Kind,
+    pub(crate) element: ElementKind,
+    /// Elements, as the C function counts them.
+    pub(crate) count: usize,
+    /// What is read; `None` where this rank reads nothing, or reads what it writes.
+    pub(crate) send: Option<Region<'a>>,
+    /// What is written; `None` where this rank receives nothing.
+    pub(crate) recv: Option<Region<'a>>,
+    /// The pointer that C gets as send buffer where it lies within `recv`: in place, at an offset of these bytes.
+    pub(crate) send_in_recv: Option<usize>,
+    /// The pointer that C gets as receive buffer, in bytes from the start of `recv`.
+    pub(crate) recv_offset: usize,
+    /// The device scalar of a pre-multiplied sum, which the device reads when the operation runs.
+    pub(crate) scalar: Option<Region<'a>>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(
+        operation: &'static str,
+        comm: &'a Inner,
+        stream: &'a Stream,
+        kind: Kind,
+        element: ElementKind,
+        count: usize,
+    ) -> Self {
+        Self {
+            operation,
+            comm,
+            stream,
+            kind,
+            element,
+            count,
+            send: None,
+            recv: None,
+            send_in_recv: None,
+            recv_offset: 0,
+            scalar: None,
+        }
+    }
+
+    /// Makes the C call.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is the live communicator of `self.comm`, whose lock the caller holds. The regions are ordered before this
+    /// call on the stream, and the other ranks issue the matching operation.
+    pub(crate) unsafe fn make(&self, handle: sys::ncclComm_t) -> sys::ncclResult_t {
+        let recv_base = self.recv.as_ref().map_or(ptr::null_mut(), |region| region.ptr());
+        let recv = recv_base.wrapping_byte_add(self.recv_offset);
+        let send = match (&self.send, self.send_in_recv) {
+            (Some(region), _) => region.ptr().cast_const(),
+            (None, Some(offset)) => recv_base.wrapping_byte_add(offset).cast_const(),
+            (None, None) => recv.cast_const(),
+        };
+        let (count, element, stream) = (self.count, data_type::raw(self.element), self.stream.as_raw());
+        // SAFETY: the caller upholds the contract of all of them: pointers to `count` elements as the kind counts them,
+        // checked when this call was made from borrowed slices, a live communicator and a live stream.
+        unsafe {
+            match self.kind {
+                Kind::AllReduce { op } => sys::ncclAllReduce(send, recv, count, element, op, handle, stream),
+                Kind::Reduce { op, root } => sys::ncclReduce(send, recv, count, element, op, int(root), handle, stream),
+                Kind::ReduceScatter { op } => sys::ncclReduceScatter(send, recv, count, element, op, handle, stream),
+                Kind::Broadcast { root } => sys::ncclBroadcast(send, recv, count, element, int(root), handle, stream),
+                Kind::AllGather => sys::ncclAllGather(send, recv, count, element, handle, stream),
+                #[cfg(nccl_ge_2_28)]
+                Kind::AllToAll => sys::ncclAlltoAll(send, recv, count, element, handle, stream),
+                #[cfg(nccl_ge_2_28)]
+                Kind::Gather { root } => sys::ncclGather(send, recv, count, element, int(root), handle, stream),
+                #[cfg(nccl_ge_2_28)]
+                Kind::Scatter { root } => sys::ncclScatter(send, recv, count, element, int(root), handle, stream),
+                Kind::Send { peer } => sys::ncclSend(send, count, element, int(peer), handle, stream),
+                Kind::Recv { peer } => sys::ncclRecv(recv, count, element, int(peer), handle, stream),
+            }
+        }
+    }
+}
+
+/// A rank as C has it. Ranks are below the size of a communicator, which fitted into an `int` when it was made.
+#[inline]
+fn int(rank: usize) -> c_int {
+    rank as c_int
+}

@@ -1,0 +1,51 @@
+//! Results of NCCL calls as errors.
+
+use std::ffi::CStr;
+use std::ptr;
+
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// Turns a result code into an error that says which call failed, and what NCCL said of it.
+///
+/// `ncclInProgress` is not a failure: a blocking communicator never answers it, and the callers that ask a state compare
+/// it themselves.
+#[inline]
+pub(crate) fn check(operation: &'static str, result: sys::ncclResult_t) -> Result<()> {
+    if result == sys::ncclResult_t::ncclSuccess || result == sys::ncclResult_t::ncclInProgress {
+        return Ok(());
+    }
+    Err(error(operation, result))
+}
+
+/// The error for a code that is known to be one.
+#[cold]
+pub(crate) fn error(operation: &'static str, result: sys::ncclResult_t) -> Error {
+    Error::Nccl { operation, code: result.0 as i32, message: message(result), last: last_error() }
+}
+
+/// What `ncclGetErrorString` says of a code; its number where NCCL knows none.
+fn message(result: sys::ncclResult_t) -> String {
+    // SAFETY: the call takes any number, and returns null or a static string that ends in NUL.
+    let text = unsafe { sys::ncclGetErrorString(result) };
+    copied(text).unwrap_or_else(|| format!("unknown code {}", result.0))
+}
+
+/// A copy of what `ncclGetLastError` says, if it says anything.
+///
+/// NCCL keeps one buffer for the whole process and overwrites it at any time, so the text is copied at once, may be torn,
+/// and may belong to another call.
+pub(crate) fn last_error() -> Option<String> {
+    // SAFETY: the argument is ignored by NCCL; the result is null or a buffer that always ends in NUL.
+    let text = unsafe { sys::ncclGetLastError(ptr::null_mut()) };
+    copied(text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn copied(text: *const std::ffi::c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and the callers' C functions return strings that end in NUL and are never freed.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}

@@ -1,0 +1,215 @@
+//! One rank of a communicator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::aborter::Aborter;
+use super::comm_buffer::CommBuffer;
+use super::config::InitOptions;
+use super::ending::{self, AbortOutcome, GRACE};
+use super::inner::Inner;
+use super::pre_mul_sum::PreMulSum;
+use super::unique_id::UniqueId;
+use super::{allocate, check, init};
+use crate::cuda::{Device, Slice, Stream};
+use crate::deadline::Deadline;
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// Wraps `ncclComm_t`: one rank, on one device.
+///
+/// It may be moved between threads and shared by them; one call is made at a time. Its collectives are in
+/// [`operations`](super#operations). Dropping it waits for its work, for at most ten seconds, and then does what
+/// [`Communicator::close`] does; while panicking, or where that fails, it is aborted.
+#[derive(Debug)]
+pub struct Communicator {
+    inner: Arc<Inner>,
+}
+
+impl Communicator {
+    pub(crate) fn from_inner(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    /// Wraps `ncclCommInitRankConfig`: rank `rank` of `size`, with default options.
+    ///
+    /// All ranks call it with the same id and size. It returns when all have come, or after the default timeout.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where a rank does not come; [`Error::InvalidArgument`] where `rank` is not below `size`.
+    ///
+    /// # Safety
+    /// Every rank must issue the same operations on this communicator in the same order, with counts, element types,
+    /// roots and reductions that belong together, and allocate its [`CommBuffer`]s in the same order. No rank can see
+    /// what another one passes, and a peer that passes a larger count writes beyond the buffers of this rank. All later
+    /// calls are safe because of this promise. The ranks of one process need no such promise:
+    /// see [`Clique`](super::Clique).
+    pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
+        // SAFETY: the caller makes the same promise.
+        unsafe { Self::init_rank_with(device, size, id, rank, &InitOptions::default()) }
+    }
+
+    /// Wraps `ncclCommInitRankConfig`: like [`Communicator::init_rank`], with options.
+    ///
+    /// # Errors
+    /// As [`Communicator::init_rank`].
+    ///
+    /// # Safety
+    /// As [`Communicator::init_rank`].
+    pub unsafe fn init_rank_with(
+        device: Device,
+        size: usize,
+        id: &UniqueId,
+        rank: usize,
+        options: &InitOptions,
+    ) -> Result<Self> {
+        init::one_rank(device, size, id, rank, options)
+    }
+
+    /// This rank, below [`Communicator::size`].
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.inner.rank
+    }
+
+    /// How many ranks there are.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.inner.size
+    }
+
+    /// The device of this rank.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.inner.device
+    }
+
+    /// How long calls of this communicator wait: for room in the launch queue, for another thread's call, inside NCCL.
+    pub fn timeout(&self) -> Duration {
+        self.inner.timeout()
+    }
+
+    /// Sets how long calls of this communicator wait. At first it is the timeout that the start was given.
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.inner.set_timeout(timeout);
+    }
+
+    /// Whether calls are still possible: neither aborted nor failed.
+    pub fn is_active(&self) -> bool {
+        self.inner.is_active()
+    }
+
+    /// Wraps `ncclCommGetAsyncError`: what has gone wrong in operations that were enqueued before.
+    ///
+    /// There is no need to call it now and then: a thread of this crate does, and aborts the communicator on an error.
+    ///
+    /// # Errors
+    /// What NCCL reports, or why the communicator has ended.
+    pub fn async_error(&self) -> Result<()> {
+        let (_guard, handle) = self.inner.enter("async_error")?;
+        ending::async_error(handle)
+    }
+
+    /// Wraps `ncclGetLastError`: a copy of the last message of NCCL in this process, which may be about another call.
+    pub fn last_error(&self) -> Option<String> {
+        check::last_error()
+    }
+
+    /// The `ncclComm_t`; `None` once the communicator has ended.
+    ///
+    /// What is done with it is not tracked: not which memory is in use, and not whether the ranks agree. It must not be
+    /// destroyed.
+    pub fn as_raw(&self) -> Option<sys::ncclComm_t> {
+        let (_guard, handle) = self.inner.enter("as_raw").ok()?;
+        Some(handle)
+    }
+
+    /// A handle by which any thread can abort this communicator.
+    pub fn aborter(&self) -> Aborter {
+        Aborter::new(&self.inner)
+    }
+
+    /// Wraps `ncclCommAbort`: see [`Aborter::abort`].
+    pub fn abort(self, reason: &str) -> AbortOutcome {
+        self.aborter().abort(reason)
+    }
+
+    /// Wraps `ncclCommFinalize` and `ncclCommDestroy`: waits for all work of this rank, then for the other ranks to do the
+    /// same.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case.
+    pub fn close(self, timeout: Duration) -> Result<()> {
+        ending::close(&self.inner, &Deadline::after(timeout))
+    }
+
+    /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
+    /// communicator.
+    ///
+    /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Disagreement`] where the ranks of a clique ask for different sizes;
+    /// [`Error::Timeout`] where one does not come.
+    pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
+        allocate::one(&self.inner, stream, len)
+    }
+
+    /// Like [`Communicator::alloc`], with the elements of `source`.
+    ///
+    /// # Errors
+    /// As [`Communicator::alloc`].
+    pub fn alloc_from<T: Element>(&self, stream: &Stream, source: &[T]) -> Result<CommBuffer<'_, T>> {
+        let mut buffer = self.alloc(stream, source.len())?;
+        buffer.copy_from_slice(stream, source)?;
+        Ok(buffer)
+    }
+
+    /// Like [`Communicator::alloc`], but the buffer keeps the communicator alive instead of borrowing it.
+    ///
+    /// # Errors
+    /// As [`Communicator::alloc`].
+    pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
+        Ok(allocate::one(&self.inner, stream, len)?.shared(Arc::clone(self)))
+    }
+
+    /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarHostImmediate`: a sum of what each rank has multiplied by its
+    /// `factor`.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn pre_mul_sum<T: Element>(&self, factor: T) -> Result<PreMulSum<'_, T>> {
+        PreMulSum::with_host_factor(&self.inner, factor)
+    }
+
+    /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarDevice`: like [`Communicator::pre_mul_sum`], with a factor of one
+    /// element in device memory that is read when an operation runs.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device.
+    pub fn pre_mul_sum_device<'a, T: Element>(&'a self, factor: impl Into<Slice<'a, T>>) -> Result<PreMulSum<'a, T>> {
+        PreMulSum::with_device_factor(&self.inner, factor.into())
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        ending::drop_communicator(&self.inner);
+    }
+}
+
+/// The cause of an end that a failure elsewhere brings.
+pub(crate) fn aborted(reason: String) -> Error {
+    Error::Aborted { operation: "abort", reason }
+}
+
+/// Ends the communicators of `members`, because of `reason`.
+pub(crate) fn abort_members(members: &[Communicator], reason: String) -> AbortOutcome {
+    let members: Vec<_> = members.iter().map(|member| Arc::clone(&member.inner)).collect();
+    ending::abort_all(&members, &aborted(reason), &Deadline::after(GRACE))
+}

@@ -1,0 +1,189 @@
+//! How a communicator is made.
+
+use std::ffi::{CString, c_int};
+use std::time::Duration;
+
+use crate::deadline::default_timeout;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// Options of a new communicator.
+#[derive(Debug, Clone)]
+pub struct InitOptions {
+    /// How long the start may take, and how long the communicator's own calls may wait later on; see
+    /// [`Communicator::set_timeout`](super::Communicator::set_timeout).
+    pub timeout: Duration,
+    /// What NCCL is told.
+    pub config: Config,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        Self { timeout: default_timeout(), config: Config::default() }
+    }
+}
+
+/// Wraps `ncclConfig_t`: a field that is not set keeps NCCL's own default, or what its environment variables say.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    cga_cluster_size: Option<c_int>,
+    min_ctas: Option<c_int>,
+    max_ctas: Option<c_int>,
+    net_name: Option<CString>,
+    split_share: Option<c_int>,
+    #[cfg(nccl_ge_2_26)]
+    traffic_class: Option<c_int>,
+    #[cfg(nccl_ge_2_27)]
+    comm_name: Option<CString>,
+    #[cfg(nccl_ge_2_27)]
+    collnet_enable: Option<c_int>,
+    #[cfg(nccl_ge_2_27)]
+    cta_policy: Option<c_int>,
+    #[cfg(nccl_ge_2_27)]
+    shrink_share: Option<c_int>,
+    #[cfg(nccl_ge_2_27)]
+    nvls_ctas: Option<c_int>,
+    #[cfg(nccl_ge_2_28)]
+    channels_per_net_peer: Option<c_int>,
+    #[cfg(nccl_ge_2_28)]
+    nvlink_centric_sched: Option<c_int>,
+}
+
+impl Config {
+    /// NCCL's defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `cgaClusterSize`: thread blocks in a cluster, 0 to 8.
+    pub fn cga_cluster_size(mut self, blocks: i32) -> Self {
+        self.cga_cluster_size = Some(blocks);
+        self
+    }
+
+    /// `minCTAs`: the fewest thread blocks that a kernel of this communicator uses.
+    pub fn min_ctas(mut self, blocks: i32) -> Self {
+        self.min_ctas = Some(blocks);
+        self
+    }
+
+    /// `maxCTAs`: the most thread blocks that a kernel of this communicator uses.
+    pub fn max_ctas(mut self, blocks: i32) -> Self {
+        self.max_ctas = Some(blocks);
+        self
+    }
+
+    /// `netName`: the network module to use, such as `IB` or `Socket`. A NUL in the name is an error.
+    pub fn net_name(mut self, name: &str) -> Result<Self> {
+        self.net_name = Some(c_string("net_name", name)?);
+        Ok(self)
+    }
+
+    /// `splitShare`: whether communicators split from this one share its resources.
+    pub fn split_share(mut self, share: bool) -> Self {
+        self.split_share = Some(share.into());
+        self
+    }
+
+    /// `trafficClass`: the traffic class of the network.
+    #[cfg(nccl_ge_2_26)]
+    pub fn traffic_class(mut self, class: i32) -> Self {
+        self.traffic_class = Some(class);
+        self
+    }
+
+    /// `commName`: a name for NCCL's log and profilers. A NUL in the name is an error.
+    #[cfg(nccl_ge_2_27)]
+    pub fn comm_name(mut self, name: &str) -> Result<Self> {
+        self.comm_name = Some(c_string("comm_name", name)?);
+        Ok(self)
+    }
+
+    /// `collnetEnable`: whether collectives may run in the network.
+    #[cfg(nccl_ge_2_27)]
+    pub fn collnet_enable(mut self, enable: bool) -> Self {
+        self.collnet_enable = Some(enable.into());
+        self
+    }
+
+    /// `CTAPolicy`: 0 default, 1 fewer thread blocks, 2 none where the copy engines can do the work.
+    #[cfg(nccl_ge_2_27)]
+    pub fn cta_policy(mut self, policy: i32) -> Self {
+        self.cta_policy = Some(policy);
+        self
+    }
+
+    /// `shrinkShare`: whether communicators shrunk from this one share its resources.
+    #[cfg(nccl_ge_2_27)]
+    pub fn shrink_share(mut self, share: bool) -> Self {
+        self.shrink_share = Some(share.into());
+        self
+    }
+
+    /// `nvlsCTAs`: thread blocks for NVLink SHARP.
+    #[cfg(nccl_ge_2_27)]
+    pub fn nvls_ctas(mut self, blocks: i32) -> Self {
+        self.nvls_ctas = Some(blocks);
+        self
+    }
+
+    /// `nChannelsPerNetPeer`: channels to each peer across the network in point-to-point operations.
+    #[cfg(nccl_ge_2_28)]
+    pub fn channels_per_net_peer(mut self, channels: i32) -> Self {
+        self.channels_per_net_peer = Some(channels);
+        self
+    }
+
+    /// `nvlinkCentricSched`: whether point-to-point operations are scheduled for NVLink first.
+    #[cfg(nccl_ge_2_28)]
+    pub fn nvlink_centric_sched(mut self, enable: bool) -> Self {
+        self.nvlink_centric_sched = Some(enable.into());
+        self
+    }
+
+    /// The C struct, for a communicator whose calls block. It points into `self`, and NCCL keeps `commName` without
+    /// copying it: `self` must live as long as the communicator.
+    pub(crate) fn to_raw(&self) -> sys::ncclConfig_t {
+        let mut raw = std::mem::MaybeUninit::uninit();
+        // SAFETY: the shim writes the whole struct.
+        let mut raw = unsafe {
+            sys::gpucommNcclConfigInit(raw.as_mut_ptr());
+            raw.assume_init()
+        };
+        let set = |field: &mut c_int, value: Option<c_int>| {
+            if let Some(value) = value {
+                *field = value;
+            }
+        };
+        raw.blocking = 1;
+        set(&mut raw.cgaClusterSize, self.cga_cluster_size);
+        set(&mut raw.minCTAs, self.min_ctas);
+        set(&mut raw.maxCTAs, self.max_ctas);
+        set(&mut raw.splitShare, self.split_share);
+        if let Some(name) = &self.net_name {
+            raw.netName = name.as_ptr();
+        }
+        #[cfg(nccl_ge_2_26)]
+        set(&mut raw.trafficClass, self.traffic_class);
+        #[cfg(nccl_ge_2_27)]
+        {
+            if let Some(name) = &self.comm_name {
+                raw.commName = name.as_ptr();
+            }
+            set(&mut raw.collnetEnable, self.collnet_enable);
+            set(&mut raw.CTAPolicy, self.cta_policy);
+            set(&mut raw.shrinkShare, self.shrink_share);
+            set(&mut raw.nvlsCTAs, self.nvls_ctas);
+        }
+        #[cfg(nccl_ge_2_28)]
+        {
+            set(&mut raw.nChannelsPerNetPeer, self.channels_per_net_peer);
+            set(&mut raw.nvlinkCentricSched, self.nvlink_centric_sched);
+        }
+        raw
+    }
+}
+
+fn c_string(what: &'static str, text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| Error::argument("Config", what, "text without NUL", format!("{text:?}")))
+}

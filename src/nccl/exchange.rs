@@ -1,0 +1,135 @@
+//! All-to-all, gather and scatter: calls of their own since NCCL 2.28, messages in one group before.
+
+use super::call::Call;
+#[cfg(nccl_ge_2_28)]
+use super::call::Kind;
+use super::io::{FromRoot, ToRoot};
+#[cfg(not(nccl_ge_2_28))]
+use super::pieces::{recv_part, send_part};
+use super::prepare::Site;
+use crate::cuda::{Slice, SliceMut};
+use crate::element::Element;
+use crate::error::{Error, Result};
+
+/// Calls that belong into one group.
+pub(crate) type Calls<'a> = Vec<Call<'a>>;
+
+/// Every rank sends part `r` of `send` to rank `r`, and receives into part `r` of `recv` what rank `r` sent it.
+pub(crate) fn all_to_all<'a, T: Element>(
+    site: Site<'a>,
+    send: Slice<'a, T>,
+    recv: SliceMut<'a, T>,
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    let part = site.part("send", send.len())?;
+    site.at_least("recv", send.len(), recv.len())?;
+    let (send, recv) = (site.read(send)?, site.write(recv)?);
+    #[cfg(nccl_ge_2_28)]
+    {
+        let mut call = site.call::<T>(Kind::AllToAll, part);
+        call.send = Some(send);
+        call.recv = Some(recv);
+        calls.push(call);
+    }
+    #[cfg(not(nccl_ge_2_28))]
+    for peer in 0..site.comm.size {
+        calls.push(send_part::<T>(&site, send, (peer * part, part), peer));
+        calls.push(recv_part::<T>(&site, recv, (peer * part, part), peer));
+    }
+    Ok(())
+}
+
+/// Every rank sends `send` to the root, which receives it into the part of that rank.
+pub(crate) fn gather<'a, T: Element>(
+    site: Site<'a>,
+    io: ToRoot<'a, T>,
+    root: usize,
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    site.comm.check_rank(site.operation, "root", root)?;
+    let (part, send, recv) = match io {
+        ToRoot::OutOfPlace { send, recv } if site.is_root(root) => {
+            site.at_least("recv", site.all("send", send.len())?, recv.len())?;
+            (send.len(), Some(site.read(send)?), Some(site.write(recv)?))
+        }
+        ToRoot::OutOfPlace { send, .. } => (send.len(), Some(site.read(send)?), None),
+        ToRoot::InPlace(buffer) if site.is_root(root) => {
+            (site.part("buffer", buffer.len())?, None, Some(site.write(buffer)?))
+        }
+        ToRoot::InPlace(_) => return Err(only_at_the_root(&site, "SendOnly")),
+        ToRoot::SendOnly(_) if site.is_root(root) => return Err(site.root_only("recv", "SendOnly")),
+        ToRoot::SendOnly(send) => (send.len(), Some(site.read(send)?), None),
+    };
+    #[cfg(nccl_ge_2_28)]
+    {
+        let mut call = site.call::<T>(Kind::Gather { root }, part);
+        call.send = send;
+        call.recv = recv;
+        call.send_in_recv = send.is_none().then_some(root * part * size_of::<T>());
+        calls.push(call);
+    }
+    #[cfg(not(nccl_ge_2_28))]
+    {
+        if let Some(recv) = recv {
+            for peer in (0..site.comm.size).filter(|&peer| peer != root || send.is_some()) {
+                calls.push(recv_part::<T>(&site, recv, (peer * part, part), peer));
+            }
+        }
+        if let Some(send) = send {
+            calls.push(send_part::<T>(&site, send, (0, part), root));
+        }
+    }
+    Ok(())
+}
+
+/// The root sends part `r` of `send` to rank `r`.
+pub(crate) fn scatter<'a, T: Element>(
+    site: Site<'a>,
+    io: FromRoot<'a, T>,
+    root: usize,
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    site.comm.check_rank(site.operation, "root", root)?;
+    // In place, the root sends the parts of the others and keeps its own where it is.
+    let (part, send, recv, in_place) = match io {
+        FromRoot::OutOfPlace { send, recv } if site.is_root(root) => {
+            site.at_least("send", site.all("recv", recv.len())?, send.len())?;
+            (recv.len(), Some(site.read(send)?), site.write(recv)?, false)
+        }
+        FromRoot::OutOfPlace { recv, .. } => (recv.len(), None, site.write(recv)?, false),
+        FromRoot::InPlace(buffer) if site.is_root(root) => {
+            (site.part("buffer", buffer.len())?, None, site.write(buffer)?, true)
+        }
+        FromRoot::InPlace(_) => return Err(only_at_the_root(&site, "RecvOnly")),
+        FromRoot::RecvOnly(_) if site.is_root(root) => return Err(site.root_only("send", "RecvOnly")),
+        FromRoot::RecvOnly(recv) => (recv.len(), None, site.write(recv)?, false),
+    };
+    #[cfg(nccl_ge_2_28)]
+    {
+        let mut call = site.call::<T>(Kind::Scatter { root }, part);
+        call.send = send;
+        call.recv = Some(recv);
+        if in_place {
+            call.send_in_recv = Some(0);
+            call.recv_offset = root * part * size_of::<T>();
+        }
+        calls.push(call);
+    }
+    #[cfg(not(nccl_ge_2_28))]
+    {
+        let from = if in_place { Some(recv) } else { send };
+        if let Some(from) = from {
+            for peer in (0..site.comm.size).filter(|&peer| peer != root || !in_place) {
+                calls.push(send_part::<T>(&site, from, (peer * part, part), peer));
+            }
+        }
+        if !in_place {
+            calls.push(recv_part::<T>(&site, recv, (0, part), root));
+        }
+    }
+    Ok(())
+}
+
+fn only_at_the_root(site: &Site<'_>, form: &str) -> Error {
+    Error::argument(site.operation, "form", format!("{form} on a rank that is not the root"), "InPlace")
+}

@@ -1,0 +1,285 @@
+//! What a communicator shares with its aborters, its buffers and the watchdog.
+//!
+//! One lock guards the C handle. Every NCCL call on the communicator is made under it, and so is its end: aborting while
+//! another thread is inside NCCL corrupts the heap. The one exception is the call that wakes a thread which blocks inside
+//! NCCL, waiting for a peer; see [`interrupt`](super::interrupt).
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
+use std::time::Duration;
+
+use super::config::Config;
+use super::in_flight::InFlight;
+use super::ledger::Ledger;
+use crate::cuda::Device;
+use crate::deadline::{Deadline, backoff};
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// The C handle. NCCL's communicators belong to no thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handle(pub(crate) sys::ncclComm_t);
+
+// SAFETY: a communicator may be used from any thread, one at a time; the lock in `Inner` sees to that.
+unsafe impl Send for Handle {}
+
+/// The ranks of one process that belong together.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) ledger: Ledger,
+    pub(crate) members: OnceLock<Vec<Weak<Inner>>>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    /// `None` once the communicator was destroyed, aborted, or given up.
+    pub(crate) handle: Option<Handle>,
+    pub(crate) in_flight: InFlight,
+}
+
+const ACTIVE: u8 = 0;
+const CLOSING: u8 = 1;
+const DEAD: u8 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    me: Weak<Self>,
+    /// Unique among the communicators of this process.
+    pub(crate) id: u64,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) device: Device,
+    pub(crate) family: Option<Arc<Family>>,
+    guarded: Mutex<Guarded>,
+    state: AtomicU8,
+    /// Why the communicator is dead; set before `state` says so.
+    cause: OnceLock<Error>,
+    /// The handle again, for waking a thread that holds the lock inside NCCL; null once the handle was taken.
+    raw: AtomicPtr<sys::ncclComm>,
+    /// Odd while a thread is inside an NCCL call on this communicator; the watchdog looks whether it moves.
+    pub(crate) entered: AtomicU64,
+    timeout_ms: AtomicU64,
+    /// NCCL keeps pointers into it.
+    _config: Config,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Inner {
+    pub(crate) fn new(
+        handle: Handle,
+        rank: usize,
+        size: usize,
+        device: Device,
+        family: Option<Arc<Family>>,
+        timeout: Duration,
+        config: Config,
+    ) -> Arc<Self> {
+        let inner = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            rank,
+            size,
+            device,
+            family,
+            guarded: Mutex::new(Guarded { handle: Some(handle), in_flight: InFlight::default() }),
+            state: AtomicU8::new(ACTIVE),
+            cause: OnceLock::new(),
+            raw: AtomicPtr::new(handle.0),
+            entered: AtomicU64::new(0),
+            timeout_ms: AtomicU64::new(0),
+            _config: config,
+        });
+        inner.set_timeout(timeout);
+        inner
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.timeout_ms.store(ms, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ACTIVE
+    }
+
+    /// Why nothing more can be done with this communicator, as an error of `operation`; `None` while it is active.
+    pub(crate) fn refusal(&self, operation: &'static str) -> Option<Error> {
+        match self.state.load(Ordering::Acquire) {
+            ACTIVE => None,
+            DEAD => Some(match self.cause.get() {
+                Some(cause) => after(operation, self.rank, cause),
+                None => Error::Aborted { operation, reason: "unknown".into() },
+            }),
+            _ => Some(Error::Aborted { operation, reason: "it was closed".into() }),
+        }
+    }
+
+    /// Marks the communicator dead, once: true for the one caller who must then end it.
+    pub(crate) fn condemn(&self, cause: Error) -> bool {
+        // The first cause stays. Only who moves the state away from ACTIVE may end the communicator.
+        let _ = self.cause.set(cause);
+        self.state.compare_exchange(ACTIVE, DEAD, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Marks the communicator as being closed, once: true for the one caller who must then end it.
+    pub(crate) fn retire(&self) -> bool {
+        self.state.compare_exchange(ACTIVE, CLOSING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The lock, whatever the state: for those who end the communicator. A panic of another thread under the lock leaves
+    /// nothing half done, so poison is ignored.
+    pub(crate) fn lock_within(&self, deadline: &Deadline) -> Option<MutexGuard<'_, Guarded>> {
+        let mut round = 0;
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return Some(guard);
+            }
+            if deadline.expired() {
+                return None;
+            }
+            backoff(round);
+            round += 1;
+        }
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Guarded>> {
+        match self.guarded.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The handle without the lock. Live only for who has condemned the communicator, until it takes the handle.
+    pub(crate) fn raw(&self) -> Option<Handle> {
+        let raw = self.raw.load(Ordering::Acquire);
+        (!raw.is_null()).then_some(Handle(raw))
+    }
+
+    /// The handle was taken: nobody may wake threads by it any more.
+    pub(crate) fn forget_raw(&self) {
+        self.raw.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    /// The lock and the live handle, for one operation.
+    #[inline]
+    pub(crate) fn enter(&self, operation: &'static str) -> Result<(MutexGuard<'_, Guarded>, sys::ncclComm_t)> {
+        let guard = match self.try_lock() {
+            Some(guard) => guard,
+            None => self.wait_for_lock(operation)?,
+        };
+        if !self.is_active() {
+            return Err(self.refusal(operation).unwrap_or(Error::Aborted { operation, reason: "unknown".into() }));
+        }
+        match guard.handle {
+            Some(Handle(handle)) => Ok((guard, handle)),
+            None => Err(Error::Aborted { operation, reason: "it was closed".into() }),
+        }
+    }
+
+    #[cold]
+    fn wait_for_lock(&self, operation: &'static str) -> Result<MutexGuard<'_, Guarded>> {
+        let deadline = Deadline::after(self.timeout());
+        let mut round = 0;
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return Ok(guard);
+            }
+            if let Some(error) = self.refusal(operation) {
+                return Err(error);
+            }
+            if deadline.expired() {
+                return Err(deadline.error(operation, "another thread is inside a call on this communicator"));
+            }
+            backoff(round);
+            round += 1;
+        }
+    }
+
+    /// Runs `call`, which enters NCCL, so that the watchdog sees how long it takes. The caller holds the lock.
+    #[inline]
+    pub(crate) fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
+        let visit = self.begin_visit();
+        let result = call();
+        self.end_visit(visit);
+        result
+    }
+
+    /// Before a call that enters NCCL. The caller holds the lock.
+    #[inline]
+    pub(crate) fn begin_visit(&self) -> u64 {
+        let visit = self.entered.load(Ordering::Relaxed);
+        self.entered.store(visit + 1, Ordering::Release);
+        visit
+    }
+
+    /// After it.
+    #[inline]
+    pub(crate) fn end_visit(&self, visit: u64) {
+        self.entered.store(visit + 2, Ordering::Release);
+    }
+
+    /// All ranks of this process that belong together: this one alone, where there are no others.
+    pub(crate) fn relatives(&self) -> Vec<Arc<Self>> {
+        match self.family.as_ref().and_then(|family| family.members.get()) {
+            Some(members) => members.iter().filter_map(Weak::upgrade).collect(),
+            None => self.me.upgrade().into_iter().collect(),
+        }
+    }
+
+    /// Checks a rank that a user named.
+    #[inline]
+    pub(crate) fn check_rank(&self, operation: &'static str, what: &'static str, rank: usize) -> Result<()> {
+        if rank < self.size {
+            return Ok(());
+        }
+        Err(Error::argument(operation, what, format!("a rank below {}", self.size), rank))
+    }
+
+    /// What one of NCCL's functions that write an `int` says of this communicator.
+    pub(crate) fn query(
+        &self,
+        operation: &'static str,
+        ask: impl FnOnce(sys::ncclComm_t, *mut c_int) -> sys::ncclResult_t,
+    ) -> Result<c_int> {
+        let (_guard, handle) = self.enter(operation)?;
+        let mut value = 0;
+        super::check::check(operation, ask(handle, &mut value))?;
+        Ok(value)
+    }
+}
+
+/// The error that a later `operation` gets, after `cause` has ended the communicator.
+fn after(operation: &'static str, rank: usize, cause: &Error) -> Error {
+    match cause {
+        Error::Aborted { reason, .. } => Error::Aborted { operation, reason: reason.clone() },
+        Error::Disagreement { rank: other, peer, expected, got, .. } if *other == rank => Error::Disagreement {
+            operation,
+            rank: *other,
+            peer: *peer,
+            expected: expected.clone(),
+            got: got.clone(),
+        },
+        Error::Disagreement { rank: other, expected, got, .. } => Error::Disagreement {
+            // Seen from a rank that was right: it is the other one that differs.
+            operation,
+            rank,
+            peer: *other,
+            expected: expected.clone(),
+            got: got.clone(),
+        },
+        Error::Timeout { timeout, detail, .. } => {
+            Error::Timeout { operation, timeout: *timeout, detail: detail.clone() }
+        }
+        other => Error::Aborted { operation, reason: other.to_string() },
+    }
+}

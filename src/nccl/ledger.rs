@@ -1,0 +1,169 @@
+//! The ledger of a clique: ranks of one process compare what they are about to launch.
+//!
+//! A peer that passes another count can make NCCL write beyond a buffer of this rank, so an operation is launched only if
+//! it equals what the first rank at that place in the sequence wrote down. Nobody waits for anybody: the first to arrive
+//! publishes and goes on, later ones compare. One that differs does not launch, so no two ranks ever run operations that
+//! do not match; the operation of those that came before can then never complete, and the whole clique is aborted.
+//!
+//! There is one track for collectives, with all ranks on it, and one for each ordered pair of ranks, on which the sender
+//! and the receiver meet.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::signature::Signature;
+use crate::deadline::{Deadline, backoff};
+use crate::error::{Error, Result};
+
+/// Entries of a track. A rank that is this far ahead of another one waits for it.
+const SLOTS: u64 = 256;
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot {
+    /// Twice the number of the entry plus 1 while it is written, plus 2 once it is there; 0 at the start.
+    state: AtomicU64,
+    /// The rank that wrote it.
+    author: AtomicU64,
+    words: [AtomicU64; 6],
+}
+
+/// A sequence of operations that some ranks take part in.
+#[derive(Debug)]
+struct Track {
+    slots: Box<[Slot]>,
+    /// How many entries each participant has passed; each is written by one rank, under the lock of its communicator.
+    passed: Box<[Passed]>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Passed(AtomicU64);
+
+/// Why an operation must not be launched.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Another rank wrote down something else.
+    Disagreement {
+        /// The rank that wrote it.
+        peer: usize,
+        /// What it wrote.
+        expected: Signature,
+    },
+    /// A rank did not keep up within the deadline, or the communicator has ended.
+    Behind(Error),
+}
+
+impl Track {
+    fn new(participants: usize) -> Self {
+        let slot = || Slot { state: AtomicU64::new(0), author: AtomicU64::new(0), words: Default::default() };
+        Self {
+            slots: (0..SLOTS).map(|_| slot()).collect(),
+            passed: (0..participants).map(|_| Passed::default()).collect(),
+        }
+    }
+
+    /// Takes part in the next entry of `participant`, which is `rank` of the clique.
+    #[inline]
+    fn agree(
+        &self,
+        participant: usize,
+        rank: usize,
+        signature: &Signature,
+        wait: &mut dyn FnMut(u32) -> Result<()>,
+    ) -> Result<u64, Refusal> {
+        let entry = self.passed[participant].0.load(Ordering::Relaxed);
+        let slot = &self.slots[(entry % SLOTS) as usize];
+        let (writing, written) = (2 * entry + 1, 2 * entry + 2);
+        let mut round = 0;
+        loop {
+            let state = slot.state.load(Ordering::Acquire);
+            if state == written {
+                break;
+            }
+            if state < writing && (entry < SLOTS || self.slowest() > entry - SLOTS) {
+                // Every participant has left the entry that this slot held before, so it may be written over.
+                if slot.state.compare_exchange(state, writing, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    for (word, value) in slot.words.iter().zip(signature.0) {
+                        word.store(value, Ordering::Relaxed);
+                    }
+                    slot.author.store(rank as u64, Ordering::Relaxed);
+                    slot.state.store(written, Ordering::Release);
+                    break;
+                }
+                continue;
+            }
+            wait(round).map_err(|error| Refusal::Behind(error))?;
+            round += 1;
+        }
+        let found = Signature(std::array::from_fn(|i| slot.words[i].load(Ordering::Relaxed)));
+        if found != *signature {
+            let peer = slot.author.load(Ordering::Relaxed) as usize;
+            return Err(Refusal::Disagreement { peer, expected: found });
+        }
+        self.passed[participant].0.store(entry + 1, Ordering::Release);
+        Ok(entry)
+    }
+
+    fn slowest(&self) -> u64 {
+        self.passed.iter().map(|passed| passed.0.load(Ordering::Acquire)).min().unwrap_or(0)
+    }
+}
+
+/// All tracks of a clique.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    size: usize,
+    collectives: Track,
+    pairs: Box<[Track]>,
+}
+
+impl Ledger {
+    pub(crate) fn new(size: usize) -> Self {
+        Self { size, collectives: Track::new(size), pairs: (0..size * size).map(|_| Track::new(2)).collect() }
+    }
+
+    /// The next collective of `rank`; its number in the sequence.
+    #[inline]
+    pub(crate) fn collective(
+        &self,
+        rank: usize,
+        signature: &Signature,
+        wait: &mut dyn FnMut(u32) -> Result<()>,
+    ) -> Result<u64, Refusal> {
+        self.collectives.agree(rank, rank, signature, wait)
+    }
+
+    /// The next message from `source` to `target`, of which `rank` is one; a rank may be both.
+    #[inline]
+    pub(crate) fn message(
+        &self,
+        source: usize,
+        target: usize,
+        sending: bool,
+        signature: &Signature,
+        wait: &mut dyn FnMut(u32) -> Result<()>,
+    ) -> Result<u64, Refusal> {
+        let rank = if sending { source } else { target };
+        self.pairs[source * self.size + target].agree(usize::from(!sending), rank, signature, wait)
+    }
+
+    /// Waits until all ranks have come to collective number `entry`: for calls that block inside NCCL until all are there.
+    pub(crate) fn rendezvous(&self, entry: u64, deadline: &Deadline, stop: impl Fn() -> Option<Error>) -> Result<()> {
+        let mut round = 0;
+        while self.collectives.slowest() <= entry {
+            if let Some(error) = stop() {
+                return Err(error);
+            }
+            if deadline.expired() {
+                let missing: Vec<String> = (0..self.size)
+                    .filter(|&rank| self.collectives.passed[rank].0.load(Ordering::Acquire) <= entry)
+                    .map(|rank| rank.to_string())
+                    .collect();
+                return Err(deadline.error("alloc", format!("waiting for rank {}", missing.join(", "))));
+            }
+            backoff(round);
+            round += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Parts of a buffer, by which operations are made of others.
+
+use super::call::{Call, Kind};
+use super::prepare::Site;
+use crate::cuda::Region;
+use crate::element::{Element, ElementKind};
+
+/// `count` elements of `kind` at element `offset` of a region whose bounds were checked.
+pub(crate) fn part(region: Region<'_>, kind: ElementKind, offset: usize, count: usize) -> Region<'_> {
+    Region { alloc: region.alloc, offset: region.offset + offset * kind.size(), bytes: count * kind.size() }
+}
+
+/// A message of a part of `from` to `peer`.
+pub(crate) fn send_part<'a, T: Element>(
+    site: &Site<'a>,
+    from: Region<'a>,
+    (offset, count): (usize, usize),
+    peer: usize,
+) -> Call<'a> {
+    let mut call = site.call::<T>(Kind::Send { peer }, count);
+    call.send = Some(part(from, T::KIND, offset, count));
+    call
+}
+
+/// A message from `peer` into a part of `to`.
+pub(crate) fn recv_part<'a, T: Element>(
+    site: &Site<'a>,
+    to: Region<'a>,
+    (offset, count): (usize, usize),
+    peer: usize,
+) -> Call<'a> {
+    let mut call = site.call::<T>(Kind::Recv { peer }, count);
+    call.recv = Some(part(to, T::KIND, offset, count));
+    call
+}

@@ -1,0 +1,95 @@
+//! Sums of what each rank has multiplied by a factor of its own.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::check::check;
+use super::communicator::Communicator;
+use super::data_type;
+use super::inner::Inner;
+use crate::cuda::{Region, Slice};
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// Wraps `ncclRedOpCreatePreMulSum`: a reduction that multiplies what this rank contributes by a factor, then sums.
+///
+/// Made by [`Communicator::pre_mul_sum`] and [`Communicator::pre_mul_sum_device`]; borrows the communicator, and the
+/// factor where it lies on the device. Every rank has its own, and the factors may differ. Dropping it wraps
+/// `ncclRedOpDestroy`; operations that were enqueued with it go on.
+#[derive(Debug)]
+pub struct PreMulSum<'a, T: Element> {
+    raw: sys::ncclRedOp_t,
+    inner: Arc<Inner>,
+    factor: Option<Region<'a>>,
+    _element: PhantomData<(&'a Communicator, T)>,
+}
+
+impl<'a, T: Element> PreMulSum<'a, T> {
+    pub(crate) fn with_host_factor(inner: &Arc<Inner>, mut factor: T) -> Result<Self> {
+        let factor: *mut T = &mut factor;
+        // SAFETY: NCCL reads one element at `factor` during the call.
+        unsafe { Self::create(inner, factor.cast(), sys::ncclScalarResidence_t::ncclScalarHostImmediate, None) }
+    }
+
+    pub(crate) fn with_device_factor(inner: &Arc<Inner>, factor: Slice<'a, T>) -> Result<Self> {
+        const OPERATION: &str = "pre_mul_sum_device";
+        if factor.len() != 1 {
+            return Err(Error::argument(OPERATION, "factor", "1 element", format!("{} elements", factor.len())));
+        }
+        if factor.device() != inner.device {
+            return Err(Error::argument(OPERATION, "factor", inner.device, factor.device()));
+        }
+        let region = factor.region();
+        // SAFETY: the device reads the element when an operation runs. It stays borrowed for as long as this value is
+        // there, and each operation is noted as a read of it.
+        unsafe { Self::create(inner, region.ptr(), sys::ncclScalarResidence_t::ncclScalarDevice, Some(region)) }
+    }
+
+    /// # Safety
+    ///
+    /// `factor` is one element where `residence` says, for as long as NCCL reads it.
+    unsafe fn create(
+        inner: &Arc<Inner>,
+        factor: *mut c_void,
+        residence: sys::ncclScalarResidence_t,
+        region: Option<Region<'a>>,
+    ) -> Result<Self> {
+        const FUNCTION: &str = "ncclRedOpCreatePreMulSum";
+        let (_guard, handle) = inner.enter(FUNCTION)?;
+        let mut raw = sys::ncclRedOp_t(0);
+        // SAFETY: a live communicator under its lock, and a factor as the caller promises.
+        let result =
+            unsafe { sys::ncclRedOpCreatePreMulSum(&mut raw, factor, data_type::raw(T::KIND), residence, handle) };
+        check(FUNCTION, result)?;
+        Ok(Self { raw, inner: Arc::clone(inner), factor: region, _element: PhantomData })
+    }
+
+    /// The `ncclRedOp_t`.
+    pub fn as_raw(&self) -> sys::ncclRedOp_t {
+        self.raw
+    }
+
+    pub(crate) fn raw(&self) -> sys::ncclRedOp_t {
+        self.raw
+    }
+
+    pub(crate) fn communicator(&self) -> u64 {
+        self.inner.id
+    }
+
+    pub(crate) fn factor(&self) -> Option<Region<'a>> {
+        self.factor
+    }
+}
+
+impl<T: Element> Drop for PreMulSum<'_, T> {
+    fn drop(&mut self) {
+        // After an abort the communicator has taken its operations with it.
+        if let Ok((_guard, handle)) = self.inner.enter("ncclRedOpDestroy") {
+            // SAFETY: a live communicator under its lock, and an operation of it that is destroyed once.
+            let _ = unsafe { sys::ncclRedOpDestroy(self.raw, handle) };
+        }
+    }
+}

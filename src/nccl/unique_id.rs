@@ -1,0 +1,57 @@
+//! The id by which the ranks of a new communicator find each other.
+
+use std::ffi::c_char;
+use std::fmt;
+
+use super::check::check;
+use crate::error::Result;
+use crate::{sys, version};
+
+/// An id for one communicator: made on one rank, sent to all the others by any means, and used once.
+///
+/// 128 bytes that mean something to NCCL only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UniqueId {
+    bytes: [u8; Self::BYTES],
+}
+
+impl UniqueId {
+    /// Bytes of an id.
+    pub const BYTES: usize = 128;
+
+    /// Wraps `ncclGetUniqueId`: a new id. Needs no GPU.
+    ///
+    /// The calling process answers the other ranks while they start, so it must live until the communicator exists.
+    pub fn new() -> Result<Self> {
+        version::check_nccl()?;
+        let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };
+        // SAFETY: `id` is a place for one id.
+        check("ncclGetUniqueId", unsafe { sys::ncclGetUniqueId(&mut id) })?;
+        Ok(Self { bytes: id.internal.map(|byte| byte.to_ne_bytes()[0]) })
+    }
+
+    /// An id that another rank sent.
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self { bytes }
+    }
+
+    /// The bytes to send to the other ranks.
+    pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.bytes
+    }
+
+    /// The id as C has it. `c_char` is signed on some targets and unsigned on others; the bits are the same.
+    pub(crate) fn to_raw(self) -> sys::ncclUniqueId {
+        sys::ncclUniqueId { internal: self.bytes.map(|byte| c_char::from_ne_bytes([byte])) }
+    }
+}
+
+impl fmt::Debug for UniqueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UniqueId(")?;
+        for byte in &self.bytes[..8] {
+            write!(f, "{byte:02x}")?;
+        }
+        write!(f, "…)")
+    }
+}

@@ -1,0 +1,182 @@
+//! Operations with a count for each rank. NCCL has none of them; each is a group of calls that it has.
+//!
+//! Parts without elements are compared among the ranks of a clique like all others, and then not sent.
+
+use super::call::Kind;
+use super::exchange::Calls;
+use super::io::{FromRoot, Layout, SendRecv, ToRoot};
+use super::pieces::{part, recv_part, send_part};
+use super::prepare::Site;
+use super::reduce_op::ReduceOp;
+use crate::cuda::{Slice, SliceMut};
+use crate::element::Element;
+use crate::error::{Error, Result};
+
+pub(crate) fn all_to_all_v<'a, T: Element>(
+    site: Site<'a>,
+    (send, send_layout): (Slice<'a, T>, Layout<'_>),
+    (recv, recv_layout): (SliceMut<'a, T>, Layout<'_>),
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    let size = site.comm.size;
+    let sent = send_layout.parts(site.operation, "send layout", size, send.len())?;
+    let received = recv_layout.disjoint_parts(site.operation, "recv layout", size, recv.len())?;
+    let own = site.comm.rank;
+    equal_parts(&site, "own part", sent[own].1, received[own].1)?;
+    let (send, recv) = (site.read(send)?, site.write(recv)?);
+    for (peer, (sent, received)) in sent.into_iter().zip(received).enumerate() {
+        calls.push(send_part::<T>(&site, send, sent, peer));
+        calls.push(recv_part::<T>(&site, recv, received, peer));
+    }
+    Ok(())
+}
+
+pub(crate) fn all_gather_v<'a, T: Element>(
+    site: Site<'a>,
+    io: SendRecv<'a, T>,
+    layout: Layout<'_>,
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    let (send, recv) = match io {
+        SendRecv::OutOfPlace { send, recv } => (Some(send), recv),
+        SendRecv::InPlace(buffer) => (None, buffer),
+    };
+    let parts = layout.disjoint_parts(site.operation, "layout", site.comm.size, recv.len())?;
+    if let Some(send) = send {
+        equal_parts(&site, "send", parts[site.comm.rank].1, send.len())?;
+    }
+    let send = send.map(|send| site.read(send)).transpose()?;
+    let recv = site.write(recv)?;
+    for (root, (offset, count)) in parts.into_iter().enumerate() {
+        let mut call = site.call::<T>(Kind::Broadcast { root }, count);
+        call.recv = Some(part(recv, T::KIND, offset, count));
+        call.send = send.filter(|_| root == site.comm.rank);
+        calls.push(call);
+    }
+    Ok(())
+}
+
+pub(crate) fn reduce_scatter_v<'a, T: Element>(
+    site: Site<'a>,
+    io: SendRecv<'a, T>,
+    layout: Layout<'_>,
+    op: ReduceOp<'a, T>,
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    let raw = op.to_raw(site.operation, site.comm)?;
+    let rank = site.comm.rank;
+    let (len, send, recv) = match io {
+        SendRecv::OutOfPlace { send, recv } => (send.len(), Some(send), recv),
+        SendRecv::InPlace(buffer) => (buffer.len(), None, buffer),
+    };
+    let parts = layout.disjoint_parts(site.operation, "layout", site.comm.size, len)?;
+    if send.is_some() {
+        site.at_least("recv", parts[rank].1, recv.len())?;
+    }
+    let send = send.map(|send| site.read(send)).transpose()?;
+    let recv = site.write(recv)?;
+    for (root, (offset, count)) in parts.into_iter().enumerate() {
+        let mut call = site.call::<T>(Kind::Reduce { op: raw, root }, count);
+        match send {
+            Some(send) => {
+                call.send = Some(part(send, T::KIND, offset, count));
+                call.recv = (root == rank).then(|| part(recv, T::KIND, 0, count));
+            }
+            None if root == rank => {
+                call.recv = Some(part(recv, T::KIND, offset, count));
+                call.send_in_recv = Some(0);
+            }
+            None => call.send = Some(part(recv, T::KIND, offset, count)),
+        }
+        if let ReduceOp::PreMul(op) = op {
+            call.scalar = op.factor();
+        }
+        calls.push(call);
+    }
+    Ok(())
+}
+
+pub(crate) fn gather_v<'a, T: Element>(
+    site: Site<'a>,
+    io: ToRoot<'a, T>,
+    layout: Layout<'_>,
+    root: usize,
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    site.comm.check_rank(site.operation, "root", root)?;
+    let (size, rank) = (site.comm.size, site.comm.rank);
+    let (send, recv) = match io {
+        ToRoot::OutOfPlace { send, recv } => (Some(send), site.is_root(root).then_some(recv)),
+        ToRoot::InPlace(buffer) if site.is_root(root) => (None, Some(buffer)),
+        ToRoot::SendOnly(send) if !site.is_root(root) => (Some(send), None),
+        ToRoot::SendOnly(_) => return Err(site.root_only("recv", "SendOnly")),
+        ToRoot::InPlace(_) => {
+            return Err(Error::argument(site.operation, "form", "SendOnly on a rank that is not the root", "InPlace"));
+        }
+    };
+    // Only the root has the buffer that the layout divides; the others need their own count.
+    let len = recv.as_ref().map_or(usize::MAX, SliceMut::len);
+    let parts = layout.disjoint_parts(site.operation, "layout", size, len)?;
+    if let Some(send) = &send {
+        equal_parts(&site, "send", parts[rank].1, send.len())?;
+    }
+    let own = send.map(|send| site.read(send)).transpose()?;
+    if let Some(recv) = recv {
+        let recv = site.write(recv)?;
+        for (peer, place) in parts.iter().enumerate().filter(|&(peer, _)| peer != root || own.is_some()) {
+            calls.push(recv_part::<T>(&site, recv, *place, peer));
+        }
+    }
+    if let Some(own) = own {
+        calls.push(send_part::<T>(&site, own, (0, parts[rank].1), root));
+    }
+    Ok(())
+}
+
+pub(crate) fn scatter_v<'a, T: Element>(
+    site: Site<'a>,
+    io: FromRoot<'a, T>,
+    layout: Layout<'_>,
+    root: usize,
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    site.comm.check_rank(site.operation, "root", root)?;
+    let (size, rank) = (site.comm.size, site.comm.rank);
+    let (len, from, to) = match io {
+        FromRoot::OutOfPlace { send, recv } if site.is_root(root) => {
+            (send.len(), Some(site.read(send)?), Some((recv.len(), site.write(recv)?)))
+        }
+        FromRoot::OutOfPlace { recv, .. } => (usize::MAX, None, Some((recv.len(), site.write(recv)?))),
+        FromRoot::InPlace(buffer) if site.is_root(root) => (buffer.len(), Some(site.write(buffer)?), None),
+        FromRoot::RecvOnly(recv) if !site.is_root(root) => {
+            (usize::MAX, None, Some((recv.len(), site.write(recv)?)))
+        }
+        FromRoot::RecvOnly(_) => return Err(site.root_only("send", "RecvOnly")),
+        FromRoot::InPlace(_) => {
+            return Err(Error::argument(site.operation, "form", "RecvOnly on a rank that is not the root", "InPlace"));
+        }
+    };
+    let parts = layout.disjoint_parts(site.operation, "layout", size, len)?;
+    if let Some(from) = from {
+        for (peer, place) in parts.iter().enumerate().filter(|&(peer, _)| peer != root || to.is_some()) {
+            calls.push(send_part::<T>(&site, from, *place, peer));
+        }
+    }
+    if let Some((len, to)) = to {
+        site.at_least("recv", parts[rank].1, len)?;
+        calls.push(recv_part::<T>(&site, to, (0, parts[rank].1), root));
+    }
+    Ok(())
+}
+
+fn equal_parts(site: &Site<'_>, what: &'static str, expected: usize, got: usize) -> Result<()> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(Error::argument(
+        site.operation,
+        what,
+        format!("{expected} elements, as the layout says"),
+        format!("{got} elements"),
+    ))
+}
