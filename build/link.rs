@@ -44,7 +44,8 @@ const CUDA: &[(u32, u32)] = &[
 /// Declares every cfg that may be emitted.
 pub fn declared() -> Vec<String> {
     let versions = cfgs("nccl", NCCL, None).into_iter().chain(cfgs("cuda", CUDA, None));
-    let names = ["gpucomm_emulator", "gpucomm_snapshot"].map(String::from).into_iter().chain(versions);
+    let names =
+        ["gpucomm_emulator", "gpucomm_snapshot", "nccl_ge_2_28_7"].map(String::from).into_iter().chain(versions);
     names.map(|name| format!("cargo::rustc-check-cfg=cfg({name})")).collect()
 }
 

@@ -18,4 +18,6 @@ pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind};
 pub use error::{Error, Result};
 pub use half::{bf16, f16};
+#[cfg(feature = "nccl")]
+pub use nccl::{Clique, CommBuffer, Communicator, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, UniqueId, group};
 pub use version::Version;

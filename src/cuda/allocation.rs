@@ -1,6 +1,5 @@
 //! Allocations of device memory, shared by the buffers and slices that show them.
 
-use std::any::Any;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -35,11 +34,9 @@ pub(crate) struct WindowTag {
 /// What the free hook of external memory gets.
 pub(crate) struct Freed {
     pub(crate) ptr: *mut c_void,
-    pub(crate) bytes: usize,
     pub(crate) device: Device,
     /// The uses that may not be done yet: see [`Uses::idle`].
     pub(crate) uses: Uses,
-    pub(crate) owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
@@ -56,7 +53,7 @@ enum Kind {
     /// `cudaMalloc`.
     Malloc,
     /// Made and freed by somebody else.
-    External { owner: Arc<dyn Any + Send + Sync>, free: FreeHook },
+    External(FreeHook),
 }
 
 /// Memory of a device, and who uses it. Freed when all uses are done.
@@ -114,26 +111,20 @@ impl Allocation {
         Ok(made)
     }
 
-    /// Memory that somebody else allocated: `bytes` at `ptr`, on `device`. `owner` lives at least as long; `free` is called once,
+    /// Memory that somebody else allocated: `bytes` at `ptr`, on `device`. `free` is called once,
     /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
     pub(crate) fn external(
         ptr: *mut c_void,
         bytes: usize,
         device: Device,
         tag: Option<WindowTag>,
-        owner: Arc<dyn Any + Send + Sync>,
         free: FreeHook,
     ) -> Arc<Self> {
-        let made = Self::make(ptr, bytes, device, Kind::External { owner, free });
+        let made = Self::make(ptr, bytes, device, Kind::External(free));
         if let Some(tag) = tag {
             let _ = made.window.set(tag);
         }
         made
-    }
-
-    /// Unique among the allocations of this process.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
     }
 
     pub(crate) fn ptr(&self) -> *mut c_void {
@@ -170,20 +161,6 @@ impl Allocation {
     pub(crate) fn note(&self, access: Access, stream: &Stream) {
         self.uses().note(access, stream);
     }
-
-    /// Whether all uses are done.
-    pub(crate) fn idle(&self) -> Result<bool> {
-        self.uses().idle()
-    }
-
-    /// Waits on the host until all uses are done.
-    pub(crate) fn settle(&self, deadline: Deadline) -> Result<()> {
-        deadline.poll(
-            "Allocation::settle",
-            || format!("uses of {} bytes on {}", self.bytes, self.device),
-            || self.idle(),
-        )
-    }
 }
 
 impl Drop for Allocation {
@@ -215,8 +192,8 @@ fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses:
             // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
             check("cudaFree", unsafe { sys::cudaFree(ptr) })
         }
-        Kind::External { owner, free } => {
-            free(Freed { ptr, bytes, device, uses, owner });
+        Kind::External(free) => {
+            free(Freed { ptr, device, uses });
             Ok(())
         }
     }

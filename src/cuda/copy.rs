@@ -293,6 +293,8 @@ unsafe fn download(
         }
         let Some((block, mark, bytes)) = queue.pop_front() else { break Ok(()) };
         let waited = deadline.poll(operation, || format!("work on a stream of {}", stream.device()), || mark.reached());
+        // Work that an abort has ended leaves the memory without its result.
+        let waited = waited.and_then(|()| stream.failure());
         if waited.is_err() {
             queue.push_front((block, mark, bytes));
             break waited;

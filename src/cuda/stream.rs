@@ -206,7 +206,8 @@ impl Stream {
     /// What CUDA says.
     pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
         let _current = self.device().set_current()?;
-        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), failure: Arc::clone(&self.inner.failure) }));
+        let task: *mut Task =
+            Box::into_raw(Box::new(Task { run: Box::new(f), failure: Arc::clone(&self.inner.failure) }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.as_raw(), Some(run_task), task.cast()) };
         check("cudaLaunchHostFunc", code).inspect_err(|_| {

@@ -47,8 +47,7 @@ impl<'a> Memory<'a> {
     /// Hands the memory on to an allocation that frees it.
     fn into_allocation(self, window: Option<(Window, u64)>) -> Arc<Allocation> {
         let memory = std::mem::ManuallyDrop::new(self);
-        let tag =
-            WindowTag { communicator: memory.inner.id, window: window.map_or(0, |(_, number)| number) };
+        let tag = WindowTag { communicator: memory.inner.id, window: window.map_or(0, |(_, number)| number) };
         let owner = Arc::clone(memory.inner);
         let window = window.map(|(window, _)| window);
         Allocation::external(
@@ -56,7 +55,6 @@ impl<'a> Memory<'a> {
             memory.bytes,
             memory.inner.device,
             Some(tag),
-            Arc::new(()),
             Box::new(move |freed| reaper::bury(freed, &owner, window)),
         )
     }

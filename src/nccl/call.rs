@@ -12,19 +12,36 @@ use crate::sys;
 /// Which C function, with the arguments that only it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    AllReduce { op: sys::ncclRedOp_t },
-    Reduce { op: sys::ncclRedOp_t, root: usize },
-    ReduceScatter { op: sys::ncclRedOp_t },
-    Broadcast { root: usize },
+    AllReduce {
+        op: sys::ncclRedOp_t,
+    },
+    Reduce {
+        op: sys::ncclRedOp_t,
+        root: usize,
+    },
+    ReduceScatter {
+        op: sys::ncclRedOp_t,
+    },
+    Broadcast {
+        root: usize,
+    },
     AllGather,
     #[cfg(nccl_ge_2_28)]
     AllToAll,
     #[cfg(nccl_ge_2_28)]
-    Gather { root: usize },
+    Gather {
+        root: usize,
+    },
     #[cfg(nccl_ge_2_28)]
-    Scatter { root: usize },
-    Send { peer: usize },
-    Recv { peer: usize },
+    Scatter {
+        root: usize,
+    },
+    Send {
+        peer: usize,
+    },
+    Recv {
+        peer: usize,
+    },
 }
 
 impl Kind {

@@ -110,10 +110,10 @@ impl Clique {
             threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
         });
         match first.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            None => values
-                .into_iter()
-                .collect::<Option<Vec<R>>>()
-                .ok_or_else(|| Error::InvalidUsage { operation: "spmd", reason: "a rank ended without a value".into() }),
+            None => values.into_iter().collect::<Option<Vec<R>>>().ok_or_else(|| Error::InvalidUsage {
+                operation: "spmd",
+                reason: "a rank ended without a value".into(),
+            }),
             Some(Failure::Error { error, .. }) => Err(error),
             Some(Failure::Panic { payload, .. }) => panic::resume_unwind(payload),
         }
@@ -149,8 +149,7 @@ impl Clique {
     /// The first of [`Communicator::close`].
     pub fn close(self, timeout: Duration) -> Result<()> {
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                self.ranks.into_iter().map(|rank| scope.spawn(move || rank.close(timeout))).collect();
+            let threads: Vec<_> = self.ranks.into_iter().map(|rank| scope.spawn(move || rank.close(timeout))).collect();
             let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
             ended.into_iter().try_for_each(|result| result.unwrap_or_else(|payload| panic::resume_unwind(payload)))
         })

@@ -65,9 +65,8 @@ pub(crate) fn finish_abort(inner: &Arc<Inner>, deadline: &Deadline) -> AbortOutc
     let aborted = detached::run("ncclCommAbort", deadline, move || {
         // NCCL reads strings of the configuration until the communicator is gone.
         let _keep = keep;
-        let Handle(raw) = handle;
         // SAFETY: the handle was taken out of its place, so nobody else has it, and no thread is inside a call on it.
-        unsafe { sys::ncclCommAbort(raw) }
+        unsafe { sys::ncclCommAbort(handle.raw()) }
     });
     match aborted {
         Ok(_) => AbortOutcome::Done,
@@ -81,10 +80,8 @@ pub(crate) fn abort_all(members: &[Arc<Inner>], cause: &Error, deadline: &Deadli
     // All are condemned before the first is aborted, so that every thread that notices gets this cause.
     let condemned: Vec<_> = members.iter().filter(|inner| inner.condemn(cause.clone())).cloned().collect();
     let deadline = *deadline;
-    let threads: Vec<_> = condemned
-        .into_iter()
-        .map(|inner| detached::start("abort", move || finish_abort(&inner, &deadline)))
-        .collect();
+    let threads: Vec<_> =
+        condemned.into_iter().map(|inner| detached::start("abort", move || finish_abort(&inner, &deadline))).collect();
     for thread in threads {
         let one = match thread {
             Ok(receiver) => receiver.recv_timeout(deadline.remaining()).unwrap_or(AbortOutcome::StillRunning),
@@ -122,19 +119,17 @@ pub(crate) fn close(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
     if let Err(error) = failed {
         let _ = detached::run("ncclCommAbort", deadline, move || {
             let _keep = keep;
-            let Handle(raw) = handle;
             // SAFETY: the handle was taken out of its place, so nobody else has it, and no thread is inside a call on it.
-            unsafe { sys::ncclCommAbort(raw) }
+            unsafe { sys::ncclCommAbort(handle.raw()) }
         });
         return Err(error);
     }
     detached::run("ncclCommDestroy", deadline, move || {
         let _keep = keep;
-        let Handle(raw) = handle;
         // SAFETY: the handle was taken out of its place, so nobody else has it; it had no error when it was last asked.
-        check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(raw) })?;
+        check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(handle.raw()) })?;
         // SAFETY: as above; a finalized communicator is destroyed once.
-        check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(raw) })
+        check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(handle.raw()) })
     })?
 }
 

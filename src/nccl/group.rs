@@ -49,105 +49,200 @@ impl<'a> Group<'a> {
     }
 
     /// Records [`Communicator::all_reduce`].
-    pub fn all_reduce<T: Element>(&mut self, comm: &'a Communicator, io: impl Into<SendRecv<'a, T>>, op: ReduceOp<'a, T>, stream: &'a Stream) -> Result<()> {
+    pub fn all_reduce<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<SendRecv<'a, T>>,
+        op: ReduceOp<'a, T>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_reduce", comm.inner(), stream)?;
         self.calls.push(prepare::all_reduce(site, io.into(), op)?);
         Ok(())
     }
 
     /// Records [`Communicator::reduce`].
-    pub fn reduce<T: Element>(&mut self, comm: &'a Communicator, io: impl Into<ToRoot<'a, T>>, op: ReduceOp<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn reduce<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<ToRoot<'a, T>>,
+        op: ReduceOp<'a, T>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("reduce", comm.inner(), stream)?;
         self.calls.push(prepare::reduce(site, io.into(), op, root)?);
         Ok(())
     }
 
     /// Records [`Communicator::broadcast`].
-    pub fn broadcast<T: Element>(&mut self, comm: &'a Communicator, io: impl Into<FromRoot<'a, T>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn broadcast<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<FromRoot<'a, T>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("broadcast", comm.inner(), stream)?;
         self.calls.push(prepare::broadcast(site, io.into(), root)?);
         Ok(())
     }
 
     /// Records [`Communicator::all_gather`].
-    pub fn all_gather<T: Element>(&mut self, comm: &'a Communicator, io: impl Into<SendRecv<'a, T>>, stream: &'a Stream) -> Result<()> {
+    pub fn all_gather<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<SendRecv<'a, T>>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_gather", comm.inner(), stream)?;
         self.calls.push(prepare::all_gather(site, io.into())?);
         Ok(())
     }
 
     /// Records [`Communicator::reduce_scatter`].
-    pub fn reduce_scatter<T: Element>(&mut self, comm: &'a Communicator, io: impl Into<SendRecv<'a, T>>, op: ReduceOp<'a, T>, stream: &'a Stream) -> Result<()> {
+    pub fn reduce_scatter<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<SendRecv<'a, T>>,
+        op: ReduceOp<'a, T>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("reduce_scatter", comm.inner(), stream)?;
         self.calls.push(prepare::reduce_scatter(site, io.into(), op)?);
         Ok(())
     }
 
     /// Records [`Communicator::send`].
-    pub fn send<T: Element>(&mut self, comm: &'a Communicator, data: impl Into<Slice<'a, T>>, peer: usize, stream: &'a Stream) -> Result<()> {
+    pub fn send<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        data: impl Into<Slice<'a, T>>,
+        peer: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("send", comm.inner(), stream)?;
         self.calls.push(prepare::send(site, data.into(), peer)?);
         Ok(())
     }
 
     /// Records [`Communicator::recv`].
-    pub fn recv<T: Element>(&mut self, comm: &'a Communicator, data: impl Into<SliceMut<'a, T>>, peer: usize, stream: &'a Stream) -> Result<()> {
+    pub fn recv<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        data: impl Into<SliceMut<'a, T>>,
+        peer: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("recv", comm.inner(), stream)?;
         self.calls.push(prepare::recv(site, data.into(), peer)?);
         Ok(())
     }
 
     /// Records [`Communicator::all_to_all`].
-    pub fn all_to_all<T: Element>(&mut self, comm: &'a Communicator, send: impl Into<Slice<'a, T>>, recv: impl Into<SliceMut<'a, T>>, stream: &'a Stream) -> Result<()> {
+    pub fn all_to_all<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        send: impl Into<Slice<'a, T>>,
+        recv: impl Into<SliceMut<'a, T>>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_to_all", comm.inner(), stream)?;
         let calls = &mut self.calls;
         exchange::all_to_all(site, send.into(), recv.into(), calls)
     }
 
     /// Records [`Communicator::gather`].
-    pub fn gather<T: Element>(&mut self, comm: &'a Communicator, io: impl Into<ToRoot<'a, T>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn gather<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<ToRoot<'a, T>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("gather", comm.inner(), stream)?;
         let calls = &mut self.calls;
         exchange::gather(site, io.into(), root, calls)
     }
 
     /// Records [`Communicator::scatter`].
-    pub fn scatter<T: Element>(&mut self, comm: &'a Communicator, io: impl Into<FromRoot<'a, T>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn scatter<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<FromRoot<'a, T>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("scatter", comm.inner(), stream)?;
         let calls = &mut self.calls;
         exchange::scatter(site, io.into(), root, calls)
     }
 
     /// Records [`Communicator::all_to_all_v`].
-    pub fn all_to_all_v<'b, T: Element>(&mut self, comm: &'a Communicator, send: impl Into<Slice<'a, T>>, send_layout: impl Into<Layout<'b>>, recv: impl Into<SliceMut<'a, T>>, recv_layout: impl Into<Layout<'b>>, stream: &'a Stream) -> Result<()> {
+    pub fn all_to_all_v<'b, T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        send: impl Into<Slice<'a, T>>,
+        send_layout: impl Into<Layout<'b>>,
+        recv: impl Into<SliceMut<'a, T>>,
+        recv_layout: impl Into<Layout<'b>>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_to_all_v", comm.inner(), stream)?;
         let calls = &mut self.calls;
         variable::all_to_all_v(site, (send.into(), send_layout.into()), (recv.into(), recv_layout.into()), calls)
     }
 
     /// Records [`Communicator::all_gather_v`].
-    pub fn all_gather_v<'b, T: Element>(&mut self, comm: &'a Communicator, io: impl Into<SendRecv<'a, T>>, layout: impl Into<Layout<'b>>, stream: &'a Stream) -> Result<()> {
+    pub fn all_gather_v<'b, T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<SendRecv<'a, T>>,
+        layout: impl Into<Layout<'b>>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_gather_v", comm.inner(), stream)?;
         let calls = &mut self.calls;
         variable::all_gather_v(site, io.into(), layout.into(), calls)
     }
 
     /// Records [`Communicator::reduce_scatter_v`].
-    pub fn reduce_scatter_v<'b, T: Element>(&mut self, comm: &'a Communicator, io: impl Into<SendRecv<'a, T>>, layout: impl Into<Layout<'b>>, op: ReduceOp<'a, T>, stream: &'a Stream) -> Result<()> {
+    pub fn reduce_scatter_v<'b, T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<SendRecv<'a, T>>,
+        layout: impl Into<Layout<'b>>,
+        op: ReduceOp<'a, T>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", comm.inner(), stream)?;
         let calls = &mut self.calls;
         variable::reduce_scatter_v(site, io.into(), layout.into(), op, calls)
     }
 
     /// Records [`Communicator::gather_v`].
-    pub fn gather_v<'b, T: Element>(&mut self, comm: &'a Communicator, io: impl Into<ToRoot<'a, T>>, layout: impl Into<Layout<'b>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn gather_v<'b, T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<ToRoot<'a, T>>,
+        layout: impl Into<Layout<'b>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("gather_v", comm.inner(), stream)?;
         let calls = &mut self.calls;
         variable::gather_v(site, io.into(), layout.into(), root, calls)
     }
 
     /// Records [`Communicator::scatter_v`].
-    pub fn scatter_v<'b, T: Element>(&mut self, comm: &'a Communicator, io: impl Into<FromRoot<'a, T>>, layout: impl Into<Layout<'b>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn scatter_v<'b, T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        io: impl Into<FromRoot<'a, T>>,
+        layout: impl Into<Layout<'b>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("scatter_v", comm.inner(), stream)?;
         let calls = &mut self.calls;
         variable::scatter_v(site, io.into(), layout.into(), root, calls)

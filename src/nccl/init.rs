@@ -70,8 +70,7 @@ pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec
         .map(|(rank, device)| Start::begin(*device, size, id, rank, options.config.clone()))
         .collect::<Result<Vec<_>>>()?;
     // Every start is waited for, so that a failure of one leaves no handle of another without an owner.
-    let finished: Vec<_> =
-        starts.into_iter().map(|start| start.finish(&deadline, Some(&family), options)).collect();
+    let finished: Vec<_> = starts.into_iter().map(|start| start.finish(&deadline, Some(&family), options)).collect();
     let members = finished.into_iter().collect::<Result<Vec<_>>>()?;
     let weak = members.iter().map(Arc::downgrade).collect();
     family.members.set(weak).map_err(|_| Error::InvalidUsage {
@@ -127,10 +126,10 @@ impl Start {
                 return Err(Error::InvalidUsage { operation: FUNCTION, reason: "its thread panicked".into() });
             }
         };
-        let handle = made.handle.take().ok_or_else(|| Error::InvalidUsage {
-            operation: FUNCTION,
-            reason: "NCCL made no communicator".into(),
-        })?;
+        let handle = made
+            .handle
+            .take()
+            .ok_or_else(|| Error::InvalidUsage { operation: FUNCTION, reason: "NCCL made no communicator".into() })?;
         let config = std::mem::take(&mut made.config);
         Ok(Inner::new(handle, rank, size, device, family.cloned(), options.timeout, config))
     }

@@ -4,7 +4,6 @@
 //! another thread is inside NCCL corrupts the heap. The one exception is the call that wakes a thread which blocks inside
 //! NCCL, waiting for a peer; see [`interrupt`](super::interrupt).
 
-use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
@@ -21,6 +20,12 @@ use crate::sys;
 /// The C handle. NCCL's communicators belong to no thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) sys::ncclComm_t);
+
+impl Handle {
+    pub(crate) fn raw(self) -> sys::ncclComm_t {
+        self.0
+    }
+}
 
 // SAFETY: a communicator may be used from any thread, one at a time; the lock in `Inner` sees to that.
 unsafe impl Send for Handle {}
@@ -244,31 +249,15 @@ impl Inner {
         }
         Err(Error::argument(operation, what, format!("a rank below {}", self.size), rank))
     }
-
-    /// What one of NCCL's functions that write an `int` says of this communicator.
-    pub(crate) fn query(
-        &self,
-        operation: &'static str,
-        ask: impl FnOnce(sys::ncclComm_t, *mut c_int) -> sys::ncclResult_t,
-    ) -> Result<c_int> {
-        let (_guard, handle) = self.enter(operation)?;
-        let mut value = 0;
-        super::check::check(operation, ask(handle, &mut value))?;
-        Ok(value)
-    }
 }
 
 /// The error that a later `operation` gets, after `cause` has ended the communicator.
 fn after(operation: &'static str, rank: usize, cause: &Error) -> Error {
     match cause {
         Error::Aborted { reason, .. } => Error::Aborted { operation, reason: reason.clone() },
-        Error::Disagreement { rank: other, peer, expected, got, .. } if *other == rank => Error::Disagreement {
-            operation,
-            rank: *other,
-            peer: *peer,
-            expected: expected.clone(),
-            got: got.clone(),
-        },
+        Error::Disagreement { rank: other, peer, expected, got, .. } if *other == rank => {
+            Error::Disagreement { operation, rank: *other, peer: *peer, expected: expected.clone(), got: got.clone() }
+        }
         Error::Disagreement { rank: other, expected, got, .. } => Error::Disagreement {
             // Seen from a rank that was right: it is the other one that differs.
             operation,

@@ -35,10 +35,9 @@ fn revoke(handle: Handle, deadline: &Deadline) {
     use crate::sys;
 
     let _ = super::detached::run("ncclCommRevoke", deadline, move || {
-        let Handle(raw) = handle;
         // SAFETY: the handle is live until the caller of `interrupt` ends it, which it does only after the other thread
         // left. Revoking sets flags that NCCL reads while it waits, and is made to be called while calls are under way.
-        unsafe { sys::ncclCommRevoke(raw, sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) }
+        unsafe { sys::ncclCommRevoke(handle.raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) }
     });
 }
 

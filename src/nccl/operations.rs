@@ -24,7 +24,12 @@ impl Communicator {
     ///
     /// Out of place, `send` has `n` elements and `recv` at least as many; in place, the buffer has `n`.
     #[inline]
-    pub fn all_reduce<'a, T: Element>(&'a self, io: impl Into<SendRecv<'a, T>>, op: ReduceOp<'a, T>, stream: &'a Stream) -> Result<()> {
+    pub fn all_reduce<'a, T: Element>(
+        &'a self,
+        io: impl Into<SendRecv<'a, T>>,
+        op: ReduceOp<'a, T>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_reduce", self.inner(), stream)?;
         submit::one(&prepare::all_reduce(site, io.into(), op)?)
     }
@@ -32,7 +37,13 @@ impl Communicator {
     /// Wraps `ncclReduce`: reduces the elements of all ranks, position by position, and gives the result to `root`.
     ///
     /// `send` has `n` elements; at the root, `recv` has at least as many. In place, the buffer has `n`.
-    pub fn reduce<'a, T: Element>(&'a self, io: impl Into<ToRoot<'a, T>>, op: ReduceOp<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn reduce<'a, T: Element>(
+        &'a self,
+        io: impl Into<ToRoot<'a, T>>,
+        op: ReduceOp<'a, T>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("reduce", self.inner(), stream)?;
         submit::one(&prepare::reduce(site, io.into(), op, root)?)
     }
@@ -40,7 +51,12 @@ impl Communicator {
     /// Wraps `ncclBroadcast`: gives every rank the elements of `root`.
     ///
     /// `recv` has `n` elements on every rank; out of place, `send` has as many at the root. In place, the buffer has `n`.
-    pub fn broadcast<'a, T: Element>(&'a self, io: impl Into<FromRoot<'a, T>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn broadcast<'a, T: Element>(
+        &'a self,
+        io: impl Into<FromRoot<'a, T>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("broadcast", self.inner(), stream)?;
         submit::one(&prepare::broadcast(site, io.into(), root)?)
     }
@@ -58,7 +74,12 @@ impl Communicator {
     ///
     /// Out of place, `send` has `n * size` elements and `recv` at least `n`. In place, the buffer has `n * size` elements,
     /// the result is written at `n * rank`, and the rest is unspecified afterwards.
-    pub fn reduce_scatter<'a, T: Element>(&'a self, io: impl Into<SendRecv<'a, T>>, op: ReduceOp<'a, T>, stream: &'a Stream) -> Result<()> {
+    pub fn reduce_scatter<'a, T: Element>(
+        &'a self,
+        io: impl Into<SendRecv<'a, T>>,
+        op: ReduceOp<'a, T>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("reduce_scatter", self.inner(), stream)?;
         submit::one(&prepare::reduce_scatter(site, io.into(), op)?)
     }
@@ -66,13 +87,23 @@ impl Communicator {
     /// Wraps `ncclSend`: sends elements to `peer`, which receives them with `recv` and the same count.
     ///
     /// Exchanges in both directions belong into a [`group`](super::group), or both ranks may wait for each other.
-    pub fn send<'a, T: Element>(&'a self, data: impl Into<Slice<'a, T>>, peer: usize, stream: &'a Stream) -> Result<()> {
+    pub fn send<'a, T: Element>(
+        &'a self,
+        data: impl Into<Slice<'a, T>>,
+        peer: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("send", self.inner(), stream)?;
         submit::one(&prepare::send(site, data.into(), peer)?)
     }
 
     /// Wraps `ncclRecv`: receives elements from `peer`, which sends them with `send` and the same count.
-    pub fn recv<'a, T: Element>(&'a self, data: impl Into<SliceMut<'a, T>>, peer: usize, stream: &'a Stream) -> Result<()> {
+    pub fn recv<'a, T: Element>(
+        &'a self,
+        data: impl Into<SliceMut<'a, T>>,
+        peer: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("recv", self.inner(), stream)?;
         submit::one(&prepare::recv(site, data.into(), peer)?)
     }
@@ -81,7 +112,12 @@ impl Communicator {
     /// group of `ncclSend` and `ncclRecv`.
     ///
     /// `send` has `n * size` elements, `recv` at least as many.
-    pub fn all_to_all<'a, T: Element>(&'a self, send: impl Into<Slice<'a, T>>, recv: impl Into<SliceMut<'a, T>>, stream: &'a Stream) -> Result<()> {
+    pub fn all_to_all<'a, T: Element>(
+        &'a self,
+        send: impl Into<Slice<'a, T>>,
+        recv: impl Into<SliceMut<'a, T>>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_to_all", self.inner(), stream)?;
         submit::several(self.inner(), |calls| exchange::all_to_all(site, send.into(), recv.into(), calls))
     }
@@ -91,7 +127,12 @@ impl Communicator {
     ///
     /// `send` has `n` elements; at the root, `recv` has at least `n * size`. In place at the root, the buffer has `n * size`
     /// elements, and the root's own part is at `n * root` already.
-    pub fn gather<'a, T: Element>(&'a self, io: impl Into<ToRoot<'a, T>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn gather<'a, T: Element>(
+        &'a self,
+        io: impl Into<ToRoot<'a, T>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("gather", self.inner(), stream)?;
         submit::several(self.inner(), |calls| exchange::gather(site, io.into(), root, calls))
     }
@@ -100,7 +141,12 @@ impl Communicator {
     ///
     /// `recv` has `n` elements; at the root, `send` has at least `n * size`. In place at the root, the buffer has
     /// `n * size` elements, and the root's own part stays at `n * root`.
-    pub fn scatter<'a, T: Element>(&'a self, io: impl Into<FromRoot<'a, T>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn scatter<'a, T: Element>(
+        &'a self,
+        io: impl Into<FromRoot<'a, T>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("scatter", self.inner(), stream)?;
         submit::several(self.inner(), |calls| exchange::scatter(site, io.into(), root, calls))
     }
@@ -110,16 +156,30 @@ impl Communicator {
     ///
     /// Part `r` of `send` here is as long as the part of `recv` on rank `r` that belongs to this rank. The parts of `recv`
     /// do not overlap.
-    pub fn all_to_all_v<'a, 'b, T: Element>(&'a self, send: impl Into<Slice<'a, T>>, send_layout: impl Into<Layout<'b>>, recv: impl Into<SliceMut<'a, T>>, recv_layout: impl Into<Layout<'b>>, stream: &'a Stream) -> Result<()> {
+    pub fn all_to_all_v<'a, 'b, T: Element>(
+        &'a self,
+        send: impl Into<Slice<'a, T>>,
+        send_layout: impl Into<Layout<'b>>,
+        recv: impl Into<SliceMut<'a, T>>,
+        recv_layout: impl Into<Layout<'b>>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_to_all_v", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| variable::all_to_all_v(site, (send.into(), send_layout.into()), (recv.into(), recv_layout.into()), calls))
+        submit::several(self.inner(), |calls| {
+            variable::all_to_all_v(site, (send.into(), send_layout.into()), (recv.into(), recv_layout.into()), calls)
+        })
     }
 
     /// Wraps `ncclBroadcast`: in one group, a call a rank: gives every rank the elements of all; each rank's part has a length of its own.
     ///
     /// `layout` divides `recv` and is the same on all ranks; `send` is as long as this rank's part. In place, this rank's
     /// part is in its place already.
-    pub fn all_gather_v<'a, 'b, T: Element>(&'a self, io: impl Into<SendRecv<'a, T>>, layout: impl Into<Layout<'b>>, stream: &'a Stream) -> Result<()> {
+    pub fn all_gather_v<'a, 'b, T: Element>(
+        &'a self,
+        io: impl Into<SendRecv<'a, T>>,
+        layout: impl Into<Layout<'b>>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("all_gather_v", self.inner(), stream)?;
         submit::several(self.inner(), |calls| variable::all_gather_v(site, io.into(), layout.into(), calls))
     }
@@ -129,7 +189,13 @@ impl Communicator {
     ///
     /// `layout` divides `send` and is the same on all ranks; `recv` is at least as long as this rank's part. In place, the
     /// result is written where this rank's part is, and the rest of the buffer is left as it was.
-    pub fn reduce_scatter_v<'a, 'b, T: Element>(&'a self, io: impl Into<SendRecv<'a, T>>, layout: impl Into<Layout<'b>>, op: ReduceOp<'a, T>, stream: &'a Stream) -> Result<()> {
+    pub fn reduce_scatter_v<'a, 'b, T: Element>(
+        &'a self,
+        io: impl Into<SendRecv<'a, T>>,
+        layout: impl Into<Layout<'b>>,
+        op: ReduceOp<'a, T>,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", self.inner(), stream)?;
         submit::several(self.inner(), |calls| variable::reduce_scatter_v(site, io.into(), layout.into(), op, calls))
     }
@@ -138,7 +204,13 @@ impl Communicator {
     ///
     /// `layout` divides `recv` at the root and is the same on all ranks; `send` is as long as this rank's part. In place at
     /// the root, its own part is in its place already.
-    pub fn gather_v<'a, 'b, T: Element>(&'a self, io: impl Into<ToRoot<'a, T>>, layout: impl Into<Layout<'b>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn gather_v<'a, 'b, T: Element>(
+        &'a self,
+        io: impl Into<ToRoot<'a, T>>,
+        layout: impl Into<Layout<'b>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("gather_v", self.inner(), stream)?;
         submit::several(self.inner(), |calls| variable::gather_v(site, io.into(), layout.into(), root, calls))
     }
@@ -147,7 +219,13 @@ impl Communicator {
     ///
     /// `layout` divides `send` at the root and is the same on all ranks; `recv` is at least as long as this rank's part. In
     /// place at the root, its own part stays where it is.
-    pub fn scatter_v<'a, 'b, T: Element>(&'a self, io: impl Into<FromRoot<'a, T>>, layout: impl Into<Layout<'b>>, root: usize, stream: &'a Stream) -> Result<()> {
+    pub fn scatter_v<'a, 'b, T: Element>(
+        &'a self,
+        io: impl Into<FromRoot<'a, T>>,
+        layout: impl Into<Layout<'b>>,
+        root: usize,
+        stream: &'a Stream,
+    ) -> Result<()> {
         let site = Site::new("scatter_v", self.inner(), stream)?;
         submit::several(self.inner(), |calls| variable::scatter_v(site, io.into(), layout.into(), root, calls))
     }

@@ -98,12 +98,7 @@ impl<'a> Site<'a> {
         if len >= needed {
             return Ok(());
         }
-        Err(Error::argument(
-            self.operation,
-            what,
-            format!("at least {needed} elements"),
-            format!("{len} elements"),
-        ))
+        Err(Error::argument(self.operation, what, format!("at least {needed} elements"), format!("{len} elements")))
     }
 
     pub(crate) fn is_root(&self, root: usize) -> bool {
@@ -124,11 +119,7 @@ fn with_op<'a, T: Element>(mut call: Call<'a>, op: ReduceOp<'a, T>) -> Call<'a> 
 }
 
 #[inline]
-pub(crate) fn all_reduce<'a, T: Element>(
-    site: Site<'a>,
-    io: SendRecv<'a, T>,
-    op: ReduceOp<'a, T>,
-) -> Result<Call<'a>> {
+pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op: ReduceOp<'a, T>) -> Result<Call<'a>> {
     let kind = Kind::AllReduce { op: op.to_raw(site.operation, site.comm)? };
     let mut call;
     match io {
@@ -186,10 +177,9 @@ pub(crate) fn broadcast<'a, T: Element>(site: Site<'a>, io: FromRoot<'a, T>, roo
     let kind = Kind::Broadcast { root };
     match io {
         FromRoot::OutOfPlace { send, recv } => {
-            // The count is what is received, on every rank; only the root's send buffer is looked at.
-            let mut call = site.call::<T>(kind, recv.len());
+            site.at_least("recv", send.len(), recv.len())?;
+            let mut call = site.call::<T>(kind, send.len());
             if site.is_root(root) {
-                site.at_least("send", recv.len(), send.len())?;
                 call.send = Some(site.read(send)?);
             }
             call.recv = Some(site.write(recv)?);

@@ -44,8 +44,7 @@ pub(crate) fn is_empty() -> bool {
 
 /// Frees memory at once if nothing uses it any more, else later.
 pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>, window: Option<Window>) {
-    let mut one =
-        Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), window };
+    let mut one = Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), window };
     if one.idle() {
         one.free();
     } else {

@@ -148,9 +148,7 @@ pub(crate) fn scatter_v<'a, T: Element>(
         }
         FromRoot::OutOfPlace { recv, .. } => (usize::MAX, None, Some((recv.len(), site.write(recv)?))),
         FromRoot::InPlace(buffer) if site.is_root(root) => (buffer.len(), Some(site.write(buffer)?), None),
-        FromRoot::RecvOnly(recv) if !site.is_root(root) => {
-            (usize::MAX, None, Some((recv.len(), site.write(recv)?)))
-        }
+        FromRoot::RecvOnly(recv) if !site.is_root(root) => (usize::MAX, None, Some((recv.len(), site.write(recv)?))),
         FromRoot::RecvOnly(_) => return Err(site.root_only("send", "RecvOnly")),
         FromRoot::InPlace(_) => {
             return Err(Error::argument(site.operation, "form", "RecvOnly on a rank that is not the root", "InPlace"));

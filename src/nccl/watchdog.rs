@@ -107,6 +107,6 @@ fn look_for_errors(inner: &Arc<Inner>) {
 fn end(inner: &Arc<Inner>, cause: Error) {
     let members = inner.relatives();
     let _ = super::detached::start("abort", move || {
-        ending::abort_all(&members, &cause, &Deadline::after(GRACE));
+        let _ = ending::abort_all(&members, &cause, &Deadline::after(GRACE));
     });
 }
