@@ -140,6 +140,26 @@ fn a_copy_that_times_out_never_writes_later() {
     }
 }
 
+/// A copy that was given up still goes to its block of pinned memory: nobody else may have that meanwhile.
+#[test]
+fn what_a_given_up_copy_uses_is_not_reused() {
+    let (stream, other) = (stream(), stream());
+    let sevens = DeviceBuffer::from_slice(&stream, &[7u32; 1000]).unwrap();
+    stream.synchronize().unwrap();
+    let gate = Gate::close(&stream);
+    for _ in 0..5 {
+        sevens.copy_to_slice_within(&stream, &mut [1; 1000], Duration::from_millis(10)).unwrap_err();
+    }
+    let second = Gate::close(&other);
+    let nines: Vec<_> = (0..10).map(|_| DeviceBuffer::from_slice(&other, &[9u32; 1000]).unwrap()).collect();
+    gate.open();
+    stream.synchronize().unwrap();
+    second.open();
+    for buffer in nines {
+        assert_eq!(buffer.to_vec(&other).unwrap(), [9; 1000]);
+    }
+}
+
 #[test]
 fn host_values_are_read_before_the_copy_returns() {
     let stream = stream();

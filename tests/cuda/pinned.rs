@@ -1,5 +1,9 @@
 //! Pinned memory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use gpucomm::{DeviceBuffer, PinnedBuffer};
 
 use crate::{Gate, Sample, for_each_element, random, samples, stream};
@@ -33,7 +37,7 @@ fn reading_waits_for_the_copy() {
     let gate = Gate::close(&stream);
     buffer.copy_to_pinned(&stream, &mut target).unwrap();
     let opener = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         gate.open();
     });
     assert!(target.as_slice().unwrap().iter().all(|v| *v == 3));
@@ -50,7 +54,7 @@ fn changing_waits_for_copies_from_it() {
     // Reading does not wait.
     assert_eq!(source.as_slice().unwrap()[0], 1);
     let opener = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         gate.open();
     });
     source.as_mut_slice().unwrap().fill(2);
@@ -67,6 +71,7 @@ fn copies_on_two_streams_keep_their_order() {
     let gate = Gate::close(&a);
     ones.copy_to_pinned(&a, &mut target).unwrap();
     twos.copy_to_pinned(&b, &mut target).unwrap();
+    assert!(b.wait(Duration::from_millis(50)).is_err());
     gate.open();
     assert!(target.as_slice().unwrap().iter().all(|v| *v == 2));
 }
@@ -78,11 +83,17 @@ fn dropped_under_a_copy() {
     let source = PinnedBuffer::from_slice(&[9u64; 4000]).unwrap();
     let gate = Gate::close(&stream);
     buffer.copy_from_pinned(&stream, &source).unwrap();
-    let opener = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        gate.open();
+    let opened = Arc::new(AtomicBool::new(false));
+    let opener = std::thread::spawn({
+        let opened = Arc::clone(&opened);
+        move || {
+            std::thread::sleep(Duration::from_millis(50));
+            opened.store(true, Ordering::SeqCst);
+            gate.open();
+        }
     });
     drop(source);
+    assert!(opened.load(Ordering::SeqCst), "freed while the copy was under way");
     assert!(buffer.to_vec(&stream).unwrap().iter().all(|v| *v == 9));
     opener.join().unwrap();
 }

@@ -71,7 +71,8 @@ fn conversions() {
     let mut part = buffer.slice_mut(1..8);
     assert_eq!((reads(&part), writes(&mut part), reads(part.slice(1..)), reads(part)), (7, 7, 6, 7));
     let part = buffer.slice(..5);
-    assert_eq!((reads(part), reads(&part), reads(part)), (5, 5, 5));
+    let also = &part;
+    assert_eq!((reads(part), reads(also), reads(part)), (5, 5, 5));
 }
 
 #[test]
