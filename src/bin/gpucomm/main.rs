@@ -1,3 +1,32 @@
-//! The `gpucomm` program.
+//! The `gpucomm` program: what is installed (`info`), and how fast it is (`perf`).
 
-fn main() {}
+mod failure;
+mod info;
+mod options;
+mod output;
+mod perf;
+mod size;
+
+use std::process::ExitCode;
+
+use failure::Failure;
+use options::Command;
+
+fn main() -> ExitCode {
+    let result = match options::read(std::env::args_os()) {
+        Ok(Command::Info(options)) => info::run(&options).map(|()| true),
+        Ok(Command::Perf(options)) => perf::run(*options),
+        Ok(Command::Text(text)) => output::line(text.trim_end()).map(|()| true),
+        Err(failure) => Err(failure),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Whoever read our output has gone, as with `| head`: nobody is left to tell.
+        Err(Failure::Closed) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("gpucomm: {}", failure.one_line());
+            ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `gpucomm info`: what this program was built with, what is running, and what it can do here.
+
+mod capabilities;
+mod devices;
+mod text;
+
+use gpucomm::version::{Build, built_cuda, built_nccl};
+use gpucomm::{Backend, backend};
+use serde_json::{Value, json};
+
+use crate::failure::Result;
+use crate::options::InfoArgs;
+use crate::output;
+
+/// Prints everything. Only a closed standard output is a failure: without a GPU, that is what the answer says.
+pub fn run(options: &InfoArgs) -> Result<()> {
+    let devices = devices::describe();
+    let info = json!({
+        "program": concat!("gpucomm ", env!("CARGO_PKG_VERSION")),
+        "backend": match backend() {
+            Backend::Emulator => "emulator",
+            _ => "nvidia",
+        },
+        "libraries": {
+            "nccl": library(&built_nccl(), gpucomm::nccl::version().map(|version| version.to_string())),
+            "cuda_runtime": library(&built_cuda(), gpucomm::cuda::runtime_version().map(cuda)),
+        },
+        "driver": answer(gpucomm::cuda::driver_version().map(|code| if code == 0 { "none".to_owned() } else { cuda(code) })),
+        "devices": devices,
+        "capabilities": capabilities::describe(),
+    });
+    if options.json {
+        return output::line(&format!("{info:#}"));
+    }
+    for line in text::lines(&info) {
+        output::line(&line)?;
+    }
+    Ok(())
+}
+
+fn library(built: &Build, running: gpucomm::Result<String>) -> Value {
+    json!({
+        "built_for": built.version.to_string(),
+        "running": answer(running),
+        "headers": built.include_dir,
+        "library": built.library,
+        "found_by": built.origin,
+    })
+}
+
+/// The answer, or why there is none.
+fn answer(result: gpucomm::Result<String>) -> Value {
+    result.unwrap_or_else(|error| format!("unknown: {error}")).into()
+}
+
+/// A version of CUDA from its code, such as 13000.
+fn cuda(code: i32) -> String {
+    format!("{}.{}", code / 1000, code % 1000 / 10)
+}

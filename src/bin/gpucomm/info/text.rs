@@ -1,0 +1,107 @@
+//! The same for people.
+
+use serde_json::Value;
+
+use crate::size::human;
+
+/// The lines of `gpucomm info`.
+pub fn lines(info: &Value) -> Vec<String> {
+    let mut lines = vec![
+        text(&info["program"]),
+        match info["backend"].as_str() {
+            Some("emulator") => "back end       CPU emulator: no GPU is used".to_owned(),
+            _ => "back end       NVIDIA libraries".to_owned(),
+        },
+    ];
+    for (name, key) in [("NCCL", "nccl"), ("CUDA runtime", "cuda_runtime")] {
+        let library = &info["libraries"][key];
+        lines.push(format!("{name:<13}  {} is running, built for {}", text(&library["running"]), text(&library["built_for"])));
+        for (what, key) in [("headers", "headers"), ("library", "library"), ("found by", "found_by")] {
+            if let Some(value) = library[key].as_str() {
+                lines.push(format!("  {what:<11}  {value}"));
+            }
+        }
+    }
+    lines.push(format!("driver         supports CUDA {}", text(&info["driver"])));
+    lines.push(String::new());
+    match &info["devices"] {
+        Value::Array(devices) => {
+            devices.iter().for_each(|one| lines.extend(device(one)));
+            if devices.len() > 1 {
+                lines.push(String::new());
+                lines.extend(links(devices));
+            }
+        }
+        why => lines.push(no_gpu(&text(why))),
+    }
+    lines.push(String::new());
+    lines.push("What NCCL can do here".to_owned());
+    for capability in info["capabilities"].as_array().into_iter().flatten() {
+        let (name, says) = (text(&capability["name"]), text(&capability["says"]));
+        let mark = if capability["available"] == true { "yes" } else { "no " };
+        lines.push(format!("  {mark}  {name:<28} {says}"));
+    }
+    lines
+}
+
+/// The error says it in its own words, the operation first; what matters here is that there is none.
+fn no_gpu(why: &str) -> String {
+    match why.split_once("no usable GPU: ") {
+        Some((_, reason)) => format!("no usable GPU: {reason}"),
+        None => format!("no usable GPU: {why}"),
+    }
+}
+
+fn device(device: &Value) -> [String; 2] {
+    let memory = device["memory_bytes"].as_u64().map_or("unknown".to_owned(), |bytes| human(bytes as usize));
+    let has = |key: &str| match device[key].as_bool() {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
+    [
+        format!(
+            "device {:<3}  {}, compute capability {}, {memory}, {} multiprocessors",
+            text(&device["ordinal"]),
+            text(&device["name"]),
+            text(&device["compute_capability"]),
+            text(&device["multiprocessors"]),
+        ),
+        format!(
+            "            {}  {}  memory pools: {}, GPUDirect RDMA: {}",
+            text(&device["pci"]),
+            text(&device["uuid"]),
+            has("memory_pools"),
+            has("gpu_direct_rdma"),
+        ),
+    ]
+}
+
+/// A matrix: the performance rank from row to column, `-` where there is no direct access.
+fn links(devices: &[Value]) -> Vec<String> {
+    let mut lines = vec!["Direct access from row to column: performance rank, 0 is the fastest, - is none".to_owned()];
+    let columns: String = devices.iter().map(|device| format!("{:>4}", text(&device["ordinal"]))).collect();
+    lines.push(format!("      {columns}"));
+    for device in devices {
+        let mut line = format!("  {:>4}", text(&device["ordinal"]));
+        for link in device["links"].as_array().into_iter().flatten() {
+            let cell = match (link, link["access"].as_bool()) {
+                (Value::Null, _) => ".".to_owned(),
+                (_, Some(true)) => link["performance_rank"].as_i64().map_or("?".to_owned(), |rank| rank.to_string()),
+                (_, Some(false)) => "-".to_owned(),
+                (_, None) => "?".to_owned(),
+            };
+            line += &format!("{cell:>4}");
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "unknown".to_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,14 @@
+//! Standard output, where a reader that went away is no panic.
+
+use std::io::Write;
+
+use crate::failure::{Failure, Result};
+
+/// Prints one line and flushes it, so that a table can be watched as it grows.
+pub fn line(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::Closed,
+        _ => Failure::run(format!("cannot write to standard output: {error}")),
+    })
+}

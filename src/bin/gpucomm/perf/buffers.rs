@@ -1,0 +1,125 @@
+//! A rank and its buffers, with guard zones around what the operation may touch.
+
+use std::ops::Range;
+
+use gpucomm::nccl::{CommBuffer, Communicator, PreMulSum, ReduceOp};
+use gpucomm::{Device, DeviceBuffer, Stream};
+
+use super::data::factor;
+use super::number::Number;
+use super::operation::{Operation, Shape};
+use crate::failure::{Failure, Result};
+use crate::options::RedOp;
+
+/// Bytes before and after the data in each buffer that no operation may write.
+pub const GUARD: usize = 4096;
+
+/// Device memory, plain or in a symmetric window.
+#[derive(Debug)]
+pub enum Buffer<'c, T: Number> {
+    Plain(DeviceBuffer<T>),
+    Window(CommBuffer<'c, T>),
+}
+
+impl<'c, T: Number> Buffer<'c, T> {
+    fn new(comm: &'c Communicator, stream: &Stream, len: usize, window: bool) -> Result<Self> {
+        Ok(if window {
+            Self::Window(comm.alloc(stream, len)?)
+        } else {
+            Self::Plain(DeviceBuffer::zeroed(stream, len)?)
+        })
+    }
+
+    pub fn slice(&self, range: Range<usize>) -> gpucomm::Slice<'_, T> {
+        match self {
+            Self::Plain(buffer) => buffer.slice(range),
+            Self::Window(buffer) => buffer.slice(range),
+        }
+    }
+
+    pub fn slice_mut(&mut self, range: Range<usize>) -> gpucomm::SliceMut<'_, T> {
+        match self {
+            Self::Plain(buffer) => buffer.slice_mut(range),
+            Self::Window(buffer) => buffer.slice_mut(range),
+        }
+    }
+}
+
+/// A rank that this thread drives.
+#[derive(Debug)]
+pub struct Rank<'c, T: Number> {
+    pub comm: &'c Communicator,
+    pub stream: Stream,
+    pub send: Buffer<'c, T>,
+    pub recv: Buffer<'c, T>,
+    /// Elements that each rank gets from this one, and that this one gets from each, in an all_to_all_v.
+    pub counts: (Vec<usize>, Vec<usize>),
+    scale: Option<PreMulSum<'c, T>>,
+}
+
+impl<'c, T: Number> Rank<'c, T> {
+    /// Elements in a guard zone.
+    pub const GUARD: usize = GUARD / size_of::<T>();
+
+    /// Takes buffers for up to `bytes` of data. All ranks must do so at the same time if they want windows.
+    pub fn new(comm: &'c Communicator, bytes: usize, windows: bool, redops: &[Option<RedOp>]) -> Result<Self> {
+        let device: Device = comm.device();
+        let stream = Stream::new(device)?;
+        let len = (bytes / size_of::<T>())
+            .checked_add(2 * Self::GUARD)
+            .filter(|len| len.checked_mul(size_of::<T>()).is_some())
+            .ok_or_else(|| Failure::usage("the largest size (-e) is too large"))?;
+        let send = Buffer::new(comm, &stream, len, windows)?;
+        let recv = Buffer::new(comm, &stream, len, windows)?;
+        let scale = match redops.contains(&Some(RedOp::MulSum)) {
+            true => Some(comm.pre_mul_sum(T::of(factor(comm.rank())))?),
+            false => None,
+        };
+        Ok(Self { comm, stream, send, recv, counts: (Vec::new(), Vec::new()), scale })
+    }
+
+    /// Works out what an all_to_all_v of this shape exchanges.
+    pub fn lay_out(&mut self, operation: Operation, shape: &Shape) {
+        if operation == Operation::AllToAllV {
+            let me = self.comm.rank();
+            self.counts = (
+                (0..shape.ranks).map(|peer| shape.uneven(me, peer)).collect(),
+                (0..shape.ranks).map(|peer| shape.uneven(peer, me)).collect(),
+            );
+        }
+    }
+
+    /// The three parts that an operation needs at the same time.
+    pub fn parts(&mut self, redop: Option<RedOp>) -> Parts<'_, T> {
+        let op = match redop {
+            None | Some(RedOp::Sum) => ReduceOp::Sum,
+            Some(RedOp::Prod) => ReduceOp::Prod,
+            Some(RedOp::Max) => ReduceOp::Max,
+            Some(RedOp::Min) => ReduceOp::Min,
+            Some(RedOp::Avg) => ReduceOp::Avg,
+            Some(RedOp::MulSum) => match &self.scale {
+                Some(scale) => ReduceOp::PreMul(scale),
+                None => unreachable!("made in `new` when any reduction is mulsum"),
+            },
+        };
+        Parts {
+            comm: self.comm,
+            stream: &self.stream,
+            send: &self.send,
+            recv: &mut self.recv,
+            op,
+            counts: (&self.counts.0, &self.counts.1),
+        }
+    }
+}
+
+/// The pieces of a [`Rank`], borrowed apart.
+#[derive(Debug)]
+pub struct Parts<'a, T: Number> {
+    pub comm: &'a Communicator,
+    pub stream: &'a Stream,
+    pub send: &'a Buffer<'a, T>,
+    pub recv: &'a mut Buffer<'a, T>,
+    pub op: ReduceOp<'a, T>,
+    pub counts: (&'a [usize], &'a [usize]),
+}

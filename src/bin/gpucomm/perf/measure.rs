@@ -1,0 +1,130 @@
+//! What each member of a run does: for every type, reduction, root and size, time the operation and check it.
+
+use gpucomm::nccl::Communicator;
+use gpucomm::{ElementKind, bf16, f16};
+
+use super::buffers::Rank;
+use super::check::{Found, check, each};
+use super::data::Data;
+use super::enqueue::Call;
+use super::number::Number;
+use super::report::{Report, Timing, Row, Setup};
+use super::team::Team;
+use super::timing::{Stride, repeat, time};
+use crate::failure::Result;
+use crate::options::{PerfOptions, RedOp, kind_name};
+use crate::size::{human, sweep};
+
+/// Runs everything that `options` ask for on the ranks of this member; true if nothing was wrong.
+pub fn run(options: &PerfOptions, setup: &Setup, comms: &[&Communicator], team: &dyn Team) -> Result<bool> {
+    let mut member = Member { options, comms, team, salt: 0, report: Report::new(setup) };
+    for line in member.report.header() {
+        member.print(&line)?;
+    }
+    for &kind in &options.kinds {
+        match kind {
+            ElementKind::I8 => member.kind::<i8>(),
+            ElementKind::U8 => member.kind::<u8>(),
+            ElementKind::I32 => member.kind::<i32>(),
+            ElementKind::U32 => member.kind::<u32>(),
+            ElementKind::I64 => member.kind::<i64>(),
+            ElementKind::U64 => member.kind::<u64>(),
+            ElementKind::F16 => member.kind::<f16>(),
+            ElementKind::Bf16 => member.kind::<bf16>(),
+            ElementKind::F32 => member.kind::<f32>(),
+            ElementKind::F64 => member.kind::<f64>(),
+            other => Err(crate::failure::Failure::run(format!("perf does not know the type {other}"))),
+        }?;
+    }
+    for line in member.report.footer() {
+        member.print(&line)?;
+    }
+    if team.member() == 0 {
+        team.report(member.report.json())?;
+    }
+    Ok(member.report.good())
+}
+
+struct Member<'a> {
+    options: &'a PerfOptions,
+    comms: &'a [&'a Communicator],
+    team: &'a dyn Team,
+    /// Makes the data of each check different.
+    salt: u64,
+    report: Report<'a>,
+}
+
+impl Member<'_> {
+    fn print(&self, line: &str) -> Result<()> {
+        if self.team.member() == 0 { self.team.line(line) } else { Ok(()) }
+    }
+
+    fn kind<T: Number>(&mut self) -> Result<()> {
+        let reductions = self.options.reductions();
+        let (bytes, windows) = (self.options.max, self.options.windows);
+        // All at the same time, since windows are made by all ranks together.
+        let mut comms = self.comms.to_vec();
+        let mut ranks = each(&mut comms, |comm| Rank::<T>::new(comm, bytes, windows, &reductions))?;
+        for redop in reductions {
+            for root in self.options.roots() {
+                for size in sweep(self.options.min, self.options.max, self.options.step) {
+                    self.row(&mut ranks, redop, root, size)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn row<T: Number>(&mut self, ranks: &mut [Rank<'_, T>], redop: Option<RedOp>, root: i64, size: usize) -> Result<()> {
+        let operation = self.options.operation;
+        let shape = operation.shape(size, size_of::<T>(), self.options.ranks());
+        let (kind, redop_name) = (kind_name(T::KIND), redop.map_or("none", RedOp::name));
+        if self.team.member() == 0 {
+            self.team.progress(&format!("{} {kind} {redop_name} {} ...", operation.name(), human(size)))?;
+        }
+        for rank in &mut *ranks {
+            rank.lay_out(operation, &shape);
+        }
+        let mut call = Call { operation, redop, root: usize::try_from(root).unwrap_or(0), in_place: false, shape };
+        let out_of_place = self.measure(ranks, &call)?;
+        let in_place = if operation.in_place() {
+            call.in_place = true;
+            Some(self.measure(ranks, &call)?)
+        } else {
+            None
+        };
+        let row = Row { bytes: shape.bytes(), count: shape.count, kind, redop: redop_name, root, out_of_place, in_place };
+        let line = self.report.add(row);
+        if self.team.member() == 0 {
+            self.team.progress("")?;
+        }
+        self.print(&line)
+    }
+
+    fn measure<T: Number>(&mut self, ranks: &mut [Rank<'_, T>], call: &Call) -> Result<Timing> {
+        let options = self.options;
+        let stride = Stride::new(call.shape.extent(), options.max / size_of::<T>());
+        repeat(ranks, call, options.warmup, stride)?;
+        self.team.start()?;
+        let seconds = time(ranks, call, options.iterations, stride)?;
+        let seconds = options.average.of(&self.team.gather(seconds)?);
+        let (algbw, busbw) = call.operation.bandwidth(&call.shape, seconds);
+
+        let mut found = None;
+        for _ in 0..options.checks {
+            self.salt += 1;
+            let data = Data::new(call.operation, call.redop, T::KIND, call.shape, call.root, self.salt);
+            let mine = check(ranks, call, &data)?;
+            let total = |values: Vec<f64>| values.iter().sum::<f64>() as u64;
+            let all = Found {
+                wrong: total(self.team.gather(mine.wrong as f64)?),
+                outside: total(self.team.gather(mine.outside as f64)?),
+            };
+            *found.get_or_insert_with(Found::default) += all;
+            if all != Found::default() {
+                break;
+            }
+        }
+        Ok(Timing { seconds, algbw, busbw, found })
+    }
+}

@@ -1,0 +1,97 @@
+//! `gpucomm perf OP`: times an operation and checks every element, as nccl-tests does.
+
+mod buffers;
+mod check;
+mod data;
+mod enqueue;
+mod measure;
+mod number;
+pub mod operation;
+mod procs;
+mod report;
+mod table;
+mod team;
+mod threads;
+mod timing;
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+
+use gpucomm::Device;
+use serde_json::Value;
+
+use crate::failure::{Failure, Result};
+use crate::options::PerfOptions;
+
+/// Runs what `options` ask for; true if every value was right.
+pub fn run(options: PerfOptions) -> Result<bool> {
+    if let Some(timeout) = options.timeout {
+        gpucomm::set_default_timeout(timeout);
+    }
+    if let Some(rank) = options.child {
+        return procs::child(&options, rank);
+    }
+    enough_devices(options.ranks())?;
+    // Before the run, so that a wrong path costs no time.
+    let mut file = match &options.json {
+        Some(path) => Some(File::create(path).map_err(|error| cannot_write(&options, &error))?),
+        None => None,
+    };
+    let (good, report) = match options.procs {
+        Some(_) => procs::parent(&options)?,
+        None => threads::run(&options)?,
+    };
+    if let (Some(file), Some(report)) = (&mut file, report) {
+        writeln!(file, "{report:#}").and_then(|()| file.flush()).map_err(|error| cannot_write(&options, &error))?;
+    }
+    Ok(good)
+}
+
+fn cannot_write(options: &PerfOptions, error: &std::io::Error) -> Failure {
+    let path = options.json.as_deref().unwrap_or_else(|| std::path::Path::new("")).display();
+    Failure::run(format!("cannot write {path}: {error}"))
+}
+
+fn enough_devices(ranks: usize) -> Result<()> {
+    let devices = Device::count()?;
+    if devices < ranks {
+        // Says why there is none.
+        Device::all()?;
+        let plural = if devices == 1 { "GPU" } else { "GPUs" };
+        return Err(Failure::usage(format!("{ranks} ranks need {ranks} GPUs, and here is {devices} {plural}")));
+    }
+    Ok(())
+}
+
+/// What runs underneath, in words.
+fn libraries() -> Result<String> {
+    let nccl = gpucomm::nccl::version()?;
+    let cuda = gpucomm::cuda::runtime_version()?;
+    let backend = match gpucomm::backend() {
+        gpucomm::Backend::Emulator => ", CPU emulator",
+        _ => "",
+    };
+    Ok(format!("NCCL {}.{}.{}, CUDA {}.{}{backend}", nccl.major, nccl.minor, nccl.patch, cuda / 1000, cuda % 1000 / 10))
+}
+
+/// The progress line on standard error, if that is a terminal.
+#[derive(Debug)]
+struct Progress {
+    terminal: bool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn show(&self, text: &str) {
+        if self.terminal {
+            // Carriage return and "erase to the end of the line".
+            eprint!("\r\x1b[K{text}");
+        }
+    }
+}
+
+/// What a run leaves: whether all was right, and the report.
+type Outcome = (bool, Option<Value>);

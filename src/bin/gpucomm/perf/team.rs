@@ -1,0 +1,141 @@
+//! What the members of a run do together: exchange numbers, start at the same moment, fail together.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::failure::{Failure, Result};
+
+/// The members of a run, as one of them sees it. A member is a thread, or a process, that drives one rank or more.
+pub trait Team {
+    /// This member's place; member 0 prints.
+    fn member(&self) -> usize;
+    /// Gives `value` and gets everybody's, in order.
+    fn gather(&self, value: f64) -> Result<Vec<f64>>;
+    /// Returns at the same moment on all members, as nearly as can be.
+    fn start(&self) -> Result<()>;
+    /// Shows a line of the table. Only member 0 calls this and the next two.
+    fn line(&self, text: &str) -> Result<()>;
+    /// Shows, or with an empty text removes, what is going on just now.
+    fn progress(&self, text: &str) -> Result<()>;
+    /// Hands over the report for `--json`.
+    fn report(&self, report: serde_json::Value) -> Result<()>;
+}
+
+/// What threads of one process share.
+#[derive(Debug)]
+pub struct Meeting {
+    members: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+    arrived: AtomicUsize,
+    round: AtomicUsize,
+    broken: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    round: usize,
+    arrived: usize,
+    values: Vec<f64>,
+    result: Vec<f64>,
+}
+
+impl Meeting {
+    pub fn new(members: usize) -> Self {
+        Self {
+            members,
+            state: Mutex::new(State { round: 0, arrived: 0, values: vec![0.0; members], result: Vec::new() }),
+            changed: Condvar::new(),
+            arrived: AtomicUsize::new(0),
+            round: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Says that a member will not come any more, so that nobody waits for it.
+    pub fn give_up(&self) {
+        self.broken.store(true, Ordering::Release);
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    pub fn gather(&self, member: usize, value: f64) -> Result<Vec<f64>> {
+        let mut state = self.lock();
+        state.values[member] = value;
+        state.arrived += 1;
+        if state.arrived == self.members {
+            state.arrived = 0;
+            state.round += 1;
+            state.result = state.values.clone();
+            self.changed.notify_all();
+        } else {
+            let round = state.round;
+            while state.round == round {
+                self.check()?;
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        Ok(state.result.clone())
+    }
+
+    /// Spins for a moment, so that nobody is still waking up when the others begin.
+    pub fn start(&self) -> Result<()> {
+        let round = self.round.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.round.store(round + 1, Ordering::Release);
+            return Ok(());
+        }
+        let mut spins = 0u32;
+        while self.round.load(Ordering::Acquire) == round {
+            self.check()?;
+            spins += 1;
+            if spins < 10_000 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.broken.load(Ordering::Acquire) { Err(Failure::Elsewhere) } else { Ok(()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_gets_everything_in_order() {
+        let meeting = Meeting::new(4);
+        std::thread::scope(|scope| {
+            for member in 0..4 {
+                let meeting = &meeting;
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let got = meeting.gather(member, (round * 10 + member) as f64).unwrap();
+                        let want: Vec<_> = (0..4).map(|m| (round * 10 + m) as f64).collect();
+                        assert_eq!(got, want);
+                        meeting.start().unwrap();
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_gave_up() {
+        let meeting = Meeting::new(3);
+        std::thread::scope(|scope| {
+            let waiting = [scope.spawn(|| meeting.gather(0, 0.0).map(drop)), scope.spawn(|| meeting.start())];
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            meeting.give_up();
+            for thread in waiting {
+                assert!(matches!(thread.join().unwrap(), Err(Failure::Elsewhere)));
+            }
+        });
+    }
+}

@@ -1,0 +1,103 @@
+//! A run in one process: threads that each drive one GPU or more.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use gpucomm::nccl::{Clique, Communicator};
+use gpucomm::{Device, default_timeout};
+use serde_json::Value;
+
+use super::measure;
+use super::report::{RankInfo, Setup};
+use super::team::{Meeting, Team};
+use super::{Outcome, Progress, libraries};
+use crate::failure::{Failure, Result};
+use crate::options::PerfOptions;
+
+pub fn run(options: &PerfOptions) -> Result<Outcome> {
+    let mut devices = Device::all()?;
+    devices.truncate(options.ranks());
+    let clique = Clique::init_all(&devices)?;
+    let ranks = devices.iter().enumerate().map(|(rank, &device)| RankInfo::new(rank, device)).collect::<Result<_>>()?;
+    let setup = Setup { options, libraries: libraries()?, ranks };
+
+    let comms: Vec<&Communicator> = clique.ranks().iter().collect();
+    let aborters: Vec<_> = comms.iter().map(|comm| comm.aborter()).collect();
+    let meeting = Meeting::new(options.threads);
+    let report = Mutex::new(None);
+    let drive = |member: usize, comms: &[&Communicator]| {
+        let team = Member { member, meeting: &meeting, progress: Progress::new(), report: &report };
+        let result = catch_unwind(AssertUnwindSafe(|| measure::run(options, &setup, comms, &team)));
+        if !matches!(result, Ok(Ok(_))) {
+            // The others may be waiting for this member, here or within NCCL.
+            meeting.give_up();
+            for aborter in &aborters {
+                aborter.abort("a rank of this perf run failed");
+            }
+        }
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = comms
+            .chunks(options.gpus)
+            .enumerate()
+            .map(|(member, comms)| scope.spawn({ let drive = &drive; move || drive(member, comms) }))
+            .collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+
+    let mut good = true;
+    let mut failure = None;
+    for result in results {
+        match result.unwrap_or_else(|panic| resume_unwind(panic)) {
+            Ok(fine) => good &= fine,
+            Err(Failure::Elsewhere) => {}
+            // A rank that was aborted says less than the one that made us abort.
+            Err(later) => failure = Some(failure.filter(|first| !is_abort(first)).unwrap_or(later)),
+        }
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    clique.close(default_timeout())?;
+    Ok((good, report.into_inner().unwrap_or_else(PoisonError::into_inner)))
+}
+
+fn is_abort(failure: &Failure) -> bool {
+    matches!(failure, Failure::Run(text) if text.contains("was aborted"))
+}
+
+struct Member<'a> {
+    member: usize,
+    meeting: &'a Meeting,
+    progress: Progress,
+    report: &'a Mutex<Option<Value>>,
+}
+
+impl Team for Member<'_> {
+    fn member(&self) -> usize {
+        self.member
+    }
+
+    fn gather(&self, value: f64) -> Result<Vec<f64>> {
+        self.meeting.gather(self.member, value)
+    }
+
+    fn start(&self) -> Result<()> {
+        self.meeting.start()
+    }
+
+    fn line(&self, text: &str) -> Result<()> {
+        crate::output::line(text)
+    }
+
+    fn progress(&self, text: &str) -> Result<()> {
+        self.progress.show(text);
+        Ok(())
+    }
+
+    fn report(&self, report: Value) -> Result<()> {
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+        Ok(())
+    }
+}
