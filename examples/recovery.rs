@@ -1,0 +1,55 @@
+//! Recovery: a rank hangs, a watchdog aborts, and a new clique on the same devices carries on.
+//!
+//! An `Aborter` may be cloned and used from any thread. After an abort every waiting rank gets an error instead of waiting
+//! for ever. The devices are as good as before; only the communicators are gone, and new ones are made.
+//!
+//! Without a GPU: `cargo run --example recovery --features emulator`.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpucomm::{Clique, Communicator, Device, Error, InPlace, ReduceOp, Result, Stream};
+
+/// What every rank does. The last one is `delay` late.
+fn step(comm: &Communicator, delay: Duration) -> Result<Vec<i32>> {
+    let stream = Stream::new(comm.device())?;
+    let mut x = gpucomm::DeviceBuffer::from_slice(&stream, &[1; 256])?;
+    if comm.rank() + 1 == comm.size() {
+        thread::sleep(delay);
+    }
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    stream.synchronize()?;
+    // An abort ends what is in flight, wherever it was: ask before trusting the numbers.
+    comm.async_error()?;
+    x.to_vec(&stream)
+}
+
+fn main() -> Result<()> {
+    let mut devices = Device::all()?;
+    devices.truncate(4);
+
+    let clique = Clique::init_all(&devices)?;
+    let aborters: Vec<_> = clique.ranks().iter().map(Communicator::aborter).collect();
+    let watchdog = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        for aborter in &aborters {
+            aborter.abort("no progress for 300 ms");
+        }
+    });
+    let start = Instant::now();
+    let failed = clique.spmd(|comm| step(comm, Duration::from_secs(2)));
+    watchdog.join().expect("the watchdog does not panic");
+    match failed {
+        Err(Error::Aborted { reason, .. }) => println!("aborted after {:.1?}: {reason}", start.elapsed()),
+        other => panic!("expected an abort, got {other:?}"),
+    }
+    // Dropping an aborted clique waits for nobody.
+    drop(clique);
+
+    let clique = Clique::init_all(&devices)?;
+    let sums = clique.spmd(|comm| step(comm, Duration::ZERO))?;
+    let expected = [clique.size() as i32; 256];
+    assert!(sums.iter().all(|sum| sum == &expected));
+    println!("a new clique of {} ranks works on the same devices", clique.size());
+    Ok(())
+}
