@@ -39,7 +39,10 @@ fn main() -> Result<()> {
     for (rank, tokens) in seen.iter().enumerate() {
         for (step, token) in tokens.iter().enumerate() {
             let from = (rank + size - 1 - step) % size;
-            assert!(token.iter().all(|&value| value == from as i32), "rank {rank}, step {step}: not the token of {from}");
+            assert!(
+                token.iter().all(|&value| value == from as i32),
+                "rank {rank}, step {step}: not the token of {from}"
+            );
         }
     }
     println!("{size} tokens went round the ring and came home");

@@ -255,10 +255,7 @@ fn natural(text: &str) -> Result<usize, String> {
 }
 
 fn positive(text: &str) -> Result<usize, String> {
-    natural(text)
-        .ok()
-        .filter(|&n| n > 0)
-        .ok_or_else(|| format!("expected a number from 1 to {}", u32::MAX))
+    natural(text).ok().filter(|&n| n > 0).ok_or_else(|| format!("expected a number from 1 to {}", u32::MAX))
 }
 
 fn factor(text: &str) -> Result<usize, String> {

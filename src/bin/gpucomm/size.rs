@@ -69,7 +69,8 @@ mod tests {
         for (text, bytes) in [("0", 0), ("8", 8), ("64M", 64 << 20), ("1.5g", 3 << 29), ("4k", 4096), ("0.5K", 512)] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }
-        for text in ["", "M", "-1", "8Q", "1e3", "8 M", "0x10", "1.2.3", ".", "99999999999G", "1.3", "inf", "8MB", "٣"] {
+        for text in ["", "M", "-1", "8Q", "1e3", "8 M", "0x10", "1.2.3", ".", "99999999999G", "1.3", "inf", "8MB", "٣"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -9,7 +9,12 @@ type Row = (&'static str, (u32, u32), &'static str, &'static str);
 const ROWS: [Row; 9] = [
     ("bounded start", (2, 14), "a rank that never comes ends in an error", "a rank that never comes hangs the others"),
     ("memory from NCCL", (2, 19), "ncclMemAlloc", "plain device memory instead"),
-    ("symmetric windows", (2, 27), "CommBuffer is registered as a window", "CommBuffer is memory from NCCL, without a window"),
+    (
+        "symmetric windows",
+        (2, 27),
+        "CommBuffer is registered as a window",
+        "CommBuffer is memory from NCCL, without a window",
+    ),
     ("all_to_all, gather, scatter", (2, 28), "calls of NCCL", "built on groups of send and recv"),
     ("config: CTAs, network", (2, 17), "min_ctas, max_ctas, cga_cluster_size, net_name", ""),
     ("config: traffic class", (2, 26), "traffic_class", ""),

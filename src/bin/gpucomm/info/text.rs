@@ -15,7 +15,11 @@ pub fn lines(info: &Value) -> Vec<String> {
     ];
     for (name, key) in [("NCCL", "nccl"), ("CUDA runtime", "cuda_runtime")] {
         let library = &info["libraries"][key];
-        lines.push(format!("{name:<13}  {} is running, built for {}", text(&library["running"]), text(&library["built_for"])));
+        lines.push(format!(
+            "{name:<13}  {} is running, built for {}",
+            text(&library["running"]),
+            text(&library["built_for"])
+        ));
         for (what, key) in [("headers", "headers"), ("library", "library"), ("found by", "found_by")] {
             if let Some(value) = library[key].as_str() {
                 lines.push(format!("  {what:<11}  {value}"));

@@ -144,9 +144,8 @@ impl<'a, T: Number> Reader<'a, T> {
 
 /// How many elements differ by more than `tolerance`. What is not a number differs.
 fn compare<T: Number>(got: &[T], want: &[T], tolerance: f64) -> u64 {
-    let differ = |got: &T, want: &T| {
-        got != want && (tolerance == 0.0 || !((got.to_real() - want.to_real()).abs() <= tolerance))
-    };
+    let differ =
+        |got: &T, want: &T| got != want && (tolerance == 0.0 || !((got.to_real() - want.to_real()).abs() <= tolerance));
     got.iter().zip(want).filter(|(got, want)| differ(got, want)).count() as u64
 }
 

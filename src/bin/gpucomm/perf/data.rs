@@ -236,7 +236,8 @@ mod tests {
     fn values_differ_by_rank_place_and_salt() {
         let shape = Operation::AllReduce.shape(1 << 16, 4, 4);
         let data = |salt| Data::new(Operation::AllReduce, Some(RedOp::Sum), ElementKind::F32, shape, 0, salt);
-        let values = |salt, rank, from: usize| (from..from + 4096).map(move |i| data(salt).input(rank, i)).collect::<Vec<_>>();
+        let values =
+            |salt, rank, from: usize| (from..from + 4096).map(move |i| data(salt).input(rank, i)).collect::<Vec<_>>();
         let base = values(1, 0, 0);
         let equal = |other: Vec<i64>| base.iter().zip(&other).filter(|(a, b)| a == b).count();
         for other in [values(2, 0, 0), values(1, 1, 0), values(1, 0, 1), values(1, 0, 1024)] {

@@ -8,7 +8,7 @@ use super::check::{Found, check, each};
 use super::data::Data;
 use super::enqueue::Call;
 use super::number::Number;
-use super::report::{Report, Timing, Row, Setup};
+use super::report::{Report, Row, Setup, Timing};
 use super::team::Team;
 use super::timing::{Stride, repeat, time};
 use crate::failure::Result;
@@ -75,7 +75,13 @@ impl Member<'_> {
         Ok(())
     }
 
-    fn row<T: Number>(&mut self, ranks: &mut [Rank<'_, T>], redop: Option<RedOp>, root: i64, size: usize) -> Result<()> {
+    fn row<T: Number>(
+        &mut self,
+        ranks: &mut [Rank<'_, T>],
+        redop: Option<RedOp>,
+        root: i64,
+        size: usize,
+    ) -> Result<()> {
         let operation = self.options.operation;
         let shape = operation.shape(size, size_of::<T>(), self.options.ranks());
         let (kind, redop_name) = (kind_name(T::KIND), redop.map_or("none", RedOp::name));
@@ -93,7 +99,8 @@ impl Member<'_> {
         } else {
             None
         };
-        let row = Row { bytes: shape.bytes(), count: shape.count, kind, redop: redop_name, root, out_of_place, in_place };
+        let row =
+            Row { bytes: shape.bytes(), count: shape.count, kind, redop: redop_name, root, out_of_place, in_place };
         let line = self.report.add(row);
         if self.team.member() == 0 {
             self.team.progress("")?;

@@ -7,7 +7,8 @@ use crate::size::Step;
 /// The lines above the table.
 pub fn header(setup: &Setup) -> Vec<String> {
     let PerfOptions { min, max, step, iterations, warmup, checks, .. } = *setup.options;
-    let (threads, gpus) = if setup.options.procs.is_some() { (1, 1) } else { (setup.options.threads, setup.options.gpus) };
+    let (threads, gpus) =
+        if setup.options.procs.is_some() { (1, 1) } else { (setup.options.threads, setup.options.gpus) };
     let step = match step {
         Step::Factor(factor) => format!("{factor}(factor)"),
         Step::Bytes(bytes) => format!("{bytes}(bytes)"),
@@ -82,7 +83,9 @@ mod tests {
 
     #[test]
     fn numbers_fit_their_columns() {
-        for (value, text) in [(0.0, "0.00"), (3.14159, "3.14"), (12345.678, "12345.7"), (1234567.8, "1234568"), (12345678.9, "1.2e7")] {
+        for (value, text) in
+            [(0.0, "0.00"), (3.14159, "3.14"), (12345.678, "12345.7"), (1234567.8, "1234568"), (12345678.9, "1.2e7")]
+        {
             assert_eq!(fit(value, 7), text);
         }
     }

@@ -41,7 +41,12 @@ pub fn run(options: &PerfOptions) -> Result<Outcome> {
         let threads: Vec<_> = comms
             .chunks(options.gpus)
             .enumerate()
-            .map(|(member, comms)| scope.spawn({ let drive = &drive; move || drive(member, comms) }))
+            .map(|(member, comms)| {
+                scope.spawn({
+                    let drive = &drive;
+                    move || drive(member, comms)
+                })
+            })
             .collect();
         threads.into_iter().map(|thread| thread.join()).collect()
     });

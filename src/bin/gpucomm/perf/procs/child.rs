@@ -44,7 +44,8 @@ fn measure_rank(options: &PerfOptions, child: &Child) -> Result<bool> {
 }
 
 fn unique_id(value: &Value) -> Option<UniqueId> {
-    let bytes: Vec<u8> = value.as_array()?.iter().map(|byte| byte.as_u64().and_then(|b| b.try_into().ok())).collect::<Option<_>>()?;
+    let bytes: Vec<u8> =
+        value.as_array()?.iter().map(|byte| byte.as_u64().and_then(|b| b.try_into().ok())).collect::<Option<_>>()?;
     Some(UniqueId::from_bytes(bytes.try_into().ok()?))
 }
 
@@ -100,7 +101,8 @@ impl Team for Child {
 
     fn start(&self) -> Result<()> {
         // The parent names a moment that leaves it time to tell everybody.
-        let moment = self.ask(&Message::Start)?.as_u64().ok_or_else(|| Failure::run("the parent named no time to start"))?;
+        let moment =
+            self.ask(&Message::Start)?.as_u64().ok_or_else(|| Failure::run("the parent named no time to start"))?;
         let moment = UNIX_EPOCH + Duration::from_nanos(moment);
         while SystemTime::now() < moment {
             std::hint::spin_loop();

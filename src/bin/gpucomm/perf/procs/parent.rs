@@ -170,7 +170,9 @@ impl Family {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.news.recv_timeout(left) {
-                Ok((rank, None)) if self.done[rank].is_none() && !self.ended_by_itself(rank) => return self.death(rank),
+                Ok((rank, None)) if self.done[rank].is_none() && !self.ended_by_itself(rank) => {
+                    return self.death(rank);
+                }
                 Ok(_) => {}
                 Err(_) => return first,
             }
