@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-pub type Result<T> = std::result::Result<T, Failure>;
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 #[derive(Debug, Clone)]
 pub enum Failure {

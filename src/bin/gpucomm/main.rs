@@ -2,6 +2,7 @@
 
 mod failure;
 mod info;
+mod notice;
 mod options;
 mod output;
 mod perf;
@@ -13,6 +14,7 @@ use failure::Failure;
 use options::Command;
 
 fn main() -> ExitCode {
+    notice::postpone();
     let result = match options::read(std::env::args_os()) {
         Ok(Command::Info(options)) => info::run(&options).map(|()| true),
         Ok(Command::Perf(options)) => perf::run(*options),

@@ -38,7 +38,7 @@ enum Verb {
     ///
     /// OP is one of all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, sendrecv, all_to_all_v.
     /// Exits with 1 if any value is wrong, and with 2 if the options make no sense.
-    Perf(PerfArgs),
+    Perf(Box<PerfArgs>),
 }
 
 /// Options of `gpucomm info`.

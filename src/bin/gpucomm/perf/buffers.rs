@@ -30,14 +30,14 @@ impl<'c, T: Number> Buffer<'c, T> {
         })
     }
 
-    pub fn slice(&self, range: Range<usize>) -> gpucomm::Slice<'_, T> {
+    pub fn slice(&self, range: Range<usize>) -> gpucomm::cuda::Slice<'_, T> {
         match self {
             Self::Plain(buffer) => buffer.slice(range),
             Self::Window(buffer) => buffer.slice(range),
         }
     }
 
-    pub fn slice_mut(&mut self, range: Range<usize>) -> gpucomm::SliceMut<'_, T> {
+    pub fn slice_mut(&mut self, range: Range<usize>) -> gpucomm::cuda::SliceMut<'_, T> {
         match self {
             Self::Plain(buffer) => buffer.slice_mut(range),
             Self::Window(buffer) => buffer.slice_mut(range),
@@ -90,7 +90,7 @@ impl<'c, T: Number> Rank<'c, T> {
     }
 
     /// The three parts that an operation needs at the same time.
-    pub fn parts(&mut self, redop: Option<RedOp>) -> Parts<'_, T> {
+    pub fn parts(&mut self, redop: Option<RedOp>) -> Parts<'_, 'c, T> {
         let op = match redop {
             None | Some(RedOp::Sum) => ReduceOp::Sum,
             Some(RedOp::Prod) => ReduceOp::Prod,
@@ -115,11 +115,11 @@ impl<'c, T: Number> Rank<'c, T> {
 
 /// The pieces of a [`Rank`], borrowed apart.
 #[derive(Debug)]
-pub struct Parts<'a, T: Number> {
+pub struct Parts<'a, 'c, T: Number> {
     pub comm: &'a Communicator,
     pub stream: &'a Stream,
-    pub send: &'a Buffer<'a, T>,
-    pub recv: &'a mut Buffer<'a, T>,
+    pub send: &'a Buffer<'c, T>,
+    pub recv: &'a mut Buffer<'c, T>,
     pub op: ReduceOp<'a, T>,
     pub counts: (&'a [usize], &'a [usize]),
 }

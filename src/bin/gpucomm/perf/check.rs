@@ -1,5 +1,7 @@
 //! Checks every element of every rank, and the guard zones around them.
 
+use std::cmp::Ordering;
+
 use super::buffers::{Buffer, Rank};
 use super::data::{Data, Holds, Segment};
 use super::enqueue::{Call, enqueue};
@@ -144,19 +146,59 @@ impl<'a, T: Number> Reader<'a, T> {
 
 /// How many elements differ by more than `tolerance`. What is not a number differs.
 fn compare<T: Number>(got: &[T], want: &[T], tolerance: f64) -> u64 {
-    let differ =
-        |got: &T, want: &T| got != want && (tolerance == 0.0 || !((got.to_real() - want.to_real()).abs() <= tolerance));
+    let differ = |got: &T, want: &T| {
+        got != want
+            && (tolerance == 0.0
+                || (got.to_real() - want.to_real()).abs().partial_cmp(&tolerance).is_none_or(Ordering::is_gt))
+    };
     got.iter().zip(want).filter(|(got, want)| differ(got, want)).count() as u64
 }
 
 #[cfg(test)]
 mod tests {
-    use super::compare;
+    use gpucomm::{Clique, Device, ElementKind};
+
+    use super::*;
+    use crate::options::RedOp;
+    use crate::perf::operation::Operation;
 
     #[test]
     fn comparing() {
         assert_eq!(compare(&[1, 2, 3], &[1, 5, 4], 0.0), 2);
         assert_eq!(compare(&[1.0f32, 2.0, f32::NAN], &[1.0, 2.1, 3.0], 0.0), 2);
         assert_eq!(compare(&[1.0f32, 2.0, f32::NAN, f32::INFINITY], &[1.0, 2.1, 3.0, 1.0], 0.2), 2);
+    }
+
+    /// What a check must find: results that are wrong, and writes where none belong.
+    #[test]
+    #[cfg(feature = "emulator")]
+    fn what_is_wrong_is_found() {
+        const LEN: usize = 1000;
+        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
+        let mut ranks = [Rank::<f32>::new(&clique.ranks()[0], LEN * 4, false, &[]).unwrap()];
+        let operation = Operation::AllReduce;
+        let shape = operation.shape(LEN * 4, 4, 1);
+        let data = |salt| Data::new(operation, Some(RedOp::Sum), ElementKind::F32, shape, 0, salt);
+        for in_place in [false, true] {
+            let call = Call { operation, redop: Some(RedOp::Sum), root: 0, in_place, shape };
+            assert_eq!(check(&mut ranks, &call, &data(1)).unwrap(), Found::default());
+            let rank = &mut ranks[0];
+            let other = examine(rank, &data(2), in_place).unwrap();
+            assert!(other.wrong > LEN as u64 - 10 && (other.outside == 0) == in_place, "{other:?}");
+
+            let guard = Rank::<f32>::GUARD;
+            let mut spoil = |places: &[usize], send: bool| {
+                for &place in places {
+                    let buffer = if send { &mut rank.send } else { &mut rank.recv };
+                    buffer.slice_mut(place..place + 1).fill(&rank.stream, f32::NAN).unwrap();
+                }
+                examine(rank, &data(1), in_place).unwrap()
+            };
+            assert_eq!(spoil(&[guard, guard + LEN - 1, guard + 7], false), Found { wrong: 3, outside: 0 });
+            let outside = [0, guard - 1, guard + LEN, 2 * guard + LEN - 1];
+            assert_eq!(spoil(&outside, false), Found { wrong: 3, outside: 4 });
+            let sent = spoil(&[guard - 1, guard + 5, guard + LEN], true);
+            assert_eq!(sent, Found { wrong: 3, outside: if in_place { 4 } else { 7 } });
+        }
     }
 }

@@ -97,9 +97,10 @@ impl Data {
             // Products of more than eight factors of 2 would leave bfloat16's integers.
             return 1;
         }
-        let mut hash = (index as u64 ^ self.salt << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((rank as u64 + 1) << 17);
-        hash = (hash ^ hash >> 31).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        self.low + ((hash >> 32) * self.span >> 32) as i64
+        let mut hash =
+            (index as u64 ^ (self.salt << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((rank as u64 + 1) << 17);
+        hash = (hash ^ (hash >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.low + (((hash >> 32) * self.span) >> 32) as i64
     }
 
     fn reduced(&self, index: usize) -> f64 {

@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 
 use gpucomm::Device;
+use gpucomm::nccl::InitOptions;
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
@@ -31,12 +32,13 @@ pub fn run(options: PerfOptions) -> Result<bool> {
     if let Some(rank) = options.child {
         return procs::child(&options, rank);
     }
-    enough_devices(options.ranks())?;
+    let devices = enough_devices(options.ranks())?;
     // Before the run, so that a wrong path costs no time.
     let mut file = match &options.json {
         Some(path) => Some(File::create(path).map_err(|error| cannot_write(&options, &error))?),
         None => None,
     };
+    crate::notice::give(devices);
     let (good, report) = match options.procs {
         Some(_) => procs::parent(&options)?,
         None => threads::run(&options)?,
@@ -52,7 +54,8 @@ fn cannot_write(options: &PerfOptions, error: &std::io::Error) -> Failure {
     Failure::run(format!("cannot write {path}: {error}"))
 }
 
-fn enough_devices(ranks: usize) -> Result<()> {
+/// How many devices there are; an error if they are too few.
+fn enough_devices(ranks: usize) -> Result<usize> {
     let devices = Device::count()?;
     if devices < ranks {
         // Says why there is none.
@@ -60,7 +63,17 @@ fn enough_devices(ranks: usize) -> Result<()> {
         let plural = if devices == 1 { "GPU" } else { "GPUs" };
         return Err(Failure::usage(format!("{ranks} ranks need {ranks} GPUs, and here is {devices} {plural}")));
     }
-    Ok(())
+    Ok(devices)
+}
+
+/// How communicators are made: as nccl-tests makes them, so that the two can be compared.
+fn init_options() -> InitOptions {
+    let mut options = InitOptions::default();
+    #[cfg(nccl_ge_2_28)]
+    {
+        options.config = options.config.nvlink_centric_sched(true);
+    }
+    options
 }
 
 /// What runs underneath, in words.

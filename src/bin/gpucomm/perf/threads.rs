@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::measure;
 use super::report::{RankInfo, Setup};
 use super::team::{Meeting, Team};
-use super::{Outcome, Progress, libraries};
+use super::{Outcome, Progress, init_options, libraries};
 use crate::failure::{Failure, Result};
 use crate::options::PerfOptions;
 
 pub fn run(options: &PerfOptions) -> Result<Outcome> {
     let mut devices = Device::all()?;
     devices.truncate(options.ranks());
-    let clique = Clique::init_all(&devices)?;
+    let clique = Clique::init_all_with(&devices, &init_options())?;
     let ranks = devices.iter().enumerate().map(|(rank, &device)| RankInfo::new(rank, device)).collect::<Result<_>>()?;
     let setup = Setup { options, libraries: libraries()?, ranks };
 

@@ -19,7 +19,7 @@ pub struct Stride {
 impl Stride {
     /// For calls that use `extent` elements of buffers that hold `capacity`.
     pub fn new(extent: usize, capacity: usize) -> Self {
-        Self { extent, places: if extent == 0 { 1 } else { (capacity / extent).max(1) } }
+        Self { extent, places: capacity.checked_div(extent).map_or(1, |places| places.max(1)) }
     }
 }
 
@@ -53,7 +53,7 @@ pub fn wait<T: Number>(ranks: &[Rank<'_, T>]) -> Result<()> {
         let mut round = 0u32;
         while !rank.stream.query()? {
             round = round.wrapping_add(1);
-            if round % 1024 == 0 || (sleepy && round % 32 == 0) {
+            if round.is_multiple_of(if sleepy { 32 } else { 1024 }) {
                 rank.comm.async_error()?;
                 let timeout = rank.comm.timeout();
                 if start.elapsed() >= timeout {

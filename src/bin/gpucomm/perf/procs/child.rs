@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::options::PerfOptions;
 use crate::perf::report::{RankInfo, Setup};
 use crate::perf::team::Team;
-use crate::perf::{libraries, measure};
+use crate::perf::{init_options, libraries, measure};
 
 /// Runs rank `rank`. What goes wrong is told to the parent, which tells the user.
 pub fn run(options: &PerfOptions, rank: usize) -> Result<bool> {
@@ -37,7 +37,7 @@ fn measure_rank(options: &PerfOptions, child: &Child) -> Result<bool> {
     let setup = Setup { options, libraries: libraries()?, ranks };
     // SAFETY: all ranks are children of one parent, which starts them with the same arguments: they run the same operations in the
     // same order, with the same counts, types and roots, all computed from those arguments.
-    let comm = unsafe { Communicator::init_rank(device, options.ranks(), &id, child.rank) }?;
+    let comm = unsafe { Communicator::init_rank_with(device, options.ranks(), &id, child.rank, &init_options()) }?;
     let good = measure::run(options, &setup, &[&comm], child)?;
     comm.close(default_timeout())?;
     Ok(good)
@@ -58,10 +58,10 @@ struct Child {
 fn listen() -> Receiver<Value> {
     let (tell, parent) = channel();
     std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            match line.ok().and_then(|line| serde_json::from_str(&line).ok()) {
-                Some(value) if tell.send(value).is_ok() => {}
-                _ => break,
+        let lines = std::io::stdin().lock().lines();
+        for value in lines.map_while(|line| serde_json::from_str(&line.ok()?).ok()) {
+            if tell.send(value).is_err() {
+                break;
             }
         }
         std::process::exit(1);

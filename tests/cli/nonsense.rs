@@ -1,0 +1,128 @@
+//! What the program says when it has no table to show.
+
+#[cfg(feature = "emulator")]
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::harness::{OPERATIONS, run};
+#[cfg(feature = "emulator")]
+use crate::harness::{command, finish};
+
+#[test]
+fn nonsense_is_one_line_and_exit_code_2() {
+    let too_many = "100000";
+    for (args, says) in [
+        (&["perf"] as &[&str], "<OP>"),
+        (&["perf", "all_reduces"], "all_to_all_v"),
+        (&["perf", "all_reduce", "broadcast"], "broadcast"),
+        (&["perf", "all_reduce", "--frobnicate"], "--frobnicate"),
+        (&["perf", "all_reduce", "-q"], "-q"),
+        (&["perf", "all_reduce", "-g", "0"], "from 1"),
+        (&["perf", "all_reduce", "-g", "-1"], "-1"),
+        (&["perf", "all_reduce", "-g", "many"], "many"),
+        (&["perf", "all_reduce", "-g", too_many], "GPUs"),
+        (&["perf", "all_reduce", "-g", "4294967295", "-t", "4294967295"], ""),
+        (&["perf", "all_reduce", "-t", "0"], "from 1"),
+        (&["perf", "all_reduce", "--procs", "0"], "from 1"),
+        (&["perf", "all_reduce", "--procs", too_many], "GPUs"),
+        (&["perf", "all_reduce", "--procs", "2", "-g", "2"], "--procs"),
+        (&["perf", "all_reduce", "-b", "8Q"], "8Q"),
+        (&["perf", "all_reduce", "-b", ""], "size"),
+        (&["perf", "all_reduce", "-b"], "-b"),
+        (&["perf", "all_reduce", "-b", "64", "-e", "8"], "above"),
+        (&["perf", "all_reduce", "-b", "0", "-e", "8", "-f", "2"], "-b 0"),
+        (&["perf", "all_reduce", "-e", "99999999999G"], "too large"),
+        (&["perf", "all_reduce", "-b", "1.3"], "whole"),
+        (&["perf", "all_reduce", "-f", "1"], "at least 2"),
+        (&["perf", "all_reduce", "-f", "0"], "at least 2"),
+        (&["perf", "all_reduce", "-f", "1.5"], "at least 2"),
+        (&["perf", "all_reduce", "-i", "0"], "increment"),
+        (&["perf", "all_reduce", "-f", "2", "-i", "8"], "exclude"),
+        (&["perf", "all_reduce", "-n", "0"], "from 1"),
+        (&["perf", "all_reduce", "-w", "-1"], "-1"),
+        (&["perf", "all_reduce", "-d", "complex"], "bfloat16"),
+        (&["perf", "all_reduce", "-o", "xor"], "mulsum"),
+        (&["perf", "broadcast", "-r", "1"], "root"),
+        (&["perf", "broadcast", "-r", "-2"], "rank"),
+        (&["perf", "all_reduce", "-c", "x"], "number"),
+        (&["perf", "all_reduce", "-R", "1"], "local registration"),
+        (&["perf", "all_reduce", "-R", "3"], "symmetric"),
+        (&["perf", "all_reduce", "-a", "4"], "maximum"),
+        (&["perf", "all_reduce", "-T", "0"], "from 1"),
+        (&["perf", "all_reduce", "--json"], "--json"),
+        (&["perf", "all_reduce", "--child", "0"], "--procs"),
+        (&["perf", "no\nsuch\u{1b}[2Jop"], "no such"),
+        (&["perf", "x\n\ny"], "x"),
+        (&["info", "everything"], "everything"),
+        (&["dance"], "dance"),
+        (&[], "no command"),
+    ] {
+        let output = run(args);
+        assert_eq!(output.code, Some(2), "{args:?}\n{}\n{}", output.out, output.err);
+        assert_eq!(output.out, "", "{args:?}");
+        assert_eq!(output.err.lines().count(), 1, "{args:?}\n{}", output.err);
+        assert!(output.err.starts_with("gpucomm: ") && output.err.ends_with('\n'), "{args:?}\n{}", output.err);
+        assert!(output.err.contains(says), "{args:?} should say {says}: {}", output.err);
+        assert!(!output.err.contains('\u{1b}'));
+    }
+}
+
+#[test]
+fn help_and_version() {
+    for args in [&["--help"] as &[&str], &["perf", "--help"], &["info", "-h"], &["--version"]] {
+        let output = run(args);
+        assert_eq!((output.code, &*output.err), (Some(0), ""), "{args:?}");
+        assert!(output.out.contains("gpucomm"), "{args:?}\n{}", output.out);
+    }
+    for operation in OPERATIONS {
+        assert!(run(&["perf", "--help"]).out.contains(operation));
+    }
+}
+
+#[test]
+fn a_json_file_that_cannot_be_written_fails_before_the_run() {
+    let output = run(&["perf", "all_reduce", "-b", "8", "-e", "8", "--json", "/no/such/directory/x.json"]);
+    assert_eq!((output.code, &*output.out), (Some(1), ""));
+    assert!(output.err.contains("/no/such/directory/x.json") && output.err.lines().count() == 1, "{}", output.err);
+}
+
+#[test]
+fn info_tells_what_there_is() {
+    let output = run(&["info"]);
+    assert_eq!((output.code, &*output.err), (Some(0), ""));
+    for text in ["NCCL", "CUDA runtime", "driver", "is running, built for", "symmetric windows"] {
+        assert!(output.out.contains(text), "no {text} in\n{}", output.out);
+    }
+    let json: Value = serde_json::from_str(&run(&["info", "--json"]).out).unwrap();
+    for library in ["nccl", "cuda_runtime"] {
+        for version in ["built_for", "running"] {
+            let text = json["libraries"][library][version].as_str().unwrap();
+            assert!(text.starts_with(|c: char| c.is_ascii_digit()), "{library} {version}: {text}");
+        }
+    }
+    for (ordinal, device) in json["devices"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(device["ordinal"], ordinal);
+        assert!(device["memory_bytes"].as_u64().unwrap() > 0);
+        assert!(device["links"][ordinal].is_null());
+    }
+}
+
+#[cfg(feature = "emulator")]
+#[test]
+fn without_a_gpu_info_says_so_and_perf_fails() {
+    let none = |args: &[&str]| {
+        let mut command = command(args);
+        finish(
+            command.env("GPUCOMM_EMULATOR_DEVICES", "0").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
+        )
+    };
+    let info = none(&["info"]);
+    assert_eq!((info.code, &*info.err), (Some(0), ""));
+    assert!(info.out.contains("no usable GPU: ") && info.out.contains("is running, built for"), "{}", info.out);
+    for args in [&["perf", "all_reduce"] as &[&str], &["perf", "all_reduce", "--procs", "2"]] {
+        let output = none(args);
+        assert_eq!((output.code, &*output.out), (Some(1), ""));
+        assert!(output.err.contains("no usable GPU") && output.err.lines().count() == 1, "{}", output.err);
+    }
+}
