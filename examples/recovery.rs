@@ -33,7 +33,8 @@ fn main() -> Result<()> {
     let watchdog = thread::spawn(move || {
         thread::sleep(Duration::from_millis(300));
         for aborter in &aborters {
-            aborter.abort("no progress for 300 ms");
+            let outcome = aborter.abort("no progress for 300 ms");
+            println!("the watchdog aborts a rank: {outcome:?}");
         }
     });
     let start = Instant::now();

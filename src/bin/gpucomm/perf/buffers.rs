@@ -23,11 +23,14 @@ pub enum Buffer<'c, T: Number> {
 
 impl<'c, T: Number> Buffer<'c, T> {
     fn new(comm: &'c Communicator, stream: &Stream, len: usize, window: bool) -> Result<Self> {
-        Ok(if window {
-            Self::Window(comm.alloc(stream, len)?)
-        } else {
-            Self::Plain(DeviceBuffer::zeroed(stream, len)?)
-        })
+        if !window {
+            return Ok(Self::Plain(DeviceBuffer::zeroed(stream, len)?));
+        }
+        let buffer = comm.alloc(stream, len)?;
+        if !buffer.is_window() {
+            return Err(Failure::run("this NCCL gives no symmetric windows (-R 2): it takes 2.27 or newer"));
+        }
+        Ok(Self::Window(buffer))
     }
 
     pub fn slice(&self, range: Range<usize>) -> gpucomm::cuda::Slice<'_, T> {

@@ -32,7 +32,8 @@ pub fn run(options: &PerfOptions) -> Result<Outcome> {
             // The others may be waiting for this member, here or within NCCL.
             meeting.give_up();
             for aborter in &aborters {
-                aborter.abort("a rank of this perf run failed");
+                // Whichever way it ends, there is nothing more to do: the failure itself is reported below.
+                let _ = aborter.abort("a rank of this perf run failed");
             }
         }
         result.unwrap_or_else(|panic| resume_unwind(panic))
