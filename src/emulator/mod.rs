@@ -5,6 +5,7 @@
 
 pub(crate) mod cuda;
 pub(in crate::emulator) mod fault;
+#[cfg(feature = "nccl")]
 pub(crate) mod nccl;
 pub(in crate::emulator) mod report;
 
@@ -12,5 +13,6 @@ pub(in crate::emulator) mod report;
 pub mod exports {
     pub use super::cuda::exports::*;
 
+    #[cfg(feature = "nccl")]
     pub use super::nccl::exports::*;
 }

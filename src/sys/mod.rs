@@ -22,6 +22,10 @@ mod snapshot;
 #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
 pub use snapshot::*;
 
+/// A window of memory: NCCL before 2.27 has none, but its name is needed all the same.
+#[cfg(all(feature = "nccl", not(nccl_ge_2_27)))]
+pub type ncclWindow_t = *mut ::std::os::raw::c_void;
+
 // The functions of the emulator take the place of the declarations. Each must have the type that C declares: an array
 // literal coerces its elements to one function pointer type, and does not compile where they differ.
 #[cfg(gpucomm_emulator)]
