@@ -1,7 +1,7 @@
 //! Allocations of a device: which are alive, which contains a pointer, and whose memory may be used again.
 
 use super::arena::Fault;
-use super::device::{Device, device};
+use super::device::Device;
 use super::lock;
 use super::ranges::{GRAIN, Ranges};
 use super::stream::{Stream, Ticket};
@@ -25,7 +25,7 @@ pub(super) enum Origin {
 /// queued when a program frees its memory harms nobody else.
 #[derive(Debug)]
 pub(super) struct Block {
-    pub device: i32,
+    pub device: &'static Device,
     pub offset: u64,
     pub bytes: u64,
     pub origin: Origin,
@@ -57,14 +57,13 @@ impl Drop for Block {
         if *self.passed_on.get_mut() {
             return;
         }
-        let Ok(device) = device(self.device) else { return };
         if self.origin == Origin::Malloc
             && self.span >= PUNCHED
-            && let Some(arena) = device.arena_if_made()
+            && let Some(arena) = self.device.arena_if_made()
         {
             arena.punch(self.offset, self.span);
         }
-        lock(&device.blocks.0).ranges.give(self.offset, self.span);
+        lock(&self.device.blocks.0).ranges.give(self.offset, self.span);
     }
 }
 
@@ -88,9 +87,9 @@ struct Pending {
 }
 
 impl State {
-    fn admit(&mut self, device: &Device, offset: u64, span: u64, bytes: u64, origin: Origin) -> Arc<Block> {
+    fn admit(&mut self, device: &'static Device, offset: u64, span: u64, bytes: u64, origin: Origin) -> Arc<Block> {
         let block = Arc::new(Block {
-            device: device.ordinal,
+            device,
             offset,
             bytes,
             origin,
@@ -120,7 +119,7 @@ impl Blocks {
     }
 
     /// A new allocation, or `None` where there is no room.
-    pub fn allocate(&self, device: &Device, bytes: u64, origin: Origin) -> Option<Arc<Block>> {
+    pub fn allocate(&self, device: &'static Device, bytes: u64, origin: Origin) -> Option<Arc<Block>> {
         let mut state = lock(&self.0);
         if bytes > state.total {
             return None;
@@ -131,16 +130,21 @@ impl Blocks {
     }
 
     /// A new allocation in memory that is freed on `stream` before anything that is enqueued there now.
-    pub fn reuse(&self, device: &Device, bytes: u64, stream: &Arc<Stream>) -> Option<Arc<Block>> {
+    pub fn reuse(&self, device: &'static Device, bytes: u64, stream: &Arc<Stream>) -> Option<Arc<Block>> {
         self.succeed(device, bytes, |pending| Arc::ptr_eq(&pending.free.stream, stream)).map(|(block, _)| block)
     }
 
     /// A new allocation in memory that is freed when the ticket is done.
-    pub fn steal(&self, device: &Device, bytes: u64) -> Option<(Arc<Block>, Ticket)> {
+    pub fn steal(&self, device: &'static Device, bytes: u64) -> Option<(Arc<Block>, Ticket)> {
         self.succeed(device, bytes, |_| true)
     }
 
-    fn succeed(&self, device: &Device, bytes: u64, usable: impl Fn(&Pending) -> bool) -> Option<(Arc<Block>, Ticket)> {
+    fn succeed(
+        &self,
+        device: &'static Device,
+        bytes: u64,
+        usable: impl Fn(&Pending) -> bool,
+    ) -> Option<(Arc<Block>, Ticket)> {
         let span = span(bytes);
         let mut state = lock(&self.0);
         // A quarter may be wasted, or a loop over slightly different sizes would never find anything.

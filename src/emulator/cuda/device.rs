@@ -32,12 +32,7 @@ pub(super) struct Device {
 
 static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
     fork::watch();
-    let count = settings().devices;
-    report::line(format!(
-        "{count} emulated device{} on the CPU, no GPU is used (GPUCOMM_EMULATOR_DEVICES sets the number)",
-        if count == 1 { "" } else { "s" }
-    ));
-    (0..count as i32).map(Device::new).collect()
+    (0..settings().devices as i32).map(Device::new).collect()
 });
 
 thread_local! {

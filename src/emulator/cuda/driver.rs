@@ -23,17 +23,19 @@ fn memory(address: CUdeviceptr_v2) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-fn result(work: impl FnOnce() -> Result<(), cudaError>) -> CUresult {
+fn result(name: &str, work: impl FnOnce() -> Result<(), cudaError>) -> CUresult {
     // The codes of both interfaces agree wherever both have one.
-    CUresult(guarded("a driver function", work).map_or_else(|error| error.0, |()| 0))
+    CUresult(guarded(name, work).map_or_else(|error| error.0, |()| 0))
 }
 
 unsafe extern "C" fn memset_d16(dst: CUdeviceptr_v2, value: c_ushort, count: usize, stream: CUstream) -> CUresult {
-    result(|| memset::fill("cuMemsetD16Async", memory(dst), value, Shape::row(count), &stream::find(stream)?))
+    let name = "cuMemsetD16Async";
+    result(name, || memset::fill(name, memory(dst), value, Shape::row(count), &stream::find(stream)?))
 }
 
 unsafe extern "C" fn memset_d32(dst: CUdeviceptr_v2, value: c_uint, count: usize, stream: CUstream) -> CUresult {
-    result(|| memset::fill("cuMemsetD32Async", memory(dst), value, Shape::row(count), &stream::find(stream)?))
+    let name = "cuMemsetD32Async";
+    result(name, || memset::fill(name, memory(dst), value, Shape::row(count), &stream::find(stream)?))
 }
 
 unsafe extern "C" fn memset_d2d32(
@@ -45,5 +47,6 @@ unsafe extern "C" fn memset_d2d32(
     stream: CUstream,
 ) -> CUresult {
     let shape = Shape { pitch, width, height };
-    result(|| memset::fill("cuMemsetD2D32Async", memory(dst), value, shape, &stream::find(stream)?))
+    let name = "cuMemsetD2D32Async";
+    result(name, || memset::fill(name, memory(dst), value, shape, &stream::find(stream)?))
 }

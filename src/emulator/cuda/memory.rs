@@ -43,7 +43,7 @@ pub(in crate::emulator) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if block.origin == Origin::Malloc {
         device.synchronize();
     }
-    release(device, &block, "cudaFree");
+    release(&block, "cudaFree");
     device.check()
 }
 
@@ -81,12 +81,10 @@ pub(super) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), c
     stream.device.check()?;
     let (device, block) = condemn("cudaFreeAsync", ptr)?;
     if stream.is_idle() {
-        release(device, &block, "cudaFreeAsync");
+        release(&block, "cudaFreeAsync");
         return Ok(());
     }
-    let condemned = block.clone();
-    let free =
-        stream.push(Task::Run("cudaFreeAsync", Box::new(move |_| release(device, &condemned, "cudaFreeAsync"))))?;
+    let free = stream.push(Task::Free(block.clone()))?;
     device.blocks.expect_free(&block, free);
     Ok(())
 }
@@ -123,7 +121,8 @@ fn condemn(operation: &str, ptr: *mut c_void) -> Result<(&'static Device, Arc<Bl
 }
 
 /// Ends the life of a block in the order of its stream, and looks whether anybody still uses it.
-fn release(device: &Device, block: &Arc<Block>, operation: &str) {
+pub(super) fn release(block: &Arc<Block>, operation: &str) {
+    let device = block.device;
     let uses = block.uses();
     if uses > 0 {
         report::violation(format!(
@@ -131,7 +130,7 @@ fn release(device: &Device, block: &Arc<Block>, operation: &str) {
              use{} them",
             block.bytes,
             block.offset,
-            block.device,
+            device.ordinal,
             if uses == 1 { "" } else { "s" },
             if uses == 1 { "s" } else { "" },
         ));

@@ -8,10 +8,30 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// What memory can be filled with.
-pub(super) trait Pattern: Copy + Send + 'static {}
-impl Pattern for u8 {}
-impl Pattern for u16 {}
-impl Pattern for u32 {}
+pub(super) trait Pattern: Copy + Send + 'static {
+    /// The byte that all of this consists of, if it does.
+    fn byte(self) -> Option<u8>;
+}
+
+impl Pattern for u8 {
+    fn byte(self) -> Option<u8> {
+        Some(self)
+    }
+}
+
+impl Pattern for u16 {
+    fn byte(self) -> Option<u8> {
+        let [first, second] = self.to_ne_bytes();
+        (first == second).then_some(first)
+    }
+}
+
+impl Pattern for u32 {
+    fn byte(self) -> Option<u8> {
+        let bytes = self.to_ne_bytes();
+        (bytes == [bytes[0]; 4]).then_some(bytes[0])
+    }
+}
 
 /// A rectangle of `height` rows of `width` elements, whose rows start `pitch` bytes after each other.
 #[derive(Debug, Clone, Copy)]
@@ -54,11 +74,9 @@ impl<T: Pattern> Fill<T> {
     fn run(self) {
         for row in 0..self.shape.height {
             let start = self.dst.wrapping_byte_add(row * self.shape.pitch);
-            if size_of::<T>() == 1 {
+            if let Some(byte) = self.value.byte() {
                 // SAFETY: the whole shape was found inside one live allocation, and any byte may be written there.
-                unsafe { std::ptr::copy_nonoverlapping(&raw const self.value, start, 1) };
-                // SAFETY: as above; the first byte was just written, so it is initialised.
-                unsafe { libc::memset(start.cast(), i32::from(start.cast::<u8>().read()), self.shape.width) };
+                unsafe { libc::memset(start.cast(), i32::from(byte), self.shape.width * size_of::<T>()) };
                 continue;
             }
             for column in 0..self.shape.width {

@@ -64,7 +64,8 @@ fn memory(text: &str) -> Option<u64> {
     };
     let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
     let bytes = digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)?;
-    (LEAST_MEMORY..=MOST_MEMORY).contains(&bytes).then_some(bytes)
+    // Whole pages.
+    (LEAST_MEMORY..=MOST_MEMORY).contains(&bytes).then_some(bytes / 4096 * 4096)
 }
 
 #[cfg(test)]
@@ -82,9 +83,14 @@ mod tests {
 
     #[test]
     fn amounts_of_memory() {
-        for (text, bytes) in
-            [("1048576", 1 << 20), ("64K", 64 << 10), ("512M", 512 << 20), ("4g", 4 << 30), ("2GiB", 2 << 30)]
-        {
+        for (text, bytes) in [
+            ("1048576", 1 << 20),
+            ("64K", 64 << 10),
+            ("65537", 64 << 10),
+            ("512M", 512 << 20),
+            ("4g", 4 << 30),
+            ("2GiB", 2 << 30),
+        ] {
             assert_eq!(memory(text), Some(bytes), "{text}");
         }
         for nonsense in ["", "K", "1K", "-1", "much", "99999999999999G", "2T", "1.5G", "\u{e9}"] {

@@ -5,9 +5,10 @@
 //! null stream first waits for all that was enqueued on those streams, and work for those streams waits for all that was
 //! enqueued on the null stream.
 
+use super::allocator::Block;
 use super::device::{self, Device};
 use super::handle::Registry;
-use super::lock;
+use super::{lock, memory};
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::collections::VecDeque;
@@ -62,6 +63,8 @@ pub(super) enum Task {
     Wait(Ticket),
     /// The time when the stream came here.
     Stamp(Arc<OnceLock<Instant>>),
+    /// The end of an allocation in stream order. It comes also when the device has failed: others may wait for the memory.
+    Free(Arc<Block>),
 }
 
 impl std::fmt::Debug for Task {
@@ -70,6 +73,7 @@ impl std::fmt::Debug for Task {
             Self::Run(name, _) => write!(f, "Run({name})"),
             Self::Wait(ticket) => write!(f, "Wait({})", ticket.number),
             Self::Stamp(_) => write!(f, "Stamp"),
+            Self::Free(block) => write!(f, "Free({:#x})", block.offset),
         }
     }
 }
@@ -294,6 +298,7 @@ impl Stream {
         match task {
             Task::Wait(ticket) => ticket.wait(),
             Task::Stamp(time) => drop(time.set(Instant::now())),
+            Task::Free(block) => memory::release(&block, "cudaFreeAsync"),
             Task::Run(name, work) => {
                 let running = Running { stream: self, name };
                 // Also around the drop of work that does not run: it may own anything.

@@ -166,3 +166,23 @@ fn the_memory_of_work_that_outlives_a_free_is_not_handed_out() {
         },
     );
 }
+
+#[test]
+fn memory_returns_though_the_device_of_its_stream_failed() {
+    isolated(
+        "checks::memory_returns_though_the_device_of_its_stream_failed",
+        &[("GPUCOMM_EMULATOR_MEMORY", "1M")],
+        || {
+            let stream = TestStream::new(1);
+            ok!(cudaSetDevice(0));
+            let memory = malloc(1 << 20);
+            let gate = stream.close_gate();
+            enqueue(stream.0, "a test", Box::new(|running| running.fail(cudaError::cudaErrorUnknown))).unwrap();
+            enqueue(stream.0, "dropped", Box::new(|_| panic!("work runs on a failed device"))).unwrap();
+            ok!(cudaFreeAsync(memory, stream.0));
+            drop(gate);
+            let again = malloc(1 << 20);
+            assert_eq!((again, report::count()), (memory, 0));
+        },
+    );
+}

@@ -69,6 +69,7 @@ fn memory_runs_out_and_comes_back() {
         }
         let stolen = take(1 << 20, pool, other.0);
         ok!(cudaMemsetAsync(stolen, 1, 1 << 20, other.0));
+        std::thread::sleep(Duration::from_millis(20));
         assert_eq!(c!(cudaStreamQuery(other.0)), NOT_READY, "it waits for the free of the other stream");
         ok!(cudaFreeAsync(stolen, other.0));
         let late = std::thread::spawn(move || {

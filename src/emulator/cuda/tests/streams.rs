@@ -123,7 +123,10 @@ fn events_measure_time() {
     assert_eq!(c!(cudaEventElapsedTime(&mut ms, start, end)), NOT_READY);
     assert_eq!(c!(cudaEventElapsedTime(&mut ms, start, untimed)), BAD_HANDLE);
     drop(gate);
-    std::thread::sleep(Duration::from_millis(40));
+    while c!(cudaEventQuery(start)) == NOT_READY {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(20));
     drop(inner);
     stream.wait();
     ok!(cudaEventElapsedTime(&mut ms, start, end));
@@ -178,6 +181,10 @@ fn the_null_stream_keeps_order_with_blocking_streams_only() {
         wait(legacy);
         assert_eq!(count.load(Ordering::Relaxed), 2);
         let gate = super::gate(same);
+        let early = event(cudaEventDisableTiming);
+        ok!(cudaEventRecord(early, blocking.0));
+        assert_eq!(c!(cudaEventQuery(early)), NOT_READY, "the stream has no work, but what it waits for has");
+        assert_eq!(c!(cudaStreamQuery(blocking.0)), NOT_READY);
         ok!(cudaLaunchHostFunc(blocking.0, Some(add), address(&count)));
         let event = event(cudaEventDisableTiming);
         ok!(cudaEventRecord(event, blocking.0));
@@ -220,13 +227,9 @@ fn idle_streams_burn_no_time() {
             drop(gate);
             stream.wait();
         }
-        let event = event(cudaEventDisableTiming);
         ok!(cudaSetDevice(0));
         let gate = streams[0].close_gate();
-        let event = {
-            c!(cudaEventDestroy(event));
-            super::event(cudaEventDisableTiming)
-        };
+        let event = event(cudaEventDisableTiming);
         ok!(cudaEventRecord(event, streams[0].0));
         for stream in &streams[1..] {
             ok!(cudaStreamWaitEvent(stream.0, event, 0));
