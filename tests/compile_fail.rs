@@ -1,0 +1,20 @@
+//! Programs that must not compile: each breaks one promise of the safe interface.
+//!
+//! The expected messages are rustc's, so that they change with the toolchain: they are compared with one version only, and
+//! on others the test says that it skipped them. To renew them: `TRYBUILD=overwrite cargo test --features emulator --test
+//! compile_fail`, then read each difference: a case must fail for the reason that its first line names.
+
+/// The toolchain that wrote the `.stderr` files.
+const TOOLCHAIN: &str = "rustc 1.95.";
+
+#[test]
+fn programs_that_must_not_compile() {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let version = std::process::Command::new(rustc).arg("--version").output().expect("rustc --version");
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    if !version.starts_with(TOOLCHAIN) {
+        println!("skipped: the messages are those of {TOOLCHAIN}x, this is {version}");
+        return;
+    }
+    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+}

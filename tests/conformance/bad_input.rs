@@ -1,0 +1,337 @@
+//! Arguments that cannot be right: refused before anything is submitted, by name, and nothing else is disturbed.
+
+use gpucomm::{
+    Clique, Communicator, Device, DeviceBuffer, Error, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, Stream, UniqueId,
+    group,
+};
+
+use crate::support::{Rig, assert_argument, assert_names, rank_counts, skip, still_works, watched};
+
+/// Runs `body` on the ranks of a clique of two (one where there is one device), then checks that the communicators and a
+/// new clique still work.
+fn refused(body: impl Fn(&Communicator, &Stream) -> gpucomm::Result<()> + Sync + Send + 'static) {
+    watched(60.0, move || {
+        let ranks = if crate::support::harness::devices() >= 2 { 2 } else { 1 };
+        let rig = Rig::new(ranks);
+        rig.run(&body);
+        let sums = rig.run(|comm, stream| {
+            let mut x = DeviceBuffer::from_slice(stream, &[1i32; 3])?;
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+            x.to_vec(stream)
+        });
+        assert_eq!(sums, vec![vec![ranks as i32; 3]; ranks], "the communicator was harmed");
+        rig.close();
+        still_works(ranks);
+    });
+}
+
+fn zeros(stream: &Stream, len: usize) -> gpucomm::Result<DeviceBuffer<f32>> {
+    DeviceBuffer::zeroed(stream, len)
+}
+
+#[test]
+fn buffers_too_short() {
+    refused(|comm, stream| {
+        let n = comm.size();
+        let send = zeros(stream, 4 * n)?;
+        let mut short = zeros(stream, 4 * n - 1)?;
+        let big = (4 * n).to_string();
+        let (big, less) = (big.as_str(), (4 * n - 1).to_string());
+        assert_argument(comm.all_reduce((&send, &mut short), ReduceOp::Sum, stream), "all_reduce", big, &less);
+        assert_argument(comm.reduce((&send, &mut short), ReduceOp::Sum, comm.rank(), stream), "reduce", big, &less);
+        assert_argument(comm.broadcast((&send, &mut short), comm.rank(), stream), "broadcast", big, &less);
+        let part = zeros(stream, 4)?;
+        assert_argument(comm.all_gather((&part, &mut short), stream), "all_gather", big, &less);
+        assert_argument(comm.gather((&part, &mut short), comm.rank(), stream), "gather", big, &less);
+        assert_argument(comm.all_to_all((&send, &mut short), stream), "all_to_all", big, &less);
+        let mut small = zeros(stream, 3)?;
+        assert_argument(comm.reduce_scatter((&send, &mut small), ReduceOp::Sum, stream), "reduce_scatter", "4", "3");
+        assert_argument(comm.scatter((&send, &mut small), comm.rank(), stream), "scatter", "4", "3");
+        Ok(())
+    });
+}
+
+#[test]
+fn lengths_that_do_not_divide() {
+    refused(|comm, stream| {
+        if comm.size() == 1 {
+            return Ok(());
+        }
+        let odd = zeros(stream, 2 * comm.size() + 1)?;
+        let mut out = zeros(stream, 100)?;
+        let (n, len) = (comm.size().to_string(), odd.len().to_string());
+        assert_argument(comm.reduce_scatter((&odd, &mut out), ReduceOp::Sum, stream), "reduce_scatter", &n, &len);
+        assert_argument(comm.all_to_all((&odd, &mut out), stream), "all_to_all", &n, &len);
+        assert_argument(comm.scatter((&odd, &mut out), comm.rank(), stream), "scatter", &n, &len);
+        let mut odd = odd;
+        assert_argument(comm.all_gather(InPlace(&mut odd), stream), "all_gather", &n, &len);
+        assert_argument(comm.gather(InPlace(&mut odd), comm.rank(), stream), "gather", &n, &len);
+        assert_argument(comm.reduce_scatter(InPlace(&mut odd), ReduceOp::Sum, stream), "reduce_scatter", &n, &len);
+        assert_argument(comm.scatter(InPlace(&mut odd), comm.rank(), stream), "scatter", &n, &len);
+        Ok(())
+    });
+}
+
+#[test]
+fn root_or_peer_out_of_range() {
+    refused(|comm, stream| {
+        let x = zeros(stream, 4)?;
+        let mut y = zeros(stream, 4 * comm.size())?;
+        for bad in [comm.size(), comm.size() + 5, usize::MAX, 1 << 32] {
+            let got = bad.to_string();
+            let got = got.as_str();
+            assert_argument(comm.reduce((&x, &mut y), ReduceOp::Sum, bad, stream), "reduce", "", got);
+            assert_argument(comm.broadcast((&x, &mut y), bad, stream), "broadcast", "", got);
+            assert_argument(comm.gather((&x, &mut y), bad, stream), "gather", "", got);
+            assert_argument(comm.scatter(RecvOnly(&mut y), bad, stream), "scatter", "", got);
+            assert_argument(comm.send(&x, bad, stream), "send", "", got);
+            assert_argument(comm.recv(&mut y, bad, stream), "recv", "", got);
+            assert_argument(group(|g| g.send(comm, &x, bad, stream)), "send", "", got);
+        }
+        Ok(())
+    });
+}
+
+/// The root must give both sides or one buffer in place, the others their own side.
+#[test]
+fn the_wrong_side_for_the_root() {
+    refused(|comm, stream| {
+        let x = zeros(stream, 4)?;
+        let mut y = zeros(stream, 4)?;
+        let me = comm.rank();
+        let send = |result: gpucomm::Result<()>, operation| {
+            let error = result.expect_err("the root gave only one side");
+            assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+            assert_names(&error, &[operation]);
+        };
+        send(comm.reduce(SendOnly(&x), ReduceOp::Sum, me, stream), "reduce");
+        send(comm.gather(SendOnly(&x), me, stream), "gather");
+        send(comm.broadcast(RecvOnly(&mut y), me, stream), "broadcast");
+        send(comm.scatter(RecvOnly(&mut y), me, stream), "scatter");
+        Ok(())
+    });
+}
+
+#[test]
+fn buffers_and_streams_of_another_device() {
+    refused(|comm, stream| {
+        if comm.size() == 1 {
+            skip("buffers of another device: this machine has one");
+            return Ok(());
+        }
+        let (here, there) = (comm.device(), Device::new(1 - comm.rank())?);
+        let other = Stream::new(there)?;
+        let mut far = zeros(&other, 4)?;
+        let mut near = zeros(stream, 4)?;
+        let (near_name, far_name) = (here.ordinal().to_string(), there.ordinal().to_string());
+        let sum = ReduceOp::Sum;
+        assert_argument(comm.all_reduce(InPlace(&mut far), sum, stream), "all_reduce", &near_name, &far_name);
+        assert_argument(comm.all_reduce((&far, &mut near), sum, stream), "all_reduce", &near_name, &far_name);
+        assert_argument(comm.all_reduce((&near, &mut far), sum, stream), "all_reduce", &near_name, &far_name);
+        assert_argument(comm.all_reduce(InPlace(&mut near), sum, &other), "all_reduce", &near_name, &far_name);
+        assert_argument(comm.send(&far, 0, stream), "send", &near_name, &far_name);
+        assert_argument(comm.recv(&mut far, 0, stream), "recv", &near_name, &far_name);
+        assert!(comm.alloc::<f32>(&other, 10).is_err(), "a buffer made on a stream of another device");
+        Ok(())
+    });
+}
+
+#[test]
+fn layouts_that_do_not_fit() {
+    refused(|comm, stream| {
+        let n = comm.size();
+        let x = zeros(stream, 10 * n)?;
+        let mut y = zeros(stream, 10 * n)?;
+        let tens = vec![10; n];
+        let packed = Layout { counts: &tens, offsets: None };
+
+        // A count too few or too many.
+        let more = vec![1; n + 1];
+        let (want, got) = (n.to_string(), (n + 1).to_string());
+        let wrong = Layout { counts: &more, offsets: None };
+        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &want, &got);
+        assert_argument(comm.all_to_all_v(&x, packed, &mut y, wrong, stream), "all_to_all_v", &want, &got);
+        assert_argument(comm.all_gather_v((x.slice(0..10), &mut y), wrong, stream), "all_gather_v", &want, &got);
+        let wrong = Layout { counts: &tens, offsets: Some(&more) };
+        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &want, &got);
+
+        // Parts beyond the end.
+        let beyond = vec![11; n];
+        let wrong = Layout { counts: &beyond, offsets: None };
+        let (need, have) = ((11 * n).to_string(), (10 * n).to_string());
+        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &need, &have);
+        assert_argument(comm.all_gather_v((&x.slice(0..10), &mut y), wrong, stream), "all_gather_v", "", "");
+        assert_argument(comm.scatter_v((&x, &mut y), wrong, comm.rank(), stream), "scatter_v", &need, &have);
+        let sum = ReduceOp::Sum;
+        assert_argument(comm.reduce_scatter_v((&x, &mut y), wrong, sum, stream), "reduce_scatter_v", &need, &have);
+        let far = vec![10 * n; n];
+        let wrong = Layout { counts: &tens, offsets: Some(&far) };
+        let (need, have) = ((10 * n + 10).to_string(), (10 * n).to_string());
+        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &need, &have);
+        Ok(())
+    });
+}
+
+#[test]
+fn counts_that_overflow() {
+    refused(|comm, stream| {
+        let n = comm.size();
+        let x = zeros(stream, 10)?;
+        let mut y = zeros(stream, 10)?;
+        let ones = vec![1; n];
+        let fine = Layout { counts: &ones, offsets: None };
+        for count in [usize::MAX, usize::MAX / 2 + 1, usize::MAX / 4 + 1, isize::MAX as usize] {
+            let counts = vec![count; n];
+            let huge = Layout { counts: &counts, offsets: None };
+            assert_argument(comm.all_to_all_v(&x, huge, &mut y, fine, stream), "all_to_all_v", "", "");
+            assert_argument(comm.all_to_all_v(&x, fine, &mut y, huge, stream), "all_to_all_v", "", "");
+            assert_argument(comm.all_gather_v((&x, &mut y), huge, stream), "all_gather_v", "", "");
+            assert_argument(comm.gather_v((&x, &mut y), huge, comm.rank(), stream), "gather_v", "", "");
+            assert_argument(comm.scatter_v((&x, &mut y), huge, comm.rank(), stream), "scatter_v", "", "");
+            let sum = ReduceOp::Sum;
+            assert_argument(comm.reduce_scatter_v((&x, &mut y), huge, sum, stream), "reduce_scatter_v", "", "");
+            let offsets = vec![count; n];
+            let far = Layout { counts: &ones, offsets: Some(&offsets) };
+            assert_argument(comm.all_to_all_v(&x, far, &mut y, fine, stream), "all_to_all_v", "", "");
+        }
+        // An allocation whose size in bytes is no size at all.
+        for len in [usize::MAX, usize::MAX / 4 + 1, isize::MAX as usize] {
+            assert!(DeviceBuffer::<f32>::uninit(stream, len).is_err());
+            assert!(DeviceBuffer::<f64>::zeroed(stream, len).is_err());
+            assert!(gpucomm::PinnedBuffer::<f32>::new(len).is_err());
+            assert!(comm.alloc::<f32>(stream, len).is_err());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn more_memory_than_there_is() {
+    watched(30.0, || {
+        let device = Device::new(0).unwrap();
+        let stream = Stream::new(device).unwrap();
+        let bytes = device.total_memory().unwrap() + (1 << 30);
+        let error = DeviceBuffer::<u8>::uninit(&stream, bytes).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+        assert_names(&error, &[&bytes.to_string(), "device 0"]);
+        assert_eq!(DeviceBuffer::from_slice(&stream, &[3u8; 5]).unwrap().to_vec(&stream).unwrap(), [3; 5]);
+        still_works(1);
+    });
+}
+
+/// Zero elements are no error in any operation; the matrix of `collectives` and `movement` has that length as well.
+#[test]
+fn nothing_is_a_length() {
+    refused(|comm, stream| {
+        let mut x = zeros(stream, 0)?;
+        let y = zeros(stream, 0)?;
+        comm.all_reduce((&y, &mut x), ReduceOp::Avg, stream)?;
+        comm.all_gather(InPlace(&mut x), stream)?;
+        let window = comm.alloc::<u8>(stream, 0)?;
+        assert_eq!(window.to_vec(stream)?, []);
+        let mut window = window;
+        comm.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream)?;
+        let none = vec![0; comm.size()];
+        let layout = Layout { counts: &none, offsets: None };
+        comm.all_to_all_v(&y, layout, &mut x, layout, stream)
+    });
+}
+
+/// A buffer belongs to the communicator that allocated it: its window is nothing to another one.
+#[test]
+fn buffers_of_another_communicator() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let (one, two) = (Rig::new(ranks), Rig::new(ranks));
+            one.run(|comm, stream| {
+                let other = two.clique.rank(comm.rank());
+                let mut window = comm.alloc_from(stream, &[1.0f32; 8])?;
+                let sum = ReduceOp::Sum;
+                assert_argument(other.all_reduce(InPlace(&mut window), sum, stream), "all_reduce", "", "communicator");
+                assert_argument(
+                    group(|g| g.all_reduce(other, InPlace(&mut window), ReduceOp::Sum, stream)),
+                    "all_reduce",
+                    "",
+                    "communicator",
+                );
+                let operator = comm.pre_mul_sum(2.0f32)?;
+                let mut plain = zeros(stream, 8)?;
+                let foreign = ReduceOp::PreMul(&operator);
+                assert_argument(
+                    other.all_reduce(InPlace(&mut plain), foreign, stream),
+                    "all_reduce",
+                    "",
+                    "communicator",
+                );
+                comm.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream)?;
+                assert_eq!(window.to_vec(stream)?, [ranks as f32; 8]);
+                Ok(())
+            });
+            two.run(|comm, stream| comm.all_reduce(InPlace(&mut zeros(stream, 3)?), ReduceOp::Sum, stream));
+            two.close();
+            one.close();
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn cliques_and_ranks_that_cannot_be() {
+    watched(60.0, || {
+        let device = Device::new(0).unwrap();
+        let error = Clique::init_all(&[]).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+        let error = Clique::init_all(&[device, device]).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+        assert_names(&error, &["init_all", "device 0"]);
+        let count = Device::count().unwrap();
+        let error = Device::new(count).unwrap_err();
+        assert_names(&error, &[&count.to_string()]);
+
+        let id = UniqueId::new().unwrap();
+        for (size, rank) in [(0, 0), (1, 1), (2, 2), (2, usize::MAX), (usize::MAX, 0), (1 << 40, 3)] {
+            // SAFETY: no other rank exists, and the arguments are refused.
+            let error = unsafe { Communicator::init_rank(device, size, &id, rank) }.unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument { .. }), "{size} {rank}: {error:?}");
+            assert_names(&error, &["init_rank"]);
+        }
+        still_works(1);
+    });
+}
+
+#[test]
+fn an_id_of_nobody() {
+    watched(60.0, || {
+        let device = Device::new(0).unwrap();
+        let options = gpucomm::nccl::InitOptions { timeout: crate::support::slower(3.0), ..Default::default() };
+        for bytes in [[0u8; 128], [0xff; 128]] {
+            let id = UniqueId::from_bytes(bytes);
+            assert_eq!(id.as_bytes(), &bytes);
+            let error = crate::support::quick(options.timeout, || {
+                // SAFETY: no other rank exists.
+                unsafe { Communicator::init_rank_with(device, 2, &id, 0, &options) }.unwrap_err()
+            });
+            assert_names(&error, &["init_rank"]);
+            still_works(1);
+        }
+    });
+}
+
+#[test]
+fn ranges_beyond_a_buffer() {
+    watched(30.0, || {
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let mut x = zeros(&stream, 10).unwrap();
+        for range in [0..11, 11..11, 5..usize::MAX, usize::MAX - 1..usize::MAX] {
+            assert!(matches!(x.try_slice(range.clone()), Err(Error::InvalidArgument { .. })), "{range:?}");
+            assert!(matches!(x.try_slice_mut(range.clone()), Err(Error::InvalidArgument { .. })), "{range:?}");
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| x.slice(range.clone()).len()));
+            assert!(caught.is_err(), "{range:?} of ten");
+        }
+        assert_eq!(x.slice(10..10).len(), 0);
+        let mut host = [0.0f32; 9];
+        assert!(x.copy_to_slice(&stream, &mut host).is_err(), "nine elements cannot take ten");
+        assert!(x.copy_from_slice(&stream, &[0.0; 11]).is_err(), "ten elements cannot take eleven");
+        assert_eq!(x.to_vec(&stream).unwrap(), [0.0; 10]);
+    });
+}

@@ -1,0 +1,196 @@
+//! Buffers of a communicator: allocated by NCCL, registered as windows where the version has them.
+
+use std::sync::Arc;
+
+use gpucomm::{CommBuffer, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, group};
+
+use crate::support::{Case, Number, Op, Rig, each_type, rank_counts, watched};
+
+#[test]
+fn a_new_buffer_holds_zeros_or_what_it_was_made_from() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                // Dirty memory first, so that zeros are not an accident.
+                let mut dirty = comm.alloc::<u32>(stream, 4096)?;
+                dirty.fill(stream, 0xdead_beef)?;
+                stream.synchronize()?;
+                drop(dirty);
+                for len in [0, 1, 1021, 4096] {
+                    let zeros = comm.alloc::<u32>(stream, len)?;
+                    assert_eq!((zeros.len(), zeros.is_empty()), (len, len == 0));
+                    assert_eq!(zeros.device(), comm.device());
+                    assert_eq!(zeros.to_vec(stream)?, vec![0; len]);
+                    let values: Vec<u32> = (0..len as u32).collect();
+                    assert_eq!(comm.alloc_from(stream, &values)?.to_vec(stream)?, values);
+                }
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+fn all_reduce_of<T: Number>(rig: &Rig) {
+    for op in Op::ALL {
+        for len in [0, 1, 1021, 60_001] {
+            let case = Case::reducing::<T>("all_reduce of windows", op, rig.size(), len, true);
+            let inputs = case.inputs::<T>(rig.size(), len);
+            let want = crate::support::reference::reduce(&inputs, op);
+            rig.run(|comm, stream| {
+                let mut x = comm.alloc_from(stream, &inputs[comm.rank()])?;
+                let mut y = comm.alloc::<T>(stream, len)?;
+                op.with(comm, |op| comm.all_reduce((&x, &mut y), op, stream))?;
+                op.with(comm, |op| comm.all_reduce(InPlace(&mut x), op, stream))?;
+                crate::support::reference::check(&case, comm.rank(), &y.to_vec(stream)?, &want);
+                crate::support::reference::check(&case, comm.rank(), &x.to_vec(stream)?, &want);
+                Ok(())
+            });
+        }
+    }
+}
+
+#[test]
+fn all_reduce_of_windows() {
+    watched(180.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            all_reduce_of::<f32>(&rig);
+            all_reduce_of::<gpucomm::bf16>(&rig);
+            all_reduce_of::<i8>(&rig);
+            rig.close();
+        }
+    });
+}
+
+fn other_operations_of<T: Number>(rig: &Rig) {
+    let (ranks, len) = (rig.size(), 1021);
+    let case = Case::moving::<T>("operations on windows", ranks, len, false);
+    let inputs = case.inputs::<T>(ranks, len * ranks);
+    rig.run(|comm, stream| {
+        let rank = comm.rank();
+        let mine = &inputs[rank];
+        let whole = comm.alloc_from(stream, mine)?;
+        let mut all = comm.alloc::<T>(stream, len * ranks)?;
+        let mut part = comm.alloc::<T>(stream, len)?;
+
+        comm.all_gather((whole.slice(0..len), &mut all), stream)?;
+        let want: Vec<T> = inputs.iter().flat_map(|input| input[..len].to_vec()).collect();
+        case.same(rank, &all.to_vec(stream)?, &want);
+
+        comm.reduce_scatter((&whole, &mut part), ReduceOp::Max, stream)?;
+        let range = rank * len..(rank + 1) * len;
+        let columns: Vec<Vec<T>> = inputs.iter().map(|input| input[range.clone()].to_vec()).collect();
+        let want = crate::support::reference::reduce(&columns, Op::Max);
+        crate::support::reference::check(&case, rank, &part.to_vec(stream)?, &want);
+
+        comm.all_to_all((&whole, &mut all), stream)?;
+        let want: Vec<T> = inputs.iter().flat_map(|input| input[range.clone()].to_vec()).collect();
+        case.same(rank, &all.to_vec(stream)?, &want);
+
+        comm.broadcast(InPlace(&mut all), 0, stream)?;
+        let want: Vec<T> = inputs.iter().flat_map(|input| input[..len].to_vec()).collect();
+        case.same(rank, &all.to_vec(stream)?, &want);
+
+        let (next, before) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+        group(|g| {
+            g.send(comm, whole.slice(3..len), next, stream)?;
+            g.recv(comm, part.slice_mut(0..len - 3), before, stream)
+        })?;
+        case.same(rank, &part.to_vec(stream)?[..len - 3], &inputs[before][3..len]);
+        Ok(())
+    });
+}
+
+#[test]
+fn other_operations_on_windows() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            each_type!(other_operations_of(&rig));
+            rig.close();
+        }
+    });
+}
+
+/// Windows and plain buffers in one operation.
+#[test]
+fn windows_mix_with_plain_buffers() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let window = comm.alloc_from(stream, &[comm.rank() as i64; 77])?;
+                let mut plain = DeviceBuffer::<i64>::zeroed(stream, 77)?;
+                comm.all_reduce((&window, &mut plain), ReduceOp::Sum, stream)?;
+                assert_eq!(plain.to_vec(stream)?, [(ranks * (ranks - 1) / 2) as i64; 77]);
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+/// A buffer goes while the operation that uses it may still run; what is allocated next must not disturb it.
+#[test]
+fn buffers_dropped_while_in_use() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut sum = DeviceBuffer::<f32>::zeroed(stream, 50_000)?;
+                for round in 0..10 {
+                    let window = comm.alloc_from(stream, &vec![round as f32 + comm.rank() as f32; 50_000])?;
+                    comm.all_reduce((&window, &mut sum), ReduceOp::Sum, stream)?;
+                    drop(window);
+                    let plain = DeviceBuffer::from_slice(stream, &vec![round as f32; 50_000])?;
+                    drop(plain);
+                    let want = (round * ranks + ranks * (ranks - 1) / 2) as f32;
+                    assert!(sum.to_vec(stream)?.iter().all(|value| *value == want), "round {round}");
+                }
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+/// A communicator and its buffer in one struct, through `Arc`.
+struct Both {
+    // Dropped first, before the communicator: the buffer holds it too, so that would not matter.
+    comm: Arc<Communicator>,
+    values: CommBuffer<'static, f32>,
+}
+
+#[test]
+fn a_struct_may_hold_a_communicator_and_its_buffers() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let threads: Vec<_> = Rig::new(ranks)
+                .clique
+                .into_ranks()
+                .into_iter()
+                .map(|comm| {
+                    std::thread::spawn(move || -> gpucomm::Result<Vec<f32>> {
+                        let stream = Stream::new(comm.device())?;
+                        let comm = Arc::new(comm);
+                        let values = comm.alloc_shared::<f32>(&stream, 100)?;
+                        let mut both = Both { comm, values };
+                        both.values.fill(&stream, 2.0)?;
+                        both.comm.all_reduce(InPlace(&mut both.values), ReduceOp::Sum, &stream)?;
+                        let result = both.values.to_vec(&stream)?;
+                        let Both { comm, values } = both;
+                        drop(comm);
+                        // The buffer keeps the communicator alive, and itself readable.
+                        assert_eq!(values.to_vec(&stream)?, result);
+                        Ok(result)
+                    })
+                })
+                .collect();
+            for thread in threads {
+                assert_eq!(thread.join().unwrap().unwrap(), [2.0 * ranks as f32; 100]);
+            }
+        }
+    });
+}

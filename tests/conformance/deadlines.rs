@@ -1,0 +1,281 @@
+//! Everything that can hang has a deadline: init, enqueue, wait, close.
+
+use std::time::{Duration, Instant};
+
+use gpucomm::nccl::InitOptions;
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
+
+use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, still_works, watched};
+
+fn options(timeout: Duration) -> InitOptions {
+    InitOptions { timeout, ..Default::default() }
+}
+
+#[track_caller]
+fn assert_timeout(error: &Error, operation: &str, timeout: Duration) {
+    let Error::Timeout { timeout: says, .. } = error else { panic!("not a Timeout: {error:?}") };
+    assert_eq!(*says, timeout, "{error}");
+    assert_names(error, &[operation]);
+}
+
+#[test]
+fn a_rank_that_never_comes() {
+    watched(60.0, || {
+        let limit = slower(2.0);
+        for size in [2, 4, 17] {
+            let id = UniqueId::new().unwrap();
+            let start = Instant::now();
+            // SAFETY: no other rank exists, so none issues anything.
+            let result =
+                unsafe { Communicator::init_rank_with(Device::new(0).unwrap(), size, &id, 0, &options(limit)) };
+            let took = start.elapsed();
+            let error = result.expect_err("a communicator without its other ranks");
+            assert_timeout(&error, "init_rank", limit);
+            assert!(took >= limit && took < limit + slower(5.0), "after {took:?}");
+            still_works(1);
+        }
+        for ranks in rank_counts(&[2]) {
+            still_works(ranks);
+        }
+    });
+}
+
+/// The other rank is late, but not too late.
+#[test]
+fn a_rank_that_comes_late() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let id = UniqueId::new().unwrap();
+            std::thread::scope(|scope| {
+                for rank in 0..ranks {
+                    let id = &id;
+                    scope.spawn(move || {
+                        std::thread::sleep(Duration::from_millis(700) * rank as u32);
+                        let device = Device::new(rank).unwrap();
+                        // SAFETY: both ranks issue the same operation.
+                        let comm =
+                            unsafe { Communicator::init_rank_with(device, ranks, id, rank, &options(slower(20.0))) };
+                        let comm = comm.unwrap();
+                        let stream = Stream::new(device).unwrap();
+                        let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+                        assert_eq!(x.to_vec(&stream).unwrap(), [2; 5]);
+                    });
+                }
+            });
+        }
+    });
+}
+
+/// A peer that never issues its call: the wait ends in time, an abort frees the stream, and the thread can go on.
+#[test]
+fn a_call_that_a_peer_never_makes() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::new(ranks);
+            let limit = slower(1.0);
+            rig.run(|comm, stream| {
+                if comm.rank() != 0 {
+                    return Ok(());
+                }
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                assert!(!stream.query()?, "done without the other ranks");
+                let error = quick(limit, || stream.wait(limit)).expect_err("done without the other ranks");
+                assert_timeout(&error, "wait", limit);
+                let event = stream.record()?;
+                let error = quick(limit, || event.wait(limit)).expect_err("done without the other ranks");
+                assert_timeout(&error, "wait", limit);
+                comm.aborter().abort("rank 0 gives up");
+                stream.wait(slower(20.0))?;
+                assert_eq!(x.len(), 5);
+                let error = comm.async_error().unwrap_err();
+                assert_names(&error, &["rank 0 gives up"]);
+                Ok(())
+            });
+            quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// Copies to the host wait with the default deadline, and never leave the device writing into the caller's slice.
+#[test]
+fn work_behind_a_hung_operation() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                if comm.rank() != 0 {
+                    return Ok(());
+                }
+                let mut x = DeviceBuffer::from_slice(stream, &[7i32; 5])?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                let aborter = comm.aborter();
+                let helper = std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(300));
+                    aborter.abort("another thread gives up")
+                });
+                // Returns as soon as the abort has freed the stream; what the values are, nobody knows.
+                let mut host = [0i32; 5];
+                let copied = quick(slower(10.0), || x.copy_to_slice(stream, &mut host));
+                drop(copied);
+                assert_eq!(helper.join().unwrap(), gpucomm::nccl::AbortOutcome::Done);
+                assert!(comm.async_error().is_err());
+                Ok(())
+            });
+            drop(rig);
+            still_works(ranks);
+        }
+    });
+}
+
+/// Thousands of calls without a peer: an enqueue ends with a Timeout before the queue of the device is full, and can be
+/// aborted then.
+#[test]
+fn enqueues_do_not_block_for_ever() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let limit = slower(2.0);
+            rig.run(|comm, stream| {
+                if comm.rank() != 0 {
+                    return Ok(());
+                }
+                comm.set_timeout(limit);
+                assert_eq!(comm.timeout(), limit);
+                let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
+                let start = Instant::now();
+                let error = (0..5000)
+                    .find_map(|_| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).err())
+                    .expect("5000 operations were taken although none can be done");
+                let took = start.elapsed();
+                assert_timeout(&error, "all_reduce", limit);
+                assert!(took < limit + slower(10.0), "{took:?}");
+                comm.aborter().abort("rank 0 gives up");
+                stream.wait(slower(20.0))
+            });
+            drop(rig);
+            still_works(ranks);
+        }
+    });
+}
+
+/// `close` on one rank alone, with work that cannot end: it gives up in time.
+#[test]
+fn close_has_a_deadline() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            let mut comms = Rig::new(ranks).clique.into_ranks();
+            let first = comms.remove(0);
+            let stream = Stream::new(first.device()).unwrap();
+            let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32; 5]).unwrap();
+            first.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+            let limit = slower(1.0);
+            let error = quick(limit, || first.close(limit)).expect_err("closed with work that cannot end");
+            assert_timeout(&error, "close", limit);
+            quick(slower(10.0), || drop(x));
+            quick(slower(10.0), || drop(comms));
+            drop(stream);
+            still_works(ranks);
+        }
+    });
+}
+
+/// Dropping a rank that hangs takes a bounded time, in whatever order, and so does dropping what it uses.
+#[test]
+fn drops_of_a_hung_communicator_are_bounded() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            for order in 0..3 {
+                let mut comms = Rig::new(ranks).clique.into_ranks();
+                let first = comms.remove(0);
+                first.set_timeout(slower(1.0));
+                let stream = Stream::new(first.device()).unwrap();
+                let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32; 5]).unwrap();
+                first.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+                quick(slower(15.0), || match order {
+                    0 => drop((first, x, stream)),
+                    1 => drop((x, stream, first)),
+                    _ => drop((stream, first, x)),
+                });
+                quick(slower(15.0), || drop(comms));
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_group_that_a_peer_never_makes() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let limit = slower(1.0);
+            rig.run(|comm, stream| {
+                if comm.rank() == 0 {
+                    return Ok(());
+                }
+                let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
+                let mut y = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
+                group(|g| {
+                    g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    g.recv(comm, &mut y, 0, stream)
+                })?;
+                let error = quick(limit, || stream.wait(limit)).expect_err("done without rank 0");
+                assert_timeout(&error, "wait", limit);
+                comm.aborter().abort("rank 1 gives up");
+                Ok(())
+            });
+            quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// An abort from a thread that does nothing else, while all ranks are busy enqueuing.
+#[test]
+fn an_abort_in_the_middle_of_everything() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            for after in [0, 1, 7, 30] {
+                let rig = Rig::new(ranks);
+                let aborters: Vec<_> = rig.clique.ranks().iter().map(Communicator::aborter).collect();
+                let helper = std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(after));
+                    aborters.iter().for_each(|aborter| drop(aborter.abort("in the middle")));
+                });
+                let result: Result<Vec<()>> = quick(slower(20.0), || {
+                    rig.try_run(|comm, stream| {
+                        let mut x = DeviceBuffer::from_slice(stream, &vec![1i32; 1000])?;
+                        loop {
+                            comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream)?;
+                        }
+                    })
+                });
+                helper.join().unwrap();
+                let error = result.expect_err("an endless loop has ended");
+                assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
+                drop(rig);
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_clique_that_cannot_form_in_no_time() {
+    watched(60.0, || {
+        if crate::support::harness::devices() < 2 {
+            return skip("a clique of two: this machine has one device");
+        }
+        let devices = &Device::all().unwrap()[..2];
+        let timeout = Duration::from_nanos(1);
+        match quick(slower(10.0), || Clique::init_all_with(devices, &options(timeout))) {
+            // Quicker than the first look at the clock is not impossible.
+            Ok(clique) => drop(clique),
+            Err(error) => assert_timeout(&error, "init", timeout),
+        }
+        still_works(2);
+    });
+}

@@ -1,0 +1,257 @@
+//! Ranks of a clique that issue calls which do not belong together: an error on every rank, never wrong memory.
+
+use gpucomm::{
+    Communicator, DeviceBuffer, Error, InPlace, Layout, RecvOnly, ReduceOp, Result, SendOnly, Stream, group,
+};
+
+use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
+
+/// Lets every rank issue what `body` says, and expects an error on each.
+///
+/// The rank that comes second finds the contradiction; one that came first may have enqueued its call already, and learns
+/// of it when it waits or asks the communicator. `named` is what the text of the one that found it must hold.
+fn disagree(
+    counts: &[usize],
+    named: impl Fn(usize) -> Vec<String> + Send + 'static,
+    body: impl Fn(&Communicator, &Stream) -> Result<()> + Send + Sync + 'static,
+) {
+    let counts = counts.to_vec();
+    watched(120.0, move || {
+        for ranks in rank_counts(&counts) {
+            let rig = Rig::new(ranks);
+            let results = quick(slower(15.0), || {
+                rig.run(|comm, stream| {
+                    let result =
+                        body(comm, stream).and_then(|()| stream.wait(slower(15.0))).and_then(|()| comm.async_error());
+                    Ok(result)
+                })
+            });
+            let errors: Vec<Error> =
+                results.into_iter().map(|result| result.expect_err("a rank did not notice")).collect();
+            let found = errors.iter().find(|error| matches!(error, Error::Disagreement { .. }));
+            let found = found.unwrap_or_else(|| panic!("nobody reports a disagreement: {errors:?}"));
+            let named = named(ranks);
+            assert_names(found, &named.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_names(found, &["expected", "got"]);
+            for error in &errors {
+                assert!(matches!(error, Error::Disagreement { .. } | Error::Aborted { .. }), "{error:?}");
+            }
+            drop(rig);
+            still_works(ranks);
+        }
+    });
+}
+
+fn names(parts: &[&str]) -> impl Fn(usize) -> Vec<String> + Send + 'static {
+    let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+    move |_| parts.clone()
+}
+
+fn buffer<T: gpucomm::Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
+    DeviceBuffer::zeroed(stream, len)
+}
+
+/// Whether this is the one rank that does something else.
+fn odd_one(comm: &Communicator) -> bool {
+    comm.rank() == comm.size() - 1
+}
+
+#[test]
+fn another_count() {
+    disagree(&[2, 3, 4], names(&["all_reduce", "8", "9"]), |comm, stream| {
+        let mut x = buffer::<f32>(stream, if odd_one(comm) { 9 } else { 8 })?;
+        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+    });
+}
+
+#[test]
+fn another_type() {
+    disagree(&[2, 4], names(&["all_reduce", "f32", "i32"]), |comm, stream| {
+        if odd_one(comm) {
+            comm.all_reduce(InPlace(&mut buffer::<i32>(stream, 8)?), ReduceOp::Sum, stream)
+        } else {
+            comm.all_reduce(InPlace(&mut buffer::<f32>(stream, 8)?), ReduceOp::Sum, stream)
+        }
+    });
+}
+
+#[test]
+fn another_reduction() {
+    disagree(&[2, 4], names(&["all_reduce"]), |comm, stream| {
+        let op = if odd_one(comm) { ReduceOp::Max } else { ReduceOp::Sum };
+        comm.all_reduce(InPlace(&mut buffer::<f32>(stream, 8)?), op, stream)
+    });
+}
+
+#[test]
+fn another_root() {
+    disagree(&[2, 4], names(&["broadcast", "root"]), |comm, stream| {
+        let root = usize::from(odd_one(comm));
+        let x = buffer::<u64>(stream, 8)?;
+        let mut y = buffer::<u64>(stream, 8)?;
+        comm.broadcast((&x, &mut y), root, stream)
+    });
+}
+
+#[test]
+fn another_root_of_a_reduce() {
+    disagree(&[2, 3], names(&["reduce", "root"]), |comm, stream| {
+        let x = buffer::<u64>(stream, 8)?;
+        let mut y = buffer::<u64>(stream, 8)?;
+        comm.reduce((&x, &mut y), ReduceOp::Sum, usize::from(odd_one(comm)), stream)
+    });
+}
+
+#[test]
+fn another_operation() {
+    disagree(&[2, 4], names(&["all_reduce", "broadcast"]), |comm, stream| {
+        let mut x = buffer::<f32>(stream, 8)?;
+        if odd_one(comm) {
+            comm.broadcast(InPlace(&mut x), 0, stream)
+        } else {
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+        }
+    });
+}
+
+#[test]
+fn another_order() {
+    disagree(&[2], names(&["all_gather", "reduce_scatter"]), |comm, stream| {
+        let n = comm.size();
+        let (x, mut all) = (buffer::<f32>(stream, 8)?, buffer::<f32>(stream, 8 * n)?);
+        let (whole, mut part) = (buffer::<f32>(stream, 8 * n)?, buffer::<f32>(stream, 8)?);
+        if odd_one(comm) {
+            comm.reduce_scatter((&whole, &mut part), ReduceOp::Sum, stream)?;
+            comm.all_gather((&x, &mut all), stream)
+        } else {
+            comm.all_gather((&x, &mut all), stream)?;
+            comm.reduce_scatter((&whole, &mut part), ReduceOp::Sum, stream)
+        }
+    });
+}
+
+/// The tenth call differs, after nine that agree.
+#[test]
+fn a_later_call() {
+    disagree(&[2, 4], names(&["all_reduce", "100", "101"]), |comm, stream| {
+        let mut x = buffer::<i8>(stream, 101)?;
+        for round in 0..10 {
+            let len = if round == 9 && odd_one(comm) { 101 } else { 100 };
+            comm.all_reduce(InPlace(x.slice_mut(0..len)), ReduceOp::Sum, stream)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn more_sent_than_the_other_side_takes() {
+    disagree(&[2], names(&["5", "4"]), |comm, stream| {
+        if comm.rank() == 0 {
+            comm.send(&buffer::<f32>(stream, 5)?, 1, stream)
+        } else {
+            comm.recv(&mut buffer::<f32>(stream, 4)?, 0, stream)
+        }
+    });
+}
+
+#[test]
+fn less_sent_than_the_other_side_takes() {
+    disagree(&[2], names(&["3", "4"]), |comm, stream| {
+        if comm.rank() == 0 {
+            comm.send(&buffer::<f32>(stream, 3)?, 1, stream)
+        } else {
+            comm.recv(&mut buffer::<f32>(stream, 4)?, 0, stream)
+        }
+    });
+}
+
+#[test]
+fn sent_as_another_type() {
+    disagree(&[2], names(&["f32", "u32"]), |comm, stream| {
+        if comm.rank() == 0 {
+            comm.send(&buffer::<f32>(stream, 4)?, 1, stream)
+        } else {
+            comm.recv(&mut buffer::<u32>(stream, 4)?, 0, stream)
+        }
+    });
+}
+
+#[test]
+fn an_exchange_in_a_group_with_other_counts() {
+    disagree(&[2, 3, 4], names(&["16", "17"]), |comm, stream| {
+        let (next, before) = ((comm.rank() + 1) % comm.size(), (comm.rank() + comm.size() - 1) % comm.size());
+        let x = buffer::<f32>(stream, if odd_one(comm) { 17 } else { 16 })?;
+        let mut y = buffer::<f32>(stream, 16)?;
+        group(|g| {
+            g.send(comm, &x, next, stream)?;
+            g.recv(comm, &mut y, before, stream)
+        })
+    });
+}
+
+#[test]
+fn layouts_that_contradict_each_other() {
+    disagree(&[2], names(&["2", "3"]), |comm, stream| {
+        let x = buffer::<f32>(stream, 100)?;
+        let mut y = buffer::<f32>(stream, 100)?;
+        // Rank 0 sends two elements to rank 1, which expects three.
+        let (out, into) = if comm.rank() == 0 { ([1, 2], [1, 4]) } else { ([4, 1], [3, 1]) };
+        let layout = |counts| Layout { counts, offsets: None };
+        comm.all_to_all_v(&x, layout(&out), &mut y, layout(&into), stream)
+    });
+}
+
+#[test]
+fn gathers_of_other_counts() {
+    disagree(&[2, 3], names(&["7", "8"]), |comm, stream| {
+        let x = buffer::<f32>(stream, if odd_one(comm) { 7 } else { 8 })?;
+        let mut y = buffer::<f32>(stream, 8 * comm.size())?;
+        if comm.rank() == 0 { comm.gather((&x, &mut y), 0, stream) } else { comm.gather(SendOnly(&x), 0, stream) }
+    });
+}
+
+#[test]
+fn scatters_of_other_counts() {
+    disagree(&[2, 3], names(&["7", "8"]), |comm, stream| {
+        let x = buffer::<f32>(stream, 8 * comm.size())?;
+        let mut y = buffer::<f32>(stream, if odd_one(comm) { 7 } else { 8 })?;
+        if comm.rank() == 0 { comm.scatter((&x, &mut y), 0, stream) } else { comm.scatter(RecvOnly(&mut y), 0, stream) }
+    });
+}
+
+/// Several operations in a group, of which the last differs: nothing of the group is run.
+#[test]
+fn the_last_of_a_group() {
+    disagree(&[2, 4], names(&["all_reduce", "20", "21"]), |comm, stream| {
+        let mut x = buffer::<f32>(stream, 20)?;
+        let mut y = buffer::<f32>(stream, if odd_one(comm) { 21 } else { 20 })?;
+        group(|g| {
+            g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
+            g.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, stream)
+        })
+    });
+}
+
+/// Memory beyond the shorter buffer stays as it was on every rank: the guards of `Guarded` are checked after the failure.
+#[test]
+fn nothing_beyond_the_shorter_buffer_is_written() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let len = if odd_one(comm) { 4000 } else { 16 };
+                let mut x = crate::support::Guarded::holding(stream, &vec![1.0f32; len])?;
+                let result = comm
+                    .all_reduce(InPlace(x.inner_mut()), ReduceOp::Sum, stream)
+                    .and_then(|()| stream.wait(slower(15.0)))
+                    .and_then(|()| comm.async_error());
+                assert!(result.is_err());
+                // Reads the guards as well.
+                assert_eq!(x.read(stream)?.len(), len);
+                Ok(())
+            });
+            drop(rig);
+            still_works(ranks);
+        }
+    });
+}

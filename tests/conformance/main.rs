@@ -1,0 +1,30 @@
+//! One conformance suite for both back ends: the emulator anywhere, and real GPUs where there are some.
+//!
+//! `cargo test --features emulator --test conformance` runs it on the emulator; without the feature it drives the real
+//! libraries. A machine with fewer than four devices runs the smaller rank counts and says on stdout what it skipped.
+//!
+//! Each test takes all devices. In one process the tests take turns on real GPUs; where every test is a process of its own
+//! (cargo-nextest), run them one at a time: `-j1`.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `GPUCOMM_TEST_SEED` | the seed of all random inputs; printed at the start |
+//! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit, for slow machines and sanitizers |
+
+mod bad_input;
+mod bad_usage;
+mod buffers;
+mod collectives;
+mod deadlines;
+mod disagreement;
+mod faults;
+mod groups;
+mod lifecycle;
+mod movement;
+mod p2p;
+mod panics;
+mod premul;
+mod processes;
+mod streams;
+mod support;
+mod variable;

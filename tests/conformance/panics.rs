@@ -1,0 +1,118 @@
+//! Panics in every closure that the crate calls: carried to the caller, and nothing is left broken.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
+
+use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
+
+/// What a panic said.
+fn message(panic: Box<dyn std::any::Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic.downcast::<&str>().map(|text| (*text).to_owned()).unwrap_or_default(),
+    }
+}
+
+/// The others wait for the rank that panics; they must not do so for ever, and the panic comes out of `spmd`.
+#[test]
+fn in_spmd() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            let caught = quick(slower(10.0), || {
+                catch_unwind(AssertUnwindSafe(|| {
+                    rig.try_run(|comm, stream| {
+                        let mut x = DeviceBuffer::from_slice(stream, &[1i32; 100])?;
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                        if comm.rank() == ranks - 1 {
+                            panic!("rank {} has had enough", comm.rank());
+                        }
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                        stream.wait(slower(30.0))?;
+                        comm.async_error()
+                    })
+                }))
+            });
+            let text = message(caught.expect_err("the panic was swallowed"));
+            assert!(text.contains("has had enough"), "another panic: {text}");
+            quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn in_a_group() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[3i32; 100])?;
+                let caught = catch_unwind(AssertUnwindSafe(|| {
+                    group(|g| -> gpucomm::Result<()> {
+                        g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
+                        panic!("in the closure of a group");
+                    })
+                }));
+                let text = message(caught.expect_err("the panic was swallowed"));
+                assert!(text.contains("closure of a group"), "{text}");
+                assert_eq!(x.to_vec(stream)?, [3; 100], "submitted in spite of the panic");
+                group(|g| g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream))?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream)?;
+                assert_eq!(x.to_vec(stream)?, [3 * ranks as i32; 100]);
+                Ok(())
+            });
+            rig.close();
+            still_works(ranks);
+        }
+    });
+}
+
+/// A panic in a host callback must not cross C: the next wait on the stream reports it, and the stream goes on.
+#[test]
+fn in_a_host_callback() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, _| {
+                let stream = Stream::new(comm.device())?;
+                let mut x = DeviceBuffer::from_slice(&stream, &[1i64; 10])?;
+                stream.launch_host(|| panic!("in a host callback"))?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+                let error = stream.wait(slower(20.0)).expect_err("the panic was swallowed");
+                assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+                assert_names(&error, &["in a host callback"]);
+                stream.wait(slower(20.0))?;
+                assert_eq!(x.to_vec(&stream)?, [ranks as i64; 10]);
+                Ok(())
+            });
+            rig.close();
+            still_works(ranks);
+        }
+    });
+}
+
+/// While a thread unwinds, a communicator is aborted, not destroyed: destroying waits for the other ranks.
+#[test]
+fn with_a_communicator_on_the_stack() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let mut comms = Rig::new(ranks).clique.into_ranks();
+            let first = comms.remove(0);
+            let caught = quick(slower(15.0), || {
+                std::thread::spawn(move || {
+                    let stream = Stream::new(first.device()).unwrap();
+                    let mut window = DeviceBuffer::from_slice(&stream, &[1.0f32; 1000]).unwrap();
+                    first.all_reduce(InPlace(&mut window), ReduceOp::Sum, &stream).unwrap();
+                    let _operator = first.pre_mul_sum(1.0f32).unwrap();
+                    panic!("with everything alive");
+                })
+                .join()
+            });
+            assert_eq!(message(caught.expect_err("no panic")), "with everything alive");
+            quick(slower(20.0), || drop(comms));
+            still_works(ranks);
+        }
+    });
+}

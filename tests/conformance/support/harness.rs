@@ -1,0 +1,112 @@
+//! Ranks to test with, and a watchdog so that nothing hangs for ever.
+
+use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use gpucomm::{Backend, Clique, Communicator, Device, Result, Stream};
+
+/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
+pub fn slower(seconds: f64) -> Duration {
+    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    Duration::from_secs_f64(seconds * factor)
+}
+
+/// Runs a test, and fails it when it takes longer than `seconds`.
+///
+/// The body runs on a thread of its own, which is left behind when it hangs: the other tests go on.
+pub fn watched(seconds: f64, body: impl FnOnce() + Send + 'static) {
+    static ONCE: Once = Once::new();
+    // A call without a deadline of its own must not outlast the watchdog.
+    ONCE.call_once(|| gpucomm::set_default_timeout(slower(45.0)));
+    let _turn = turn();
+    let limit = slower(seconds);
+    let (done, end) = channel();
+    let name = std::thread::current().name().unwrap_or("test").to_owned();
+    let worker = std::thread::Builder::new().name(name).spawn(move || {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        let _ = done.send(());
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    let worker = worker.expect("a thread for the test");
+    match end.recv_timeout(limit) {
+        Err(RecvTimeoutError::Timeout) => panic!("the watchdog: not done within {limit:?}"),
+        Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
+    }
+    if let Err(panic) = worker.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// On real GPUs the tests of one process take turns: kernels of two communicators on the same devices may wait for each
+/// other for ever.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    (gpucomm::backend() == Backend::Nvidia).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Says on stdout that something cannot be tested here. Not `println!`, which is hidden while a test passes.
+pub fn skip(what: &str) {
+    let name = std::thread::current().name().unwrap_or("test").to_owned();
+    let _ = writeln!(std::io::stdout(), "conformance: {name}: skipped: {what}");
+}
+
+/// How many devices there are, at most four.
+pub fn devices() -> usize {
+    Device::count().expect("the number of devices").min(4)
+}
+
+/// Those of the given numbers of ranks that this machine has devices for.
+pub fn rank_counts(wanted: &[usize]) -> Vec<usize> {
+    let devices = devices();
+    for ranks in wanted.iter().filter(|ranks| **ranks > devices) {
+        skip(&format!("{ranks} ranks: this machine has {devices} devices"));
+    }
+    wanted.iter().copied().filter(|ranks| *ranks <= devices).collect()
+}
+
+/// A clique over the first devices, and a stream for each rank.
+#[derive(Debug)]
+pub struct Rig {
+    pub clique: Clique,
+    streams: Vec<Stream>,
+}
+
+impl Rig {
+    pub fn new(ranks: usize) -> Self {
+        let devices = Device::all().expect("devices");
+        let devices = &devices[..ranks];
+        let clique = Clique::init_all(devices).unwrap_or_else(|error| panic!("a clique of {ranks} ranks: {error}"));
+        let streams = devices.iter().map(|device| Stream::new(*device).expect("a stream")).collect();
+        Self { clique, streams }
+    }
+
+    pub fn size(&self) -> usize {
+        self.clique.size()
+    }
+
+    /// Runs `body` as every rank, with that rank's stream, and panics if a rank fails.
+    pub fn run<R: Send>(&self, body: impl Fn(&Communicator, &Stream) -> Result<R> + Sync) -> Vec<R> {
+        self.try_run(body).unwrap_or_else(|error| panic!("a rank failed: {error}\n{error:?}"))
+    }
+
+    /// Runs `body` as every rank, with that rank's stream.
+    pub fn try_run<R: Send>(&self, body: impl Fn(&Communicator, &Stream) -> Result<R> + Sync) -> Result<Vec<R>> {
+        self.clique.spmd(|comm| body(comm, &self.streams[comm.rank()]))
+    }
+
+    /// Closes the communicators within the default deadline.
+    pub fn close(self) {
+        self.clique.close(gpucomm::default_timeout()).expect("close");
+    }
+}
+
+/// Lengths for the matrix: nothing, one, odd, large. `large` is for the emulator, which shares its cores with the
+/// reference; real GPUs take a million of everything.
+pub fn lengths(large: usize) -> [usize; 4] {
+    let large = if gpucomm::backend() == Backend::Nvidia { 1_000_003 } else { large };
+    [0, 1, 1021, large]
+}

@@ -1,0 +1,32 @@
+//! What the tests share: numbers, the host's reference, random inputs, ranks, processes and a watchdog.
+
+pub mod expect;
+pub mod guarded;
+pub mod harness;
+pub mod number;
+pub mod process;
+pub mod random;
+pub mod reference;
+
+pub use expect::{assert_argument, assert_names, quick, still_works};
+pub use guarded::Guarded;
+pub use harness::{Rig, rank_counts, skip, slower, watched};
+pub use number::{Number, Op};
+pub use random::Case;
+
+/// Calls a function of one type parameter for every element type.
+macro_rules! each_type {
+    ($function:ident($($argument:expr),*)) => {{
+        $function::<i8>($($argument),*);
+        $function::<u8>($($argument),*);
+        $function::<i32>($($argument),*);
+        $function::<u32>($($argument),*);
+        $function::<i64>($($argument),*);
+        $function::<u64>($($argument),*);
+        $function::<gpucomm::f16>($($argument),*);
+        $function::<gpucomm::bf16>($($argument),*);
+        $function::<f32>($($argument),*);
+        $function::<f64>($($argument),*);
+    }};
+}
+pub(crate) use each_type;

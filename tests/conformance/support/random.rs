@@ -1,0 +1,77 @@
+//! Random inputs: the same for the same seed and the same case.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::sync::OnceLock;
+
+use fastrand::Rng;
+
+use super::{Number, Op};
+
+/// The seed of this run, from `GPUCOMM_TEST_SEED` or drawn; printed when it is first needed.
+pub fn seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| {
+        let seed = match std::env::var("GPUCOMM_TEST_SEED") {
+            Ok(text) => text.trim().parse().expect("GPUCOMM_TEST_SEED: a whole number"),
+            Err(_) => fastrand::u64(..),
+        };
+        // Not `println!`, which the test harness hides while a test passes.
+        let _ = writeln!(std::io::stdout(), "conformance: GPUCOMM_TEST_SEED={seed}");
+        seed
+    })
+}
+
+/// One case of the matrix: what is said when it fails, and where its random numbers come from.
+#[derive(Debug, Clone)]
+pub struct Case {
+    text: String,
+    op: Op,
+}
+
+impl Case {
+    /// A case of an operation that reduces.
+    pub fn reducing<T: Number>(what: &str, op: Op, ranks: usize, len: usize, in_place: bool) -> Self {
+        let place = if in_place { "in place" } else { "out of place" };
+        Self { text: format!("{what} {op:?} of {len} {} by {ranks} ranks, {place}", T::KIND), op }
+    }
+
+    /// A case of an operation that only moves data, so that any value will do.
+    pub fn moving<T: Number>(what: &str, ranks: usize, len: usize, in_place: bool) -> Self {
+        let place = if in_place { "in place" } else { "out of place" };
+        Self { text: format!("{what} of {len} {} by {ranks} ranks, {place}", T::KIND), op: Op::Min }
+    }
+
+    /// The random numbers of one rank.
+    pub fn rng(&self, rank: usize) -> Rng {
+        let mut hasher = DefaultHasher::new();
+        (seed(), &self.text, rank).hash(&mut hasher);
+        Rng::with_seed(hasher.finish())
+    }
+
+    /// The input of one rank.
+    pub fn input<T: Number>(&self, rank: usize, len: usize) -> Vec<T> {
+        let mut rng = self.rng(rank);
+        (0..len).map(|_| T::draw(&mut rng, self.op)).collect()
+    }
+
+    /// The inputs of all ranks, each `len` elements long.
+    pub fn inputs<T: Number>(&self, ranks: usize, len: usize) -> Vec<Vec<T>> {
+        (0..ranks).map(|rank| self.input(rank, len)).collect()
+    }
+
+    /// Panics unless `got` is exactly `want`.
+    pub fn same<T: Number>(&self, rank: usize, got: &[T], want: &[T]) {
+        assert_eq!(got.len(), want.len(), "{self}: rank {rank}: length");
+        let wrong = got.iter().zip(want).filter(|(got, want)| got != want).count();
+        if let Some(at) = got.iter().zip(want).position(|(got, want)| got != want) {
+            panic!("{self}: rank {rank}: {wrong} wrong, first [{at}]: got {:?}, expected {:?}", got[at], want[at]);
+        }
+    }
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (GPUCOMM_TEST_SEED={})", self.text, seed())
+    }
+}
