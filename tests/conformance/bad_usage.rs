@@ -53,7 +53,7 @@ fn every_call_after_an_abort() {
         for ranks in rank_counts(&[1, 2]) {
             let rig = Rig::new(ranks);
             rig.clique.ranks().iter().for_each(|comm| {
-                comm.aborter().abort("because of the test");
+                assert_eq!(comm.aborter().abort("because of the test"), gpucomm::nccl::AbortOutcome::Done);
             });
             each_type!(after_abort_of(&rig));
             still_works(ranks);
@@ -72,7 +72,7 @@ fn buffers_of_an_aborted_communicator_are_still_memory() {
             rig.run(|comm, stream| {
                 let mut window = comm.alloc_from(stream, &[1.5f32; 100])?;
                 stream.synchronize()?;
-                comm.aborter().abort("because of the test");
+                assert_eq!(comm.aborter().abort("because of the test"), gpucomm::nccl::AbortOutcome::Done);
                 assert_eq!(window.to_vec(stream)?, [1.5; 100]);
                 window.fill(stream, 2.5)?;
                 assert_eq!(window.to_vec(stream)?, [2.5; 100]);
@@ -90,7 +90,7 @@ fn spmd_after_an_abort() {
     watched(60.0, || {
         for ranks in rank_counts(&[1, 2, 4]) {
             let rig = Rig::new(ranks);
-            rig.clique.rank(0).aborter().abort("because of the test");
+            assert_eq!(rig.clique.rank(0).aborter().abort("because of the test"), gpucomm::nccl::AbortOutcome::Done);
             let result = quick(slower(20.0), || {
                 rig.try_run(|comm, stream| {
                     let mut x = DeviceBuffer::<f32>::zeroed(stream, 4)?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::nccl::InitOptions;
+use gpucomm::nccl::{AbortOutcome, InitOptions};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
 use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, still_works, watched};
@@ -67,6 +67,15 @@ fn a_rank_that_comes_late() {
     });
 }
 
+/// Aborts a communicator with work that hangs: a wait says once that the work has no result, then the stream goes on.
+fn assert_freed_by_abort(comm: &Communicator, stream: &Stream) -> Result<()> {
+    assert_eq!(comm.aborter().abort("rank 0 gives up"), AbortOutcome::Done);
+    let error = stream.wait(slower(20.0)).expect_err("work that was aborted counts as done");
+    assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
+    assert_names(&error, &["rank 0 gives up"]);
+    stream.wait(slower(20.0))
+}
+
 /// A peer that never issues its call: the wait ends in time, an abort frees the stream, and the thread can go on.
 #[test]
 fn a_call_that_a_peer_never_makes() {
@@ -86,11 +95,12 @@ fn a_call_that_a_peer_never_makes() {
                 let event = stream.record()?;
                 let error = quick(limit, || event.wait(limit)).expect_err("done without the other ranks");
                 assert_timeout(&error, "wait", limit);
-                comm.aborter().abort("rank 0 gives up");
-                stream.wait(slower(20.0))?;
-                assert_eq!(x.len(), 5);
+                assert_freed_by_abort(comm, stream)?;
                 let error = comm.async_error().unwrap_err();
                 assert_names(&error, &["rank 0 gives up"]);
+                // Stream and buffer are as good as new.
+                x.fill(stream, 8)?;
+                assert_eq!(x.to_vec(stream)?, [8; 5]);
                 Ok(())
             });
             quick(slower(20.0), || drop(rig));
@@ -116,11 +126,12 @@ fn work_behind_a_hung_operation() {
                     std::thread::sleep(Duration::from_millis(300));
                     aborter.abort("another thread gives up")
                 });
-                // Returns as soon as the abort has freed the stream; what the values are, nobody knows.
+                // Returns as soon as the abort has freed the stream, and does not pass off what it copied as a result.
                 let mut host = [0i32; 5];
                 let copied = quick(slower(10.0), || x.copy_to_slice(stream, &mut host));
-                drop(copied);
-                assert_eq!(helper.join().unwrap(), gpucomm::nccl::AbortOutcome::Done);
+                assert_eq!(helper.join().unwrap(), AbortOutcome::Done);
+                let error = copied.and_then(|()| stream.wait(slower(1.0))).expect_err("values of an aborted operation");
+                assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
                 assert!(comm.async_error().is_err());
                 Ok(())
             });
@@ -152,8 +163,7 @@ fn enqueues_do_not_block_for_ever() {
                 let took = start.elapsed();
                 assert_timeout(&error, "all_reduce", limit);
                 assert!(took < limit + slower(10.0), "{took:?}");
-                comm.aborter().abort("rank 0 gives up");
-                stream.wait(slower(20.0))
+                assert_freed_by_abort(comm, stream)
             });
             drop(rig);
             still_works(ranks);
@@ -224,7 +234,7 @@ fn a_group_that_a_peer_never_makes() {
                 })?;
                 let error = quick(limit, || stream.wait(limit)).expect_err("done without rank 0");
                 assert_timeout(&error, "wait", limit);
-                comm.aborter().abort("rank 1 gives up");
+                assert_eq!(comm.aborter().abort("rank 1 gives up"), AbortOutcome::Done);
                 Ok(())
             });
             quick(slower(20.0), || drop(rig));

@@ -1,2 +1,293 @@
 //! Faults that the emulator injects: a rank that dies, hangs or is late, an asynchronous error, out of memory.
-#![cfg(feature = "emulator")]
+//!
+//! The emulator reads `GPUCOMM_EMULATOR_FAULTS` once in a process, so that each case is a child process. Real GPUs skip
+//! these tests.
+
+use std::time::{Duration, Instant};
+
+use gpucomm::{Backend, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
+
+use crate::support::process::{Finished, Role, spawn, spawn_all};
+use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, still_works, watched};
+
+const CHILD: &str = "faults::child";
+const FAULTS: &str = "GPUCOMM_EMULATOR_FAULTS";
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    gpucomm::set_default_timeout(slower(30.0));
+    let roles: [(&str, fn(Role) -> Result<()>); 9] = [
+        ("survives", survives),
+        ("dies as a thread", |_| fails_as_a_thread(5)),
+        ("hangs as a thread", hangs_as_a_thread),
+        ("hangs", hangs),
+        ("is late", is_late),
+        ("async error", |_| fails_as_a_thread(4)),
+        ("counts to the fault", counts_to_the_fault),
+        ("out of memory", out_of_memory),
+        ("nonsense", nonsense),
+    ];
+    for (name, body) in roles {
+        if let Some(role) = Role::of_this_process(name) {
+            body(role).unwrap();
+            println!("finished");
+        }
+    }
+}
+
+/// Whether there is an emulator to inject faults into.
+fn possible() -> bool {
+    let possible = gpucomm::backend() == Backend::Emulator;
+    if !possible {
+        skip("faults are injected by the emulator only");
+    }
+    possible
+}
+
+/// Runs one child with `faults`; its end.
+fn alone(role: &str, size: usize, faults: &str) -> Finished {
+    let id = UniqueId::new().unwrap();
+    spawn(CHILD, role, (0, size), &id, &[(FAULTS, faults)]).finish(slower(60.0))
+}
+
+/// Issues the next all-reduce and waits for it.
+fn step(comm: &Communicator, x: &mut DeviceBuffer<i32>, stream: &Stream) -> Result<()> {
+    comm.all_reduce(InPlace(x), ReduceOp::Max, stream)?;
+    stream.wait(comm.timeout())?;
+    comm.async_error()
+}
+
+/// One rank of several processes; a peer dies in front of its fifth operation.
+fn survives(role: Role) -> Result<()> {
+    let comm = role.join()?;
+    comm.set_timeout(slower(4.0));
+    let stream = Stream::new(comm.device())?;
+    let mut x = DeviceBuffer::from_slice(&stream, &vec![1; 10_000])?;
+    for _ in 0..4 {
+        step(&comm, &mut x, &stream)?;
+    }
+    let error = quick(slower(4.0), || step(&comm, &mut x, &stream)).expect_err("a dead rank has answered");
+    println!("noticed: {error}");
+    assert!(matches!(error, Error::Timeout { .. } | Error::Nccl { .. } | Error::Aborted { .. }), "{error:?}");
+    quick(slower(10.0), || drop(comm));
+    still_works(1);
+    Ok(())
+}
+
+#[test]
+fn a_process_that_dies() {
+    watched(120.0, || {
+        if !possible() {
+            return;
+        }
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let children = spawn_all(CHILD, "survives", ranks, &[(FAULTS, "die=rank1@op5")]);
+            for (rank, child) in children.into_iter().enumerate() {
+                let end = child.finish(slower(40.0));
+                if rank == 1 {
+                    assert_eq!(end.status.code(), Some(99), "{}", end.text);
+                } else {
+                    end.assert_success();
+                    assert!(end.text.contains("noticed") && end.text.contains("finished"), "{}", end.text);
+                }
+            }
+        }
+    });
+}
+
+/// Ranks as threads, of which rank 1 fails at operation `number`: `spmd` ends with an error in time.
+fn fails_as_a_thread(number: usize) -> Result<()> {
+    let rig = Rig::new(4.min(crate::support::harness::devices()));
+    let result = quick(slower(15.0), || {
+        rig.try_run(|comm, stream| {
+            comm.set_timeout(slower(5.0));
+            let mut x = DeviceBuffer::from_slice(stream, &vec![1; 10_000])?;
+            for _ in 1..number {
+                step(comm, &mut x, stream).expect("before the fault");
+            }
+            step(comm, &mut x, stream)
+        })
+    });
+    let error = result.expect_err("a rank with a fault has answered");
+    println!("noticed: {error}");
+    assert!(matches!(error, Error::Timeout { .. } | Error::Nccl { .. } | Error::Aborted { .. }), "{error:?}");
+    quick(slower(15.0), || drop(rig));
+    still_works(2);
+    Ok(())
+}
+
+#[test]
+fn a_thread_that_dies() {
+    watched(90.0, || {
+        if possible() {
+            alone("dies as a thread", 1, "die=rank1@op5").assert_success();
+        }
+    });
+}
+
+#[test]
+fn an_asynchronous_error() {
+    watched(90.0, || {
+        if possible() {
+            let end = alone("async error", 1, "async_error=rank1@op4");
+            end.assert_success();
+            assert!(end.text.contains("NCCL error"), "not NCCL's own error:\n{}", end.text);
+        }
+    });
+}
+
+/// Rank 1 stops in front of its third operation: everybody's wait ends in time, and an abort frees all of them.
+fn hangs_as_a_thread(_: Role) -> Result<()> {
+    let rig = Rig::new(2);
+    let limit = slower(2.0);
+    let result = quick(slower(10.0), || {
+        rig.try_run(|comm, stream| {
+            comm.set_timeout(limit);
+            let mut x = DeviceBuffer::from_slice(stream, &[1; 10])?;
+            step(comm, &mut x, stream).expect("the first operation");
+            step(comm, &mut x, stream).expect("the second operation");
+            step(comm, &mut x, stream)
+        })
+    });
+    let error = result.expect_err("a rank that hangs has answered");
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    quick(slower(15.0), || drop(rig));
+    still_works(2);
+    Ok(())
+}
+
+/// The same as processes: each rank gives up by itself.
+fn hangs(role: Role) -> Result<()> {
+    let comm = role.join()?;
+    comm.set_timeout(slower(2.0));
+    let stream = Stream::new(comm.device())?;
+    let mut x = DeviceBuffer::from_slice(&stream, &[1; 10])?;
+    step(&comm, &mut x, &stream)?;
+    step(&comm, &mut x, &stream)?;
+    let error = quick(slower(2.0), || step(&comm, &mut x, &stream)).expect_err("a rank that hangs has answered");
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    assert_ne!(comm.aborter().abort("the test gives up"), gpucomm::nccl::AbortOutcome::StillRunning);
+    quick(slower(10.0), || drop(comm));
+    still_works(1);
+    Ok(())
+}
+
+#[test]
+fn a_rank_that_hangs() {
+    watched(120.0, || {
+        if !possible() {
+            return;
+        }
+        alone("hangs as a thread", 1, "hang=rank1@op3").assert_success();
+        for ranks in rank_counts(&[2, 4]) {
+            for child in spawn_all(CHILD, "hangs", ranks, &[(FAULTS, "hang=rank1@op3")]) {
+                child.finish(slower(40.0)).assert_success();
+            }
+        }
+    });
+}
+
+/// Rank 0 comes 300 ms late to its second operation: nothing is wrong but the time.
+fn is_late(_: Role) -> Result<()> {
+    let rig = Rig::new(2);
+    let times = rig.run(|comm, stream| {
+        let mut x = DeviceBuffer::from_slice(stream, &[comm.rank() as i32 + 1; 10])?;
+        step(comm, &mut x, stream)?;
+        let start = Instant::now();
+        step(comm, &mut x, stream)?;
+        assert_eq!(x.to_vec(stream)?, [2; 10]);
+        Ok(start.elapsed())
+    });
+    assert!(times.iter().all(|time| *time >= Duration::from_millis(250)), "nobody was late: {times:?}");
+    rig.close();
+    Ok(())
+}
+
+#[test]
+fn a_rank_that_is_late() {
+    watched(60.0, || {
+        if possible() {
+            alone("is late", 1, "late=rank0@op2:300ms").assert_success();
+        }
+    });
+}
+
+/// Prints after how many operations a fault with a chance comes.
+fn counts_to_the_fault(_: Role) -> Result<()> {
+    let rig = Rig::new(2);
+    let counts = rig.run(|comm, stream| {
+        let mut x = DeviceBuffer::from_slice(stream, &[1; 10])?;
+        Ok((0..2000).take_while(|_| step(comm, &mut x, stream).is_ok()).count())
+    });
+    println!("count {}", counts.into_iter().min().expect("ranks"));
+    Ok(())
+}
+
+#[test]
+fn the_same_seed_gives_the_same_faults() {
+    watched(120.0, || {
+        if !possible() {
+            return;
+        }
+        let count = |seed: u32| -> usize {
+            let faults = format!("seed={seed};async_error=0.02");
+            let id = UniqueId::new().unwrap();
+            let env = [(FAULTS, faults.as_str()), ("GPUCOMM_TIMEOUT", "2")];
+            let end = spawn(CHILD, "counts to the fault", (0, 1), &id, &env).finish(slower(90.0));
+            end.assert_success();
+            let line = end.text.lines().find(|line| line.contains("count ")).expect("a count").to_owned();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        let first = [count(1), count(2), count(3)];
+        assert_eq!([count(1), count(2), count(3)], first);
+        assert!(first.iter().all(|count| *count < 2000), "no fault at all: {first:?}");
+        assert!(first.iter().any(|count| *count != first[0]), "the seed does not matter: {first:?}");
+    });
+}
+
+/// The third allocation of device 0 fails, is reported as such, and the next one succeeds.
+fn out_of_memory(_: Role) -> Result<()> {
+    let rig = Rig::new(1);
+    rig.run(|comm, stream| {
+        let results: Vec<Result<DeviceBuffer<f32>>> =
+            (0..40).map(|_| DeviceBuffer::from_slice(stream, &[1.0; 1000])).collect();
+        let failures: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(matches!(failures[0], Error::OutOfMemory { .. }), "{:?}", failures[0]);
+        assert_names(failures[0], &["4000", "device 0"]);
+        for buffer in results.into_iter().flatten() {
+            assert_eq!(buffer.to_vec(stream)?, [1.0; 1000]);
+        }
+        let window = comm.alloc_from(stream, &[2.0f32; 10])?;
+        assert_eq!(window.to_vec(stream)?, [2.0; 10]);
+        Ok(())
+    });
+    rig.close();
+    Ok(())
+}
+
+#[test]
+fn memory_that_runs_out() {
+    watched(60.0, || {
+        if possible() {
+            alone("out of memory", 1, "oom=device0@20").assert_success();
+        }
+    });
+}
+
+fn nonsense(role: Role) -> Result<()> {
+    let error = role.join().expect_err("nonsense was accepted");
+    assert_names(&error, &[FAULTS, "explode=rank0"]);
+    Ok(())
+}
+
+#[test]
+fn a_fault_that_does_not_exist() {
+    watched(60.0, || {
+        if possible() {
+            alone("nonsense", 1, "explode=rank0@op1").assert_success();
+        }
+    });
+}
