@@ -21,7 +21,7 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
             ("broadcast", comm.broadcast((&x, &mut y), root, s)),
             ("all_gather", comm.all_gather((&x, &mut y), s)),
             ("reduce_scatter", comm.reduce_scatter((&x, &mut y), sum(), s)),
-            ("all_to_all", comm.all_to_all((&x, &mut y), s)),
+            ("all_to_all", comm.all_to_all(&x, &mut y, s)),
             ("gather", comm.gather((&x, &mut y), root, s)),
             ("scatter", comm.scatter((&x, &mut y), root, s)),
             ("send", comm.send(&x, 0, s)),

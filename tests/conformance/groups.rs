@@ -61,7 +61,7 @@ fn every_operation_of<T: crate::support::Number>(rig: &Rig) {
             g.reduce_scatter(comm, (&many, &mut part), ReduceOp::Sum, stream)
         })?;
         group(|g| {
-            g.all_to_all(comm, (&many, &mut turned), stream)?;
+            g.all_to_all(comm, &many, &mut turned, stream)?;
             if rank == 0 {
                 g.gather(comm, (&own, &mut gathered), 0, stream)?;
                 g.scatter(comm, (&many, &mut scattered), 0, stream)

@@ -197,7 +197,7 @@ fn ranks_of_a_clique_are_numbered_as_its_devices() {
                 assert_eq!((comm.rank(), comm.size(), comm.device()), (rank, ranks, devices[rank]));
                 assert_eq!(clique.rank(rank).rank(), rank);
                 comm.async_error().unwrap();
-                assert!(!comm.as_raw().is_null());
+                assert!(comm.as_raw().is_some_and(|raw| !raw.is_null()));
             }
             clique.close(slower(20.0)).unwrap();
         }

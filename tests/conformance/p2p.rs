@@ -112,7 +112,7 @@ fn everybody_to_everybody_in_one_group() {
                     for peer in 0..ranks {
                         let out = vec![value(rank, peer, message); len(rank, peer, message)];
                         sends.push((peer, Guarded::holding(stream, &out)?));
-                        recvs.push((peer, message, Guarded::poisoned(stream, len(peer, rank, message))?));
+                        recvs.push((peer, message, Guarded::<i32>::poisoned(stream, len(peer, rank, message))?));
                     }
                 }
                 group(|g| {

@@ -52,7 +52,7 @@ fn everything(role: Role) -> Result<()> {
     comm.all_gather((&own, &mut all), stream)?;
     assert_eq!(all.to_vec(stream)?, everybody);
     let many = DeviceBuffer::from_slice(stream, &vec![rank as u32 + 1; 1021 * size])?;
-    comm.all_to_all((&many, &mut all), stream)?;
+    comm.all_to_all(&many, &mut all, stream)?;
     assert_eq!(all.to_vec(stream)?, everybody);
     let mut part = DeviceBuffer::<u32>::zeroed(stream, 1021)?;
     comm.reduce_scatter((&many, &mut part), ReduceOp::Sum, stream)?;

@@ -1,6 +1,7 @@
 //! Device buffers with guard elements around the part that an operation may touch.
 
-use gpucomm::{DeviceBuffer, Result, Slice, SliceMut, Stream};
+use gpucomm::cuda::{Slice, SliceMut};
+use gpucomm::{DeviceBuffer, Result, Stream};
 
 use super::Number;
 
