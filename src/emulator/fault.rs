@@ -1,6 +1,247 @@
-//! Faults on demand.
+//! Faults on demand, reproducible.
+//!
+//! `GPUCOMM_EMULATOR_FAULTS` holds rules, separated by semicolons:
+//!
+//! | rule | what happens |
+//! |---|---|
+//! | `seed=7` | the seed of all chances; 0 if it is not given |
+//! | `die=rank1@op5` | rank 1 dies in front of its operation 5: its process ends with status 99 if it has no other rank of that communicator, else the rank stops for ever and counts as dead |
+//! | `hang=rank2@op3` | rank 2 stops in front of its operation 3, until it is aborted |
+//! | `late=rank0@op2:200ms` | rank 0 waits 200 ms (`us`, `ms` or `s`) in front of its operation 2 |
+//! | `async_error=rank1@op4` | instead of its operation 4, rank 1's communicator gets an asynchronous error |
+//! | `oom=device0@3` | the third allocation on device 0 fails |
+//! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` | the same, with that chance, at each operation or allocation |
+//!
+//! Operations are the collectives, sends and receives that a rank issues on one communicator, counted from 1 in the order
+//! of their launch; allocations are counted from 1 on each device. A rule that names an operation or allocation acts once
+//! in a process. A chance depends on nothing but the seed, the rule, the rank or device and the number, so the same program
+//! meets the same faults again. A value that does not follow this grammar makes every `ncclCommInitRank` fail.
 
-/// Whether the allocation of `bytes` bytes on `device` is to fail.
-pub(in crate::emulator) fn on_alloc(_device: i32, _bytes: usize) -> bool {
-    false
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The environment variable.
+pub(in crate::emulator) const VARIABLE: &str = "GPUCOMM_EMULATOR_FAULTS";
+
+/// What happens to a rank in front of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::emulator) enum Fault {
+    Die,
+    Hang,
+    Late(Duration),
+    AsyncError,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum When {
+    /// At that operation of that rank, or that allocation on that device.
+    At { who: u64, number: u64 },
+    /// With this chance.
+    Chance(f64),
+}
+
+#[derive(Debug)]
+struct Rule {
+    /// `None`: out of memory.
+    fault: Option<Fault>,
+    when: When,
+    used: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    seed: u64,
+    rules: Vec<Rule>,
+    /// What is wrong with the variable.
+    wrong: Option<String>,
+}
+
+static PLAN: LazyLock<Plan> = LazyLock::new(|| match std::env::var(VARIABLE) {
+    Ok(text) => Plan::parse(&text).unwrap_or_else(|wrong| Plan { wrong: Some(wrong), ..Plan::default() }),
+    Err(std::env::VarError::NotPresent) => Plan::default(),
+    Err(std::env::VarError::NotUnicode(_)) => {
+        Plan { wrong: Some(format!("{VARIABLE} is not text")), ..Plan::default() }
+    }
+});
+
+/// Fails if the variable does not follow the grammar, and says where.
+pub(in crate::emulator) fn check() -> Result<(), String> {
+    PLAN.wrong.clone().map_or(Ok(()), Err)
+}
+
+/// What happens to `rank` in front of its operation `number`.
+pub(in crate::emulator) fn at(rank: usize, number: u64) -> Option<Fault> {
+    if PLAN.rules.is_empty() {
+        return None;
+    }
+    PLAN.find(rank as u64, number, false).and_then(|rule| rule.fault)
+}
+
+/// Whether the allocation of `bytes` bytes on `device` is to fail. Counts the allocations.
+pub(in crate::emulator) fn on_alloc(device: i32, _bytes: usize) -> bool {
+    static COUNTS: LazyLock<Mutex<HashMap<i32, u64>>> = LazyLock::new(Mutex::default);
+    if PLAN.rules.is_empty() {
+        return false;
+    }
+    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = counts.entry(device).or_default();
+    *number += 1;
+    let number = *number;
+    drop(counts);
+    PLAN.find(u64::from(device.unsigned_abs()), number, true).is_some()
+}
+
+impl Plan {
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut plan = Self::default();
+        for rule in text.split(';').map(str::trim).filter(|rule| !rule.is_empty()) {
+            let wrong = |expected: &str| format!("{VARIABLE}: \"{rule}\" is not understood: expected {expected}");
+            let Some((name, value)) = rule.split_once('=').map(|(name, value)| (name.trim(), value.trim())) else {
+                return Err(wrong("NAME=VALUE"));
+            };
+            if name == "seed" {
+                plan.seed = value.parse().map_err(|_| wrong("seed=NUMBER"))?;
+                continue;
+            }
+            let (place, prefix, example) = match name {
+                "oom" => ("device", "", "oom=device0@3 or oom=0.01"),
+                "late" => ("rank", "op", "late=rank0@op2:200ms or late=0.01:5ms"),
+                "die" => ("rank", "op", "die=rank1@op5 or die=0.001"),
+                "hang" => ("rank", "op", "hang=rank1@op5 or hang=0.001"),
+                "async_error" => ("rank", "op", "async_error=rank1@op5 or async_error=0.001"),
+                _ => return Err(wrong("seed, die, hang, late, async_error or oom")),
+            };
+            let (when, delay) = match value.split_once(':') {
+                Some((when, delay)) if name == "late" => (when, Some(duration(delay).ok_or_else(|| wrong(example))?)),
+                None if name != "late" => (value, None),
+                _ => return Err(wrong(example)),
+            };
+            let when = When::parse(when, place, prefix).ok_or_else(|| wrong(example))?;
+            let fault = match name {
+                "die" => Some(Fault::Die),
+                "hang" => Some(Fault::Hang),
+                "late" => Some(Fault::Late(delay.unwrap_or_default())),
+                "async_error" => Some(Fault::AsyncError),
+                _ => None,
+            };
+            plan.rules.push(Rule { fault, when, used: AtomicBool::new(false) });
+        }
+        Ok(plan)
+    }
+
+    fn find(&self, who: u64, number: u64, allocation: bool) -> Option<&Rule> {
+        self.rules.iter().enumerate().find_map(|(index, rule)| {
+            if rule.fault.is_none() != allocation {
+                return None;
+            }
+            let hit = match rule.when {
+                When::At { who: whose, number: which } => {
+                    (whose, which) == (who, number) && !rule.used.swap(true, Ordering::Relaxed)
+                }
+                When::Chance(chance) => draw(self.seed, index as u64, who, number) < chance,
+            };
+            hit.then_some(rule)
+        })
+    }
+}
+
+impl When {
+    fn parse(text: &str, place: &str, prefix: &str) -> Option<Self> {
+        if let Some(rest) = text.strip_prefix(place) {
+            let (who, number) = rest.split_once('@')?;
+            let number = number.strip_prefix(prefix)?.parse().ok().filter(|&number: &u64| number > 0)?;
+            return Some(Self::At { who: who.parse().ok()?, number });
+        }
+        text.parse().ok().filter(|chance| (0.0..=1.0).contains(chance)).map(Self::Chance)
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let scale = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.trim().parse::<f64>().ok()? * scale).ok()
+}
+
+/// A number from 0 to 1 that depends on the arguments only.
+fn draw(seed: u64, rule: u64, who: u64, number: u64) -> f64 {
+    let mut state = seed;
+    for part in [rule, who, number] {
+        state = mix(state ^ mix(part.wrapping_add(0x9e37_79b9_7f4a_7c15)));
+    }
+    (state >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A bijection that spreads every bit over all.
+fn mix(mut value: u64) -> u64 {
+    value ^= value >> 32;
+    value = value.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    value ^= value >> 32;
+    value = value.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    value ^ (value >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(plan: &Plan, rank: u64, number: u64) -> Option<Fault> {
+        plan.find(rank, number, false).and_then(|rule| rule.fault)
+    }
+
+    #[test]
+    fn rules_act_where_they_say_and_once() {
+        let plan = Plan::parse("seed=7; die=rank1@op5;late=rank0@op2:200ms; oom=device0@3").expect("valid");
+        assert_eq!(fault(&plan, 1, 4), None);
+        assert_eq!(fault(&plan, 0, 5), None);
+        assert_eq!(fault(&plan, 1, 5), Some(Fault::Die));
+        assert_eq!(fault(&plan, 1, 5), None);
+        assert_eq!(fault(&plan, 0, 2), Some(Fault::Late(Duration::from_millis(200))));
+        assert!(plan.find(0, 3, true).is_some());
+        assert!(plan.find(0, 2, true).is_none());
+    }
+
+    #[test]
+    fn chances_repeat_with_the_seed_and_differ_between_seeds() {
+        let draws = |seed: u64| {
+            let plan = Plan::parse(&format!("seed={seed};late=0.25:5ms")).expect("valid");
+            (1..=1000).map(|number| fault(&plan, 3, number).is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(draws(7), draws(7));
+        assert_ne!(draws(7), draws(8));
+        let hits = draws(7).iter().filter(|&&hit| hit).count();
+        assert!((200..300).contains(&hits), "{hits} of 1000 at a chance of 0.25");
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for text in [
+            "die",
+            "die=",
+            "die=rank1",
+            "die=rank1@5",
+            "die=rank1@op0",
+            "die=rankx@op1",
+            "late=rank0@op2",
+            "late=0.1",
+            "late=0.1:5",
+            "late=0.1:5min",
+            "oom=rank0@3",
+            "oom=2",
+            "seed=x",
+            "explode=rank0@op1",
+            "die=rank1@op5:3ms",
+        ] {
+            let wrong = Plan::parse(text).expect_err(text);
+            assert!(wrong.contains(text) && wrong.contains(VARIABLE), "{wrong}");
+        }
+        assert!(Plan::parse("").expect("valid").rules.is_empty());
+    }
 }

@@ -17,7 +17,7 @@ pub mod exports;
 mod fork;
 mod handle;
 mod host;
-mod memory;
+pub(in crate::emulator) mod memory;
 mod memset;
 mod ranges;
 mod settings;

@@ -1,200 +1,369 @@
-//! The C functions.
+//! The C functions of NCCL. Each checks its pointers, lets no panic through, and hands over to the module of its noun.
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)]
-use crate::sys::*;
-use std::ffi::*;
 
-pub unsafe extern "C" fn ncclGetVersion(_version: *mut c_int) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+use std::ffi::{c_char, c_int, c_void};
+
+use super::config::{self, Config};
+use super::error::{self, Failure, Outcome, entry};
+use super::kind::Kind;
+use super::launch::{StreamHandle, cuda};
+use super::operation::{Operation, Request};
+use super::{control, group, init, lifecycle, redop, registry, window};
+use crate::emulator::cuda::stream;
+use crate::sys::*;
+
+const SUCCESS: Outcome<ncclResult_t> = Ok(ncclResult_t::ncclSuccess);
+
+/// Writes a result through a pointer that C gave.
+///
+/// # Safety
+/// `place` is null or valid for a write.
+unsafe fn put<T>(place: *mut T, value: T) -> Outcome<ncclResult_t> {
+    if place.is_null() {
+        return Err(Failure::argument("the place for the result is null"));
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    unsafe { place.write(value) };
+    SUCCESS
 }
-pub unsafe extern "C" fn ncclGetUniqueId(_uniqueId: *mut ncclUniqueId) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> ncclResult_t {
+    // SAFETY: the caller's pointer, as C declares it.
+    entry("ncclGetVersion", || unsafe { put(version, NCCL_VERSION_CODE as c_int) })
 }
-pub unsafe extern "C" fn ncclGetErrorString(_result: ncclResult_t) -> *const c_char {
-    std::ptr::null()
+
+pub unsafe extern "C" fn ncclGetUniqueId(uniqueId: *mut ncclUniqueId) -> ncclResult_t {
+    entry("ncclGetUniqueId", || {
+        if uniqueId.is_null() {
+            return Err(Failure::argument("the place for the id is null"));
+        }
+        // SAFETY: the caller's pointer, as C declares it.
+        unsafe { put(uniqueId, control::create()?) }
+    })
 }
-pub unsafe extern "C" fn ncclGetLastError(_comm: ncclComm_t) -> *const c_char {
-    std::ptr::null()
+
+pub unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_char {
+    error::describe(result).as_ptr()
 }
+
+pub unsafe extern "C" fn ncclGetLastError(comm: ncclComm_t) -> *const c_char {
+    let own = std::panic::catch_unwind(|| registry::get(comm).ok().and_then(|comm| comm.text()));
+    error::last(own.unwrap_or_default())
+}
+
 pub unsafe extern "C" fn ncclCommInitRankConfig(
-    _comm: *mut ncclComm_t,
-    _nranks: c_int,
-    _commId: ncclUniqueId,
-    _rank: c_int,
-    _config: *mut ncclConfig_t,
+    comm: *mut ncclComm_t,
+    nranks: c_int,
+    commId: ncclUniqueId,
+    rank: c_int,
+    config: *mut ncclConfig_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    entry("ncclCommInitRankConfig", || {
+        // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
+        unsafe { init::init_rank(comm, nranks, commId, rank, Config::read(config)?) }
+    })
 }
+
 pub unsafe extern "C" fn ncclCommSplit(
-    _comm: ncclComm_t,
-    _color: c_int,
-    _key: c_int,
-    _newcomm: *mut ncclComm_t,
-    _config: *mut ncclConfig_t,
+    comm: ncclComm_t,
+    color: c_int,
+    key: c_int,
+    newcomm: *mut ncclComm_t,
+    config: *mut ncclConfig_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    entry("ncclCommSplit", || {
+        let parent = registry::get(comm)?;
+        // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
+        let made = unsafe { init::split(&parent, color, key, newcomm, Config::read(config)?) }?;
+        // As NCCL: the parent's state tells how a non-blocking split goes, the call itself has succeeded.
+        Ok(if made == ncclResult_t::ncclInProgress { ncclResult_t::ncclSuccess } else { made })
+    })
 }
-pub unsafe extern "C" fn ncclCommFinalize(_comm: ncclComm_t) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t {
+    entry("ncclCommFinalize", || if comm.is_null() { SUCCESS } else { lifecycle::finalize(&registry::get(comm)?) })
 }
-pub unsafe extern "C" fn ncclCommDestroy(_comm: ncclComm_t) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t {
+    entry("ncclCommDestroy", || if comm.is_null() { SUCCESS } else { lifecycle::destroy(comm) })
 }
-pub unsafe extern "C" fn ncclCommAbort(_comm: ncclComm_t) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t {
+    entry("ncclCommAbort", || if comm.is_null() { SUCCESS } else { lifecycle::abort(comm) })
 }
-pub unsafe extern "C" fn ncclCommGetAsyncError(_comm: ncclComm_t, _asyncError: *mut ncclResult_t) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclCommGetAsyncError(comm: ncclComm_t, asyncError: *mut ncclResult_t) -> ncclResult_t {
+    // SAFETY: the caller's pointer, as C declares it.
+    entry("ncclCommGetAsyncError", || unsafe { put(asyncError, registry::get(comm)?.state()) })
 }
-pub unsafe extern "C" fn ncclCommCount(_comm: ncclComm_t, _count: *mut c_int) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+/// Tells something about a communicator whose start is over.
+///
+/// # Safety
+/// `place` is null or valid for a write.
+unsafe fn ask(
+    name: &'static str,
+    comm: ncclComm_t,
+    place: *mut c_int,
+    answer: fn(&super::comm::Comm) -> c_int,
+) -> ncclResult_t {
+    entry(name, || {
+        let comm = registry::get(comm)?;
+        comm.ensure_settled()?;
+        // SAFETY: the caller vouches for the place.
+        unsafe { put(place, answer(&comm)) }
+    })
 }
-pub unsafe extern "C" fn ncclCommCuDevice(_comm: ncclComm_t, _device: *mut c_int) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclCommCount(comm: ncclComm_t, count: *mut c_int) -> ncclResult_t {
+    // SAFETY: the caller's pointer, as C declares it.
+    unsafe { ask("ncclCommCount", comm, count, |comm| comm.size as c_int) }
 }
-pub unsafe extern "C" fn ncclCommUserRank(_comm: ncclComm_t, _rank: *mut c_int) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclCommCuDevice(comm: ncclComm_t, device: *mut c_int) -> ncclResult_t {
+    // SAFETY: the caller's pointer, as C declares it.
+    unsafe { ask("ncclCommCuDevice", comm, device, |comm| comm.device) }
 }
-pub unsafe extern "C" fn ncclMemAlloc(_ptr: *mut *mut c_void, _size: usize) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclCommUserRank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t {
+    // SAFETY: the caller's pointer, as C declares it.
+    unsafe { ask("ncclCommUserRank", comm, rank, |comm| comm.rank as c_int) }
 }
-pub unsafe extern "C" fn ncclMemFree(_ptr: *mut c_void) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncclResult_t {
+    entry("ncclMemAlloc", || {
+        if ptr.is_null() {
+            return Err(Failure::argument("the place for the pointer is null"));
+        }
+        // SAFETY: the caller's pointer, as C declares it.
+        unsafe { put(ptr, window::allocate(size)?) }
+    })
 }
+
+pub unsafe extern "C" fn ncclMemFree(ptr: *mut c_void) -> ncclResult_t {
+    entry("ncclMemFree", || {
+        if !ptr.is_null() {
+            window::free(ptr)?;
+        }
+        SUCCESS
+    })
+}
+
 pub unsafe extern "C" fn ncclCommWindowRegister(
-    _comm: ncclComm_t,
-    _buff: *mut c_void,
-    _size: usize,
-    _win: *mut ncclWindow_t,
-    _winFlags: c_int,
+    comm: ncclComm_t,
+    buff: *mut c_void,
+    size: usize,
+    win: *mut ncclWindow_t,
+    winFlags: c_int,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    // SAFETY: the caller's pointers, as C declares them.
+    entry("ncclCommWindowRegister", || unsafe { window::register(&registry::get(comm)?, buff, size, win, winFlags) })
 }
-pub unsafe extern "C" fn ncclCommWindowDeregister(_comm: ncclComm_t, _win: ncclWindow_t) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWindow_t) -> ncclResult_t {
+    entry("ncclCommWindowDeregister", || {
+        window::deregister(&*registry::get(comm)?, win)?;
+        SUCCESS
+    })
 }
+
 pub unsafe extern "C" fn ncclRedOpCreatePreMulSum(
-    _op: *mut ncclRedOp_t,
-    _scalar: *mut c_void,
-    _datatype: ncclDataType_t,
-    _residence: ncclScalarResidence_t,
-    _comm: ncclComm_t,
+    op: *mut ncclRedOp_t,
+    scalar: *mut c_void,
+    datatype: ncclDataType_t,
+    residence: ncclScalarResidence_t,
+    comm: ncclComm_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    entry("ncclRedOpCreatePreMulSum", || {
+        let comm = registry::get(comm)?;
+        comm.ensure_open()?;
+        if op.is_null() {
+            return Err(Failure::argument("the place for the operator is null"));
+        }
+        // SAFETY: the caller's pointers, as C declares them.
+        unsafe { put(op, redop::create(&comm, scalar.cast::<u8>().cast_const(), datatype, residence)?) }
+    })
 }
-pub unsafe extern "C" fn ncclRedOpDestroy(_op: ncclRedOp_t, _comm: ncclComm_t) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+
+pub unsafe extern "C" fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t {
+    entry("ncclRedOpDestroy", || {
+        redop::destroy(&*registry::get(comm)?, op)?;
+        SUCCESS
+    })
 }
+
+/// Issues one operation, as a group of its own or as part of the thread's.
+fn issue(name: &'static str, comm: ncclComm_t, stream: cudaStream_t, request: Request) -> ncclResult_t {
+    entry(name, || {
+        group::call(|| {
+            let comm = registry::get(comm)?;
+            comm.ensure_open()?;
+            let device = stream::stream_device(stream).map_err(|error| cuda("the stream", error))?;
+            if device != comm.device {
+                return Err(Failure::argument(format!(
+                    "the stream belongs to device {device}, expected device {} of rank {}",
+                    comm.device, comm.rank
+                )));
+            }
+            let operation = Operation::new(&comm, &request)?;
+            group::add_operation(&comm, operation, StreamHandle(stream))
+        })
+    })
+}
+
+const NO_REDOP: ncclRedOp_t = ncclRedOp_t::ncclSum;
+
 pub unsafe extern "C" fn ncclReduce(
-    _sendbuff: *const c_void,
-    _recvbuff: *mut c_void,
-    _count: usize,
-    _datatype: ncclDataType_t,
-    _op: ncclRedOp_t,
-    _root: c_int,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    recvbuff: *mut c_void,
+    count: usize,
+    datatype: ncclDataType_t,
+    op: ncclRedOp_t,
+    root: c_int,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let request =
+        Request { kind: Kind::Reduce, send: sendbuff, recv: recvbuff, count, datatype, redop: op, peer: root };
+    issue("ncclReduce", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclBroadcast(
-    _sendbuff: *const c_void,
-    _recvbuff: *mut c_void,
-    _count: usize,
-    _datatype: ncclDataType_t,
-    _root: c_int,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    recvbuff: *mut c_void,
+    count: usize,
+    datatype: ncclDataType_t,
+    root: c_int,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let (send, recv) = (sendbuff, recvbuff);
+    let request = Request { kind: Kind::Broadcast, send, recv, count, datatype, redop: NO_REDOP, peer: root };
+    issue("ncclBroadcast", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclAllReduce(
-    _sendbuff: *const c_void,
-    _recvbuff: *mut c_void,
-    _count: usize,
-    _datatype: ncclDataType_t,
-    _op: ncclRedOp_t,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    recvbuff: *mut c_void,
+    count: usize,
+    datatype: ncclDataType_t,
+    op: ncclRedOp_t,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let (send, recv) = (sendbuff, recvbuff);
+    let request = Request { kind: Kind::AllReduce, send, recv, count, datatype, redop: op, peer: 0 };
+    issue("ncclAllReduce", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclReduceScatter(
-    _sendbuff: *const c_void,
-    _recvbuff: *mut c_void,
-    _recvcount: usize,
-    _datatype: ncclDataType_t,
-    _op: ncclRedOp_t,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    recvbuff: *mut c_void,
+    recvcount: usize,
+    datatype: ncclDataType_t,
+    op: ncclRedOp_t,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let (send, recv) = (sendbuff, recvbuff);
+    let request = Request { kind: Kind::ReduceScatter, send, recv, count: recvcount, datatype, redop: op, peer: 0 };
+    issue("ncclReduceScatter", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclAllGather(
-    _sendbuff: *const c_void,
-    _recvbuff: *mut c_void,
-    _sendcount: usize,
-    _datatype: ncclDataType_t,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    recvbuff: *mut c_void,
+    sendcount: usize,
+    datatype: ncclDataType_t,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let (send, recv) = (sendbuff, recvbuff);
+    let request = Request { kind: Kind::AllGather, send, recv, count: sendcount, datatype, redop: NO_REDOP, peer: 0 };
+    issue("ncclAllGather", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclAlltoAll(
-    _sendbuff: *const c_void,
-    _recvbuff: *mut c_void,
-    _count: usize,
-    _datatype: ncclDataType_t,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    recvbuff: *mut c_void,
+    count: usize,
+    datatype: ncclDataType_t,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let (send, recv) = (sendbuff, recvbuff);
+    let request = Request { kind: Kind::AlltoAll, send, recv, count, datatype, redop: NO_REDOP, peer: 0 };
+    issue("ncclAlltoAll", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclGather(
-    _sendbuff: *const c_void,
-    _recvbuff: *mut c_void,
-    _count: usize,
-    _datatype: ncclDataType_t,
-    _root: c_int,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    recvbuff: *mut c_void,
+    count: usize,
+    datatype: ncclDataType_t,
+    root: c_int,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let (send, recv) = (sendbuff, recvbuff);
+    let request = Request { kind: Kind::Gather, send, recv, count, datatype, redop: NO_REDOP, peer: root };
+    issue("ncclGather", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclScatter(
-    _sendbuff: *const c_void,
-    _recvbuff: *mut c_void,
-    _count: usize,
-    _datatype: ncclDataType_t,
-    _root: c_int,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    recvbuff: *mut c_void,
+    count: usize,
+    datatype: ncclDataType_t,
+    root: c_int,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let (send, recv) = (sendbuff, recvbuff);
+    let request = Request { kind: Kind::Scatter, send, recv, count, datatype, redop: NO_REDOP, peer: root };
+    issue("ncclScatter", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclSend(
-    _sendbuff: *const c_void,
-    _count: usize,
-    _datatype: ncclDataType_t,
-    _peer: c_int,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    sendbuff: *const c_void,
+    count: usize,
+    datatype: ncclDataType_t,
+    peer: c_int,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let recv = std::ptr::null_mut();
+    let request = Request { kind: Kind::Send, send: sendbuff, recv, count, datatype, redop: NO_REDOP, peer };
+    issue("ncclSend", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclRecv(
-    _recvbuff: *mut c_void,
-    _count: usize,
-    _datatype: ncclDataType_t,
-    _peer: c_int,
-    _comm: ncclComm_t,
-    _stream: cudaStream_t,
+    recvbuff: *mut c_void,
+    count: usize,
+    datatype: ncclDataType_t,
+    peer: c_int,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
 ) -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    let send = std::ptr::null();
+    let request = Request { kind: Kind::Recv, send, recv: recvbuff, count, datatype, redop: NO_REDOP, peer };
+    issue("ncclRecv", comm, stream, request)
 }
+
 pub unsafe extern "C" fn ncclGroupStart() -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    entry("ncclGroupStart", || {
+        group::start()?;
+        SUCCESS
+    })
 }
+
 pub unsafe extern "C" fn ncclGroupEnd() -> ncclResult_t {
-    ncclResult_t::ncclInternalError
+    entry("ncclGroupEnd", group::end)
 }
-pub unsafe extern "C" fn gpucommNcclConfigInit(_config: *mut ncclConfig_t) {}
+
+pub unsafe extern "C" fn gpucommNcclConfigInit(config: *mut ncclConfig_t) {
+    if !config.is_null() {
+        // SAFETY: not null, and as C declares it, valid for a write.
+        unsafe { config.write(config::initial()) };
+    }
+}

@@ -1,0 +1,205 @@
+//! Operations of all ranks: meet, compare, each do a share of the work, part.
+//!
+//! Nobody touches another rank's memory before all ranks have come to the operation with the same signature, and no rank
+//! goes on before all have done their share. A rank that gives up while it waits poisons the gate, so that no other can
+//! come to believe it is there; once the gate has opened, a rank always does its share and waits for the others'. So an
+//! abort never leaves a peer reading or writing memory that is already used for something else.
+
+use std::sync::atomic::Ordering;
+
+use super::comm::Comm;
+use super::control::{Rank, Segment};
+use super::deadlock::{Activity, Phase, Stop, Watch};
+use super::error::{Failure, Outcome};
+use super::futex::SLICE;
+use super::kind::{Kind, Redop, element_name};
+use super::operation::{LOCATION_WORDS, Operation, get_location, put_location};
+use super::share::{self, Peer};
+use crate::emulator::cuda::arena;
+use crate::sys::ncclDataType_t;
+
+/// What the ranks of an operation must agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Signature {
+    kind: Kind,
+    datatype: u32,
+    redop: u8,
+    count: u64,
+    root: u32,
+}
+
+impl Signature {
+    fn of(operation: &Operation) -> Self {
+        Self {
+            kind: operation.kind,
+            datatype: operation.datatype.0,
+            redop: operation.redop as u8,
+            count: operation.count as u64,
+            root: operation.peer as u32,
+        }
+    }
+
+    fn words(&self) -> [u64; 2] {
+        let head = self.kind as u64 | u64::from(self.datatype) << 8 | u64::from(self.redop) << 16;
+        [head | u64::from(self.root) << 32, self.count]
+    }
+
+    fn read(rank: &Rank) -> Option<Self> {
+        let [head, count] = [&rank.words[0], &rank.words[1]].map(|word| word.load(Ordering::Relaxed));
+        Some(Self {
+            kind: Kind::from_code(head & 0xff)?,
+            datatype: (head >> 8) as u32 & 0xff,
+            redop: (head >> 16) as u8,
+            count,
+            root: (head >> 32) as u32,
+        })
+    }
+
+    fn describe(&self) -> String {
+        let name = self.kind.name();
+        let datatype = element_name(ncclDataType_t(self.datatype));
+        let mut text = format!("{name} of {} elements of {datatype}", self.count);
+        if self.kind.reduces() {
+            let redop = Redop::from_code(u64::from(self.redop)).map_or("no operator", Redop::name);
+            text.push_str(&format!(", {redop}"));
+        }
+        if self.kind.rooted() {
+            text.push_str(&format!(", root {}", self.root));
+        }
+        text
+    }
+}
+
+const SCALAR_AT: usize = 2;
+const SEND_AT: usize = 3;
+const RECV_AT: usize = SEND_AT + LOCATION_WORDS;
+
+/// Runs one collective operation of one rank. An error is the communicator's asynchronous error; being stopped is none.
+pub(super) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bool) -> Outcome {
+    let segment = comm.segment()?;
+    let me = segment.rank(comm.rank);
+    let number = me.arrived.load(Ordering::Relaxed) + 1;
+    let activity =
+        Activity { kind: operation.kind, number, count: operation.count as u64, peer: operation.peer as u32 };
+
+    let [head, count] = Signature::of(operation).words();
+    me.words[0].store(head, Ordering::Relaxed);
+    me.words[1].store(count, Ordering::Relaxed);
+    me.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
+    put_location(&me.words[SEND_AT..], &operation.send);
+    put_location(&me.words[RECV_AT..], &operation.recv);
+
+    if !meet(comm, segment, activity, number, cancelled)? {
+        activity.publish(me, Phase::Stopped);
+        return Ok(());
+    }
+    let done = match compare(comm, segment, number) {
+        Ok(()) => work(comm, segment, operation),
+        Err(mismatch) => Err(mismatch),
+    };
+    let parted = part(comm, segment, activity, number);
+    activity.publish(me, Phase::Done);
+    done.and(parted)
+}
+
+/// Waits until all ranks have come. `false`: this rank was stopped.
+fn meet(
+    comm: &Comm,
+    segment: &Segment,
+    activity: Activity,
+    number: u64,
+    cancelled: &dyn Fn() -> bool,
+) -> Outcome<bool> {
+    let gate = &segment.head().arrival;
+    segment.rank(comm.rank).arrived.store(number, Ordering::Release);
+    let Some(ticket) = gate.arrive(comm.size) else { return Ok(true) };
+    if gate.wait(ticket, SLICE / 50) {
+        return Ok(true);
+    }
+    let mut watch = Watch::new(comm, segment, activity, Some(cancelled));
+    loop {
+        let missing = |peer| segment.rank(peer).arrived.load(Ordering::Relaxed) < number;
+        if let Some(stop) = watch.check(missing) {
+            if !gate.leave(ticket) {
+                return Ok(true);
+            }
+            return match stop {
+                Stop::Dead(peer) => Err(died(comm, peer, &activity)),
+                Stop::Aborted | Stop::Cancelled => Ok(false),
+            };
+        }
+        if gate.wait(ticket, SLICE) {
+            return Ok(true);
+        }
+    }
+}
+
+/// The error of a rank that waits for a dead one.
+pub(super) fn died(comm: &Comm, peer: usize, activity: &Activity) -> Failure {
+    Failure::remote(format!("rank {peer} died; rank {} waited for it in {}", comm.rank, activity.kind.name()))
+}
+
+/// Finds the first two ranks that disagree. Every rank finds the same two.
+fn compare(comm: &Comm, segment: &Segment, number: u64) -> Outcome {
+    let first = Signature::read(segment.rank(0));
+    for peer in 0..comm.size {
+        let theirs = Signature::read(segment.rank(peer));
+        if theirs == first {
+            continue;
+        }
+        let text = |signature: Option<Signature>| signature.map_or("nonsense".to_owned(), |s| s.describe());
+        return Err(Failure::usage(format!(
+            "ranks disagree at collective #{number}: rank {peer} called {}, expected {}, as rank 0",
+            text(theirs),
+            text(first)
+        )));
+    }
+    Ok(())
+}
+
+fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
+    let mut peers = Vec::with_capacity(comm.size);
+    for peer in 0..comm.size {
+        let rank = segment.rank(peer);
+        let pointer = |at: usize| {
+            arena::map(&get_location(&rank.words[at..])).map_err(|error| {
+                segment.head().broken.store(1, Ordering::Release);
+                Failure::system(format!("rank {} cannot reach the memory of rank {peer}: {error}", comm.rank))
+            })
+        };
+        let scalar = rank.words[SCALAR_AT].load(Ordering::Relaxed);
+        peers.push(Peer { send: pointer(SEND_AT)?, recv: pointer(RECV_AT)?, scalar });
+    }
+    // SAFETY: every rank has come with the same signature, and checked that its buffers hold what the signature says; it
+    // keeps them from reuse until all have parted. The shares of different ranks write different bytes, and write none
+    // that another share reads.
+    unsafe { share::run(operation, comm.rank, &peers) };
+    Ok(())
+}
+
+/// Waits until all living ranks have done their share. That is a matter of copying, so an abort does not shorten it.
+fn part(comm: &Comm, segment: &Segment, activity: Activity, number: u64) -> Outcome {
+    let head = segment.head();
+    segment.rank(comm.rank).departed.store(number, Ordering::Release);
+    let mut dead = None;
+    if let Some(ticket) = head.departure.arrive(comm.size) {
+        while !head.departure.wait(ticket, SLICE) {
+            let mut missing =
+                (0..comm.size).filter(|&peer| segment.rank(peer).departed.load(Ordering::Acquire) < number);
+            dead = missing.clone().find(|&peer| segment.rank(peer).dead());
+            if missing.all(|peer| segment.rank(peer).dead()) && dead.is_some() {
+                break;
+            }
+        }
+    }
+    if let Some(peer) = dead {
+        return Err(died(comm, peer, &activity));
+    }
+    if head.broken.load(Ordering::Acquire) != 0 {
+        return Err(Failure::system(format!(
+            "{} failed: a rank could not reach the memory of another",
+            activity.kind.name()
+        )));
+    }
+    Ok(())
+}

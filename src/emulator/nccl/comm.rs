@@ -1,0 +1,293 @@
+//! A communicator: one rank's view of it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use super::config::Config;
+use super::control::{Life, Segment};
+use super::error::{Failure, Outcome, remember};
+use super::futex::SLICE;
+use super::redop::Redops;
+use super::registry;
+use super::window::Window;
+use crate::sys::ncclResult_t;
+
+/// The flag that stops everything a communicator does. A child made with `splitShare` has its parent's.
+#[derive(Debug, Default)]
+pub(super) struct AbortFlag {
+    set: AtomicBool,
+    comms: Mutex<Vec<Weak<Comm>>>,
+    /// Flags of children that are being made: nobody else knows them yet.
+    making: Mutex<Vec<Arc<AbortFlag>>>,
+}
+
+impl AbortFlag {
+    pub(super) fn is_set(&self) -> bool {
+        self.set.load(Ordering::Acquire)
+    }
+
+    /// Sets the flag, and wakes every wait of this process that it ends.
+    pub(super) fn set(&self) {
+        self.set.store(true, Ordering::SeqCst);
+        for comm in lock(&self.comms).iter().filter_map(Weak::upgrade) {
+            if let Some(segment) = comm.segment.get() {
+                let head = segment.head();
+                head.arrival.nudge();
+                head.host.nudge();
+                head.news.ring();
+                segment.rank(comm.rank).bell.ring();
+            }
+            comm.progress.nudge();
+        }
+        for child in std::mem::take(&mut *lock(&self.making)) {
+            child.set();
+        }
+    }
+
+    /// Sets `child` as well, if this flag is set while `work` runs.
+    pub(super) fn with_child<R>(&self, child: &Arc<Self>, work: impl FnOnce() -> R) -> R {
+        lock(&self.making).push(child.clone());
+        if self.is_set() {
+            child.set();
+        }
+        let result = work();
+        lock(&self.making).retain(|other| !Arc::ptr_eq(other, child));
+        result
+    }
+}
+
+/// How far a communicator's batches have come. They run in the order in which they were launched, on whatever streams.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    done: AtomicU64,
+    running: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Progress {
+    /// Waits until `count` batches are done, or `stop` says to stop. Whether they are.
+    pub(super) fn wait(&self, count: u64, mut stop: impl FnMut() -> bool) -> bool {
+        if self.done.load(Ordering::Acquire) >= count {
+            return true;
+        }
+        let mut guard = lock(&self.lock);
+        while self.done.load(Ordering::Acquire) < count {
+            if stop() {
+                return false;
+            }
+            guard = self.changed.wait_timeout(guard, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// A batch touches memory, or may.
+    pub(super) fn begin(&self) {
+        self.running.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a batch does.
+    pub(super) fn running(&self) -> bool {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    /// The batch that has begun no longer does.
+    pub(super) fn end(&self) {
+        self.running.store(false, Ordering::SeqCst);
+    }
+
+    /// One more batch is done, or will never run.
+    pub(super) fn finish(&self) {
+        let _guard = lock(&self.lock);
+        self.done.fetch_add(1, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    fn nudge(&self) {
+        let _guard = lock(&self.lock);
+        self.changed.notify_all();
+    }
+}
+
+/// What has been launched. Its lock is held while a batch is enqueued, so streams see batches in one order.
+#[derive(Debug, Default)]
+pub(super) struct Issued {
+    pub(super) batches: u64,
+    pub(super) operations: u64,
+    /// Host calls: split, window registration.
+    pub(super) hosted: u64,
+}
+
+/// One rank of a communicator.
+#[derive(Debug)]
+pub(super) struct Comm {
+    pub(super) handle: usize,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) device: i32,
+    pub(super) config: Config,
+    pub(super) abort: Arc<AbortFlag>,
+    pub(super) segment: OnceLock<Arc<Segment>>,
+    pub(super) issued: Mutex<Issued>,
+    pub(super) progress: Progress,
+    pub(super) redops: Mutex<Redops>,
+    pub(super) windows: Mutex<HashMap<usize, Window>>,
+    finalized: AtomicBool,
+    state: AtomicU32,
+    text: Mutex<Option<String>>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Comm {
+    /// A rank that has met nobody yet; its state is "in progress".
+    pub(super) fn new(rank: usize, size: usize, device: i32, config: Config, abort: Arc<AbortFlag>) -> Arc<Self> {
+        let comm = Arc::new(Self {
+            handle: registry::fresh(),
+            rank,
+            size,
+            device,
+            config,
+            abort,
+            segment: OnceLock::new(),
+            issued: Mutex::default(),
+            progress: Progress::default(),
+            redops: Mutex::default(),
+            windows: Mutex::default(),
+            finalized: AtomicBool::new(false),
+            state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
+            text: Mutex::new(None),
+        });
+        let mut comms = lock(&comm.abort.comms);
+        comms.retain(|comm| comm.strong_count() > 0);
+        comms.push(Arc::downgrade(&comm));
+        drop(comms);
+        comm
+    }
+
+    /// What `ncclCommGetAsyncError` says.
+    pub(super) fn state(&self) -> ncclResult_t {
+        ncclResult_t(self.state.load(Ordering::Acquire))
+    }
+
+    /// The text of this communicator's first failure.
+    pub(super) fn text(&self) -> Option<String> {
+        lock(&self.text).clone()
+    }
+
+    /// Marks the communicator as busy with what was just started.
+    pub(super) fn begin(&self) {
+        let success = ncclResult_t::ncclSuccess.0;
+        let _ =
+            self.state.compare_exchange(success, ncclResult_t::ncclInProgress.0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// What was started has come to its end.
+    pub(super) fn settle(&self, outcome: &Outcome) {
+        match outcome {
+            Ok(()) => {
+                let busy = ncclResult_t::ncclInProgress.0;
+                let ready = ncclResult_t::ncclSuccess.0;
+                let _ = self.state.compare_exchange(busy, ready, Ordering::AcqRel, Ordering::Relaxed);
+            }
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    /// The start of this communicator will never run, if it has not.
+    pub(super) fn give_up(&self, failure: &Failure) {
+        if self.segment.get().is_none() {
+            self.fail(failure);
+        }
+    }
+
+    /// Sets the asynchronous error; the first one stays.
+    pub(super) fn fail(&self, failure: &Failure) {
+        let mut text = lock(&self.text);
+        if text.is_none() {
+            remember(&failure.text);
+            *text = Some(failure.text.clone());
+            self.state.store(failure.code.0, Ordering::Release);
+        }
+    }
+
+    /// Whether work of this communicator has lost its meaning: aborted, or failed.
+    pub(super) fn stopped(&self) -> bool {
+        self.abort.is_set() || !matches!(self.state(), ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress)
+    }
+
+    /// Whether a call may use the communicator now.
+    pub(super) fn ensure_ready(&self) -> Outcome {
+        if self.abort.is_set() {
+            return Err(Failure::usage(format!(
+                "rank {}: a communicator that shares this one's resources was aborted",
+                self.rank
+            )));
+        }
+        self.ensure_settled()
+    }
+
+    /// Whether the last call on the communicator has ended, and well. An abort of others does not matter.
+    pub(super) fn ensure_settled(&self) -> Outcome {
+        match self.state() {
+            ncclResult_t::ncclSuccess => Ok(()),
+            ncclResult_t::ncclInProgress => Err(Failure::argument(format!(
+                "rank {}: the communicator is still busy with its last call (ncclInProgress)",
+                self.rank
+            ))),
+            code => Err(Failure::new(
+                code,
+                format!("rank {}: the communicator has failed: {}", self.rank, self.text().unwrap_or_default()),
+            )),
+        }
+    }
+
+    /// As [`Self::ensure_ready`], for what a finalized communicator can no longer do.
+    pub(super) fn ensure_open(&self) -> Outcome {
+        self.ensure_ready()?;
+        if self.finalized.load(Ordering::Acquire) {
+            return Err(Failure::usage(format!("rank {}: the communicator was finalized", self.rank)));
+        }
+        Ok(())
+    }
+
+    /// The segment, which every communicator has that was ever ready.
+    pub(super) fn segment(&self) -> Outcome<&Arc<Segment>> {
+        self.segment.get().ok_or_else(|| Failure::internal("the communicator has met no other rank yet"))
+    }
+
+    /// Refuses a second finalize.
+    pub(super) fn begin_finalize(&self) -> Outcome {
+        if self.finalized.swap(true, Ordering::AcqRel) {
+            return Err(Failure::argument(format!("rank {}: the communicator was finalized already", self.rank)));
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was launched is done.
+    pub(super) fn drain(&self) -> Outcome {
+        let batches = lock(&self.issued).batches;
+        // A failed communicator's batches end by themselves, so only an abort ends this wait early.
+        if !self.progress.wait(batches, || self.abort.is_set()) {
+            return Err(Failure::internal(format!("rank {}: aborted while waiting for its operations", self.rank)));
+        }
+        match self.state() {
+            ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress => Ok(()),
+            code => Err(Failure::new(code, self.text().unwrap_or_default())),
+        }
+    }
+
+    /// Tells the others that this rank will do nothing more, unless a fault has made it dead.
+    pub(super) fn part(&self, life: Life) {
+        lock(&self.windows).clear();
+        if let Some(segment) = self.segment.get() {
+            let rank = segment.rank(self.rank);
+            if rank.life() == Life::Joined {
+                rank.set_life(life);
+            }
+        }
+    }
+}

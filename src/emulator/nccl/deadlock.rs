@@ -1,0 +1,170 @@
+//! Waiting with open eyes: who waits for whom, since when, and whether it can still end.
+//!
+//! Each rank writes what it does into its part of the control segment. A rank that waits longer than
+//! `GPUCOMM_EMULATOR_DEADLOCK` seconds (10 by default, a fraction is allowed, 0 turns it off) reads what the ranks it
+//! waits for did last, and says so once on stderr. It goes on waiting, as a GPU would.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::comm::Comm;
+use super::control::{Life, Rank, Segment};
+use super::kind::Kind;
+use crate::emulator::report;
+
+/// How often a waiter looks whether other processes still live.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How far a rank has come with what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Waiting = 1,
+    Done,
+    Stopped,
+}
+
+/// What a rank does: kept in shared memory, for the reports of others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Activity {
+    pub(super) kind: Kind,
+    /// Which collective or which message, from 1.
+    pub(super) number: u64,
+    pub(super) count: u64,
+    /// Root or peer.
+    pub(super) peer: u32,
+}
+
+impl Activity {
+    pub(super) fn publish(&self, rank: &Rank, phase: Phase) {
+        let head = self.kind as u64 | (phase as u64) << 8 | u64::from(self.peer) << 32;
+        for (slot, word) in rank.activity.iter().zip([head, self.number, self.count]) {
+            slot.store(word, Ordering::Relaxed);
+        }
+    }
+
+    fn describe(&self) -> String {
+        let Self { kind, number, count, peer } = self;
+        match kind {
+            Kind::Init => kind.name().to_owned(),
+            Kind::Split | Kind::WindowRegister => format!("{} (host call #{number})", kind.name()),
+            Kind::Send => format!("Send of {count} elements to rank {peer} (operation #{number})"),
+            Kind::Recv => format!("Recv of {count} elements from rank {peer} (operation #{number})"),
+            _ if kind.rooted() => {
+                format!("{} of {count} elements with root {peer} (collective #{number})", kind.name())
+            }
+            _ => format!("{} of {count} elements (collective #{number})", kind.name()),
+        }
+    }
+}
+
+/// What `rank` did last, in words.
+fn last_deed(rank: &Rank) -> String {
+    match rank.life() {
+        Life::Absent => return "has not come to CommInitRank".to_owned(),
+        Life::Destroyed => return "has destroyed its communicator".to_owned(),
+        Life::Aborted => return "has aborted its communicator".to_owned(),
+        Life::Dead => return "is dead".to_owned(),
+        Life::Joined => {}
+    }
+    let [head, number, count, _] = rank.activity.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let Some(kind) = Kind::from_code(head & 0xff) else {
+        return "has called nothing yet".to_owned();
+    };
+    let deed = Activity { kind, number, count, peer: (head >> 32) as u32 }.describe();
+    match (head >> 8) & 0xff {
+        1 => format!("waits in {deed}"),
+        2 => format!("last finished {deed} and has started nothing since"),
+        _ => format!("was stopped in {deed}"),
+    }
+}
+
+fn patience() -> Option<Duration> {
+    static PATIENCE: OnceLock<Option<Duration>> = OnceLock::new();
+    *PATIENCE.get_or_init(|| {
+        let seconds = std::env::var("GPUCOMM_EMULATOR_DEADLOCK").ok().and_then(|text| text.trim().parse::<f64>().ok());
+        let patience = Duration::try_from_secs_f64(seconds.unwrap_or(10.0)).unwrap_or(Duration::from_secs(10));
+        (!patience.is_zero()).then_some(patience)
+    })
+}
+
+/// Why a wait ends without what it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// This rank's communicator was aborted, or one that shares its resources.
+    Aborted,
+    /// The stream's device has failed.
+    Cancelled,
+    /// That rank will never come.
+    Dead(usize),
+}
+
+/// One wait of one rank.
+pub(super) struct Watch<'a> {
+    comm: &'a Comm,
+    segment: &'a Segment,
+    activity: Activity,
+    cancelled: Option<&'a dyn Fn() -> bool>,
+    since: Instant,
+    looked: Instant,
+    reported: bool,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(
+        comm: &'a Comm,
+        segment: &'a Segment,
+        activity: Activity,
+        cancelled: Option<&'a dyn Fn() -> bool>,
+    ) -> Self {
+        let now = Instant::now();
+        activity.publish(segment.rank(comm.rank), Phase::Waiting);
+        Self { comm, segment, activity, cancelled, since: now, looked: now, reported: false }
+    }
+
+    /// Looks around between two naps. `missing` says whether this wait is for that rank.
+    pub(super) fn check(&mut self, missing: impl Fn(usize) -> bool) -> Option<Stop> {
+        if self.comm.abort.is_set() {
+            return Some(Stop::Aborted);
+        }
+        if self.cancelled.is_some_and(|cancelled| cancelled()) {
+            return Some(Stop::Cancelled);
+        }
+        let now = Instant::now();
+        let look = now.duration_since(self.looked) >= LOOK;
+        for peer in 0..self.comm.size {
+            let rank = self.segment.rank(peer);
+            let life = rank.life();
+            let ended = life == Life::Dead
+                || look && (life == Life::Joined || missing(peer) && life != Life::Absent) && rank.dead();
+            if ended && peer != self.comm.rank {
+                return Some(Stop::Dead(peer));
+            }
+        }
+        if look {
+            self.looked = now;
+        }
+        if !self.reported && patience().is_some_and(|patience| now.duration_since(self.since) >= patience) {
+            self.reported = true;
+            self.report(&missing);
+        }
+        None
+    }
+
+    fn report(&self, missing: &impl Fn(usize) -> bool) {
+        let comm = self.comm;
+        let mut text = format!(
+            "deadlock? Communicator {:04x}, {} ranks: rank {} has waited {:.1} s in {}",
+            self.segment.nonce() & 0xffff,
+            comm.size,
+            comm.rank,
+            self.since.elapsed().as_secs_f64(),
+            self.activity.describe(),
+        );
+        for peer in (0..comm.size).filter(|&peer| peer != comm.rank && missing(peer)) {
+            let _ = write!(text, "; for rank {peer}, which {}", last_deed(self.segment.rank(peer)));
+        }
+        report::violation(text);
+    }
+}

@@ -1,0 +1,111 @@
+//! Failures: a result code with the sentence that `ncclGetLastError` gives.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use crate::sys::ncclResult_t;
+
+/// Why a call failed.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) code: ncclResult_t,
+    pub(super) text: String,
+}
+
+/// What a function of this emulator gives back.
+pub(super) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(super) fn new(code: ncclResult_t, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    pub(super) fn argument(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclInvalidArgument, text)
+    }
+
+    pub(super) fn usage(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclInvalidUsage, text)
+    }
+
+    pub(super) fn internal(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclInternalError, text)
+    }
+
+    pub(super) fn system(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclSystemError, text)
+    }
+
+    pub(super) fn remote(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclRemoteError, text)
+    }
+}
+
+/// The last failure of any thread, as in NCCL: one text a process.
+static LAST: Mutex<String> = Mutex::new(String::new());
+
+/// Remembers `text` as the process's last error.
+pub(super) fn remember(text: &str) {
+    let mut last = LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    last.clear();
+    last.push_str(text);
+}
+
+thread_local! {
+    /// What `ncclGetLastError` handed out on this thread; it lives until the thread asks again.
+    static HANDED_OUT: RefCell<CString> = RefCell::new(CString::default());
+}
+
+/// The pointer that `ncclGetLastError` returns: `text` if given, else the process's last error.
+///
+/// It stays valid until the thread's next call.
+pub(super) fn last(text: Option<String>) -> *const c_char {
+    let text = text.unwrap_or_else(|| LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone());
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    HANDED_OUT
+        .try_with(|slot| match slot.try_borrow_mut() {
+            Ok(mut slot) => {
+                *slot = text;
+                slot.as_ptr()
+            }
+            Err(_) => c"".as_ptr(),
+        })
+        .unwrap_or(c"".as_ptr())
+}
+
+/// Runs the body of one C entry: turns a failure into its code and keeps its text, and lets no panic cross into C.
+pub(super) fn entry(name: &'static str, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => {
+            remember(&format!("{name}: {}", failure.text));
+            failure.code
+        }
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "no message".to_owned());
+            remember(&format!("{name}: the emulator panicked: {text}"));
+            ncclResult_t::ncclInternalError
+        }
+    }
+}
+
+/// The sentence for a result code.
+pub(super) fn describe(code: ncclResult_t) -> &'static CStr {
+    match code {
+        ncclResult_t::ncclSuccess => c"success",
+        ncclResult_t::ncclUnhandledCudaError => c"a CUDA call failed",
+        ncclResult_t::ncclSystemError => c"a system call failed",
+        ncclResult_t::ncclInternalError => c"internal error",
+        ncclResult_t::ncclInvalidArgument => c"invalid argument",
+        ncclResult_t::ncclInvalidUsage => c"invalid usage",
+        ncclResult_t::ncclRemoteError => c"a remote rank failed or ended",
+        ncclResult_t::ncclInProgress => c"operation in progress",
+        _ => c"unknown result code",
+    }
+}

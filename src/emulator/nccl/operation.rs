@@ -1,0 +1,192 @@
+//! One operation of one rank, checked and ready to run.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::comm::Comm;
+use super::error::{Failure, Outcome};
+use super::kind::{Kind, Redop, element, element_name};
+use super::redop::{self, Scalar};
+use crate::emulator::cuda::arena::{self, InUse, Location};
+use crate::sys::{ncclDataType_t, ncclRedOp_t};
+
+/// What a C call asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub(super) kind: Kind,
+    pub(super) send: *const c_void,
+    pub(super) recv: *mut c_void,
+    pub(super) count: usize,
+    pub(super) datatype: ncclDataType_t,
+    pub(super) redop: ncclRedOp_t,
+    /// Root or peer.
+    pub(super) peer: i32,
+}
+
+/// A checked operation, with its memory kept from reuse.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) kind: Kind,
+    pub(super) count: usize,
+    pub(super) datatype: ncclDataType_t,
+    /// Bytes of an element.
+    pub(super) size: usize,
+    pub(super) redop: Redop,
+    pub(super) scalar: Scalar,
+    /// Root or peer; 0 where there is none.
+    pub(super) peer: usize,
+    /// Which operation of this rank on this communicator, from 1; given at launch.
+    pub(super) number: u64,
+    pub(super) send: Location,
+    pub(super) recv: Location,
+    _used: [InUse; 2],
+}
+
+impl Operation {
+    /// Checks a request against its communicator and this process's memory.
+    pub(super) fn new(comm: &Comm, request: &Request) -> Outcome<Self> {
+        let Request { kind, count, datatype, .. } = *request;
+        let Some((size, _)) = element(datatype) else {
+            return Err(Failure::argument(format!("{} is no element type", datatype.0)));
+        };
+        let peer = if kind.rooted() || kind.message() {
+            let what = if kind.message() { "peer" } else { "root" };
+            usize::try_from(request.peer).ok().filter(|&peer| peer < comm.size).ok_or_else(|| {
+                Failure::argument(format!("{what} is {}, expected 0 to {}", request.peer, comm.size - 1))
+            })?
+        } else {
+            0
+        };
+        let (redop, scalar) =
+            if kind.reduces() { redop::resolve(comm, request.redop, datatype)? } else { (Redop::Sum, Scalar::None) };
+        if kind.reduces() && matches!(datatype, ncclDataType_t::ncclFloat8e4m3 | ncclDataType_t::ncclFloat8e5m2) {
+            return Err(Failure::argument(format!("the emulator does not reduce {}", element_name(datatype))));
+        }
+        let (send_parts, recv_parts) = parts(kind, comm.size, comm.rank == peer);
+        let bytes = |parts: usize| {
+            let total = count.checked_mul(size).and_then(|bytes| bytes.checked_mul(parts));
+            total.filter(|&total| total <= isize::MAX as usize).ok_or_else(|| {
+                Failure::argument(format!("count is {count}, and that many elements of {size} bytes overflow"))
+            })
+        };
+        let (send_bytes, recv_bytes) = (bytes(send_parts)?, bytes(recv_parts)?);
+        let (send, send_used) = find(comm, "send", request.send, send_bytes)?;
+        let (recv, recv_used) = find(comm, "receive", request.recv.cast_const(), recv_bytes)?;
+        let operation = Self {
+            kind,
+            count,
+            datatype,
+            size,
+            redop,
+            scalar,
+            peer,
+            number: 0,
+            send,
+            recv,
+            _used: [send_used, recv_used],
+        };
+        operation.check_overlap(comm.rank, send_bytes as u64, recv_bytes as u64)?;
+        Ok(operation)
+    }
+
+    /// Bytes of one part: what one rank contributes or gets.
+    pub(super) fn bytes(&self) -> usize {
+        self.count * self.size
+    }
+
+    /// Refuses buffers that overlap in another way than an in-place operation's do.
+    fn check_overlap(&self, rank: usize, send_bytes: u64, recv_bytes: u64) -> Outcome {
+        let (send, recv) = (&self.send, &self.recv);
+        if send_bytes == 0 || recv_bytes == 0 || send.device != recv.device {
+            return Ok(());
+        }
+        if send.offset + send_bytes <= recv.offset || recv.offset + recv_bytes <= send.offset {
+            return Ok(());
+        }
+        let part = (rank * self.bytes()) as u64;
+        let in_place = match self.kind {
+            Kind::AllReduce | Kind::Reduce | Kind::Broadcast => send.offset == recv.offset,
+            Kind::AllGather | Kind::Gather => send.offset == recv.offset + part,
+            Kind::ReduceScatter | Kind::Scatter => recv.offset == send.offset + part,
+            _ => false,
+        };
+        if in_place {
+            return Ok(());
+        }
+        let hint = match self.kind {
+            Kind::AlltoAll => "it has no in-place form",
+            Kind::AllGather | Kind::Gather => "in place, send is the rank's own part of receive",
+            Kind::ReduceScatter | Kind::Scatter => "in place, receive is the rank's own part of send",
+            _ => "in place, both are the same",
+        };
+        Err(Failure::argument(format!(
+            "the send buffer ({send_bytes} bytes at offset {}) and the receive buffer ({recv_bytes} bytes at offset {}) \
+             overlap: {hint}",
+            send.offset, recv.offset
+        )))
+    }
+}
+
+/// How many parts of `count` elements the send and the receive buffer hold; 0: the buffer is not looked at.
+fn parts(kind: Kind, size: usize, root: bool) -> (usize, usize) {
+    let at_root = |parts| if root { parts } else { 0 };
+    match kind {
+        Kind::AllReduce => (1, 1),
+        Kind::Reduce => (1, at_root(1)),
+        Kind::Broadcast => (at_root(1), 1),
+        Kind::ReduceScatter => (size, 1),
+        Kind::AllGather => (1, size),
+        Kind::AlltoAll => (size, size),
+        Kind::Gather => (1, at_root(size)),
+        Kind::Scatter => (at_root(size), 1),
+        Kind::Send => (1, 0),
+        Kind::Recv => (0, 1),
+        Kind::Init | Kind::Split | Kind::WindowRegister => (0, 0),
+    }
+}
+
+fn find(comm: &Comm, what: &str, pointer: *const c_void, bytes: usize) -> Outcome<(Location, InUse)> {
+    if bytes > 0 && pointer.is_null() {
+        return Err(Failure::argument(format!("the {what} buffer is null, expected {bytes} bytes")));
+    }
+    let (location, used) = arena::locate(pointer, bytes)
+        .map_err(|fault| Failure::argument(format!("the {what} buffer of {bytes} bytes: {}", fault.text)))?;
+    if bytes > 0 && location.device != comm.device {
+        return Err(Failure::argument(format!(
+            "the {what} buffer lies on device {}, expected device {} of rank {}",
+            location.device, comm.device, comm.rank
+        )));
+    }
+    Ok((location, used))
+}
+
+/// Words that a [`Location`] takes.
+pub(super) const LOCATION_WORDS: usize = 4;
+
+/// Writes a location into shared memory.
+pub(super) fn put_location(words: &[AtomicU64], location: &Location) {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let values = [
+        pair(location.pid, location.fd.cast_unsigned()),
+        pair(location.device.cast_unsigned(), location.nonce.cast_unsigned()),
+        location.offset,
+        location.bytes,
+    ];
+    for (word, value) in words.iter().zip(values) {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Reads a location from shared memory.
+pub(super) fn get_location(words: &[AtomicU64]) -> Location {
+    let word = |i: usize| words.get(i).map_or(0, |word| word.load(Ordering::Relaxed));
+    let (owner, place) = (word(0), word(1));
+    Location {
+        pid: owner as u32,
+        fd: ((owner >> 32) as u32).cast_signed(),
+        device: (place as u32).cast_signed(),
+        nonce: ((place >> 32) as u32).cast_signed(),
+        offset: word(2),
+        bytes: word(3),
+    }
+}

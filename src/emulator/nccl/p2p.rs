@@ -1,0 +1,202 @@
+//! Messages between two ranks.
+//!
+//! Between each ordered pair of ranks the messages of both sides match in the order in which they were issued. A sender
+//! puts the place of its buffer into the pair's slot; the receiver takes it, compares, copies, and says that it is done.
+//! A batch keeps one message of each pair in the air and goes on with whichever moves first, so the order of calls inside
+//! a group cannot block it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use super::collective::died;
+use super::comm::Comm;
+use super::control::{Pair, Segment};
+use super::deadlock::{Activity, Phase, Stop, Watch};
+use super::error::{Failure, Outcome};
+use super::futex::{SLICE, spin};
+use super::kind::{Kind, element_name};
+use super::operation::{Operation, get_location, put_location};
+use super::transfer;
+use crate::emulator::cuda::arena;
+use crate::sys::ncclDataType_t;
+
+// The states of a pair's slot. Only the sender leaves IDLE and the two done states; only the receiver leaves TAKEN.
+const IDLE: u32 = 0;
+const SENT: u32 = 1;
+const TAKEN: u32 = 2;
+const DONE: u32 = 3;
+const REFUSED: u32 = 4;
+
+const TYPE_AT: usize = 0;
+const COUNT_AT: usize = 1;
+const PLACE_AT: usize = 2;
+
+/// The messages of one batch from or to one peer, in order.
+struct Lane<'a> {
+    kind: Kind,
+    peer: usize,
+    waiting: VecDeque<&'a Operation>,
+    /// The first of `waiting` lies in the slot.
+    sent: bool,
+}
+
+/// Runs the messages of one batch. An error is the communicator's asynchronous error; being stopped is none.
+pub(super) fn run(comm: &Comm, messages: &[&Operation], cancelled: &dyn Fn() -> bool) -> Outcome {
+    let Some(first) = messages.first() else { return Ok(()) };
+    let segment = comm.segment()?;
+    let me = segment.rank(comm.rank);
+    let mut lanes: Vec<Lane<'_>> = Vec::new();
+    for message in messages {
+        match lanes.iter_mut().find(|lane| lane.kind == message.kind && lane.peer == message.peer) {
+            Some(lane) => lane.waiting.push_back(message),
+            None => {
+                let waiting = VecDeque::from([*message]);
+                lanes.push(Lane { kind: message.kind, peer: message.peer, waiting, sent: false });
+            }
+        }
+    }
+    let mut activity = deed(first);
+    let outcome = pump(comm, segment, &mut lanes, &mut activity, cancelled);
+    for lane in lanes.iter().filter(|lane| lane.sent) {
+        withdraw(segment, segment.pair(comm.rank, lane.peer), lane.peer);
+    }
+    let ended = matches!(outcome, Ok(true));
+    activity.publish(me, if ended { Phase::Done } else { Phase::Stopped });
+    outcome.map(drop)
+}
+
+fn deed(operation: &Operation) -> Activity {
+    Activity {
+        kind: operation.kind,
+        number: operation.number,
+        count: operation.count as u64,
+        peer: operation.peer as u32,
+    }
+}
+
+/// Moves messages until none is left (`true`) or this rank is stopped.
+fn pump(
+    comm: &Comm,
+    segment: &Segment,
+    lanes: &mut [Lane<'_>],
+    activity: &mut Activity,
+    cancelled: &dyn Fn() -> bool,
+) -> Outcome<bool> {
+    let bell = &segment.rank(comm.rank).bell;
+    let mut watch: Option<Watch<'_>> = None;
+    loop {
+        let heard = bell.read();
+        let mut moved = false;
+        for lane in lanes.iter_mut() {
+            while step(comm, segment, lane)? {
+                moved = true;
+            }
+        }
+        let Some(lane) = lanes.iter().find(|lane| !lane.waiting.is_empty()) else { return Ok(true) };
+        if moved {
+            watch = None;
+            continue;
+        }
+        if spin(1, || bell.read() != heard) {
+            continue;
+        }
+        let watch = watch.get_or_insert_with(|| {
+            *activity = lane.waiting.front().map_or(*activity, |message| deed(message));
+            Watch::new(comm, segment, *activity, Some(cancelled))
+        });
+        let missing = |peer| lanes.iter().any(|lane| lane.peer == peer && !lane.waiting.is_empty());
+        match watch.check(missing) {
+            None => bell.sleep(heard, SLICE),
+            Some(Stop::Dead(peer)) => return Err(died(comm, peer, activity)),
+            Some(Stop::Aborted | Stop::Cancelled) => return Ok(false),
+        }
+    }
+}
+
+/// Moves the first message of a lane, if it can be.
+fn step(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome<bool> {
+    let Some(message) = lane.waiting.front().copied() else { return Ok(false) };
+    match lane.kind {
+        Kind::Send => {
+            let pair = segment.pair(comm.rank, lane.peer);
+            match pair.state.load(Ordering::Acquire) {
+                IDLE if !lane.sent => {
+                    pair.sender[TYPE_AT].store(u64::from(message.datatype.0), Ordering::Relaxed);
+                    pair.sender[COUNT_AT].store(message.count as u64, Ordering::Relaxed);
+                    put_location(&pair.sender[PLACE_AT..], &message.send);
+                    pair.state.store(SENT, Ordering::Release);
+                    lane.sent = true;
+                    segment.rank(lane.peer).bell.ring();
+                    Ok(false)
+                }
+                state @ (DONE | REFUSED) if lane.sent => {
+                    lane.sent = false;
+                    lane.waiting.pop_front();
+                    let mismatch = (state == REFUSED).then(|| mismatch(comm.rank, lane.peer, pair));
+                    pair.state.store(IDLE, Ordering::Release);
+                    mismatch.map_or(Ok(true), Err)
+                }
+                _ => Ok(false),
+            }
+        }
+        _ => {
+            let pair = segment.pair(lane.peer, comm.rank);
+            if pair.state.compare_exchange(SENT, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return Ok(false);
+            }
+            let outcome = take(comm, pair, lane.peer, message);
+            pair.done.fetch_add(1, Ordering::Relaxed);
+            pair.state.store(if outcome.is_ok() { DONE } else { REFUSED }, Ordering::Release);
+            segment.rank(lane.peer).bell.ring();
+            lane.waiting.pop_front();
+            outcome.map(|()| true)
+        }
+    }
+}
+
+/// Compares what was sent with what is wanted, and copies it.
+fn take(comm: &Comm, pair: &Pair, from: usize, message: &Operation) -> Outcome {
+    let datatype = pair.sender[TYPE_AT].load(Ordering::Relaxed);
+    let count = pair.sender[COUNT_AT].load(Ordering::Relaxed);
+    pair.receiver[TYPE_AT].store(u64::from(message.datatype.0), Ordering::Relaxed);
+    pair.receiver[COUNT_AT].store(message.count as u64, Ordering::Relaxed);
+    if (datatype, count) != (u64::from(message.datatype.0), message.count as u64) {
+        return Err(mismatch(from, comm.rank, pair));
+    }
+    let reach = |error| Failure::system(format!("rank {} cannot reach the memory of rank {from}: {error}", comm.rank));
+    let source = arena::map(&get_location(&pair.sender[PLACE_AT..])).map_err(reach)?;
+    let target = arena::map(&message.recv).map_err(reach)?;
+    // SAFETY: both sides checked that their buffers hold `count` elements and keep them from reuse until the message is
+    // done. They can overlap only if a program sends to itself, and `copy` below allows for that.
+    unsafe {
+        if from == comm.rank {
+            std::ptr::copy(source, target, message.bytes());
+        } else {
+            transfer::copy(source, target, message.bytes());
+        }
+    }
+    Ok(())
+}
+
+fn mismatch(from: usize, to: usize, pair: &Pair) -> Failure {
+    let word = |words: &[std::sync::atomic::AtomicU64], at: usize| words[at].load(Ordering::Relaxed);
+    let name = |code: u64| element_name(ncclDataType_t(code as u32));
+    Failure::usage(format!(
+        "a message does not match: rank {to} expected {} elements of {} from rank {from}, which sent {} elements of {}",
+        word(&pair.receiver, COUNT_AT),
+        name(word(&pair.receiver, TYPE_AT)),
+        word(&pair.sender, COUNT_AT),
+        name(word(&pair.sender, TYPE_AT)),
+    ))
+}
+
+/// Takes a message out of its slot; waits while the receiver copies it, so that nobody reads the buffer afterwards.
+fn withdraw(segment: &Segment, pair: &Pair, to: usize) {
+    while pair.state.compare_exchange(SENT, IDLE, Ordering::AcqRel, Ordering::Relaxed) == Err(TAKEN) {
+        if segment.rank(to).dead() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    let _ = pair.state.compare_exchange(DONE, IDLE, Ordering::AcqRel, Ordering::Relaxed);
+}

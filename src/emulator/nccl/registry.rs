@@ -1,0 +1,65 @@
+//! Handles of communicators: numbers that only look like pointers, so a stale one is an error and never a dangling access.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::comm::Comm;
+use super::error::{Failure, Outcome};
+use crate::sys::ncclComm_t;
+
+/// Handles are multiples of this, as pointers would be.
+const STEP: usize = 256;
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+static ALIVE: RwLock<Option<HashMap<usize, Arc<Comm>>>> = RwLock::new(None);
+
+/// A number that no handle had before.
+pub(super) fn fresh() -> usize {
+    NEXT.fetch_add(1, Ordering::Relaxed) * STEP
+}
+
+/// The handle of a communicator.
+pub(super) fn handle(comm: &Comm) -> ncclComm_t {
+    std::ptr::without_provenance_mut(comm.handle)
+}
+
+/// Makes a communicator known under its handle.
+pub(super) fn insert(comm: &Arc<Comm>) {
+    let mut alive = ALIVE.write().unwrap_or_else(PoisonError::into_inner);
+    alive.get_or_insert_default().insert(comm.handle, comm.clone());
+}
+
+/// Whether a handle was once valid and no longer is.
+pub(super) fn stale(handle: ncclComm_t) -> bool {
+    let number = handle.addr();
+    number % STEP == 0
+        && number / STEP < NEXT.load(Ordering::Relaxed)
+        && number != 0
+        && ALIVE
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_none_or(|alive| !alive.contains_key(&number))
+}
+
+/// The communicator behind a handle.
+pub(super) fn get(handle: ncclComm_t) -> Outcome<Arc<Comm>> {
+    if handle.is_null() {
+        return Err(Failure::argument("the communicator is null"));
+    }
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(comm) = alive.as_ref().and_then(|alive| alive.get(&handle.addr())) {
+        return Ok(comm.clone());
+    }
+    drop(alive);
+    Err(Failure::argument(if stale(handle) {
+        format!("the communicator {handle:p} was destroyed or aborted")
+    } else {
+        format!("{handle:p} is no communicator")
+    }))
+}
+
+/// Forgets a handle. Only the first of several callers gets the communicator.
+pub(super) fn remove(handle: ncclComm_t) -> Option<Arc<Comm>> {
+    ALIVE.write().unwrap_or_else(PoisonError::into_inner).as_mut()?.remove(&handle.addr())
+}

@@ -1,0 +1,147 @@
+//! Abort: of work that hangs, of a parent whose resources a child shares.
+
+use std::time::Instant;
+
+use super::*;
+
+#[test]
+fn an_abort_frees_a_stream_that_waits_for_a_rank_that_never_comes() {
+    spmd(2, |rank| {
+        let buffer = Buffer::new(&[1.0; 4]);
+        if rank.rank == 0 {
+            for _ in 0..10 {
+                assert_eq!(rank.all_reduce(&buffer), OK);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!rank.idle());
+            let begin = Instant::now();
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+            rank.wait();
+            assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+            assert_eq!(buffer.values(), [1.0; 4]);
+            assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInvalidArgument, "used after the abort");
+            assert!(last_error().contains("aborted"), "{}", last_error());
+        } else {
+            std::thread::sleep(Duration::from_millis(200));
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_waits_for_an_aborted_one_goes_on_waiting() {
+    spmd(2, |rank| {
+        let buffer = Buffer::new(&[1.0; 4]);
+        if rank.rank == 0 {
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+            return;
+        }
+        assert_eq!(rank.all_reduce(&buffer), OK);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!rank.idle(), "a GPU would wait too");
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+        rank.wait();
+    });
+}
+
+#[test]
+fn the_next_communicator_works_after_an_abort() {
+    for _ in 0..3 {
+        spmd(3, |rank| {
+            let buffer = Buffer::new(&[1.0; 4]);
+            if rank.rank != 1 {
+                assert_eq!(rank.all_reduce(&buffer), OK);
+            }
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+            rank.wait();
+        });
+        spmd(3, |rank| {
+            let buffer = Buffer::new(&[1.0; 4]);
+            assert_eq!(rank.all_reduce(&buffer), OK);
+            rank.wait();
+            assert_eq!(buffer.values(), [3.0; 4]);
+        });
+    }
+}
+
+#[test]
+fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
+    within_limit(|| {
+        let id = unique_id();
+        std::thread::scope(|scope| {
+            for rank in 0..2 {
+                scope.spawn(move || {
+                    set_device(rank);
+                    let mut shared = config(true);
+                    shared.splitShare = 1;
+                    let (result, parent) = init(2, id, rank, shared);
+                    assert_eq!(result, OK);
+                    let mut child = std::ptr::null_mut();
+                    // SAFETY: the pointer is valid for a write.
+                    assert_eq!(unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, OK);
+                    let child = Rank { rank, size: 2, comm: child, stream: stream() };
+                    let buffer = Buffer::zeros(4);
+                    if rank == 0 {
+                        assert_eq!(child.all_reduce(&buffer), OK);
+                        let (parent, comm) = (parent.addr(), child.comm.addr());
+                        let aborter = std::thread::spawn(move || {
+                            std::thread::sleep(Duration::from_millis(100));
+                            // SAFETY: takes no pointers.
+                            assert_eq!(unsafe { ncclCommAbort(std::ptr::without_provenance_mut(parent)) }, OK);
+                        });
+                        // SAFETY: takes no pointers. A call that is blocked in the child returns.
+                        let blocked = unsafe { ncclCommFinalize(std::ptr::without_provenance_mut(comm)) };
+                        assert_ne!(blocked, OK);
+                        child.wait();
+                        aborter.join().expect("the abort succeeds");
+                    } else {
+                        std::thread::sleep(Duration::from_millis(300));
+                        // SAFETY: takes no pointers.
+                        assert_eq!(unsafe { ncclCommAbort(parent) }, OK);
+                    }
+                    // SAFETY: takes no pointers.
+                    assert_eq!(unsafe { ncclCommAbort(child.comm) }, OK);
+                    // SAFETY: nothing is left to do on the stream.
+                    assert_eq!(unsafe { cudaStreamDestroy(child.stream) }, cudaError::cudaSuccess);
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn aborts_at_random_moments_neither_hang_nor_corrupt() {
+    for round in 0..30u64 {
+        let id = unique_id();
+        within_limit(move || {
+            std::thread::scope(|scope| {
+                for rank in 0..3 {
+                    scope.spawn(move || {
+                        set_device(rank);
+                        let (result, comm) = init(3, id, rank, config(true));
+                        assert_eq!(result, OK);
+                        let rank = Rank { rank, size: 3, comm, stream: stream() };
+                        let buffer = Buffer::new(&vec![1.0; 20_000]);
+                        let handle = comm.addr();
+                        let delay = Duration::from_micros((round * 7919 + rank.rank as u64 * 104_729) % 3000);
+                        let aborter = std::thread::spawn(move || {
+                            std::thread::sleep(delay);
+                            // SAFETY: takes no pointers.
+                            assert_eq!(unsafe { ncclCommAbort(std::ptr::without_provenance_mut(handle)) }, OK);
+                        });
+                        while rank.all_reduce(&buffer) == OK && !aborter.is_finished() {}
+                        aborter.join().expect("the abort succeeds");
+                        rank.wait();
+                        // SAFETY: nothing is left to do on the stream.
+                        assert_eq!(unsafe { cudaStreamDestroy(rank.stream) }, cudaError::cudaSuccess);
+                    });
+                }
+            });
+        });
+    }
+}

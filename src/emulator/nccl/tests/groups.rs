@@ -1,0 +1,148 @@
+//! Groups: deferred launch, nesting, failures inside, threads that forget to end them.
+
+use super::*;
+use crate::emulator::report;
+
+fn start() {
+    // SAFETY: takes no pointers.
+    assert_eq!(unsafe { ncclGroupStart() }, OK);
+}
+
+fn end() -> ncclResult_t {
+    // SAFETY: takes no pointers.
+    unsafe { ncclGroupEnd() }
+}
+
+#[test]
+fn one_thread_drives_all_ranks() {
+    within_limit(|| {
+        let id = unique_id();
+        let mut comms = [std::ptr::null_mut(); 3];
+        start();
+        for (rank, comm) in comms.iter_mut().enumerate() {
+            set_device(rank);
+            // SAFETY: the pointer stays valid until the group has ended.
+            assert_eq!(unsafe { ncclCommInitRankConfig(comm, 3, id, rank as i32, std::ptr::null_mut()) }, OK);
+        }
+        assert_eq!(end(), OK, "{}", last_error());
+        let ranks: Vec<(Rank, Buffer)> = comms
+            .into_iter()
+            .enumerate()
+            .map(|(rank, comm)| {
+                set_device(rank);
+                (Rank { rank, size: 3, comm, stream: stream() }, Buffer::new(&[rank as f32 + 1.0; 10]))
+            })
+            .collect();
+        start();
+        start();
+        for (rank, buffer) in &ranks {
+            assert_eq!(rank.all_reduce(buffer), OK);
+        }
+        assert_eq!(end(), OK);
+        std::thread::sleep(Duration::from_millis(20));
+        for (rank, buffer) in &ranks {
+            assert!(rank.idle(), "nothing is launched before the outermost end");
+            assert_eq!(buffer.values(), [rank.rank as f32 + 1.0; 10]);
+        }
+        assert_eq!(end(), OK);
+        for (rank, buffer) in &ranks {
+            rank.wait();
+            assert_eq!(buffer.values(), [6.0; 10]);
+        }
+        for (rank, _) in &ranks {
+            rank.end();
+        }
+    });
+}
+
+#[test]
+fn a_failure_inside_launches_nothing_and_the_next_group_works() {
+    spmd(2, |rank| {
+        let buffer = Buffer::new(&[1.0; 4]);
+        start();
+        assert_eq!(rank.all_reduce(&buffer), OK);
+        // SAFETY: refused.
+        let refused = unsafe { ncclSend(std::ptr::null(), 4, ncclDataType_t::ncclFloat32, 0, rank.comm, rank.stream) };
+        assert_eq!(refused, ncclResult_t::ncclInvalidArgument);
+        assert_eq!(rank.all_reduce(&buffer), OK);
+        assert_eq!(end(), ncclResult_t::ncclInvalidArgument);
+        rank.wait();
+        assert_eq!(buffer.values(), [1.0; 4]);
+        assert_eq!(rank.all_reduce(&buffer), OK);
+        rank.wait();
+        assert_eq!(buffer.values(), [2.0; 4]);
+        assert_eq!(end(), ncclResult_t::ncclInvalidUsage, "not inside a group");
+    });
+}
+
+#[test]
+fn collectives_and_messages_share_a_group() {
+    spmd(2, |rank| {
+        let (sum, out, inn) = (Buffer::new(&[1.0; 4]), Buffer::new(&[rank.rank as f32; 4]), Buffer::zeros(4));
+        let (peer, float) = (1 - rank.rank as i32, ncclDataType_t::ncclFloat32);
+        start();
+        // SAFETY: the buffers stay until the stream is idle.
+        unsafe {
+            assert_eq!(ncclRecv(inn.0, 4, float, peer, rank.comm, rank.stream), OK);
+            assert_eq!(rank.all_reduce(&sum), OK);
+            assert_eq!(ncclSend(out.0, 4, float, peer, rank.comm, rank.stream), OK);
+            assert_eq!(rank.all_reduce(&sum), OK);
+        }
+        assert_eq!(end(), OK);
+        rank.wait();
+        assert_eq!(sum.values(), [4.0; 4]);
+        assert_eq!(inn.values(), [peer as f32; 4]);
+    });
+}
+
+#[test]
+fn blocking_and_non_blocking_do_not_mix() {
+    within_limit(|| {
+        set_device(0);
+        let (result, one) = init(1, unique_id(), 0, config(true));
+        assert_eq!(result, OK);
+        let (result, two) = init(1, unique_id(), 0, config(false));
+        assert_eq!(result, ncclResult_t::ncclInProgress);
+        let ranks = [one, two].map(|comm| Rank { rank: 0, size: 1, comm, stream: stream() });
+        while ranks[1].state() == ncclResult_t::ncclInProgress {}
+        let buffer = Buffer::zeros(1);
+        start();
+        assert_eq!(ranks[0].all_reduce(&buffer), OK);
+        assert_eq!(ranks[1].all_reduce(&buffer), ncclResult_t::ncclInvalidArgument);
+        assert_eq!(end(), ncclResult_t::ncclInvalidArgument);
+        assert!(last_error().contains("non-blocking"), "{}", last_error());
+        ranks.iter().for_each(Rank::end);
+    });
+}
+
+#[test]
+fn a_thread_that_ends_inside_a_group_is_reported() {
+    let before = report::count();
+    within_limit(start);
+    // The report comes from the thread's end, which may come after its result.
+    for _ in 0..500 {
+        if report::count() > before {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nothing was reported");
+}
+
+#[test]
+fn destroying_a_failed_communicator_leaves_the_thread_in_a_group() {
+    spmd(2, |rank| {
+        let (send, recv) = (Buffer::zeros(8), Buffer::zeros(8));
+        let (datatype, op) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
+        // SAFETY: the buffers stay until the stream is idle.
+        let issued = unsafe { ncclAllReduce(send.0, recv.0, 8 - rank.rank, datatype, op, rank.comm, rank.stream) };
+        assert_eq!(issued, OK);
+        rank.wait();
+        let before = report::count();
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclCommDestroy(rank.comm) }, ncclResult_t::ncclInvalidUsage);
+        assert!(report::count() > before);
+        assert_eq!(end(), OK, "the thread was one group deeper");
+        assert_eq!(end(), ncclResult_t::ncclInvalidUsage);
+    });
+}

@@ -1,0 +1,182 @@
+//! Init, split, finalize, destroy.
+
+use super::*;
+
+fn in_threads<R: Send + 'static>(count: usize, body: impl Fn(usize) -> R + Send + Sync + 'static) -> Vec<R> {
+    within_limit(move || {
+        let body = &body;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|i| scope.spawn(move || body(i))).collect();
+            threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    })
+}
+
+#[test]
+fn a_communicator_knows_its_place() {
+    spmd(3, |rank| {
+        let (mut size, mut me, mut device, mut version) = (0, 0, 0, 0);
+        // SAFETY: the pointers are valid for writes.
+        unsafe {
+            assert_eq!(ncclCommCount(rank.comm, &mut size), OK);
+            assert_eq!(ncclCommUserRank(rank.comm, &mut me), OK);
+            assert_eq!(ncclCommCuDevice(rank.comm, &mut device), OK);
+            assert_eq!(ncclGetVersion(&mut version), OK);
+            assert_eq!(ncclGetVersion(std::ptr::null_mut()), ncclResult_t::ncclInvalidArgument);
+        }
+        assert_eq!((size, me, device, version), (3, rank.rank as i32, rank.rank as i32, 22809));
+    });
+}
+
+#[test]
+fn nonsense_at_the_start_is_refused() {
+    within_limit(|| {
+        let (argument, id) = (ncclResult_t::ncclInvalidArgument, unique_id());
+        assert_eq!(init(0, id, 0, config(true)), (argument, std::ptr::null_mut()));
+        assert_eq!(init(2, id, 2, config(true)).0, argument);
+        assert!(last_error().contains("rank is 2, expected 0 to 1"), "{}", last_error());
+        assert_eq!(init(2, ncclUniqueId { internal: [0; 128] }, 0, config(true)).0, argument);
+        let mut bad = config(true);
+        bad.magic = 0;
+        assert_eq!(init(1, id, 0, bad).0, argument);
+        let (result, comm) = init(1, id, 0, config(true));
+        assert_eq!(result, OK, "the thread still works: {}", last_error());
+        assert_eq!(init(1, id, 0, config(true)).0, argument, "an id is for one communicator");
+        // SAFETY: take no pointers.
+        unsafe {
+            assert_eq!(ncclCommDestroy(comm), OK);
+            assert_eq!(ncclCommDestroy(std::ptr::null_mut()), OK);
+            assert_eq!(ncclCommAbort(comm), argument, "destroyed before");
+        }
+    });
+}
+
+#[test]
+fn ranks_that_contradict_each_other_all_fail() {
+    let id = unique_id();
+    let sizes = in_threads(2, move |i| {
+        set_device(i);
+        init(2 + i, id, i, config(true)).0
+    });
+    assert_eq!(sizes, [ncclResult_t::ncclInvalidArgument; 2]);
+    let id = unique_id();
+    let twice = in_threads(2, move |i| {
+        set_device(i);
+        init(3, id, 1, config(true)).0
+    });
+    assert_eq!(twice, [ncclResult_t::ncclInvalidArgument; 2]);
+    let id = unique_id();
+    let devices = in_threads(2, move |i| {
+        set_device(0);
+        let (result, comm) = init(2, id, i, config(true));
+        (result, comm.is_null(), last_error())
+    });
+    for (result, none, text) in devices {
+        assert_eq!((result, none), (ncclResult_t::ncclInvalidUsage, true));
+        assert!(text.contains("Duplicate GPU"), "{text}");
+    }
+}
+
+#[test]
+fn a_non_blocking_start_can_be_watched_and_aborted() {
+    within_limit(|| {
+        let (result, comm) = init(2, unique_id(), 0, config(false));
+        assert_eq!(result, ncclResult_t::ncclInProgress);
+        let mut state = OK;
+        std::thread::sleep(Duration::from_millis(30));
+        // SAFETY: the pointers are valid for writes.
+        unsafe {
+            assert_eq!(ncclCommGetAsyncError(comm, &mut state), OK);
+            assert_eq!(state, ncclResult_t::ncclInProgress, "the other rank never comes");
+            assert_eq!(ncclCommCount(comm, &mut 0), ncclResult_t::ncclInvalidArgument);
+            let begin = std::time::Instant::now();
+            assert_eq!(ncclCommAbort(comm), OK);
+            assert!(begin.elapsed() < Duration::from_secs(1));
+            assert_eq!(ncclCommGetAsyncError(comm, &mut state), ncclResult_t::ncclInvalidArgument);
+        }
+    });
+}
+
+#[test]
+fn a_non_blocking_communicator_settles_after_each_operation() {
+    let id = unique_id();
+    in_threads(2, move |rank| {
+        set_device(rank);
+        let (result, comm) = init(2, id, rank, config(false));
+        assert_eq!(result, ncclResult_t::ncclInProgress);
+        let rank = Rank { rank, size: 2, comm, stream: stream() };
+        let settle = || {
+            while rank.state() == ncclResult_t::ncclInProgress {
+                std::thread::yield_now();
+            }
+            assert_eq!(rank.state(), OK);
+        };
+        settle();
+        let buffer = Buffer::new(&[1.0; 4]);
+        for _ in 0..5 {
+            assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInProgress);
+            settle();
+        }
+        rank.wait();
+        assert_eq!(buffer.values(), [32.0; 4]);
+        // A blocking child of a non-blocking parent.
+        let (mut child, mut blocking) = (std::ptr::null_mut(), config(true));
+        // SAFETY: the pointers stay valid until the parent has settled.
+        assert_eq!(unsafe { ncclCommSplit(rank.comm, 0, 0, &mut child, &mut blocking) }, OK);
+        settle();
+        // SAFETY: written by the split, which has settled.
+        let child = unsafe { (&raw const child).read_volatile() };
+        let child = Rank { comm: child, stream: stream(), ..rank };
+        assert_eq!(child.all_reduce(&buffer), OK);
+        child.wait();
+        assert_eq!(buffer.values(), [64.0; 4]);
+        child.end();
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, ncclResult_t::ncclInProgress);
+        settle();
+        rank.end();
+    });
+}
+
+#[test]
+fn split_orders_by_key_and_leaves_out_who_has_no_color() {
+    spmd(4, |rank| {
+        let color = if rank.rank == 3 { NCCL_SPLIT_NOCOLOR } else { 7 };
+        let mut child = std::ptr::null_mut();
+        let key = 10 - rank.rank as i32;
+        // SAFETY: the pointer is valid for a write.
+        let split = unsafe { ncclCommSplit(rank.comm, color, key, &mut child, std::ptr::null_mut()) };
+        assert_eq!(split, OK, "{}", last_error());
+        if rank.rank == 3 {
+            assert!(child.is_null());
+            return;
+        }
+        let (mut size, mut place) = (0, 0);
+        // SAFETY: the pointers are valid for writes.
+        unsafe {
+            assert_eq!(ncclCommCount(child, &mut size), OK);
+            assert_eq!(ncclCommUserRank(child, &mut place), OK);
+        }
+        assert_eq!((size, place), (3, 2 - rank.rank as i32));
+        let child = Rank { comm: child, stream: stream(), size: 3, rank: place as usize };
+        let buffer = Buffer::new(&[1.0; 3]);
+        assert_eq!(child.all_reduce(&buffer), OK);
+        child.wait();
+        assert_eq!(buffer.values(), [3.0; 3]);
+        child.end();
+    });
+}
+
+#[test]
+fn a_finalized_communicator_takes_no_more_work() {
+    spmd(2, |rank| {
+        let buffer = Buffer::new(&[1.0; 3]);
+        assert_eq!(rank.all_reduce(&buffer), OK);
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, OK);
+        assert_eq!(buffer.values(), [2.0; 3], "finalize waits for the work");
+        assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInvalidUsage);
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, ncclResult_t::ncclInvalidArgument);
+    });
+}

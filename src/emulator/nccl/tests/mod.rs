@@ -1,0 +1,207 @@
+//! Tests of the whole half, through the C functions: ranks as threads, each with a device of its own.
+
+mod abort;
+mod collectives;
+mod groups;
+mod lifecycle;
+mod messages;
+mod windows;
+
+use std::ffi::{CStr, c_void};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use crate::sys::*;
+
+pub(super) const OK: ncclResult_t = ncclResult_t::ncclSuccess;
+
+/// Longer than any of these tests takes, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// `cudaFree` waits for all streams of its device. Two tests that ran side by side on the same devices could each wait for
+/// a rank of the other that is held up so, and would, as on a GPU.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs `test` on a thread of its own and fails if it does not end.
+pub(super) fn within_limit<R: Send + 'static>(test: impl FnOnce() -> R + Send + 'static) -> R {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let _ = sender.send(test());
+    });
+    match receiver.recv_timeout(LIMIT) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test took longer than {LIMIT:?}"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("a thread that ends well has sent its result"),
+        },
+    }
+}
+
+pub(super) fn unique_id() -> ncclUniqueId {
+    let mut id = ncclUniqueId { internal: [0; 128] };
+    // SAFETY: the pointer is valid for a write.
+    assert_eq!(unsafe { ncclGetUniqueId(&mut id) }, OK);
+    id
+}
+
+pub(super) fn last_error() -> String {
+    // SAFETY: the pointer is a C string that stays valid until the thread asks again.
+    unsafe { CStr::from_ptr(ncclGetLastError(std::ptr::null_mut())) }.to_string_lossy().into_owned()
+}
+
+/// One rank with its stream.
+pub(super) struct Rank {
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) comm: ncclComm_t,
+    pub(super) stream: cudaStream_t,
+}
+
+pub(super) fn config(blocking: bool) -> ncclConfig_t {
+    let mut config = crate::emulator::nccl::config::initial();
+    config.blocking = i32::from(blocking);
+    config
+}
+
+pub(super) fn set_device(device: usize) {
+    // SAFETY: takes no pointers.
+    assert_eq!(unsafe { cudaSetDevice(device as i32) }, cudaError::cudaSuccess);
+}
+
+pub(super) fn stream() -> cudaStream_t {
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: the pointer is valid for a write.
+    let made = unsafe { cudaStreamCreateWithPriority(&mut stream, cudaStreamNonBlocking, 0) };
+    assert_eq!(made, cudaError::cudaSuccess);
+    stream
+}
+
+pub(super) fn init(size: usize, id: ncclUniqueId, rank: usize, mut config: ncclConfig_t) -> (ncclResult_t, ncclComm_t) {
+    let mut comm = std::ptr::null_mut();
+    // SAFETY: the pointers are valid.
+    let result = unsafe { ncclCommInitRankConfig(&mut comm, size as i32, id, rank as i32, &mut config) };
+    (result, comm)
+}
+
+/// A thread for each of `size` ranks, each with a blocking communicator that is destroyed at the end.
+pub(super) fn spmd<R: Send + 'static>(size: usize, body: impl Fn(&Rank) -> R + Send + Sync + 'static) -> Vec<R> {
+    within_limit(move || {
+        let id = unique_id();
+        let body = &body;
+        std::thread::scope(|scope| {
+            let ranks: Vec<_> = (0..size)
+                .map(|rank| {
+                    scope.spawn(move || {
+                        set_device(rank);
+                        let (result, comm) = init(size, id, rank, config(true));
+                        assert_eq!(result, OK, "{}", last_error());
+                        let rank = Rank { rank, size, comm, stream: stream() };
+                        let result = body(&rank);
+                        rank.end();
+                        result
+                    })
+                })
+                .collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    })
+}
+
+impl Rank {
+    /// Destroys the communicator, or aborts it if it has failed.
+    fn end(&self) {
+        let mut state = OK;
+        // SAFETY: the pointer is valid for a write; the handles are only looked up.
+        unsafe {
+            if ncclCommGetAsyncError(self.comm, &mut state) == OK {
+                let end = if state == OK { ncclCommDestroy(self.comm) } else { ncclCommAbort(self.comm) };
+                assert_eq!(end, OK, "{}", last_error());
+            }
+            assert_eq!(cudaStreamDestroy(self.stream), cudaError::cudaSuccess);
+        }
+    }
+
+    pub(super) fn state(&self) -> ncclResult_t {
+        let mut state = OK;
+        // SAFETY: the pointer is valid for a write.
+        assert_eq!(unsafe { ncclCommGetAsyncError(self.comm, &mut state) }, OK);
+        state
+    }
+
+    /// The communicator's own last error.
+    pub(super) fn error(&self) -> String {
+        // SAFETY: as in `last_error`.
+        unsafe { CStr::from_ptr(ncclGetLastError(self.comm)) }.to_string_lossy().into_owned()
+    }
+
+    /// Waits for the stream.
+    pub(super) fn wait(&self) {
+        wait(self.stream);
+    }
+
+    pub(super) fn idle(&self) -> bool {
+        // SAFETY: takes no pointers.
+        unsafe { cudaStreamQuery(self.stream) == cudaError::cudaSuccess }
+    }
+
+    pub(super) fn all_reduce(&self, buffer: &Buffer) -> ncclResult_t {
+        let (at, stream) = (buffer.0, self.stream);
+        let (datatype, op) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
+        // SAFETY: the buffer is checked by the function.
+        unsafe { ncclAllReduce(at, at, buffer.1, datatype, op, self.comm, stream) }
+    }
+}
+
+pub(super) fn wait(stream: cudaStream_t) {
+    loop {
+        // SAFETY: takes no pointers.
+        match unsafe { cudaStreamQuery(stream) } {
+            cudaError::cudaSuccess => return,
+            cudaError::cudaErrorNotReady => std::thread::sleep(Duration::from_micros(50)),
+            error => panic!("the stream failed: {error:?}"),
+        }
+    }
+}
+
+/// Device memory of some f32.
+pub(super) struct Buffer(pub(super) *mut c_void, pub(super) usize);
+
+impl Buffer {
+    pub(super) fn new(values: &[f32]) -> Self {
+        let mut at = std::ptr::null_mut();
+        if values.is_empty() {
+            return Self(at, 0);
+        }
+        // SAFETY: the pointer is valid for a write.
+        assert_eq!(unsafe { cudaMalloc(&mut at, 4 * values.len()) }, cudaError::cudaSuccess);
+        // SAFETY: device memory of the emulator is memory of this process, just allocated for this many elements.
+        unsafe { at.cast::<f32>().copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+        Self(at, values.len())
+    }
+
+    pub(super) fn zeros(count: usize) -> Self {
+        Self::new(&vec![0.0; count])
+    }
+
+    pub(super) fn at(&self, index: usize) -> *mut c_void {
+        self.0.wrapping_byte_add(4 * index)
+    }
+
+    /// The values, once the stream is idle.
+    pub(super) fn values(&self) -> Vec<f32> {
+        if self.1 == 0 {
+            return Vec::new();
+        }
+        // SAFETY: as in `new`; nothing runs on the buffer any more.
+        unsafe { std::slice::from_raw_parts(self.0.cast::<f32>(), self.1) }.to_vec()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: frees what `new` allocated. An error has no consequence here.
+        let _ = unsafe { cudaFree(self.0) };
+    }
+}

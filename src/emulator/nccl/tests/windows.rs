@@ -1,0 +1,74 @@
+//! Memory of NCCL and windows over it.
+
+use super::*;
+
+fn allocate(bytes: usize) -> *mut c_void {
+    let mut at = std::ptr::null_mut();
+    // SAFETY: the pointer is valid for a write.
+    assert_eq!(unsafe { ncclMemAlloc(&mut at, bytes) }, OK, "{}", last_error());
+    assert_eq!(at.addr() % 4096, 0);
+    at
+}
+
+#[test]
+fn windows_are_registered_together_and_work() {
+    spmd(3, |rank| {
+        let at = allocate(40_000);
+        let mut window = std::ptr::null_mut();
+        // SAFETY: the memory is there until it is freed at the end.
+        unsafe {
+            at.cast::<f32>().write(rank.rank as f32);
+            let flags = NCCL_WIN_COLL_SYMMETRIC as i32;
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, 40_000, &mut window, flags), OK, "{}", last_error());
+            assert!(!window.is_null());
+            let (datatype, op) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
+            assert_eq!(ncclAllReduce(at, at, 1, datatype, op, rank.comm, rank.stream), OK);
+            rank.wait();
+            assert_eq!(at.cast::<f32>().read(), 3.0);
+            assert_eq!(ncclCommWindowDeregister(rank.comm, window), OK);
+            assert_eq!(ncclCommWindowDeregister(rank.comm, window), ncclResult_t::ncclInvalidArgument);
+            assert_eq!(ncclMemFree(at), OK);
+        }
+    });
+}
+
+#[test]
+fn windows_that_differ_or_lie_elsewhere_are_refused_everywhere() {
+    spmd(2, |rank| {
+        let at = allocate(8192);
+        let plain = Buffer::zeros(4096);
+        let mut window = std::ptr::null_mut();
+        let argument = ncclResult_t::ncclInvalidArgument;
+        // SAFETY: the memory is there until it is freed at the end.
+        unsafe {
+            let bytes = 8192 - 4096 * rank.rank;
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, bytes, &mut window, 0), argument);
+            assert!(window.is_null());
+            assert!(rank.rank == 1 || last_error().contains("4096 bytes"), "{}", last_error());
+            let place = if rank.rank == 0 { at } else { plain.0 };
+            assert_eq!(ncclCommWindowRegister(rank.comm, place, 4096, &mut window, 0), argument);
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, 8192 + 4096, &mut window, 0), argument);
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, 0, &mut window, 0), argument);
+            assert_eq!(rank.state(), OK);
+            assert_eq!(ncclMemFree(at), OK);
+        }
+    });
+}
+
+#[test]
+fn in_a_group_the_handle_comes_at_the_end() {
+    spmd(2, |rank| {
+        let at = allocate(4096);
+        let mut window = std::ptr::null_mut();
+        // SAFETY: the memory and the place stay until the group has ended.
+        unsafe {
+            assert_eq!(ncclGroupStart(), OK);
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, 4096, &raw mut window, 0), OK);
+            assert!((&raw const window).read().is_null());
+            assert_eq!(ncclGroupEnd(), OK, "{}", last_error());
+            assert!(!(&raw const window).read().is_null());
+            assert_eq!(ncclCommWindowDeregister(rank.comm, window), OK);
+            assert_eq!(ncclMemFree(at), OK);
+        }
+    });
+}

@@ -1,0 +1,179 @@
+//! Memory that NCCL allocates, and windows over it.
+//!
+//! Every rank can reach every buffer here anyway, so a window changes nothing about how an operation runs. What NCCL
+//! demands of windows is checked.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::comm::{Comm, lock};
+use super::error::{Failure, Outcome};
+use super::group::{self, Job};
+use super::host;
+use super::kind::Kind;
+use super::launch::cuda;
+use crate::emulator::cuda::{arena, device, memory};
+use crate::emulator::fault;
+use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t};
+
+/// What a window's address must be a multiple of.
+const ALIGN: usize = 4096;
+
+/// Memory of `ncclMemAlloc`, by its address.
+static ALLOCATED: Mutex<BTreeMap<usize, Allocation>> = Mutex::new(BTreeMap::new());
+
+#[derive(Debug, Clone, Copy)]
+struct Allocation {
+    /// What the device's allocator gave: at most [`ALIGN`] bytes in front.
+    base: usize,
+    bytes: usize,
+}
+
+/// `ncclMemAlloc`, on the current device.
+pub(super) fn allocate(bytes: usize) -> Outcome<*mut c_void> {
+    let device = device::current_device();
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let out_of_memory = || cuda(&format!("{bytes} bytes on device {device}"), cudaError::cudaErrorMemoryAllocation);
+    if fault::on_alloc(device, bytes) {
+        return Err(out_of_memory());
+    }
+    let bytes = bytes.checked_next_multiple_of(ALIGN).ok_or_else(out_of_memory)?;
+    let padded = bytes.checked_add(ALIGN).ok_or_else(out_of_memory)?;
+    let base = memory::allocate(device, padded)
+        .map_err(|error| cuda(&format!("cannot allocate {bytes} bytes on device {device}"), error))?;
+    let pointer = base.wrapping_byte_add(base.addr().wrapping_neg() % ALIGN);
+    lock(&ALLOCATED).insert(pointer.addr(), Allocation { base: base.expose_provenance(), bytes });
+    Ok(pointer)
+}
+
+/// `ncclMemFree`. Memory of `cudaMalloc` is accepted too, as NCCL does.
+pub(super) fn free(pointer: *mut c_void) -> Outcome {
+    let base = match lock(&ALLOCATED).remove(&pointer.addr()) {
+        Some(allocation) => std::ptr::with_exposed_provenance_mut(allocation.base),
+        None => pointer,
+    };
+    memory::free(base).map_err(|error| cuda(&format!("cannot free {pointer:p}"), error))
+}
+
+/// A registered range.
+#[derive(Debug)]
+pub(super) struct Window {
+    #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
+    used: arena::InUse,
+}
+
+#[derive(Clone, Copy)]
+struct Out(*mut ncclWindow_t);
+
+// SAFETY: the caller of the C function keeps the place valid until the call, or the group it is part of, has ended.
+unsafe impl Send for Out {}
+
+impl Out {
+    fn put(self, window: usize) {
+        // SAFETY: checked not to be null; see above for how long it is valid.
+        unsafe { *self.0 = std::ptr::without_provenance_mut(window) };
+    }
+}
+
+/// Windows are named by numbers that only look like pointers.
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+
+/// `ncclCommWindowRegister`: collective, so a rank whose buffer is refused says so to the others.
+///
+/// # Safety
+/// `out` is null or valid for a write until the call, or the group it is part of, has ended.
+pub(super) unsafe fn register(
+    comm: &Arc<Comm>,
+    buffer: *mut c_void,
+    bytes: usize,
+    out: *mut ncclWindow_t,
+    flags: i32,
+) -> Outcome<ncclResult_t> {
+    if out.is_null() {
+        return Err(Failure::argument("the place for the window is null"));
+    }
+    let out = Out(out);
+    out.put(0);
+    if buffer.is_null() || bytes == 0 {
+        return Err(Failure::argument(format!(
+            "the buffer is {buffer:p} of {bytes} bytes, expected one that is not empty"
+        )));
+    }
+    group::call(|| {
+        comm.ensure_open()?;
+        let job = comm.clone();
+        let address = buffer.expose_provenance();
+        let run = Box::new(move || {
+            let window = agree(&job, address, bytes, flags)?;
+            let number = NEXT.fetch_add(1, Ordering::Relaxed) * 64;
+            lock(&job.windows).insert(number, window);
+            out.put(number);
+            Ok(())
+        });
+        group::add_job(Job { comm: comm.clone(), name: "ncclCommWindowRegister", run })
+    })
+}
+
+fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
+    let mine = check(comm, address, bytes, flags);
+    let words = [u64::from(mine.is_ok()), bytes as u64, u64::from(flags.cast_unsigned())];
+    let shown = host::exchange(comm, Kind::WindowRegister, &words)?;
+    let window = mine?;
+    for (peer, [valid, size, theirs, ..]) in shown.iter().enumerate() {
+        if *valid == 0 {
+            return Err(Failure::argument(format!("the buffer of rank {peer} was refused")));
+        }
+        if (*size, *theirs) != (words[1], words[2]) {
+            return Err(Failure::argument(format!(
+                "rank {peer} registers {size} bytes with flags {theirs:#x}, rank {} {bytes} bytes with flags {flags:#x}",
+                comm.rank
+            )));
+        }
+    }
+    Ok(window)
+}
+
+fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
+    if flags.cast_unsigned() & !NCCL_WIN_COLL_SYMMETRIC != 0 {
+        return Err(Failure::argument(format!(
+            "the window's flags are {flags:#x}, expected 0 or NCCL_WIN_COLL_SYMMETRIC"
+        )));
+    }
+    let allocated = lock(&ALLOCATED);
+    let found = allocated.range(..=address).next_back();
+    let inside = found.is_some_and(|(start, allocation)| {
+        address.checked_add(bytes).is_some_and(|end| end <= start + allocation.bytes)
+    });
+    drop(allocated);
+    let pointer: *const c_void = std::ptr::with_exposed_provenance(address);
+    if !inside {
+        return Err(Failure::argument(format!("{bytes} bytes at {pointer:p} do not lie in memory of ncclMemAlloc")));
+    }
+    if address % ALIGN != 0 {
+        return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
+    }
+    let (location, used) = arena::locate(pointer, bytes).map_err(|fault| Failure::argument(fault.text))?;
+    if location.device != comm.device {
+        return Err(Failure::argument(format!(
+            "the window lies on device {}, expected device {} of rank {}",
+            location.device, comm.device, comm.rank
+        )));
+    }
+    Ok(Window { used })
+}
+
+/// `ncclCommWindowDeregister`: local.
+pub(super) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
+    if window.is_null() {
+        return Ok(());
+    }
+    let removed = lock(&comm.windows).remove(&window.addr());
+    match removed {
+        Some(_) => Ok(()),
+        None => Err(Failure::argument(format!("{window:p} is no window of this communicator"))),
+    }
+}
