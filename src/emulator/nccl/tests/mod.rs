@@ -5,6 +5,7 @@ mod collectives;
 mod groups;
 mod lifecycle;
 mod messages;
+mod processes;
 mod windows;
 
 use std::ffi::{CStr, c_void};

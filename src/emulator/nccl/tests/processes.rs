@@ -1,0 +1,295 @@
+//! Ranks as processes, and what needs an environment of its own: faults and reports. This test program starts itself
+//! again, with the name of a scene.
+
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
+
+use super::*;
+use crate::emulator::nccl::control;
+
+const SCENE: &str = "GPUCOMM_TEST_SCENE";
+const ID: &str = "GPUCOMM_TEST_ID";
+const RANK: &str = "GPUCOMM_TEST_RANK";
+const SIZE: &str = "GPUCOMM_TEST_SIZE";
+const FAULTS: &str = crate::emulator::fault::VARIABLE;
+
+/// What a child prints when it has come to the end of its scene.
+const DONE: &str = "the scene was played";
+
+fn start(scene: &str, size: usize, rank: usize, id: &ncclUniqueId, env: &[(&str, &str)]) -> Child {
+    let words = control::id_words(id).map(|word| word.to_string()).join(",");
+    Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "emulator::nccl::tests::processes::scene", "--ignored", "--nocapture"])
+        .envs([(SCENE, scene), (ID, &words), (RANK, &rank.to_string()), (SIZE, &size.to_string())])
+        .envs(env.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a process")
+}
+
+/// Plays a scene with a process for each rank, under a time limit.
+fn play(scene: &'static str, size: usize, env: &'static [(&str, &str)]) -> Vec<Output> {
+    within_limit(move || {
+        let id = unique_id();
+        let children: Vec<Child> = (0..size).map(|rank| start(scene, size, rank, &id, env)).collect();
+        children.into_iter().map(|child| child.wait_with_output().expect("the process ends")).collect()
+    })
+}
+
+fn well(output: &Output) -> bool {
+    output.status.success() && String::from_utf8_lossy(&output.stdout).contains(DONE)
+}
+
+fn all_well(outputs: &[Output]) {
+    for output in outputs {
+        assert!(well(output), "{output:?}");
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn processes_reduce_split_exchange_and_register() {
+    all_well(&play("work", 3, &[]));
+}
+
+#[test]
+fn a_process_that_ends_is_a_remote_error_for_the_others() {
+    let outputs = play("leave", 3, &[]);
+    assert_eq!(outputs[1].status.code(), Some(7));
+    assert!(well(&outputs[0]) && well(&outputs[2]), "{outputs:?}");
+}
+
+#[test]
+fn a_rank_that_is_told_to_die_takes_its_process_with_it() {
+    let outputs = play("survive", 3, &[(FAULTS, "die=rank1@op3")]);
+    assert_eq!(outputs[1].status.code(), Some(99), "{outputs:?}");
+    assert!(well(&outputs[0]) && well(&outputs[2]), "{outputs:?}");
+}
+
+#[test]
+fn a_thread_that_is_told_to_die_is_a_remote_error_for_the_others() {
+    all_well(&play("dead thread", 1, &[(FAULTS, "die=rank1@op2")]));
+}
+
+#[test]
+fn a_rank_hangs_until_it_is_aborted() {
+    all_well(&play("hang", 1, &[(FAULTS, "hang=rank1@op2")]));
+}
+
+#[test]
+fn a_late_rank_makes_the_others_late() {
+    all_well(&play("late", 1, &[(FAULTS, "late=rank0@op2:200ms")]));
+}
+
+#[test]
+fn an_asynchronous_error_comes_when_it_is_asked_for() {
+    all_well(&play("async error", 1, &[(FAULTS, "async_error=rank0@op2")]));
+}
+
+#[test]
+fn an_allocation_fails_when_it_is_told_to() {
+    all_well(&play("out of memory", 1, &[(FAULTS, "oom=device0@2")]));
+}
+
+#[test]
+fn faults_that_are_not_understood_stop_init() {
+    all_well(&play("nonsense", 1, &[(FAULTS, "die=rank1")]));
+}
+
+#[test]
+fn a_deadlock_is_reported_once_with_who_waits_for_whom() {
+    let outputs = play("deadlock", 1, &[("GPUCOMM_EMULATOR_DEADLOCK", "0.3")]);
+    all_well(&outputs);
+    let text = said(&outputs[0]);
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("deadlock")).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    let find = |start: &str| lines.iter().find(|line| line.contains(start)).expect(start);
+    let zero = find("rank 0 has waited");
+    assert!(zero.contains("AllReduce of 4 elements (collective #2)"), "{zero}");
+    assert!(zero.contains("for rank 1, which waits in Recv of 4 elements from rank 0 (operation #2)"), "{zero}");
+    assert!(zero.contains("for rank 2, which last finished AllReduce of 4 elements (collective #1)"), "{zero}");
+    let one = find("rank 1 has waited");
+    assert!(one.contains("for rank 0, which waits in AllReduce"), "{one}");
+}
+
+/// Ranks as threads of this process.
+fn threads(size: usize, body: impl Fn(&Rank, &Buffer) + Send + Sync + 'static) {
+    spmd(size, move |rank| {
+        let buffer = Buffer::new(&[1.0; 4]);
+        body(rank, &buffer);
+        rank.wait();
+    });
+}
+
+fn abort(rank: &Rank) {
+    // SAFETY: takes no pointers.
+    assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+}
+
+/// Waits until the communicator has failed.
+fn failure(rank: &Rank) -> ncclResult_t {
+    let begin = Instant::now();
+    while rank.state() == OK && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rank.state()
+}
+
+#[test]
+#[ignore = "a part of other tests, which start it as a process"]
+fn scene() {
+    let get = |name: &str| std::env::var(name).expect(name);
+    let number = |name: &str| get(name).parse::<usize>().expect("a number");
+    let words: Vec<u64> = get(ID).split(',').map(|word| word.parse().expect("a number")).collect();
+    let id = control::id_from_words(words.try_into().expect("four words"));
+    let (me, size) = (number(RANK), number(SIZE));
+    let join = move || {
+        set_device(me);
+        let (result, comm) = init(size, id, me, config(true));
+        assert_eq!(result, OK, "{}", last_error());
+        Rank { rank: me, size, comm, stream: stream() }
+    };
+    match get(SCENE).as_str() {
+        "work" => work(&join()),
+        "leave" => {
+            let rank = join();
+            let buffer = Buffer::new(&[1.0; 4]);
+            if me == 1 {
+                std::thread::sleep(Duration::from_millis(100));
+                // SAFETY: ends the process as a crash would.
+                unsafe { libc::_exit(7) };
+            }
+            assert_eq!(rank.all_reduce(&buffer), OK);
+            assert_eq!(failure(&rank), ncclResult_t::ncclRemoteError);
+            assert!(rank.error().contains("rank 1 died"), "{}", rank.error());
+            rank.wait();
+            rank.end();
+        }
+        "survive" => {
+            let rank = join();
+            let buffer = Buffer::new(&[1.0; 4]);
+            for round in 1..=3 {
+                let begin = Instant::now();
+                assert_eq!(rank.all_reduce(&buffer), OK, "{}", last_error());
+                rank.wait();
+                let expected = if round < 3 { OK } else { ncclResult_t::ncclRemoteError };
+                assert_eq!(rank.state(), expected);
+                assert!(begin.elapsed() < Duration::from_secs(5));
+            }
+            assert_eq!(buffer.values(), [9.0; 4]);
+            rank.end();
+        }
+        "dead thread" => threads(3, |rank, buffer| {
+            assert_eq!(rank.all_reduce(buffer), OK);
+            assert_eq!(rank.all_reduce(buffer), OK);
+            if rank.rank != 1 {
+                assert_eq!(failure(rank), ncclResult_t::ncclRemoteError);
+                assert!(rank.error().contains("rank 1 died"), "{}", rank.error());
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(!rank.idle(), "a dead rank does nothing");
+            abort(rank);
+        }),
+        "hang" => threads(2, |rank, buffer| {
+            assert_eq!(rank.all_reduce(buffer), OK);
+            assert_eq!(rank.all_reduce(buffer), OK);
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(!rank.idle() && rank.state() == OK);
+            abort(rank);
+            rank.wait();
+            assert_eq!(buffer.values(), [2.0; 4]);
+        }),
+        "late" => threads(2, |rank, buffer| {
+            for least in [0, 200, 0] {
+                let begin = Instant::now();
+                assert_eq!(rank.all_reduce(buffer), OK);
+                rank.wait();
+                assert!(begin.elapsed() >= Duration::from_millis(least * 9 / 10));
+            }
+            assert_eq!(buffer.values(), [8.0; 4]);
+        }),
+        "async error" => threads(2, |rank, buffer| {
+            assert_eq!(rank.all_reduce(buffer), OK);
+            assert_eq!(rank.all_reduce(buffer), OK);
+            if rank.rank == 0 {
+                assert_eq!(failure(rank), ncclResult_t::ncclRemoteError);
+                assert!(rank.error().contains("rank 0 at operation #2"), "{}", rank.error());
+            } else {
+                std::thread::sleep(Duration::from_millis(100));
+                assert!(!rank.idle());
+                abort(rank);
+            }
+        }),
+        "out of memory" => {
+            let mut at = std::ptr::null_mut();
+            // SAFETY: the pointer is valid for a write.
+            unsafe {
+                assert_eq!(cudaMalloc(&mut at, 4096), cudaError::cudaSuccess);
+                assert_eq!(ncclMemAlloc(&mut at, 4096), ncclResult_t::ncclUnhandledCudaError);
+                assert_eq!(ncclMemAlloc(&mut at, 4096), OK);
+            }
+        }
+        "nonsense" => {
+            assert_eq!(init(1, unique_id(), 0, config(true)).0, ncclResult_t::ncclInvalidUsage);
+            assert!(last_error().contains("die=rank1"), "{}", last_error());
+        }
+        "deadlock" => threads(3, |rank, buffer| {
+            assert_eq!(rank.all_reduce(buffer), OK);
+            match rank.rank {
+                0 => assert_eq!(rank.all_reduce(buffer), OK),
+                1 => {
+                    let datatype = ncclDataType_t::ncclFloat32;
+                    // SAFETY: the buffer stays until the stream is idle.
+                    assert_eq!(unsafe { ncclRecv(buffer.0, 4, datatype, 0, rank.comm, rank.stream) }, OK);
+                }
+                _ => {}
+            }
+            std::thread::sleep(Duration::from_millis(1500));
+            abort(rank);
+        }),
+        other => panic!("no scene {other}"),
+    }
+    println!("{DONE}");
+}
+
+fn work(rank: &Rank) {
+    let (me, size, float) = (rank.rank, rank.size, ncclDataType_t::ncclFloat32);
+    for count in [1, 1000, 100_000] {
+        let (sum, all) = (Buffer::new(&vec![me as f32 + 1.0; count]), Buffer::zeros(size * count));
+        assert_eq!(rank.all_reduce(&sum), OK);
+        // SAFETY: the buffers stay until the stream is idle.
+        unsafe {
+            assert_eq!(ncclAllGather(sum.0, all.0, count, float, rank.comm, rank.stream), OK);
+            assert_eq!(ncclGroupStart(), OK);
+            let (next, previous) = ((me + 1) % size, (me + size - 1) % size);
+            assert_eq!(ncclSend(sum.0, count, float, next as i32, rank.comm, rank.stream), OK);
+            assert_eq!(ncclRecv(all.0, count, float, previous as i32, rank.comm, rank.stream), OK);
+            assert_eq!(ncclGroupEnd(), OK);
+        }
+        rank.wait();
+        assert_eq!(rank.state(), OK, "{}", rank.error());
+        assert_eq!(all.values(), vec![6.0; size * count]);
+    }
+    let (mut child, mut at, mut window) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the pointers are valid for writes, the memory until it is freed.
+    unsafe {
+        assert_eq!(ncclCommSplit(rank.comm, 1, -(me as i32), &mut child, std::ptr::null_mut()), OK);
+        assert_eq!(ncclMemAlloc(&mut at, 65_536), OK);
+        let flags = NCCL_WIN_COLL_SYMMETRIC as i32;
+        assert_eq!(ncclCommWindowRegister(child, at, 65_536, &mut window, flags), OK, "{}", last_error());
+        at.cast::<f32>().write(me as f32);
+        let sum = ncclRedOp_t::ncclSum;
+        assert_eq!(ncclAllReduce(at, at, 1, float, sum, child, rank.stream), OK);
+        rank.wait();
+        assert_eq!(at.cast::<f32>().read(), 3.0);
+        assert_eq!(ncclCommWindowDeregister(child, window), OK);
+        assert_eq!(ncclMemFree(at), OK);
+        assert_eq!(ncclCommDestroy(child), OK);
+    }
+    rank.end();
+}
