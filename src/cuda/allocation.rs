@@ -2,13 +2,14 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::check::{check, check_memory};
 use super::device::{Device, in_host_function};
 use super::pool;
 use super::stream::Stream;
+use super::tracker::Tracker;
 use super::uses::{Access, Uses};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::Result;
@@ -65,7 +66,7 @@ pub(crate) struct Allocation {
     /// Taken by the destructor.
     kind: Kind,
     window: OnceLock<WindowTag>,
-    uses: Mutex<Uses>,
+    uses: Tracker,
 }
 
 // SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
@@ -83,12 +84,12 @@ impl Allocation {
             device,
             kind,
             window: OnceLock::new(),
-            uses: Mutex::new(Uses::new()),
+            uses: Tracker::new(),
         })
     }
 
-    /// Wraps `cudaMallocFromPoolAsync`, or `cudaMalloc` where the device has no pools: memory that `stream` may use at once, and other streams
-    /// after it.
+    /// Wraps `cudaMallocFromPoolAsync`, or `cudaMalloc` where the device has no pools: memory that `stream` may use at
+    /// once, and other streams after it.
     pub(crate) fn new(stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
         let device = stream.device();
         if bytes == 0 {
@@ -144,28 +145,24 @@ impl Allocation {
         self.window.get().copied()
     }
 
-    fn uses(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Before an enqueue on `stream`: makes it wait for the conflicting accesses of other streams. The caller holds a borrow that excludes conflicting
-    /// accesses, until it has called [`Allocation::note`].
+    /// Before an enqueue on `stream`: makes it wait for the conflicting accesses of other streams. The caller holds a
+    /// borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
     #[inline]
     pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
         stream.device().ready()?;
-        self.uses().order(access, stream)
+        self.uses.order(access, stream)
     }
 
     /// After an enqueue on `stream`, also one that failed: from now on it uses the memory.
     #[inline]
     pub(crate) fn note(&self, access: Access, stream: &Stream) {
-        self.uses().note(access, stream);
+        self.uses.note(access, stream);
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let uses = std::mem::replace(self.uses.get_mut().unwrap_or_else(PoisonError::into_inner), Uses::new());
+        let uses = self.uses.take();
         let kind = std::mem::replace(&mut self.kind, Kind::Empty);
         if in_host_function() {
             // CUDA must not be called here.
@@ -183,7 +180,8 @@ fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses:
         Kind::Pool(home) => {
             home.device().ready()?;
             uses.order(Access::Write, &home)?;
-            // SAFETY: from cudaMallocFromPoolAsync; the last handle is gone, and `home` waits for every use of other streams.
+            // SAFETY: from cudaMallocFromPoolAsync; the last handle is gone, and `home` waits for every use of other
+            // streams.
             check("cudaFreeAsync", unsafe { sys::cudaFreeAsync(ptr, home.as_raw()) })
         }
         Kind::Malloc => {

@@ -1,6 +1,7 @@
 //! Names of the properties of devices.
 
-/// A property of a device, as [`Device::attribute`](super::Device::attribute) reads it: the number of a `cudaDeviceAttr`.
+/// A property of a device, as [`Device::attribute`](super::Device::attribute) reads it: the number of a
+/// `cudaDeviceAttr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceAttribute(pub u32);
 
@@ -43,8 +44,8 @@ impl DeviceAttribute {
     pub const GPU_DIRECT_RDMA_SUPPORTED: Self = Self(116);
 }
 
-/// A property of the way from one device to another, as [`Device::p2p_attribute`](super::Device::p2p_attribute) reads it: the
-/// number of a `cudaDeviceP2PAttr`.
+/// A property of the way from one device to another, as [`Device::p2p_attribute`](super::Device::p2p_attribute) reads
+/// it: the number of a `cudaDeviceP2PAttr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct P2pAttribute(pub u32);
 

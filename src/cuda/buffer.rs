@@ -16,10 +16,12 @@ use crate::error::{Error, Result};
 
 /// Elements in the memory of a device.
 ///
-/// Memory is allocated in the order of a stream, and freed in its order, after all uses on other streams: dropping a buffer never waits for the
-/// device. (A device without memory pools is the exception: there it waits up to some seconds.)
+/// Memory is allocated in the order of a stream, and freed in its order, after all uses on other streams: dropping a
+/// buffer never waits for the device. (A device without memory pools is the exception: there it waits up to some
+/// seconds.)
 ///
-/// Any stream may use the buffer. Where another stream used it before in a way that conflicts, the crate makes the one wait for the other.
+/// Any stream may use the buffer. Where another stream used it before in a way that conflicts, the crate makes the one
+/// wait for the other.
 pub struct DeviceBuffer<T: Element> {
     alloc: Arc<Allocation>,
     len: usize,
@@ -75,8 +77,8 @@ impl<T: Element> DeviceBuffer<T> {
         self.alloc.device()
     }
 
-    /// The address on the device; null for an empty buffer. For calls of other libraries, which have to be ordered against the uses of the
-    /// buffer by yourself.
+    /// The address on the device; null for an empty buffer. For calls of other libraries, which have to be ordered
+    /// against the uses of the buffer by yourself.
     pub fn as_raw(&self) -> *mut c_void {
         self.alloc.ptr()
     }

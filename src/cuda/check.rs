@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_char};
 use crate::error::{Error, Result};
 use crate::sys;
 
-/// `Ok` for `cudaSuccess`; otherwise what `operation` failed with. Clears the thread's last error, so that a later call of
-/// this thread, perhaps in another library, does not report it as its own.
+/// `Ok` for `cudaSuccess`; otherwise what `operation` failed with. Clears the thread's last error, so that a later
+/// call of this thread, perhaps in another library, does not report it as its own.
 #[inline]
 pub(crate) fn check(operation: &'static str, code: sys::cudaError) -> Result<()> {
     if code == sys::cudaError::cudaSuccess { Ok(()) } else { Err(failure(operation, code)) }

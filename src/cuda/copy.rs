@@ -22,7 +22,8 @@ use crate::sys;
 const DEPTH: usize = 4;
 
 impl<T: Element> Slice<'_, T> {
-    /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer than the default timeout.
+    /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
+    /// than the default timeout.
     ///
     /// # Errors
     /// As [`Slice::copy_to_slice_within`].
@@ -30,11 +31,12 @@ impl<T: Element> Slice<'_, T> {
         self.copy_to_slice_within(stream, values, default_timeout())
     }
 
-    /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer than `timeout`.
+    /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
+    /// than `timeout`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a first part of
-    /// `values` may have been written, in whole elements, and nothing more will be; what CUDA says.
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a
+    /// first part of `values` may have been written, in whole elements, and nothing more will be; what CUDA says.
     pub fn copy_to_slice_within(&self, stream: &Stream, values: &mut [T], timeout: Duration) -> Result<()> {
         const OPERATION: &str = "Slice::copy_to_slice";
         same_length(OPERATION, self.len(), values.len())?;
@@ -43,7 +45,8 @@ impl<T: Element> Slice<'_, T> {
         unsafe { download(OPERATION, self.region(), stream, values.as_mut_ptr().cast(), &Deadline::after(timeout)) }
     }
 
-    /// Wraps `cudaMemcpyAsync`: the elements as a vector, after the earlier work on `stream`. Waits for that, no longer than the default timeout.
+    /// Wraps `cudaMemcpyAsync`: the elements as a vector, after the earlier work on `stream`. Waits for that, no
+    /// longer than the default timeout.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a stream of another device; [`Error::Timeout`]; what CUDA says.
@@ -67,7 +70,8 @@ impl<T: Element> Slice<'_, T> {
         }
         region.alloc.order(Access::Read, stream)?;
         target.uses().order(Access::Write, stream)?;
-        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is noted in the uses of both.
+        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
+        // noted in the uses of both.
         let result = unsafe { enqueue(target.ptr().cast(), region.ptr(), region.bytes, Way::ToHost, stream) };
         region.alloc.note(Access::Read, stream);
         target.uses().note(Access::Write, stream);
@@ -78,12 +82,12 @@ impl<T: Element> Slice<'_, T> {
 impl<T: Element> SliceMut<'_, T> {
     /// Wraps `cudaMemcpyAsync`: copies from the host, after the earlier work on `stream`.
     ///
-    /// `values` are read before this returns; the device may get them later. Waits only where so many copies are under way already that there is no
-    /// memory left to stage them in (64 MiB), no longer than the default timeout.
+    /// `values` are read before this returns; the device may get them later. Waits only where so many copies are under
+    /// way already that there is no memory left to stage them in (64 MiB), no longer than the default timeout.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a first part may be
-    /// copied; what CUDA says.
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a
+    /// first part may be copied; what CUDA says.
     pub fn copy_from_slice(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
         const OPERATION: &str = "SliceMut::copy_from_slice";
         same_length(OPERATION, self.len(), values.len())?;
@@ -106,7 +110,8 @@ impl<T: Element> SliceMut<'_, T> {
         }
         region.alloc.order(Access::Write, stream)?;
         source.uses().order(Access::Read, stream)?;
-        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is noted in the uses of both.
+        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
+        // noted in the uses of both.
         let result = unsafe { enqueue(region.ptr(), source.ptr().cast(), region.bytes, Way::ToDevice, stream) };
         region.alloc.note(Access::Write, stream);
         source.uses().note(Access::Read, stream);
@@ -135,8 +140,8 @@ impl<T: Element> SliceMut<'_, T> {
         } else {
             Way::Between(to.device().ordinal(), from.device().ordinal())
         };
-        // SAFETY: both have that many bytes, and do not overlap, for one is borrowed exclusively. They are not freed or overwritten before the copy
-        // is done, for it is noted in the uses of both.
+        // SAFETY: both have that many bytes, and do not overlap, for one is borrowed exclusively. They are not freed
+        // or overwritten before the copy is done, for it is noted in the uses of both.
         let result = unsafe { enqueue(to.ptr(), from.ptr(), to.bytes, way, stream) };
         from.alloc.note(Access::Read, stream);
         to.alloc.note(Access::Write, stream);
@@ -172,8 +177,8 @@ pub(super) enum Way {
 /// Wraps `cudaMemcpyAsync` and `cudaMemcpyPeerAsync`.
 ///
 /// # Safety
-/// `bytes` at `to` and `from` lie where `way` says, do not overlap, and stay allocated until the stream is done with the copy; host memory
-/// is pinned. The stream was ordered after conflicting accesses.
+/// `bytes` at `to` and `from` lie where `way` says, do not overlap, and stay allocated until the stream is done with
+/// the copy; host memory is pinned. The stream was ordered after conflicting accesses.
 pub(super) unsafe fn enqueue(
     to: *mut c_void,
     from: *const c_void,
@@ -217,8 +222,8 @@ pub(super) unsafe fn upload(
             Err(error) => break Err(error),
         };
         let bytes = block.size().min(region.bytes - at);
-        // SAFETY: `at + bytes` is within both; the block has room for `bytes`, is not used by a device, and stays allocated. It is
-        // reused only when the copy is done.
+        // SAFETY: `at + bytes` is within both; the block has room for `bytes`, is not used by a device, and stays
+        // allocated. It is reused only when the copy is done.
         let copied = unsafe {
             block.ptr().copy_from_nonoverlapping(from.add(at), bytes);
             let to = region.ptr().wrapping_byte_add(at);
@@ -272,8 +277,8 @@ unsafe fn download(
                 Err(error) => return finish(region, stream, queue, Err(error)),
             };
             let bytes = block.size().min(left);
-            // SAFETY: `asked + bytes` is within the region; the block has room for `bytes`, and is neither used by others nor freed before the
-            // copy is done.
+            // SAFETY: `asked + bytes` is within the region; the block has room for `bytes`, and is neither used by
+            // others nor freed before the copy is done.
             let copied = unsafe {
                 let from = region.ptr().wrapping_byte_add(asked);
                 enqueue(block.ptr().cast(), from, bytes, Way::ToHost, stream)

@@ -110,7 +110,8 @@ impl Device {
     /// What CUDA says.
     pub fn name(self) -> Result<String> {
         let info = self.info()?;
-        // SAFETY: `name` is an array of `char`, as long as this slice of bytes, and the zero at its end is looked for within.
+        // SAFETY: `name` is an array of `char`, as long as this slice of bytes, and the zero at its end is looked for
+        // within.
         let bytes = unsafe { std::slice::from_raw_parts(info.name.as_ptr().cast::<u8>(), info.name.len()) };
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
         Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
@@ -200,8 +201,8 @@ impl Device {
         Ok(can != 0)
     }
 
-    /// Wraps `cudaDeviceEnablePeerAccess`: lets kernels on this device read and write memory of `peer` that was allocated
-    /// without a pool. No error if it was enabled before.
+    /// Wraps `cudaDeviceEnablePeerAccess`: lets kernels on this device read and write memory of `peer` that was
+    /// allocated without a pool. No error if it was enabled before.
     ///
     /// # Errors
     /// What CUDA says, for devices that cannot reach each other among others.
@@ -230,7 +231,8 @@ impl Device {
         Ok(value)
     }
 
-    /// Wraps `cudaDeviceGetStreamPriorityRange`: the least and the greatest priority of streams. Greater ones are lower numbers.
+    /// Wraps `cudaDeviceGetStreamPriorityRange`: the least and the greatest priority of streams. Greater ones are
+    /// lower numbers.
     ///
     /// # Errors
     /// What CUDA says.
@@ -245,8 +247,8 @@ impl Device {
 
     /// Wraps `cudaSetDevice`: makes this the current device of the thread until the guard is dropped.
     ///
-    /// Nothing in this crate needs it; other libraries may. The guard restores the previous device, except one that the process has never used:
-    /// restoring it would set up a context there, of some hundred megabytes.
+    /// Nothing in this crate needs it; other libraries may. The guard restores the previous device, except one that
+    /// the process has never used: restoring it would set up a context there, of some hundred megabytes.
     ///
     /// # Errors
     /// What CUDA says; [`Error::InvalidUsage`] within a host function of a stream.
@@ -260,8 +262,8 @@ impl Device {
         Ok(CurrentDevice { device: self, previous, _thread: PhantomData })
     }
 
-    /// Wraps `cudaSetDevice`: as [`Device::set_current`], but calls it in any case. For driver functions, which need the context that only
-    /// this call binds to a thread.
+    /// Wraps `cudaSetDevice`: as [`Device::set_current`], but calls it in any case. For driver functions, which need
+    /// the context that only this call binds to a thread.
     pub(crate) fn bind(self) -> Result<CurrentDevice> {
         refuse_in_host_function()?;
         let previous = current()?;
@@ -273,8 +275,9 @@ impl Device {
     /// To be called before calls that work whatever the current device is. Costs a comparison, except the first time on
     /// each thread.
     ///
-    /// CUDA sets up the current device of a thread at its first call, even if the call concerns another one; a thread that never chose has
-    /// device 0, so every process of a node would keep a context there. Hence a thread that has an unused device moves here.
+    /// CUDA sets up the current device of a thread at its first call, even if the call concerns another one; a thread
+    /// that never chose has device 0, so every process of a node would keep a context there. Hence a thread that has
+    /// an unused device moves here.
     #[inline]
     pub(crate) fn ready(self) -> Result<()> {
         if THREAD.get() == Thread::Ready { Ok(()) } else { self.make_ready() }

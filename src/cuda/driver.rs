@@ -32,8 +32,8 @@ pub(crate) struct Memset {
 pub(crate) fn memset() -> Memset {
     static FOUND: OnceLock<Memset> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        // SAFETY: the entry points of these names and of CUDA 3.2 have the types that cudaTypedefs.h gives them under the
-        // suffix _v3020; a null pointer is `None`.
+        // SAFETY: the entry points of these names and of CUDA 3.2 have the types that cudaTypedefs.h gives them under
+        // the suffix _v3020; a null pointer is `None`.
         unsafe {
             Memset {
                 d16: std::mem::transmute::<*mut c_void, sys::PFN_cuMemsetD16Async_v3020>(entry(
@@ -59,8 +59,8 @@ type ContextState = Option<unsafe extern "C" fn(device: c_int, flags: *mut c_uin
 pub(crate) fn in_use(device: c_int) -> bool {
     static FOUND: OnceLock<ContextState> = OnceLock::new();
     let found = *FOUND.get_or_init(|| {
-        // SAFETY: the function of this name and of CUDA 7.0 has this type (`CUdevice` and `CUresult` are integers of C); a
-        // null pointer is `None`.
+        // SAFETY: the function of this name and of CUDA 7.0 has this type (`CUdevice` and `CUresult` are integers of
+        // C); a null pointer is `None`.
         unsafe { std::mem::transmute::<*mut c_void, ContextState>(entry(c"cuDevicePrimaryCtxGetState", 7000)) }
     });
     let Some(state) = found else { return true };

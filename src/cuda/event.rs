@@ -90,8 +90,8 @@ impl Event {
     /// Wraps `cudaEventElapsedTime`: the time from `start` to this event, to about half a microsecond.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for events of different devices, or made without timing; what CUDA says, for events that
-    /// were not recorded or are not reached yet.
+    /// [`Error::InvalidArgument`] for events of different devices, or made without timing; what CUDA says, for events
+    /// that were not recorded or are not reached yet.
     pub fn elapsed_since(&self, start: &Self) -> Result<Duration> {
         const OPERATION: &str = "Event::elapsed_since";
         if !self.timing || !start.timing {
@@ -123,8 +123,8 @@ impl std::fmt::Debug for Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if !in_host_function() {
-            // SAFETY: the handle came from cudaEventCreateWithFlags and is used no more. CUDA frees the event when it is
-            // reached.
+            // SAFETY: the handle came from cudaEventCreateWithFlags and is used no more. CUDA frees the event when it
+            // is reached.
             let _ = check("cudaEventDestroy", unsafe { sys::cudaEventDestroy(self.raw) });
         }
     }

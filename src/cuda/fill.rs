@@ -18,7 +18,8 @@ use crate::sys;
 const OPERATION: &str = "SliceMut::fill";
 
 impl<T: Element> SliceMut<'_, T> {
-    /// Wraps `cudaMemsetAsync`, `cuMemsetD16Async`, `cuMemsetD32Async` and `cuMemsetD2D32Async`: sets every element to `value`, without waiting.
+    /// Wraps `cudaMemsetAsync`, `cuMemsetD16Async`, `cuMemsetD32Async` and `cuMemsetD2D32Async`: sets every element to
+    /// `value`, without waiting.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a stream of another device; what CUDA says.
@@ -86,7 +87,8 @@ fn result(operation: &'static str, code: sys::CUresult) -> Result<()> {
     check(operation, sys::cudaError(code.0 as _))
 }
 
-/// For drivers without the fill that is needed: a first piece from the host, then copies of what is there, twice as long each time.
+/// For drivers without the fill that is needed: a first piece from the host, then copies of what is there, twice as
+/// long each time.
 fn fill_by_copies(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
     let deadline = Deadline::after(default_timeout());
     let first = region.bytes.min(64 << 10);

@@ -3,12 +3,14 @@
 //! Three rules hold everywhere in it:
 //!
 //! - **Device memory is never a Rust place.** There is no `&[T]` over it; values move by copies.
-//! - **Nothing is freed or overwritten while the device may use it.** Each allocation remembers which streams used it last, and
-//!   every access, the free included, is ordered after the accesses that it conflicts with. Programs on one stream pay a
-//!   comparison for that; nothing depends on a destructor being run.
-//! - **Nothing waits without a deadline.** Methods that wait and take no timeout use [`default_timeout`](crate::default_timeout).
+//! - **Nothing is freed or overwritten while the device may use it.** Each allocation remembers which streams used it
+//!   last, and every access, the free included, is ordered after the accesses that it conflicts with. Programs on one
+//!   stream pay a comparison for that; nothing depends on a destructor being run.
+//! - **Nothing waits without a deadline.** Methods that wait and take no timeout use
+//!   [`default_timeout`](crate::default_timeout).
 //!
-//! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its device.
+//! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its
+//! device.
 
 mod allocation;
 mod attribute;
@@ -24,6 +26,7 @@ mod pool;
 mod slice;
 mod staging;
 mod stream;
+mod tracker;
 mod uses;
 
 #[cfg(feature = "nccl")]

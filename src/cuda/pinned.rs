@@ -1,21 +1,20 @@
 //! Pinned memory of the host, that devices copy from and to without waiting.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::allocation::drop_deadline;
 use super::check::{check, check_memory};
 use super::device::{Device, in_host_function};
-use super::uses::Uses;
+use super::tracker::Tracker;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;
 
-/// Elements in pinned memory of the host. Copies between it and devices are asynchronous; access from the host waits for them.
+/// Elements in pinned memory of the host. Copies between it and devices are asynchronous; access from the host waits
+/// for them.
 pub struct PinnedBuffer<T: Element> {
     ptr: *mut T,
     len: usize,
-    uses: Mutex<Uses>,
+    uses: Tracker,
 }
 
 // SAFETY: it owns its memory, elements are Send, and the uses are behind a mutex.
@@ -43,7 +42,7 @@ impl<T: Element> PinnedBuffer<T> {
             // SAFETY: that many bytes were allocated, and nobody else has them.
             unsafe { ptr.write_bytes(0, bytes) };
         }
-        Ok(Self { ptr: ptr.cast(), len, uses: Mutex::new(Uses::new()) })
+        Ok(Self { ptr: ptr.cast(), len, uses: Tracker::new() })
     }
 
     /// Wraps `cudaHostAlloc`: a copy of `values` in pinned memory.
@@ -70,8 +69,8 @@ impl<T: Element> PinnedBuffer<T> {
         self.ptr
     }
 
-    pub(crate) fn uses(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn uses(&self) -> &Tracker {
+        &self.uses
     }
 
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
@@ -82,13 +81,13 @@ impl<T: Element> PinnedBuffer<T> {
         Deadline::after(default_timeout()).poll(
             "PinnedBuffer::as_slice",
             || format!("copies to {} elements", self.len),
-            || self.uses().written(),
+            || self.uses.written(),
         )?;
         if self.len == 0 {
             return Ok(&[]);
         }
-        // SAFETY: `len` elements, initialised when they were allocated, any bit pattern being one. Copies to them need an exclusive borrow, and the
-        // earlier ones are done.
+        // SAFETY: `len` elements, initialised when they were allocated, any bit pattern being one. Copies to them need
+        // an exclusive borrow, and the earlier ones are done.
         Ok(unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
     }
 
@@ -100,7 +99,7 @@ impl<T: Element> PinnedBuffer<T> {
         Deadline::after(default_timeout()).poll(
             "PinnedBuffer::as_mut_slice",
             || format!("copies of {} elements", self.len),
-            || self.uses().idle(),
+            || self.uses.idle(),
         )?;
         if self.len == 0 {
             return Ok(&mut []);
@@ -119,7 +118,7 @@ impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
 impl<T: Element> Drop for PinnedBuffer<T> {
     /// Waits some seconds for copies under way; then the memory is leaked.
     fn drop(&mut self) {
-        let mut uses = std::mem::replace(self.uses.get_mut().unwrap_or_else(PoisonError::into_inner), Uses::new());
+        let mut uses = self.uses.take();
         if self.len == 0 {
             return;
         }

@@ -83,8 +83,8 @@ pub(crate) fn create_event(device: Device, flags: u32) -> Result<sys::cudaEvent_
     Ok(event)
 }
 
-/// Takes back an event of [`take_event`]. A stream that was told to wait for it waits for what was recorded then, so it can
-/// be recorded anew at once.
+/// Takes back an event of [`take_event`]. A stream that was told to wait for it waits for what was recorded then, so
+/// it can be recorded anew at once.
 pub(crate) fn give_event(device: Device, event: sys::cudaEvent_t) {
     if let Ok(kept) = of(device) {
         let mut events = kept.events.lock().unwrap_or_else(PoisonError::into_inner);

@@ -80,8 +80,8 @@ impl<'a, T: Element> Slice<'a, T> {
         self.alloc.device()
     }
 
-    /// The address on the device; null where the whole buffer is empty. For calls of other libraries, which have to be ordered against the uses of
-    /// the buffer by yourself.
+    /// The address on the device; null where the whole buffer is empty. For calls of other libraries, which have to be
+    /// ordered against the uses of the buffer by yourself.
     pub fn as_raw(&self) -> *const c_void {
         self.region().ptr()
     }
@@ -145,8 +145,8 @@ impl<'a, T: Element> SliceMut<'a, T> {
         self.alloc.device()
     }
 
-    /// The address on the device; null where the whole buffer is empty. For calls of other libraries, which have to be ordered against the uses of
-    /// the buffer by yourself.
+    /// The address on the device; null where the whole buffer is empty. For calls of other libraries, which have to be
+    /// ordered against the uses of the buffer by yourself.
     pub fn as_raw(&self) -> *mut c_void {
         self.region().ptr()
     }
@@ -212,8 +212,9 @@ impl<'a, T: Element> SliceMut<'a, T> {
         Ok(Self { offset: self.offset + begin * size_of::<T>(), len: end - begin, ..self })
     }
 
-    /// The elements before `mid` and those from it on. Both may be used at the same time, on different streams and threads;
-    /// on the device, uses of different streams that write come one after the other even so, because order is kept for the buffer as a whole.
+    /// The elements before `mid` and those from it on. Both may be used at the same time, on different streams and
+    /// threads; on the device, uses of different streams that write come one after the other even so, because order is
+    /// kept for the buffer as a whole.
     ///
     /// # Panics
     /// Where `mid` is greater than the length.

@@ -1,8 +1,8 @@
 //! Pinned blocks through which host memory is copied.
 //!
-//! The device never reads or writes memory that a caller lent: values go through a block that the library owns. A wait that
-//! gives up leaves the block, with the mark of its copy, to be reused when the device is done with it; the caller's slice is out of the
-//! game at once.
+//! The device never reads or writes memory that a caller lent: values go through a block that the library owns. A wait
+//! that gives up leaves the block, with the mark of its copy, to be reused when the device is done with it; the
+//! caller's slice is out of the game at once.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -93,12 +93,14 @@ impl Block {
         }
         class.made += 1;
         drop(class);
-        // SAFETY: `size` bytes were allocated, and nobody else has them. Zeroed, so that what a failed copy leaves is a value.
+        // SAFETY: `size` bytes were allocated, and nobody else has them. Zeroed, so that what a failed copy leaves is
+        // a value.
         unsafe { ptr.write_bytes(0, size) };
         Ok(Some(Self { ptr: ptr.cast(), small }))
     }
 
-    /// A block for what is left of a copy, `bytes`; waits for one if all are in use. Whoever holds a block must not wait for another one here.
+    /// A block for what is left of a copy, `bytes`; waits for one if all are in use. Whoever holds a block must not
+    /// wait for another one here.
     pub(crate) fn take(operation: &'static str, bytes: usize, deadline: &Deadline) -> Result<Self> {
         let mut round = 0;
         loop {

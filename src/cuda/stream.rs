@@ -31,7 +31,8 @@ impl Default for StreamOptions {
 
 /// A queue of work on a device, done in order. Cloning gives another handle of the same queue.
 ///
-/// The queue lives until the last handle is dropped; the memory that was used on it last holds one. Work that is queued then is still done.
+/// The queue lives until the last handle is dropped; the memory that was used on it last holds one. Work that is
+/// queued then is still done.
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
@@ -85,8 +86,9 @@ impl Stream {
     /// Two streams made of one handle count as two: they wait for each other by events.
     ///
     /// # Safety
-    /// `raw` is a stream of `device`, and none of the handles that CUDA gives a meaning of their own (null, `cudaStreamLegacy`,
-    /// `cudaStreamPerThread`). It stays alive as long as the returned value, its clones, and all memory that was used on it.
+    /// `raw` is a stream of `device`, and none of the handles that CUDA gives a meaning of their own (null,
+    /// `cudaStreamLegacy`, `cudaStreamPerThread`). It stays alive as long as the returned value, its clones, and all
+    /// memory that was used on it.
     pub unsafe fn from_raw(device: Device, raw: sys::cudaStream_t) -> Self {
         Self::wrap(device, raw, false)
     }
@@ -139,7 +141,8 @@ impl Stream {
         check_ready("cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.as_raw()) })
     }
 
-    /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than the default timeout.
+    /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than the default
+    /// timeout.
     ///
     /// # Errors
     /// As [`Stream::wait`].
@@ -150,8 +153,8 @@ impl Stream {
     /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than `timeout`.
     ///
     /// # Errors
-    /// [`Error::Timeout`]; [`Error::InvalidUsage`] where a host function of the stream has panicked since the last wait; what CUDA
-    /// says, failures of earlier work on the device among others.
+    /// [`Error::Timeout`]; [`Error::InvalidUsage`] where a host function of the stream has panicked since the last
+    /// wait; what CUDA says, failures of earlier work on the device among others.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
         let deadline = Deadline::after(timeout);
         if !self.query()? {
@@ -195,12 +198,12 @@ impl Stream {
         Ok(event)
     }
 
-    /// Wraps `cudaLaunchHostFunc`: runs `f` on a thread of the runtime when the work before it is done. Work behind it waits
-    /// for it.
+    /// Wraps `cudaLaunchHostFunc`: runs `f` on a thread of the runtime when the work before it is done. Work behind it
+    /// waits for it.
     ///
-    /// `f` must not use this crate: methods that would call CUDA give [`Error::InvalidUsage`] there, and what is dropped there is leaked.
-    /// A panic is caught, and the next wait for this stream reports it. Where the device fails before it comes to it, `f`
-    /// is leaked.
+    /// `f` must not use this crate: methods that would call CUDA give [`Error::InvalidUsage`] there, and what is
+    /// dropped there is leaked. A panic is caught, and the next wait for this stream reports it. Where the device
+    /// fails before it comes to it, `f` is leaked.
     ///
     /// # Errors
     /// What CUDA says.
@@ -265,8 +268,8 @@ impl Lane for Stream {
     type Mark = Mark;
 
     #[inline]
-    fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
     }
 
     fn mark(&self) -> Result<Mark> {
@@ -291,8 +294,8 @@ impl std::fmt::Debug for Stream {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.owned && !in_host_function() {
-            // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream when its
-            // work is done.
+            // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream
+            // when its work is done.
             let _ = check("cudaStreamDestroy", unsafe { sys::cudaStreamDestroy(self.raw) });
         }
     }

@@ -1,41 +1,43 @@
 //! Which streams used an allocation last, so that conflicting uses come one after the other.
 //!
-//! An access takes two steps: [`Uses::order`] before the enqueue makes the stream wait for the conflicting accesses of other
-//! streams; [`Uses::note`] after the enqueue, also after one that failed, says that the stream now uses the memory.
-//! Reads conflict with writes, writes with everything. An entry holds a stream, and once another stream or the host had to
-//! wait for it, a *mark* (an event) recorded on that stream. There is at most one entry per stream in each of the two lists, writes
-//! and reads.
+//! An access takes two steps: [`Uses::order`] before the enqueue makes the stream wait for the conflicting accesses of
+//! other streams; [`Uses::note`] after the enqueue, also after one that failed, says that the stream now uses the
+//! memory. Reads conflict with writes, writes with everything. An entry holds a stream, and once another stream or the
+//! host had to wait for it, a *mark* (an event) recorded on that stream. There is at most one entry per stream in each
+//! of the two lists, writes and reads.
 //!
 //! # Why no use is ever lost
 //!
-//! The promise: *whatever was noted is done before anything that is ordered later and conflicts with it.* It holds because
-//! each noted access, on stream `s` say, is always *covered* by an entry: an entry without a mark, of `s` or of a stream that waited for the
-//! access; or one with a mark that was recorded after the access, or after such a wait. `order` waits for the marks of the conflicting
-//! entries, recording those that are missing; so it waits for the accesses that they cover.
+//! The promise: *whatever was noted is done before anything that is ordered later and conflicts with it.* It holds
+//! because each noted access, on stream `s` say, is always *covered* by an entry: an entry without a mark, of `s` or
+//! of a stream that waited for the access; or one with a mark that was recorded after the access, or after such a
+//! wait. `order` waits for the marks of the conflicting entries, recording those that are missing; so it waits for the
+//! accesses that they cover.
 //!
-//! - `order(Write, s)` removes the entries that it waited for, and puts an entry for `s` in their place *at once*, under the
-//!   same lock: what they covered is now covered by `s`, even if the enqueue fails and no note follows.
-//! - `note` never removes an entry. It adds one for its own stream, or takes the mark of that entry away, because that mark
-//!   was recorded before the access.
-//! - `order(Read, s)` removes nothing. It leaves an entry for `s` with the version of the writes that it waited for, so that
-//!   the next read on `s` need not wait again.
-//! - A read on `s` needs no entry where `s` has one without a mark among the writes: the mark that is recorded there when needed comes after the
-//!   read.
+//! - `order(Write, s)` removes the entries that it waited for, and puts an entry for `s` in their place *at once*,
+//!   under the same lock: what they covered is now covered by `s`, even if the enqueue fails and no note follows.
+//! - `note` never removes an entry. It adds one for its own stream, or takes the mark of that entry away, because that
+//!   mark was recorded before the access.
+//! - `order(Read, s)` removes nothing. It leaves an entry for `s` with the version of the writes that it waited for,
+//!   so that the next read on `s` need not wait again.
+//! - A read on `s` needs no entry where `s` has one without a mark among the writes: the mark that is recorded there
+//!   when needed comes after the read.
 //!
 //! # Two threads
 //!
-//! The two steps are not one, so another thread may come between them. The accesses that overlap in that way do not conflict:
-//! an access holds its borrow from before `order` until after `note`, a write an exclusive one. Two reads, then, or accesses to disjoint
-//! parts of one allocation (`split_at_mut`). Neither must wait for the other, so a mark recorded too early for the other's work does
-//! no harm by itself. What matters is that both are covered afterwards. Let A and B write disjoint halves:
-//! `A.order(s1)`, `B.order(s2)`, where B waits for s1, takes away A's entry and leaves `[s2]`; A enqueues; `A.note(s1)` does not
-//! find its entry and adds it: `[s2, s1]`; `B.note(s2)`. A later access waits for both. In any other interleaving too: B removes only what it has waited
-//! for under the lock, and A's note comes after A's enqueue and leaves an entry of s1 without a mark, whatever happened before. A
-//! conflicting access to A's half is ordered only after A's borrow ended, hence after A's note.
+//! The two steps are not one, so another thread may come between them. The accesses that overlap in that way do not
+//! conflict: an access holds its borrow from before `order` until after `note`, a write an exclusive one. Two reads,
+//! then, or accesses to disjoint parts of one allocation (`split_at_mut`). Neither must wait for the other, so a mark
+//! recorded too early for the other's work does no harm by itself. What matters is that both are covered afterwards.
+//! Let A and B write disjoint halves: `A.order(s1)`, `B.order(s2)`, where B waits for s1, takes away A's entry and
+//! leaves `[s2]`; A enqueues; `A.note(s1)` does not find its entry and adds it: `[s2, s1]`; `B.note(s2)`. A later
+//! access waits for both. In any other interleaving too: B removes only what it has waited for under the lock, and A's
+//! note comes after A's enqueue and leaves an entry of s1 without a mark, whatever happened before. A conflicting
+//! access to A's half is ordered only after A's borrow ended, hence after A's note.
 //!
-//! The tracking is per allocation, not per range: writes to two halves from two streams run one after the other, though
-//! they need not. No lock is held while waiting, and the waits are between streams, always for work that is enqueued already, so they
-//! cannot make a cycle.
+//! The tracking is per allocation, not per range: writes to two halves from two streams run one after the other,
+//! though they need not. No lock is held while waiting, and the waits are between streams, always for work that is
+//! enqueued already, so they cannot make a cycle.
 
 use std::fmt;
 
@@ -54,8 +56,13 @@ pub(crate) enum Access {
 pub(crate) trait Lane: Clone {
     /// A point in the work of a lane.
     type Mark;
+    /// Not 0, and the same for all handles of one lane, while one of them is alive.
+    fn id(&self) -> usize;
     /// Whether two handles mean one lane.
-    fn same(&self, other: &Self) -> bool;
+    #[inline]
+    fn same(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
     /// The point after all work enqueued so far.
     fn mark(&self) -> Result<Self::Mark>;
     /// Work enqueued later runs after `mark` is reached.
@@ -168,6 +175,12 @@ pub(crate) struct Uses<L: Lane = super::Stream> {
 impl<L: Lane> Uses<L> {
     pub(crate) const fn new() -> Self {
         Self { writes: List::new(), reads: List::new(), version: 1 }
+    }
+
+    /// The lane whose write is the only entry, if it has no mark.
+    pub(crate) fn solo(&self) -> Option<&L> {
+        let alone = self.reads.is_empty() && self.writes.more.is_empty();
+        self.writes.first.as_ref().filter(|u| alone && u.mark.is_none()).map(|u| &u.lane)
     }
 
     /// Before an enqueue on `lane`: makes it wait for what `access` conflicts with.

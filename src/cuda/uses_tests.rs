@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::super::tracker::Tracker;
 use super::{Access, Lane, Uses};
 use crate::error::{Error, Result};
 
@@ -84,8 +85,8 @@ impl ModelLane {
 impl Lane for ModelLane {
     type Mark = ModelMark;
 
-    fn same(&self, other: &Self) -> bool {
-        self.id == other.id
+    fn id(&self) -> usize {
+        self.id + 1
     }
 
     fn mark(&self) -> Result<ModelMark> {
@@ -136,7 +137,7 @@ fn check_after(before: &Clock, op: &Op, earlier: &[Op], seed: u64) {
 fn run(seed: u64, failing: bool) {
     let world = World::new(seed);
     let lanes = world.lanes();
-    let mut uses = Uses::<ModelLane>::new();
+    let uses = Tracker::<ModelLane>::new();
     let mut enqueued: Vec<Op> = Vec::new();
     let mut flying: Vec<Op> = Vec::new();
     world.failing.set(failing);

@@ -38,7 +38,7 @@ fn any_order_of_drops() {
 fn forgotten_values_leak_and_nothing_else() {
     let (a, b) = (stream(), stream());
     let gate = Gate::close(&a);
-    let mut x = DeviceBuffer::from_slice(&a, &[1u32; 777]).unwrap();
+    let x = DeviceBuffer::from_slice(&a, &[1u32; 777]).unwrap();
     let mut pinned = PinnedBuffer::<u32>::new(777).unwrap();
     let mut y = DeviceBuffer::<u32>::zeroed(&b, 777).unwrap();
     y.copy_from(&b, &x).unwrap();
