@@ -1,5 +1,7 @@
 //! The program as a user runs it: tables, checks, JSON, several processes, and nonsense.
 
+#[cfg(gpucomm_emulator)]
+mod faults;
 mod harness;
 mod nonsense;
 mod processes;

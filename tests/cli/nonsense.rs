@@ -1,12 +1,12 @@
 //! What the program says when it has no table to show.
 
-#[cfg(feature = "emulator")]
+#[cfg(gpucomm_emulator)]
 use std::process::Stdio;
 
 use serde_json::Value;
 
 use crate::harness::{OPERATIONS, run};
-#[cfg(feature = "emulator")]
+#[cfg(gpucomm_emulator)]
 use crate::harness::{command, finish};
 
 #[test]
@@ -29,7 +29,7 @@ fn nonsense_is_one_line_and_exit_code_2() {
         (&["perf", "all_reduce", "--procs", "2", "-g", "2"], "--procs"),
         (&["perf", "all_reduce", "-b", "8Q"], "8Q"),
         (&["perf", "all_reduce", "-b", ""], "size"),
-        (&["perf", "all_reduce", "-b"], "-b"),
+        (&["perf", "all_reduce", "-b"], "minbytes"),
         (&["perf", "all_reduce", "-b", "64", "-e", "8"], "above"),
         (&["perf", "all_reduce", "-b", "0", "-e", "8", "-f", "2"], "-b 0"),
         (&["perf", "all_reduce", "-e", "99999999999G"], "too large"),
@@ -108,7 +108,7 @@ fn info_tells_what_there_is() {
     }
 }
 
-#[cfg(feature = "emulator")]
+#[cfg(gpucomm_emulator)]
 #[test]
 fn without_a_gpu_info_says_so_and_perf_fails() {
     let none = |args: &[&str]| {

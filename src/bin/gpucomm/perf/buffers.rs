@@ -72,8 +72,12 @@ impl<'c, T: Number> Rank<'c, T> {
             .checked_add(2 * Self::GUARD)
             .filter(|len| len.checked_mul(size_of::<T>()).is_some())
             .ok_or_else(|| Failure::usage("the largest size (-e) is too large"))?;
-        let send = Buffer::new(comm, &stream, len, windows)?;
-        let recv = Buffer::new(comm, &stream, len, windows)?;
+        let mut send = Buffer::new(comm, &stream, len, windows)?;
+        let mut recv = Buffer::new(comm, &stream, len, windows)?;
+        // Written once, so that no timed call is the first to touch a page.
+        for buffer in [&mut send, &mut recv] {
+            buffer.slice_mut(0..len).fill(&stream, T::POISON)?;
+        }
         let scale = match redops.contains(&Some(RedOp::MulSum)) {
             true => Some(comm.pre_mul_sum(T::of(factor(comm.rank())))?),
             false => None,

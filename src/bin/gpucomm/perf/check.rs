@@ -171,7 +171,7 @@ mod tests {
 
     /// What a check must find: results that are wrong, and writes where none belong.
     #[test]
-    #[cfg(feature = "emulator")]
+    #[cfg(gpucomm_emulator)]
     fn what_is_wrong_is_found() {
         const LEN: usize = 1000;
         let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();

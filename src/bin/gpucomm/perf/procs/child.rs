@@ -38,9 +38,14 @@ fn measure_rank(options: &PerfOptions, child: &Child) -> Result<bool> {
     // SAFETY: all ranks are children of one parent, which starts them with the same arguments: they run the same operations in the
     // same order, with the same counts, types and roots, all computed from those arguments.
     let comm = unsafe { Communicator::init_rank_with(device, options.ranks(), &id, child.rank, &init_options()) }?;
-    let good = measure::run(options, &setup, &[&comm], child)?;
-    comm.close(default_timeout())?;
-    Ok(good)
+    let result = measure::run(options, &setup, &[&comm], child);
+    match &result {
+        Ok(_) => comm.close(default_timeout())?,
+        // To drop it would be to wait, for some seconds, for work that may never be done.
+        // The failure is what matters, however the abort ends.
+        Err(_) => _ = comm.abort("this rank of a perf run failed"),
+    }
+    result
 }
 
 fn unique_id(value: &Value) -> Option<UniqueId> {
