@@ -15,7 +15,7 @@ use crate::deadline::{Deadline, backoff};
 /// The caller has condemned `inner` and so alone may end it: the handle stays live for as long as this runs.
 pub(crate) fn interrupt(inner: &Inner, handle: Handle, deadline: &Deadline) -> bool {
     let visit = inner.entered.load(Ordering::Acquire);
-    if visit % 2 == 0 {
+    if visit.is_multiple_of(2) {
         return true;
     }
     revoke(handle, deadline);

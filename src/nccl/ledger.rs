@@ -92,7 +92,7 @@ impl Track {
                 }
                 continue;
             }
-            wait(round).map_err(|error| Refusal::Behind(error))?;
+            wait(round).map_err(Refusal::Behind)?;
             round += 1;
         }
         let found = Signature(std::array::from_fn(|i| slot.words[i].load(Ordering::Relaxed)));

@@ -82,7 +82,7 @@ impl<'a> Site<'a> {
     /// The part of one rank in a buffer that holds a part for each.
     #[inline]
     pub(crate) fn part(&self, what: &'static str, len: usize) -> Result<usize> {
-        if len % self.comm.size == 0 {
+        if len.is_multiple_of(self.comm.size) {
             return Ok(len / self.comm.size);
         }
         Err(Error::argument(
