@@ -51,6 +51,7 @@ const FUNCTIONS: &[&str] = &[
     "ncclCommFinalize",
     "ncclCommDestroy",
     "ncclCommAbort",
+    "ncclCommRevoke",
     "ncclCommGetAsyncError",
     "ncclCommCount",
     "ncclCommCuDevice",
@@ -80,8 +81,14 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 /// Functions of NCCL that are younger than the oldest version that will do: vendor/shim calls them, if they are there.
-const NEWER: &[&str] =
-    &["ncclCommWindowRegister", "ncclCommWindowDeregister", "ncclAlltoAll", "ncclGather", "ncclScatter"];
+const NEWER: &[&str] = &[
+    "ncclCommWindowRegister",
+    "ncclCommWindowDeregister",
+    "ncclAlltoAll",
+    "ncclGather",
+    "ncclScatter",
+    "ncclCommRevoke",
+];
 
 /// Types that no listed function mentions.
 const TYPES: &[&str] = &["PFN_cuMemset(D16|D32|D2D32)Async_v3020", "CUresult"];
@@ -92,6 +99,7 @@ const CONSTANTS: &[&str] = &[
     "NCCL_(MAJOR|MINOR|PATCH|VERSION_CODE|UNIQUE_ID_BYTES|CONFIG_UNDEF_INT|SPLIT_NOCOLOR)",
     "NCCL_WIN_(DEFAULT|COLL_SYMMETRIC)",
     "NCCL_CTA_POLICY_.*",
+    "NCCL_REVOKE_DEFAULT",
     "cudaStream(Default|NonBlocking)",
     "cudaEvent(Default|BlockingSync|DisableTiming)",
     "cudaHostAlloc(Default|Portable)",

@@ -6,46 +6,46 @@ use std::path::{Path, PathBuf};
 use super::find::Found;
 use super::headers::Version;
 
-/// Versions of NCCL that a cfg of their own begins with: `nccl_ge_2_20` and so on.
-const NCCL: &[(u32, u32)] = &[
-    (2, 20),
-    (2, 21),
-    (2, 22),
-    (2, 23),
-    (2, 24),
-    (2, 25),
-    (2, 26),
-    (2, 27),
-    (2, 28),
-    (2, 29),
-    (2, 30),
-    (2, 31),
-    (2, 32),
+/// Versions of NCCL that a cfg of their own begins with: `nccl_ge_2_20` and so on; with a patch where that brought something.
+const NCCL: &[(u32, u32, u32)] = &[
+    (2, 20, 0),
+    (2, 21, 0),
+    (2, 22, 0),
+    (2, 23, 0),
+    (2, 24, 0),
+    (2, 25, 0),
+    (2, 26, 0),
+    (2, 27, 0),
+    (2, 28, 0),
+    (2, 28, 7),
+    (2, 29, 0),
+    (2, 30, 0),
+    (2, 31, 0),
+    (2, 32, 0),
 ];
 
 /// The same for CUDA: `cuda_ge_12_1` and so on.
-const CUDA: &[(u32, u32)] = &[
-    (12, 1),
-    (12, 2),
-    (12, 3),
-    (12, 4),
-    (12, 5),
-    (12, 6),
-    (12, 8),
-    (12, 9),
-    (13, 0),
-    (13, 1),
-    (13, 2),
-    (13, 3),
-    (13, 4),
-    (13, 5),
+const CUDA: &[(u32, u32, u32)] = &[
+    (12, 1, 0),
+    (12, 2, 0),
+    (12, 3, 0),
+    (12, 4, 0),
+    (12, 5, 0),
+    (12, 6, 0),
+    (12, 8, 0),
+    (12, 9, 0),
+    (13, 0, 0),
+    (13, 1, 0),
+    (13, 2, 0),
+    (13, 3, 0),
+    (13, 4, 0),
+    (13, 5, 0),
 ];
 
 /// Declares every cfg that may be emitted.
 pub fn declared() -> Vec<String> {
     let versions = cfgs("nccl", NCCL, None).into_iter().chain(cfgs("cuda", CUDA, None));
-    let names =
-        ["gpucomm_emulator", "gpucomm_snapshot", "nccl_ge_2_28_7"].map(String::from).into_iter().chain(versions);
+    let names = ["gpucomm_emulator", "gpucomm_snapshot"].map(String::from).into_iter().chain(versions);
     names.map(|name| format!("cargo::rustc-check-cfg=cfg({name})")).collect()
 }
 
@@ -56,9 +56,13 @@ pub fn reached(cuda: Version, nccl: Option<Version>) -> Vec<String> {
     all.map(|name| format!("cargo::rustc-cfg={name}")).collect()
 }
 
-fn cfgs(name: &str, versions: &[(u32, u32)], upto: Option<Version>) -> Vec<String> {
-    let reached = |&&(major, minor): &&(u32, u32)| upto.is_none_or(|version| (major, minor) <= (version.0, version.1));
-    versions.iter().filter(reached).map(|(major, minor)| format!("{name}_ge_{major}_{minor}")).collect()
+fn cfgs(name: &str, versions: &[(u32, u32, u32)], upto: Option<Version>) -> Vec<String> {
+    let reached = |version: &&(u32, u32, u32)| upto.is_none_or(|upto| **version <= (upto.0, upto.1, upto.2));
+    let text = |&(major, minor, patch): &(u32, u32, u32)| match patch {
+        0 => format!("{name}_ge_{major}_{minor}"),
+        _ => format!("{name}_ge_{major}_{minor}_{patch}"),
+    };
+    versions.iter().filter(reached).map(text).collect()
 }
 
 /// Puts links to a shared library into `directory`, under the name that the linker wants and the one that the loader wants.

@@ -35,9 +35,16 @@ struct Track {
     passed: Box<[Passed]>,
 }
 
+/// How far one participant is. Written by one rank, under the lock of its communicator; the line is its own, so that
+/// going on costs the others nothing.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Passed(AtomicU64);
+struct Passed {
+    /// Entries that it has passed.
+    entries: AtomicU64,
+    /// Entries that all participants had passed when it looked last.
+    by_all: AtomicU64,
+}
 
 /// Why an operation must not be launched.
 #[derive(Debug)]
@@ -71,7 +78,8 @@ impl Track {
         signature: &Signature,
         wait: &mut dyn FnMut(u32) -> Result<()>,
     ) -> Result<u64, Refusal> {
-        let entry = self.passed[participant].0.load(Ordering::Relaxed);
+        let own = &self.passed[participant];
+        let entry = own.entries.load(Ordering::Relaxed);
         let slot = &self.slots[(entry % SLOTS) as usize];
         let (writing, written) = (2 * entry + 1, 2 * entry + 2);
         let mut round = 0;
@@ -80,7 +88,7 @@ impl Track {
             if state == written {
                 break;
             }
-            if state < writing && (entry < SLOTS || self.slowest() > entry - SLOTS) {
+            if state < writing && (entry < SLOTS || self.passed_by_all(own, entry - SLOTS)) {
                 // Every participant has left the entry that this slot held before, so it may be written over.
                 if slot.state.compare_exchange(state, writing, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                     for (word, value) in slot.words.iter().zip(signature.0) {
@@ -100,12 +108,23 @@ impl Track {
             let peer = slot.author.load(Ordering::Relaxed) as usize;
             return Err(Refusal::Disagreement { peer, expected: found });
         }
-        self.passed[participant].0.store(entry + 1, Ordering::Release);
+        own.entries.store(entry + 1, Ordering::Release);
         Ok(entry)
     }
 
+    /// Whether all participants have passed `entry`. Looks at the others only where what was seen last is not enough.
+    #[inline]
+    fn passed_by_all(&self, own: &Passed, entry: u64) -> bool {
+        if own.by_all.load(Ordering::Relaxed) > entry {
+            return true;
+        }
+        let slowest = self.slowest();
+        own.by_all.store(slowest, Ordering::Relaxed);
+        slowest > entry
+    }
+
     fn slowest(&self) -> u64 {
-        self.passed.iter().map(|passed| passed.0.load(Ordering::Acquire)).min().unwrap_or(0)
+        self.passed.iter().map(|passed| passed.entries.load(Ordering::Acquire)).min().unwrap_or(0)
     }
 }
 
@@ -156,7 +175,7 @@ impl Ledger {
             }
             if deadline.expired() {
                 let missing: Vec<String> = (0..self.size)
-                    .filter(|&rank| self.collectives.passed[rank].0.load(Ordering::Acquire) <= entry)
+                    .filter(|&rank| self.collectives.passed[rank].entries.load(Ordering::Acquire) <= entry)
                     .map(|rank| rank.to_string())
                     .collect();
                 return Err(deadline.error("alloc", format!("waiting for rank {}", missing.join(", "))));

@@ -90,6 +90,7 @@ emulated! {
     ncclCommFinalize
     ncclCommDestroy
     ncclCommAbort
+    ncclCommRevoke
     ncclCommGetAsyncError
     ncclCommCount
     ncclCommCuDevice

@@ -138,6 +138,7 @@ pub const NCCL_UNIQUE_ID_BYTES: u32 = 128;
 pub const NCCL_SPLIT_NOCOLOR: i32 = -1;
 pub const NCCL_WIN_DEFAULT: u32 = 0;
 pub const NCCL_WIN_COLL_SYMMETRIC: u32 = 1;
+pub const NCCL_REVOKE_DEFAULT: u32 = 0;
 pub const NCCL_CTA_POLICY_DEFAULT: u32 = 0;
 pub const NCCL_CTA_POLICY_EFFICIENCY: u32 = 1;
 pub const NCCL_CTA_POLICY_ZERO: u32 = 2;
@@ -489,6 +490,11 @@ unsafe extern "C" {
     pub fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t;
     pub fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t;
     pub fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommRevoke"]
+    pub fn ncclCommRevoke(
+        comm: ncclComm_t,
+        revokeFlags: ::std::os::raw::c_int,
+    ) -> ncclResult_t;
     pub fn ncclCommGetAsyncError(
         comm: ncclComm_t,
         asyncError: *mut ncclResult_t,

@@ -125,4 +125,11 @@ GPUCOMM_NEWER(ncclScatter,
               (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
               (send, recv, count, type, root, comm, stream))
 #endif
+
+#if NCCL_VERSION_CODE >= 22807
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclCommRevoke
+#endif
+GPUCOMM_NEWER(ncclCommRevoke, (ncclComm_t comm, int flags), (comm, flags))
+#endif
 #endif

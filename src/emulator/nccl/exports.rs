@@ -92,6 +92,14 @@ pub unsafe extern "C" fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t {
     entry("ncclCommAbort", || if comm.is_null() { SUCCESS } else { lifecycle::abort(comm) })
 }
 
+pub unsafe extern "C" fn ncclCommRevoke(comm: ncclComm_t, revokeFlags: c_int) -> ncclResult_t {
+    entry("ncclCommRevoke", || match revokeFlags {
+        _ if comm.is_null() => SUCCESS,
+        0 => lifecycle::revoke(&registry::get(comm)?),
+        flags => Err(Failure::argument(format!("revoke flags {flags}: expected 0"))),
+    })
+}
+
 pub unsafe extern "C" fn ncclCommGetAsyncError(comm: ncclComm_t, asyncError: *mut ncclResult_t) -> ncclResult_t {
     // SAFETY: the caller's pointer, as C declares it.
     entry("ncclCommGetAsyncError", || unsafe { put(asyncError, registry::get(comm)?.state()) })

@@ -76,3 +76,17 @@ pub(super) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     comm.part(Life::Aborted);
     Ok(ncclResult_t::ncclSuccess)
 }
+
+/// `ncclCommRevoke`: ends every wait of the communicator like an abort, and frees nothing. It can only be destroyed or
+/// aborted then.
+pub(super) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
+    if comm.abort.is_set() {
+        return Err(Failure::argument(format!("rank {}: revoked already", comm.rank)));
+    }
+    comm.abort.set();
+    let until = Instant::now() + PATIENCE;
+    while comm.progress.running() && Instant::now() < until {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Ok(ncclResult_t::ncclSuccess)
+}
