@@ -145,7 +145,11 @@ impl Communicator {
     /// # Errors
     /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case.
     pub fn close(self, timeout: Duration) -> Result<()> {
-        ending::close(&self.inner, &Deadline::after(timeout))
+        let closed = ending::close(&self.inner, &Deadline::after(timeout));
+        if let Err(error) = &closed {
+            ending::abort_without_waiting(&self.inner, error.clone());
+        }
+        closed
     }
 
     /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this

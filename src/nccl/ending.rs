@@ -74,6 +74,14 @@ pub(crate) fn finish_abort(inner: &Arc<Inner>, deadline: &Deadline) -> AbortOutc
     }
 }
 
+/// Ends `inner` because of `cause`, unless somebody else has ended it; on a thread of its own.
+pub(crate) fn abort_without_waiting(inner: &Arc<Inner>, cause: Error) {
+    if inner.condemn(cause) {
+        let inner = Arc::clone(inner);
+        let _ = detached::start("abort", move || finish_abort(&inner, &Deadline::after(GRACE)));
+    }
+}
+
 /// Ends many communicators at once: each waits for the others inside NCCL, so they go in parallel.
 pub(crate) fn abort_all(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
     let mut outcome = AbortOutcome::Already;

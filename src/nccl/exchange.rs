@@ -92,11 +92,12 @@ pub(crate) fn scatter<'a, T: Element>(
     site.comm.check_rank(site.operation, "root", root)?;
     // In place, the root sends the parts of the others and keeps its own where it is.
     let (part, send, recv, in_place) = match io {
-        FromRoot::OutOfPlace { send, recv } if site.is_root(root) => {
-            site.at_least("send", site.all("recv", recv.len())?, send.len())?;
-            (recv.len(), Some(site.read(send)?), site.write(recv)?, false)
+        FromRoot::OutOfPlace { send, recv } => {
+            let part = site.part("send", send.len())?;
+            site.at_least("recv", part, recv.len())?;
+            let send = site.is_root(root).then(|| site.read(send)).transpose()?;
+            (part, send, site.write(recv)?, false)
         }
-        FromRoot::OutOfPlace { recv, .. } => (recv.len(), None, site.write(recv)?, false),
         FromRoot::InPlace(buffer) if site.is_root(root) => {
             (site.part("buffer", buffer.len())?, None, site.write(buffer)?, true)
         }

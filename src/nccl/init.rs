@@ -33,7 +33,7 @@ pub(crate) fn one_rank(
     rank: usize,
     options: &InitOptions,
 ) -> Result<Communicator> {
-    const OPERATION: &str = "init_rank";
+    const OPERATION: &str = "Communicator::init_rank";
     version::check_nccl()?;
     if size == 0 || c_int::try_from(size).is_err() {
         return Err(Error::argument(OPERATION, "size", format!("1 to {} ranks", c_int::MAX), size));
@@ -43,7 +43,7 @@ pub(crate) fn one_rank(
     }
     let deadline = Deadline::after(options.timeout);
     let start = Start::begin(device, size, *id, rank, options.config.clone())?;
-    let inner = start.finish(&deadline, None, options)?;
+    let inner = start.finish(OPERATION, &deadline, None, options)?;
     watchdog::watch(&inner)?;
     Ok(Communicator::from_inner(inner))
 }
@@ -70,7 +70,8 @@ pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec
         .map(|(rank, device)| Start::begin(*device, size, id, rank, options.config.clone()))
         .collect::<Result<Vec<_>>>()?;
     // Every start is waited for, so that a failure of one leaves no handle of another without an owner.
-    let finished: Vec<_> = starts.into_iter().map(|start| start.finish(&deadline, Some(&family), options)).collect();
+    let finished: Vec<_> =
+        starts.into_iter().map(|start| start.finish(OPERATION, &deadline, Some(&family), options)).collect();
     let members = finished.into_iter().collect::<Result<Vec<_>>>()?;
     let weak = members.iter().map(Arc::downgrade).collect();
     family.members.set(weak).map_err(|_| Error::InvalidUsage {
@@ -115,21 +116,27 @@ impl Start {
         Ok(Self { receiver, device, size, rank })
     }
 
-    fn finish(self, deadline: &Deadline, family: Option<&Arc<Family>>, options: &InitOptions) -> Result<Arc<Inner>> {
+    fn finish(
+        self,
+        operation: &'static str,
+        deadline: &Deadline,
+        family: Option<&Arc<Family>>,
+        options: &InitOptions,
+    ) -> Result<Arc<Inner>> {
         let Self { receiver, device, size, rank } = self;
         let mut made = match receiver.recv_timeout(deadline.remaining()) {
             Ok(made) => made?,
             Err(RecvTimeoutError::Timeout) => {
-                return Err(deadline.error(FUNCTION, format!("rank {rank} waits for the other {} ranks", size - 1)));
+                return Err(deadline.error(operation, format!("rank {rank} waits for the other {} ranks", size - 1)));
             }
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::InvalidUsage { operation: FUNCTION, reason: "its thread panicked".into() });
+                return Err(Error::InvalidUsage { operation, reason: "its thread panicked".into() });
             }
         };
         let handle = made
             .handle
             .take()
-            .ok_or_else(|| Error::InvalidUsage { operation: FUNCTION, reason: "NCCL made no communicator".into() })?;
+            .ok_or_else(|| Error::InvalidUsage { operation, reason: "NCCL made no communicator".into() })?;
         let config = std::mem::take(&mut made.config);
         Ok(Inner::new(handle, rank, size, device, family.cloned(), options.timeout, config))
     }

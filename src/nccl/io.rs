@@ -144,19 +144,28 @@ impl<'a> Layout<'a> {
             ));
         }
         let mut next = 0usize;
+        let mut needed = 0usize;
         let mut parts = Vec::with_capacity(size);
         for (rank, &count) in self.counts.iter().enumerate() {
             let offset = self.offsets.map_or(next, |offsets| offsets[rank]);
-            let end = offset.checked_add(count).filter(|&end| end <= len).ok_or_else(|| {
+            next = offset.checked_add(count).ok_or_else(|| {
                 Error::argument(
                     operation,
                     what,
-                    format!("parts within the buffer's {len} elements"),
+                    "parts whose ends can be counted",
                     format!("part {rank} of {count} elements at {offset}"),
                 )
             })?;
-            next = end;
+            needed = needed.max(next);
             parts.push((offset, count));
+        }
+        if needed > len {
+            return Err(Error::argument(
+                operation,
+                what,
+                format!("a buffer of at least {needed} elements, to the end of the last part"),
+                format!("{len} elements"),
+            ));
         }
         Ok(parts)
     }

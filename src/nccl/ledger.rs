@@ -14,8 +14,9 @@ use super::signature::Signature;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 
-/// Entries of a track. A rank that is this far ahead of another one waits for it.
-const SLOTS: u64 = 256;
+/// Entries of a track. A rank that is this far ahead of another one waits for it: further than the operations that may be
+/// in flight, so that this happens only to a rank that needs nothing of the others, such as the root of broadcasts.
+const SLOTS: u64 = 512;
 
 #[derive(Debug)]
 #[repr(align(64))]

@@ -57,7 +57,12 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     let inner = call.comm;
     let (mut guard, handle) = inner.enter(call.operation)?;
     guard.in_flight.make_room(inner, call.operation)?;
-    if let Err(error) = launch_one(call, &mut guard, handle) {
+    let done = match agree(call) {
+        // Nothing was agreed on, so the call may be made again.
+        Err(error @ Error::Timeout { .. }) => return Err(error),
+        agreed => agreed.and_then(|()| launch_one(call, &mut guard, handle)),
+    };
+    if let Err(error) = done {
         drop(guard);
         return Err(failed(&[inner], error));
     }
@@ -66,7 +71,6 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
 
 #[inline]
 fn launch_one(call: &Call<'_>, guard: &mut MutexGuard<'_, Guarded>, handle: sys::ncclComm_t) -> Result<()> {
-    agree(call)?;
     if call.count == 0 {
         return Ok(());
     }
