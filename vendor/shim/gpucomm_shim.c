@@ -29,7 +29,8 @@ cudaError_t gpucommDeviceInfo(gpucommDeviceInfo_t *info, int device) {
   cudaError_t error = cudaGetDeviceProperties(&prop, device);
   if (error != cudaSuccess) return error;
   memset(info, 0, sizeof(*info));
-  strncpy(info->name, prop.name, sizeof(info->name) - 1);
+  memcpy(info->name, prop.name, sizeof(prop.name));
+  info->name[sizeof(info->name) - 1] = 0;
   memcpy(info->uuid, prop.uuid.bytes, sizeof(info->uuid));
   info->totalMemory = prop.totalGlobalMem;
   return cudaSuccess;
