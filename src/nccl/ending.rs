@@ -63,10 +63,10 @@ pub(crate) fn finish_abort(inner: &Arc<Inner>, deadline: &Deadline) -> AbortOutc
     inner.forget_raw();
     let keep = Arc::clone(inner);
     let aborted = detached::run("ncclCommAbort", deadline, move || {
-        // NCCL reads strings of the configuration until the communicator is gone.
-        let _keep = keep;
         // SAFETY: the handle was taken out of its place, so nobody else has it, and no thread is inside a call on it.
-        unsafe { sys::ncclCommAbort(handle.raw()) }
+        // NCCL reads strings of the configuration until it is gone: `keep` has them.
+        let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
+        keep.set_ended();
     });
     match aborted {
         Ok(_) => AbortOutcome::Done,
@@ -126,18 +126,19 @@ pub(crate) fn close(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
     let keep = Arc::clone(inner);
     if let Err(error) = failed {
         let _ = detached::run("ncclCommAbort", deadline, move || {
-            let _keep = keep;
             // SAFETY: the handle was taken out of its place, so nobody else has it, and no thread is inside a call on it.
-            unsafe { sys::ncclCommAbort(handle.raw()) }
+            let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
+            keep.set_ended();
         });
         return Err(error);
     }
     detached::run("ncclCommDestroy", deadline, move || {
-        let _keep = keep;
         // SAFETY: the handle was taken out of its place, so nobody else has it; it had no error when it was last asked.
         check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(handle.raw()) })?;
         // SAFETY: as above; a finalized communicator is destroyed once.
-        check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(handle.raw()) })
+        check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(handle.raw()) })?;
+        keep.set_ended();
+        Ok(())
     })?
 }
 

@@ -5,7 +5,7 @@
 //! NCCL, waiting for a peer; see [`interrupt`](super::interrupt).
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ pub(crate) struct Inner {
     cause: OnceLock<Error>,
     /// The handle again, for waking a thread that holds the lock inside NCCL; null once the handle was taken.
     raw: AtomicPtr<sys::ncclComm>,
+    /// Whether `ncclCommDestroy` or `ncclCommAbort` has returned: its windows are gone, and their memory may go.
+    ended: AtomicBool,
     /// Odd while a thread is inside an NCCL call on this communicator; the watchdog looks whether it moves.
     pub(crate) entered: AtomicU64,
     timeout_ms: AtomicU64,
@@ -94,6 +96,7 @@ impl Inner {
             state: AtomicU8::new(ACTIVE),
             cause: OnceLock::new(),
             raw: AtomicPtr::new(handle.0),
+            ended: AtomicBool::new(false),
             entered: AtomicU64::new(0),
             timeout_ms: AtomicU64::new(0),
             _config: config,
@@ -173,6 +176,16 @@ impl Inner {
     /// The handle was taken: nobody may wake threads by it any more.
     pub(crate) fn forget_raw(&self) {
         self.raw.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    /// NCCL has let go of the communicator.
+    pub(crate) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Whether NCCL has let go of the communicator.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// The lock and the live handle, for one operation.

@@ -4,9 +4,10 @@
 //! its uses are done. The watchdog looks; closing a communicator does too.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use super::inner::Inner;
+use super::inner::{Handle, Inner};
+use super::watchdog;
 use crate::cuda::{Device, Freed, Uses};
 use crate::deadline::{Deadline, backoff};
 use crate::sys;
@@ -38,6 +39,9 @@ fn remains() -> MutexGuard<'static, Vec<Remains>> {
     REMAINS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Held while remains are out of the list to be freed, so that nobody who waits for them takes the list for all there is.
+static REAPING: Mutex<()> = Mutex::new(());
+
 pub(crate) fn is_empty() -> bool {
     remains().is_empty()
 }
@@ -45,19 +49,24 @@ pub(crate) fn is_empty() -> bool {
 /// Frees memory at once if nothing uses it any more, else later.
 pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>, window: Option<Window>) {
     let mut one = Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), window };
-    if one.idle() {
-        one.free();
-    } else {
+    let kept = if one.idle() { one.free() } else { Some(one) };
+    if let Some(one) = kept {
         remains().push(one);
+        watchdog::wake();
     }
 }
 
-/// Frees what is no longer used.
+/// Frees what is no longer used, unless another thread is at it.
 pub(crate) fn reap() {
-    let mut waiting = std::mem::take(&mut *remains());
+    let _reaping = match REAPING.try_lock() {
+        Ok(reaping) => reaping,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    let waiting = std::mem::take(&mut *remains());
     let mut kept = Vec::new();
-    for mut one in waiting.drain(..) {
-        if one.idle() { one.free() } else { kept.push(one) }
+    for mut one in waiting {
+        kept.extend(if one.idle() { one.free() } else { Some(one) });
     }
     remains().append(&mut kept);
 }
@@ -67,7 +76,8 @@ pub(crate) fn drain(communicator: u64, deadline: &Deadline) {
     let mut round = 0;
     while !deadline.expired() {
         reap();
-        if !remains().iter().any(|one| one.inner.id == communicator) {
+        let all_here = !matches!(REAPING.try_lock(), Err(TryLockError::WouldBlock));
+        if all_here && !remains().iter().any(|one| one.inner.id == communicator) {
             return;
         }
         backoff(round);
@@ -81,24 +91,39 @@ impl Remains {
         self.uses.idle().unwrap_or(false)
     }
 
-    fn free(self) {
-        if let Some(window) = self.window {
-            deregister(&self.inner, window);
+    /// Frees the memory, or gives it back while it is a window of a communicator that is coming to its end.
+    fn free(self) -> Option<Self> {
+        if let Some(window) = self.window
+            && !deregister(&self.inner, window)
+        {
+            return Some(self);
         }
-        let Ok(_current) = self.device.set_current() else { return };
-        // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more.
+        // Without its device the memory stays allocated.
+        let _current = self.device.set_current().ok()?;
+        // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, and
+        // no window lies over it.
         let _ = unsafe { sys::ncclMemFree(self.ptr) };
+        None
     }
 }
 
+/// Whether the window is gone.
 #[cfg(nccl_ge_2_27)]
-fn deregister(inner: &Arc<Inner>, Window(window): Window) {
-    // A communicator that has ended took its windows with it.
-    if let Ok((_guard, handle)) = inner.enter("ncclCommWindowDeregister") {
-        // SAFETY: a live communicator under its lock, and a window of it that is deregistered once.
-        let _ = unsafe { sys::ncclCommWindowDeregister(handle, window) };
+fn deregister(inner: &Arc<Inner>, Window(window): Window) -> bool {
+    // Who holds the lock may be waiting for a peer: the watchdog must not wait with it, nor a destructor.
+    let Some(guard) = inner.try_lock() else { return false };
+    match guard.handle {
+        Some(Handle(handle)) if inner.is_active() => {
+            // SAFETY: a live communicator under its lock, and a window of it that is deregistered once.
+            let _ = unsafe { sys::ncclCommWindowDeregister(handle, window) };
+            true
+        }
+        // A communicator that has ended took its windows with it; one that is about to has not yet.
+        _ => inner.has_ended(),
     }
 }
 
 #[cfg(not(nccl_ge_2_27))]
-fn deregister(_inner: &Arc<Inner>, _window: Window) {}
+fn deregister(_inner: &Arc<Inner>, _window: Window) -> bool {
+    true
+}

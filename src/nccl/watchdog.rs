@@ -41,6 +41,13 @@ pub(crate) fn watch(inner: &Arc<Inner>) -> Result<()> {
     Ok(())
 }
 
+/// There is something to look after again.
+pub(crate) fn wake() {
+    // Under the lock, so that a watchdog that is about to sleep has not looked already.
+    let _watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
+    CHANGED.notify_all();
+}
+
 /// Where a communicator stood when the watchdog looked last.
 struct Seen {
     visit: u64,

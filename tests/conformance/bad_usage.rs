@@ -10,6 +10,7 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
         let ranks = comm.size();
         let x = DeviceBuffer::<T>::zeroed(&stream, 4 * ranks).unwrap();
         let mut y = DeviceBuffer::<T>::zeroed(&stream, 16 * ranks).unwrap();
+        let mut part = DeviceBuffer::<T>::zeroed(&stream, 4).unwrap();
         let counts = vec![1; ranks];
         let layout = Layout { counts: &counts, offsets: None };
         let (s, sum) = (&stream, || ReduceOp::<T>::Sum);
@@ -23,7 +24,7 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
             ("reduce_scatter", comm.reduce_scatter((&x, &mut y), sum(), s)),
             ("all_to_all", comm.all_to_all(&x, &mut y, s)),
             ("gather", comm.gather((&x, &mut y), root, s)),
-            ("scatter", comm.scatter((&x, &mut y), root, s)),
+            ("scatter", comm.scatter((&y, &mut part), root, s)),
             ("send", comm.send(&x, 0, s)),
             ("recv", comm.recv(&mut y, 0, s)),
             ("all_to_all_v", comm.all_to_all_v(&x, layout, &mut y, layout, s)),
@@ -34,7 +35,7 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
             ("group", group(|g| g.all_reduce(comm, (&x, &mut y), sum(), s))),
             ("async_error", comm.async_error()),
             ("alloc", comm.alloc::<T>(s, 10).map(drop)),
-            ("pre_mul_sum", comm.pre_mul_sum(T::of(1)).map(drop)),
+            ("PreMulSum", comm.pre_mul_sum(T::of(1)).map(drop)),
         ];
         for (operation, result) in results {
             let error = result.expect_err(operation);
