@@ -95,7 +95,7 @@ pub fn stage_headers(found: &Found, directory: &Path) -> io::Result<()> {
 
 fn replace_link(to: &Path, at: &Path) -> io::Result<()> {
     match std::fs::remove_file(at) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => std::os::unix::fs::symlink(to, at),
     }
 }
