@@ -4,6 +4,7 @@
 //! Built against installed libraries, it is what bindgen makes of their headers. With the feature `emulator`, types and
 //! constants come from the committed snapshot of `vendor/include`, and the functions are those of the emulator.
 #![allow(
+    dead_code,
     missing_docs,
     missing_debug_implementations,
     non_camel_case_types,
