@@ -22,7 +22,7 @@ impl<T: Element> SliceMut<'_, T> {
     /// `value`, without waiting.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a stream of another device; what CUDA says.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a stream of another device; what CUDA says.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<()> {
         same_device(OPERATION, self.device(), stream)?;
         let region = self.region();
