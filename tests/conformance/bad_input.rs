@@ -161,15 +161,15 @@ fn layouts_that_do_not_fit() {
         let beyond = vec![11; n];
         let wrong = Layout { counts: &beyond, offsets: None };
         let (have, need) = ((10 * n).to_string(), "11");
-        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &have, &need);
+        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &have, need);
         assert_argument(comm.all_gather_v((&x.slice(0..10), &mut y), wrong, stream), "all_gather_v", "", "");
-        assert_argument(comm.scatter_v((&x, &mut y), wrong, comm.rank(), stream), "scatter_v", &have, &need);
+        assert_argument(comm.scatter_v((&x, &mut y), wrong, comm.rank(), stream), "scatter_v", &have, need);
         let sum = ReduceOp::Sum;
-        assert_argument(comm.reduce_scatter_v((&x, &mut y), wrong, sum, stream), "reduce_scatter_v", &have, &need);
+        assert_argument(comm.reduce_scatter_v((&x, &mut y), wrong, sum, stream), "reduce_scatter_v", &have, need);
         let far = vec![10 * n; n];
         let wrong = Layout { counts: &tens, offsets: Some(&far) };
         let need = have.as_str();
-        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &have, &need);
+        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &have, need);
         Ok(())
     });
 }

@@ -11,6 +11,9 @@
 //! | `GPUCOMM_TEST_SEED` | the seed of all random inputs; printed at the start |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit, for slow machines and sanitizers |
 
+// Every public value is forgotten and dropped here, those too for which that does nothing.
+#![allow(forgetting_copy_types, dropping_copy_types, clippy::forget_non_drop, clippy::type_complexity)]
+
 mod bad_input;
 mod bad_usage;
 mod buffers;

@@ -156,11 +156,12 @@ fn compare<T: Number>(got: &[T], want: &[T], tolerance: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(gpucomm_emulator)]
     use gpucomm::{Clique, Device, ElementKind};
 
     use super::*;
-    use crate::options::RedOp;
-    use crate::perf::operation::Operation;
+    #[cfg(gpucomm_emulator)]
+    use crate::{options::RedOp, perf::operation::Operation};
 
     #[test]
     fn comparing() {
