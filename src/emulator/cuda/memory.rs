@@ -47,6 +47,19 @@ pub(in crate::emulator) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     device.check()
 }
 
+/// Frees device memory as ncclMemFree does, which unmaps it: waits only where work still uses it. Null is fine.
+pub(in crate::emulator) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
+    if ptr.is_null() {
+        return Ok(());
+    }
+    let (device, block) = condemn("ncclMemFree", ptr)?;
+    if block.uses() > 0 {
+        device.synchronize();
+    }
+    release(&block, "ncclMemFree");
+    device.check()
+}
+
 /// Memory that may be used by work enqueued on `stream` from now on.
 pub(super) fn allocate_async(
     device: &'static Device,

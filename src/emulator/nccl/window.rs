@@ -56,7 +56,7 @@ pub(super) fn free(pointer: *mut c_void) -> Outcome {
         Some(allocation) => std::ptr::with_exposed_provenance_mut(allocation.base),
         None => pointer,
     };
-    memory::free(base).map_err(|error| cuda(&format!("cannot free {pointer:p}"), error))
+    memory::unmap(base).map_err(|error| cuda(&format!("cannot free {pointer:p}"), error))
 }
 
 /// A registered range.

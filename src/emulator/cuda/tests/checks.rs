@@ -186,3 +186,25 @@ fn memory_returns_though_the_device_of_its_stream_failed() {
         },
     );
 }
+
+#[test]
+fn memory_of_nccl_is_freed_without_a_wait_where_nothing_uses_it() {
+    isolated("checks::memory_of_nccl_is_freed_without_a_wait_where_nothing_uses_it", &[], || {
+        use super::super::memory::{allocate, unmap};
+        let stream = TestStream::new(0);
+        let (unused, used) = (allocate(0, 4096).unwrap(), allocate(0, 4096).unwrap());
+        let gate = stream.close_gate();
+        ok!(cudaMemsetAsync(used, 1, 4096, stream.0));
+        assert_eq!(unmap(unused), Ok(()));
+        assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            drop(gate);
+        });
+        assert_eq!(unmap(used), Ok(()));
+        ok!(cudaStreamQuery(stream.0));
+        late.join().unwrap();
+        assert_eq!((unmap(null_mut()), report::count()), (Ok(()), 0));
+        assert_eq!(unmap(used), Err(INVALID));
+    });
+}
