@@ -271,7 +271,7 @@ impl Comm {
     pub(super) fn drain(&self) -> Outcome {
         let batches = lock(&self.issued).batches;
         // A failed communicator's batches end by themselves, so only an abort ends this wait early.
-        if !self.progress.wait(batches, || self.abort.is_set()) {
+        if !self.progress.wait(batches, || self.abort.is_set()) || self.abort.is_set() {
             return Err(Failure::internal(format!("rank {}: aborted while waiting for its operations", self.rank)));
         }
         match self.state() {

@@ -4,7 +4,7 @@
 //! in it is atomic and zero means "nothing yet", so a fresh segment needs no initialisation and a hostile or dead
 //! peer can make values wrong but no access invalid.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -212,9 +212,14 @@ impl Segment {
 /// The files of segments made here, kept open until every rank has joined; and all mappings of this process.
 #[derive(Default)]
 struct Known {
-    made: HashMap<u64, (OwnedFd, Arc<Segment>)>,
+    made: HashMap<u64, (Option<OwnedFd>, Arc<Segment>)>,
+    /// Which of `made` have a file, oldest first.
+    files: VecDeque<u64>,
     mapped: HashMap<u64, Weak<Segment>>,
 }
+
+/// The most files of segments that wait for their ranks; ids that are made and never used must not use up all files.
+const FILES: usize = 128;
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
@@ -260,7 +265,16 @@ pub(super) fn create() -> Outcome<ncclUniqueId> {
     let segment = Arc::new(segment);
     known(|known| {
         known.mapped.insert(nonce, Arc::downgrade(&segment));
-        known.made.insert(nonce, (fd, segment));
+        known.made.insert(nonce, (Some(fd), segment));
+        known.files.push_back(nonce);
+        while known.files.len() > FILES
+            && let Some(oldest) = known.files.pop_front()
+        {
+            // Ranks of this process can still join.
+            if let Some((file, _)) = known.made.get_mut(&oldest) {
+                *file = None;
+            }
+        }
     });
     Ok(encode(&bytes))
 }
@@ -329,7 +343,11 @@ fn map_opened(file: &File, nonce: u64, stale: impl Fn() -> Failure) -> Outcome<A
 
 /// Closes the file of a segment that every rank has joined: no other can come.
 pub(super) fn complete(segment: &Segment) {
-    known(|known| known.made.remove(&segment.nonce));
+    known(|known| {
+        if known.made.remove(&segment.nonce).is_some() {
+            known.files.retain(|nonce| *nonce != segment.nonce);
+        }
+    });
 }
 
 #[cfg(test)]
@@ -344,6 +362,13 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         first.head().size.store(7, Ordering::Relaxed);
         assert_eq!(again.head().size.load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn unused_ids_do_not_use_up_files() {
+        let ids: Vec<_> = (0..3 * FILES).map(|_| create().expect("a segment")).collect();
+        assert!(known(|known| known.made.values().filter(|(file, _)| file.is_some()).count()) <= FILES);
+        assert!(open(&ids[0]).is_ok(), "ranks of this process can still join");
     }
 
     #[test]

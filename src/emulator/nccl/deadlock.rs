@@ -89,6 +89,27 @@ fn patience() -> Option<Duration> {
     })
 }
 
+/// How long a wait inside one process has lasted, where there is no other rank to ask.
+pub(super) struct Patience {
+    since: Instant,
+    reported: bool,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self { since: Instant::now(), reported: false }
+    }
+
+    /// Says once that `what` waits too long.
+    pub(super) fn check(&mut self, what: impl FnOnce() -> String) {
+        let waited = self.since.elapsed();
+        if !self.reported && patience().is_some_and(|patience| waited >= patience) {
+            self.reported = true;
+            report::violation(format!("deadlock? {} has waited {:.1} s", what(), waited.as_secs_f64()));
+        }
+    }
+}
+
 /// Why a wait ends without what it waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {

@@ -43,7 +43,7 @@ impl Failure {
     }
 }
 
-/// The last failure of any thread, as in NCCL: one text a process.
+/// The last failure of any thread. NCCL has only this one text; here a thread whose own call failed gets that call's.
 static LAST: Mutex<String> = Mutex::new(String::new());
 
 /// Remembers `text` as the process's last error.
@@ -54,14 +54,22 @@ pub(super) fn remember(text: &str) {
 }
 
 thread_local! {
+    /// The last failure of a call of this thread.
+    static OWN: RefCell<Option<String>> = const { RefCell::new(None) };
     /// What `ncclGetLastError` handed out on this thread; it lives until the thread asks again.
     static HANDED_OUT: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// The pointer that `ncclGetLastError` returns: `text` if given, else the process's last error.
+fn remember_own(text: String) {
+    remember(&text);
+    let _ = OWN.try_with(|own| own.replace(Some(text)));
+}
+
+/// The pointer that `ncclGetLastError` returns: `text` if given, else the thread's last error, else the process's.
 ///
 /// It stays valid until the thread's next call.
 pub(super) fn last(text: Option<String>) -> *const c_char {
+    let text = text.or_else(|| OWN.try_with(|own| own.borrow().clone()).ok().flatten());
     let text = text.unwrap_or_else(|| LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone());
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     HANDED_OUT
@@ -80,7 +88,7 @@ pub(super) fn entry(name: &'static str, body: impl FnOnce() -> Outcome<ncclResul
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(code)) => code,
         Ok(Err(failure)) => {
-            remember(&format!("{name}: {}", failure.text));
+            remember_own(format!("{name}: {}", failure.text));
             failure.code
         }
         Err(panic) => {
@@ -89,7 +97,7 @@ pub(super) fn entry(name: &'static str, body: impl FnOnce() -> Outcome<ncclResul
                 .map(|text| (*text).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_else(|| "no message".to_owned());
-            remember(&format!("{name}: the emulator panicked: {text}"));
+            remember_own(format!("{name}: the emulator panicked: {text}"));
             ncclResult_t::ncclInternalError
         }
     }

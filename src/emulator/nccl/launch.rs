@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use super::comm::{Comm, lock};
+use super::deadlock::Patience;
 use super::error::{Failure, Outcome};
 use super::futex::SLICE;
 use super::kind::Kind;
 use super::operation::Operation;
 use super::{collective, p2p};
-use crate::emulator::cuda::stream;
+use crate::emulator::cuda::{device, stream};
 use crate::emulator::fault;
 use crate::sys::{cudaStream_t, ncclResult_t};
 
@@ -52,7 +53,7 @@ impl Joint {
     }
 
     /// Waits until `done`; whether it is, or `stop` said to stop.
-    fn wait(&self, done: impl Fn(&JointState) -> bool, stop: impl Fn(&JointState) -> bool) -> bool {
+    fn wait(&self, done: impl Fn(&JointState) -> bool, mut stop: impl FnMut(&JointState) -> bool) -> bool {
         let mut state = lock(&self.state);
         loop {
             if done(&state) {
@@ -125,9 +126,24 @@ pub(super) fn launch(batch: Batch) -> Outcome {
         let mut operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
         if let Some(joint) = &ending.joint {
             joint.update(|state| state.started = true);
-            joint.wait(|state| state.arrived == awaited, |_| comm.stopped() || cancelled());
+            let mut patience = Patience::new();
+            let stop = |state: &JointState| {
+                patience.check(|| {
+                    let (rank, others) = (comm.rank, awaited - state.arrived);
+                    format!("a group of rank {rank} waits until {others} of its other streams come to it, and")
+                });
+                comm.stopped() || cancelled()
+            };
+            joint.wait(|state| state.arrived == awaited, stop);
         }
-        if comm.progress.wait(turn, || comm.abort.is_set() || cancelled()) {
+        let mut patience = Patience::new();
+        let stop = || {
+            patience.check(|| {
+                format!("{name} of rank {} waits for an earlier operation on another stream, and", comm.rank)
+            });
+            comm.abort.is_set() || cancelled()
+        };
+        if comm.progress.wait(turn, stop) {
             comm.progress.begin();
             if !comm.stopped()
                 && let Err(failure) = run(comm, &operations, &cancelled)
@@ -140,10 +156,19 @@ pub(super) fn launch(batch: Batch) -> Outcome {
         operations.clear();
         drop(ending);
     });
-    stream::enqueue(main.0, name, work).map_err(|error| {
-        // The closure was dropped, and with it `ending`, which has finished the batch.
-        cuda(&format!("cannot enqueue {name}"), error)
-    })
+    // If this fails, the closure is dropped, and with it `ending`, which finishes the batch.
+    enqueue(&comm, main, name, work).map_err(|error| cuda(&format!("cannot enqueue {name}"), error))
+}
+
+type Work = Box<dyn FnOnce(&stream::Running<'_>) + Send>;
+
+/// Enqueues work. The null stream is that of the communicator's device, whatever device the launching thread has.
+fn enqueue(comm: &Comm, stream: StreamHandle, name: &'static str, work: Work) -> Result<(), crate::sys::cudaError> {
+    let current = device::current_device();
+    device::set_current(comm.device)?;
+    let enqueued = stream::enqueue(stream.0, name, work);
+    device::set_current(current)?;
+    enqueued
 }
 
 /// A CUDA error as NCCL reports it.
@@ -152,13 +177,13 @@ pub(super) fn cuda(what: &str, error: crate::sys::cudaError) -> Failure {
 }
 
 fn join(comm: &Arc<Comm>, joint: &Arc<Joint>, other: StreamHandle) -> Outcome {
-    let (comm, joint) = (comm.clone(), joint.clone());
+    let (rank, joint) = (comm.clone(), joint.clone());
     let work = Box::new(move |running: &stream::Running<'_>| {
         joint.update(|state| state.arrived += 1);
-        let lost = |state: &JointState| !state.started && (comm.abort.is_set() || running.cancelled());
+        let lost = |state: &JointState| !state.started && (rank.abort.is_set() || running.cancelled());
         joint.wait(|state| state.finished, lost);
     });
-    stream::enqueue(other.0, "NCCL group", work).map_err(|error| cuda("cannot join a stream to the group", error))
+    enqueue(comm, other, "NCCL group", work).map_err(|error| cuda("cannot join a stream to the group", error))
 }
 
 /// A rank that sends to itself must receive in the same group, and the other way round.

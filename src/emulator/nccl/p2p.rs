@@ -16,7 +16,7 @@ use super::error::{Failure, Outcome};
 use super::futex::{SLICE, spin};
 use super::kind::{Kind, element_name};
 use super::operation::{Operation, get_location, put_location};
-use super::transfer;
+use super::transfer::Way;
 use crate::emulator::cuda::arena;
 use crate::sys::ncclDataType_t;
 
@@ -167,12 +167,14 @@ fn take(comm: &Comm, pair: &Pair, from: usize, message: &Operation) -> Outcome {
     let source = arena::map(&get_location(&pair.sender[PLACE_AT..])).map_err(reach)?;
     let target = arena::map(&message.recv).map_err(reach)?;
     // SAFETY: both sides checked that their buffers hold `count` elements and keep them from reuse until the message is
-    // done. They can overlap only if a program sends to itself, and `copy` below allows for that.
+    // done. They can overlap only if a program sends to itself, and the first branch allows for that.
     unsafe {
         if from == comm.rank {
             std::ptr::copy(source, target, message.bytes());
         } else {
-            transfer::copy(source, target, message.bytes());
+            let way = Way::for_total(message.bytes());
+            way.copy(source, target, message.bytes());
+            way.finish();
         }
     }
     Ok(())

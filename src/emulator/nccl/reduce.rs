@@ -12,7 +12,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::kind::Redop;
-use super::transfer::{BLOCK, copy};
+use super::transfer::{BLOCK, Way};
 use crate::sys::ncclDataType_t;
 
 /// What to compute.
@@ -33,22 +33,23 @@ pub(super) unsafe fn run(
     scalars: &[u64],
     targets: &[*mut u8],
     count: usize,
+    way: Way,
 ) {
     use ncclDataType_t as T;
     let redop = reduction.redop;
     // SAFETY: the element types below have the sizes of the data types; the caller vouches for the rest.
     unsafe {
         match reduction.datatype {
-            T::ncclInt8 => blocks::<i8>(redop, sources, scalars, targets, count),
-            T::ncclUint8 => blocks::<u8>(redop, sources, scalars, targets, count),
-            T::ncclInt32 => blocks::<i32>(redop, sources, scalars, targets, count),
-            T::ncclUint32 => blocks::<u32>(redop, sources, scalars, targets, count),
-            T::ncclInt64 => blocks::<i64>(redop, sources, scalars, targets, count),
-            T::ncclUint64 => blocks::<u64>(redop, sources, scalars, targets, count),
-            T::ncclFloat16 => blocks::<f16>(redop, sources, scalars, targets, count),
-            T::ncclBfloat16 => blocks::<bf16>(redop, sources, scalars, targets, count),
-            T::ncclFloat32 => blocks::<f32>(redop, sources, scalars, targets, count),
-            T::ncclFloat64 => blocks::<f64>(redop, sources, scalars, targets, count),
+            T::ncclInt8 => blocks::<i8>(redop, sources, scalars, targets, count, way),
+            T::ncclUint8 => blocks::<u8>(redop, sources, scalars, targets, count, way),
+            T::ncclInt32 => blocks::<i32>(redop, sources, scalars, targets, count, way),
+            T::ncclUint32 => blocks::<u32>(redop, sources, scalars, targets, count, way),
+            T::ncclInt64 => blocks::<i64>(redop, sources, scalars, targets, count, way),
+            T::ncclUint64 => blocks::<u64>(redop, sources, scalars, targets, count, way),
+            T::ncclFloat16 => blocks::<f16>(redop, sources, scalars, targets, count, way),
+            T::ncclBfloat16 => blocks::<bf16>(redop, sources, scalars, targets, count, way),
+            T::ncclFloat32 => blocks::<f32>(redop, sources, scalars, targets, count, way),
+            T::ncclFloat64 => blocks::<f64>(redop, sources, scalars, targets, count, way),
             // Refused when the operation was issued.
             _ => {}
         }
@@ -203,14 +204,21 @@ impl Kept for bf16 {
     }
 }
 
-unsafe fn blocks<K: Kept>(redop: Redop, sources: &[*const u8], scalars: &[u64], targets: &[*mut u8], count: usize) {
+unsafe fn blocks<K: Kept>(
+    redop: Redop,
+    sources: &[*const u8],
+    scalars: &[u64],
+    targets: &[*mut u8],
+    count: usize,
+    way: Way,
+) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the feature is there; the caller vouches for the rest.
-        return unsafe { blocks_avx2::<K>(redop, sources, scalars, targets, count) };
+        return unsafe { blocks_avx2::<K>(redop, sources, scalars, targets, count, way) };
     }
     // SAFETY: the caller vouches for it.
-    unsafe { blocks_plain::<K>(redop, sources, scalars, targets, count) }
+    unsafe { blocks_plain::<K>(redop, sources, scalars, targets, count, way) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -221,9 +229,10 @@ unsafe fn blocks_avx2<K: Kept>(
     scalars: &[u64],
     targets: &[*mut u8],
     count: usize,
+    way: Way,
 ) {
     // SAFETY: the caller vouches for it.
-    unsafe { blocks_plain::<K>(redop, sources, scalars, targets, count) }
+    unsafe { blocks_plain::<K>(redop, sources, scalars, targets, count, way) }
 }
 
 #[inline(always)]
@@ -233,8 +242,9 @@ unsafe fn blocks_plain<K: Kept>(
     scalars: &[u64],
     targets: &[*mut u8],
     count: usize,
+    way: Way,
 ) {
-    let (Some(&first), Some(&target)) = (sources.first(), targets.first()) else { return };
+    let Some(&first) = sources.first() else { return };
     let step = BLOCK / size_of::<K::Number>();
     let mut sums = vec![K::Number::default(); step.min(count)];
     let mut inputs = sums.clone();
@@ -268,9 +278,16 @@ unsafe fn blocks_plain<K: Kept>(
             if redop == Redop::Avg {
                 sums.iter_mut().for_each(|sum| *sum = sum.divide(sources.len()));
             }
-            K::store(sums, target.add(offset));
-            for other in &targets[1..] {
-                copy(target.add(offset), other.add(offset), length * size_of::<K>());
+            // Sums of full width are what is written; others are narrowed first.
+            let result = if size_of::<K>() == size_of::<K::Number>() {
+                sums.as_ptr().cast::<u8>()
+            } else {
+                let narrow = inputs.as_mut_ptr().cast::<u8>();
+                K::store(sums, narrow);
+                narrow.cast_const()
+            };
+            for target in targets {
+                way.copy(result, target.add(offset), length * size_of::<K>());
             }
         }
         at += length;
@@ -282,16 +299,32 @@ mod tests {
     use super::*;
 
     fn reduce<K: Kept>(datatype: ncclDataType_t, redop: Redop, inputs: &[Vec<K>], scalars: &[u64]) -> Vec<K> {
+        let [cached, streamed] =
+            [Way::Cached, Way::Streamed].map(|way| reduce_in(way, datatype, redop, inputs, scalars));
+        assert_eq!(bytes(&cached), bytes(&streamed), "both ways write the same");
+        cached
+    }
+
+    fn bytes<K>(values: &[K]) -> Vec<u8> {
+        // SAFETY: the slice holds plain numbers.
+        unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }.to_vec()
+    }
+
+    fn reduce_in<K: Kept>(
+        way: Way,
+        datatype: ncclDataType_t,
+        redop: Redop,
+        inputs: &[Vec<K>],
+        scalars: &[u64],
+    ) -> Vec<K> {
         let count = inputs[0].len();
         let mut outs = [inputs[0].clone(), inputs[0].clone()];
         let sources: Vec<_> = inputs.iter().map(|input| input.as_ptr().cast::<u8>()).collect();
         let targets: Vec<_> = outs.iter_mut().map(|out| out.as_mut_ptr().cast::<u8>()).collect();
         // SAFETY: all vectors have `count` elements of the type.
-        unsafe { run(Reduction { datatype, redop }, &sources, scalars, &targets, count) };
+        unsafe { run(Reduction { datatype, redop }, &sources, scalars, &targets, count, way) };
         let [first, second] = outs;
-        // SAFETY: both vectors hold `count` elements of plain numbers.
-        let bytes =
-            |v: &Vec<K>| unsafe { std::slice::from_raw_parts(v.as_ptr().cast::<u8>(), size_of_val(&v[..])) }.to_vec();
+        way.finish();
         assert_eq!(bytes(&first), bytes(&second), "every target gets the same");
         first
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::kind::Kind;
 use super::operation::Operation;
 use super::reduce::{self, Reduction};
-use super::transfer::{copy, copy_to_all};
+use super::transfer::Way;
 
 /// The buffers of one rank, as pointers of this process.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +38,7 @@ pub(super) unsafe fn run(operation: &Operation, rank: usize, peers: &[Peer]) {
     }
     let root = &peers[operation.peer];
     let me = &peers[rank];
+    let way = Way::for_total(bytes * writes(operation.kind, ranks));
     let reduction = Reduction { datatype: operation.datatype, redop: operation.redop };
     // SAFETY: all offsets below stay inside the buffers: `slice` lies in 0..bytes, and rank * bytes lies in a buffer of
     // `ranks` parts. The caller vouches for the buffers.
@@ -51,31 +52,41 @@ pub(super) unsafe fn run(operation: &Operation, rank: usize, peers: &[Peer]) {
                     Kind::AllReduce => peers.iter().map(|peer| peer.recv.add(part.start)).collect(),
                     _ => vec![root.recv.add(part.start)],
                 };
-                reduce::run(reduction, &sources, &scalars, &targets, part.len() / operation.size);
+                reduce::run(reduction, &sources, &scalars, &targets, part.len() / operation.size, way);
             }
             Kind::ReduceScatter => {
                 let sources: Vec<_> = peers.iter().map(|peer| peer.send.add(rank * bytes).cast_const()).collect();
                 let scalars: Vec<_> = peers.iter().map(|peer| peer.scalar).collect();
-                reduce::run(reduction, &sources, &scalars, &[me.recv], operation.count);
+                reduce::run(reduction, &sources, &scalars, &[me.recv], operation.count, way);
             }
             Kind::Broadcast => {
                 let part = slice(bytes, rank, ranks);
                 let targets: Vec<_> = peers.iter().map(|peer| peer.recv.add(part.start)).collect();
-                copy_to_all(root.send.add(part.start), &targets, part.len());
+                way.copy_to_all(root.send.add(part.start), &targets, part.len());
             }
             Kind::AllGather => {
                 let targets: Vec<_> = peers.iter().map(|peer| peer.recv.add(rank * bytes)).collect();
-                copy_to_all(me.send, &targets, bytes);
+                way.copy_to_all(me.send, &targets, bytes);
             }
             Kind::AlltoAll => {
                 for (peer, theirs) in peers.iter().enumerate() {
-                    copy(theirs.send.add(rank * bytes), me.recv.add(peer * bytes), bytes);
+                    way.copy(theirs.send.add(rank * bytes), me.recv.add(peer * bytes), bytes);
                 }
             }
-            Kind::Gather => copy(me.send, root.recv.add(rank * bytes), bytes),
-            Kind::Scatter => copy(root.send.add(rank * bytes), me.recv, bytes),
+            Kind::Gather => way.copy(me.send, root.recv.add(rank * bytes), bytes),
+            Kind::Scatter => way.copy(root.send.add(rank * bytes), me.recv, bytes),
             Kind::Send | Kind::Recv | Kind::Init | Kind::Split | Kind::WindowRegister => {}
         }
+    }
+    way.finish();
+}
+
+/// How many parts all ranks together write.
+fn writes(kind: Kind, ranks: usize) -> usize {
+    match kind {
+        Kind::Reduce => 1,
+        Kind::AllGather | Kind::AlltoAll => ranks * ranks,
+        _ => ranks,
     }
 }
 
