@@ -1,8 +1,8 @@
 //! Everybody sends everybody something, and to each a different amount: the pattern behind a mixture of experts, or a
 //! sort over several GPUs.
 //!
-//! Rank r sends r + p + 1 elements to rank p. A `Layout` says how many elements belong to each rank; without offsets, the
-//! parts follow one another.
+//! Rank r sends r + p + 1 elements to rank p. A `Layout` says how many elements belong to each rank; without offsets,
+//! the parts follow one another.
 //!
 //! Without a GPU: `cargo run --example all_to_all_v --features emulator`.
 

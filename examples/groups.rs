@@ -1,7 +1,8 @@
 //! Groups: several operations that are submitted together.
 //!
 //! A group is a closure that only records. When it returns `Ok`, all operations go to NCCL at once; when it returns an
-//! error or panics, none does. So one thread can drive all GPUs, which without a group would wait for its own later calls.
+//! error or panics, none does. So one thread can drive all GPUs, which without a group would wait for its own later
+//! calls.
 //!
 //! Without a GPU: `cargo run --example groups --features emulator`.
 

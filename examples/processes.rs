@@ -54,8 +54,8 @@ fn start(rank: usize, size: usize, id: &UniqueId) -> std::io::Result<Child> {
 /// What every rank does.
 fn run(rank: usize, size: usize, id: &UniqueId) -> Result<(), Box<dyn Error>> {
     let device = Device::new(rank)?;
-    // SAFETY: all ranks of this id run this function, so they issue the same operations in the same order, with the same
-    // counts and types.
+    // SAFETY: all ranks of this id run this function, so they issue the same operations in the same order, with the
+    // same counts and types.
     let comm = unsafe { Communicator::init_rank(device, size, id, rank) }?;
     let stream = Stream::new(device)?;
 

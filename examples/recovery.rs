@@ -1,7 +1,7 @@
 //! Recovery: a rank hangs, a watchdog aborts, and a new clique on the same devices carries on.
 //!
-//! An `Aborter` may be cloned and used from any thread. After an abort every waiting rank gets an error instead of waiting
-//! for ever. The devices are as good as before; only the communicators are gone, and new ones are made.
+//! An `Aborter` may be cloned and used from any thread. After an abort every waiting rank gets an error instead of
+//! waiting for ever. The devices are as good as before; only the communicators are gone, and new ones are made.
 //!
 //! Without a GPU: `cargo run --example recovery --features emulator`.
 

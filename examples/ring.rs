@@ -1,8 +1,8 @@
 //! Ring exchange: each rank sends to the next and receives from the one before, at the same time.
 //!
 //! Every rank starts with a token that holds its number. After as many steps as there are ranks, each token has been
-//! everywhere and is back home. A send and the receive that belongs to it must not wait for one another, so both go into
-//! one group.
+//! everywhere and is back home. A send and the receive that belongs to it must not wait for one another, so both go
+//! into one group.
 //!
 //! Without a GPU: `cargo run --example ring --features emulator`.
 

@@ -108,6 +108,16 @@ fn info_tells_what_there_is() {
     }
 }
 
+#[test]
+fn info_tries_what_there_is() {
+    let output = run(&["info", "--probe", "--json"]);
+    assert_eq!((output.code, &*output.err), (Some(0), ""));
+    let json: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(json["probe"]["ranks"], json["devices"].as_array().unwrap().len());
+    assert_eq!(json["probe"]["all_reduce"], "right");
+    assert!(run(&["info", "--probe"]).out.contains("all_reduce         right"));
+}
+
 #[cfg(gpucomm_emulator)]
 #[test]
 fn without_a_gpu_info_says_so_and_perf_fails() {

@@ -2,6 +2,8 @@
 
 mod capabilities;
 mod devices;
+mod loaded;
+mod probe;
 mod text;
 
 use gpucomm::version::{Build, built_cuda, built_nccl};
@@ -22,12 +24,16 @@ pub fn run(options: &InfoArgs) -> Result<()> {
             _ => "nvidia",
         },
         "libraries": {
-            "nccl": library(&built_nccl(), gpucomm::nccl::version().map(|version| version.to_string())),
-            "cuda_runtime": library(&built_cuda(), gpucomm::cuda::runtime_version().map(cuda)),
+            "nccl": library("libnccl.so", &built_nccl(), gpucomm::nccl::version().map(|version| version.to_string())),
+            "cuda_runtime": library("libcudart.so", &built_cuda(), gpucomm::cuda::runtime_version().map(cuda)),
         },
-        "driver": answer(gpucomm::cuda::driver_version().map(|code| if code == 0 { "none".to_owned() } else { cuda(code) })),
+        "driver": answer(gpucomm::cuda::driver_version().map(|code| match code {
+            0 => "none".to_owned(),
+            code => cuda(code),
+        })),
         "devices": devices,
         "capabilities": capabilities::describe(),
+        "probe": options.probe.then(probe::run),
     });
     if options.json {
         return output::line(&format!("{info:#}"));
@@ -38,12 +44,13 @@ pub fn run(options: &InfoArgs) -> Result<()> {
     Ok(())
 }
 
-fn library(built: &Build, running: gpucomm::Result<String>) -> Value {
+fn library(file: &str, built: &Build, running: gpucomm::Result<String>) -> Value {
     json!({
         "built_for": built.version.to_string(),
         "running": answer(running),
         "headers": built.include_dir,
         "library": built.library,
+        "loaded": loaded::path(file),
         "found_by": built.origin,
     })
 }

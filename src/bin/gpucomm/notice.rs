@@ -1,4 +1,5 @@
-//! When to say that this is the emulator: not before it is clear that there is something to run, so that an error stays one line.
+//! When to say that this is the emulator: not before it is clear that there is something to run, so that an error stays
+//! one line.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

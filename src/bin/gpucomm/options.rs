@@ -36,7 +36,8 @@ enum Verb {
     Info(InfoArgs),
     /// Time an operation, check every element, and print nccl-tests' table
     ///
-    /// OP is one of all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, sendrecv, all_to_all_v.
+    /// OP is one of all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, sendrecv,
+    /// all_to_all_v.
     /// Exits with 1 if any value is wrong, and with 2 if the options make no sense.
     Perf(Box<PerfArgs>),
 }
@@ -44,6 +45,9 @@ enum Verb {
 /// Options of `gpucomm info`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
+    /// Start NCCL on all GPUs and try it
+    #[arg(long)]
+    pub probe: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -89,7 +93,8 @@ struct PerfArgs {
     #[arg(short = 'o', long = "op", value_name = "REDOP", default_value = "sum", value_parser = redops)]
     redops: List<RedOp>,
     /// Root rank, or all
-    #[arg(short = 'r', long = "root", value_name = "RANK", default_value = "0", value_parser = root, allow_negative_numbers = true)]
+    #[arg(short = 'r', long = "root", value_name = "RANK", default_value = "0", value_parser = root)]
+    #[arg(allow_negative_numbers = true)]
     root: Root,
     /// Check iterations of each size; 0 checks nothing
     #[arg(short = 'c', long = "check", value_name = "N", default_value = "1", value_parser = natural)]

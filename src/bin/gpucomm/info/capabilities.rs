@@ -1,4 +1,5 @@
-//! What NCCL can do on this machine: by the version that is running, and by the version that this program was built for.
+//! What NCCL can do on this machine: by the version that is running, and by the version that this program was built
+//! for.
 
 use gpucomm::version::{Version, built_nccl};
 use serde_json::{Value, json};

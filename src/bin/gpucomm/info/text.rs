@@ -20,13 +20,18 @@ pub fn lines(info: &Value) -> Vec<String> {
             text(&library["running"]),
             text(&library["built_for"])
         ));
-        for (what, key) in [("headers", "headers"), ("library", "library"), ("found by", "found_by")] {
+        for (what, key) in
+            [("headers", "headers"), ("linked", "library"), ("found by", "found_by"), ("loaded", "loaded")]
+        {
             if let Some(value) = library[key].as_str() {
                 lines.push(format!("  {what:<11}  {value}"));
             }
         }
     }
-    lines.push(format!("driver         supports CUDA {}", text(&info["driver"])));
+    lines.push(match text(&info["driver"]) {
+        driver if driver.starts_with(|c: char| c.is_ascii_digit()) => format!("driver         supports CUDA {driver}"),
+        driver => format!("driver         {driver}"),
+    });
     lines.push(String::new());
     match &info["devices"] {
         Value::Array(devices) => {
@@ -45,7 +50,27 @@ pub fn lines(info: &Value) -> Vec<String> {
         let mark = if capability["available"] == true { "yes" } else { "no " };
         lines.push(format!("  {mark}  {name:<28} {says}"));
     }
+    match &info["probe"] {
+        Value::Null => {
+            lines.push("  (by versions; `gpucomm info --probe` starts NCCL on all GPUs and tries it)".to_owned())
+        }
+        probe => lines.extend(tried(probe)),
+    }
     lines
+}
+
+fn tried(probe: &Value) -> Vec<String> {
+    if let Some(error) = probe.as_str() {
+        return vec![String::new(), format!("Tried on all GPUs: {error}")];
+    }
+    let windows = if probe["symmetric_windows"] == true { "yes" } else { "no" };
+    vec![
+        String::new(),
+        format!("Tried on all GPUs, {} ranks", text(&probe["ranks"])),
+        format!("  start              {:.3} s", probe["start_seconds"].as_f64().unwrap_or(f64::NAN)),
+        format!("  symmetric windows  {windows}"),
+        format!("  all_reduce         {}", text(&probe["all_reduce"])),
+    ]
 }
 
 /// The error says it in its own words, the operation first; what matters here is that there is none.

@@ -1,7 +1,8 @@
 //! What goes into the buffers, and what must come out: computed on the host, independently of what is measured.
 //!
-//! Values are small integers drawn from a hash of rank, position and a salt, chosen so that every result is exact for the element
-//! type, in whatever order it is summed. Only averages of floating-point values are compared with a tolerance.
+//! Values are small integers drawn from a hash of rank, position and a salt, chosen so that every result is exact for
+//! the element type, in whatever order it is summed. Only averages of floating-point values are compared with a
+//! tolerance.
 
 use gpucomm::ElementKind;
 

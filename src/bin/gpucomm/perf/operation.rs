@@ -70,8 +70,8 @@ impl Operation {
 
     /// How `bytes` in elements of `element` bytes are shared out among `ranks`.
     ///
-    /// Operations whose buffers have a part for each rank round the part down to 16 bytes, as nccl-tests does, so that every part
-    /// stays aligned.
+    /// Operations whose buffers have a part for each rank round the part down to 16 bytes, as nccl-tests does, so that
+    /// every part stays aligned.
     pub fn shape(self, bytes: usize, element: usize, ranks: usize) -> Shape {
         let count = bytes / element;
         let part = (count / ranks) & !(16 / element - 1);
@@ -134,8 +134,8 @@ impl Shape {
     }
 }
 
-/// Bytes that `from` sends to `to` when each rank sends `total`: nccl-tests' default pattern for all_to_all_v, in which a rank gets
-/// more the further it is behind the sender in the ring, and the sender itself gets nothing.
+/// Bytes that `from` sends to `to` when each rank sends `total`: nccl-tests' default pattern for all_to_all_v, in which
+/// a rank gets more the further it is behind the sender in the ring, and the sender itself gets nothing.
 fn uneven(from: usize, to: usize, ranks: usize, total: usize) -> usize {
     let bytes = if ranks == 1 {
         total

@@ -1,5 +1,5 @@
-//! A run as one process a rank: the parent starts this program again for each, and speaks with the children over their standard
-//! input and output, a line of JSON a message.
+//! A run as one process a rank: the parent starts this program again for each, and speaks with the children over their
+//! standard input and output, a line of JSON a message.
 
 mod child;
 mod parent;

@@ -9,7 +9,8 @@ use super::enqueue::{Call, enqueue};
 use super::number::Number;
 use crate::failure::Result;
 
-/// How far apart successive calls are, so that they do not all find the same memory in the caches: as nccl-tests does it.
+/// How far apart successive calls are, so that they do not all find the same memory in the caches: as nccl-tests does
+/// it.
 #[derive(Debug, Clone, Copy)]
 pub struct Stride {
     extent: usize,
@@ -45,7 +46,8 @@ pub fn time<T: Number>(ranks: &mut [Rank<'_, T>], call: &Call, times: usize, str
 
 /// Waits until all streams have done all that was enqueued.
 ///
-/// Asks without a pause, since a sleep would be seen in the times; on the emulator, which needs the processor for the work itself, it does sleep.
+/// Asks without a pause, since a sleep would be seen in the times; on the emulator, which needs the processor for the
+/// work itself, it does sleep.
 pub fn wait<T: Number>(ranks: &[Rank<'_, T>]) -> Result<()> {
     let start = Instant::now();
     let sleepy = gpucomm::backend() == Backend::Emulator;
