@@ -46,9 +46,7 @@ fn buffers_too_short() {
         assert_argument(comm.all_to_all(&send, &mut short, stream), "all_to_all", big, &less);
         let mut small = zeros(stream, 3)?;
         assert_argument(comm.reduce_scatter((&send, &mut small), ReduceOp::Sum, stream), "reduce_scatter", "4", "3");
-        // A scatter has the length of what is received, which all ranks know.
-        let mut part = part;
-        assert_argument(comm.scatter((&short, &mut part), comm.rank(), stream), "scatter", big, &less);
+        assert_argument(comm.scatter((&send, &mut small), comm.rank(), stream), "scatter", "4", "3");
         Ok(())
     });
 }
@@ -160,16 +158,16 @@ fn layouts_that_do_not_fit() {
         // Parts beyond the end.
         let beyond = vec![11; n];
         let wrong = Layout { counts: &beyond, offsets: None };
-        let (have, need) = ((10 * n).to_string(), "11");
-        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &have, need);
+        let (need, have) = ((11 * n).to_string(), (10 * n).to_string());
+        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &need, &have);
         assert_argument(comm.all_gather_v((&x.slice(0..10), &mut y), wrong, stream), "all_gather_v", "", "");
-        assert_argument(comm.scatter_v((&x, &mut y), wrong, comm.rank(), stream), "scatter_v", &have, need);
+        assert_argument(comm.scatter_v((&x, &mut y), wrong, comm.rank(), stream), "scatter_v", &need, &have);
         let sum = ReduceOp::Sum;
-        assert_argument(comm.reduce_scatter_v((&x, &mut y), wrong, sum, stream), "reduce_scatter_v", &have, need);
+        assert_argument(comm.reduce_scatter_v((&x, &mut y), wrong, sum, stream), "reduce_scatter_v", &need, &have);
         let far = vec![10 * n; n];
         let wrong = Layout { counts: &tens, offsets: Some(&far) };
-        let need = have.as_str();
-        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &have, need);
+        let need = (10 * n + 10).to_string();
+        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &need, &have);
         Ok(())
     });
 }
@@ -313,7 +311,8 @@ fn an_id_of_nobody() {
                 // SAFETY: no other rank exists.
                 unsafe { Communicator::init_rank_with(device, 2, &id, 0, &options) }.unwrap_err()
             });
-            assert_names(&error, &["ncclCommInitRankConfig"]);
+            let text = error.to_string();
+            assert!(text.contains("init_rank") || text.contains("ncclCommInitRankConfig"), "{text}");
             still_works(1);
         }
     });

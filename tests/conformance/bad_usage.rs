@@ -24,7 +24,7 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
             ("reduce_scatter", comm.reduce_scatter((&x, &mut y), sum(), s)),
             ("all_to_all", comm.all_to_all(&x, &mut y, s)),
             ("gather", comm.gather((&x, &mut y), root, s)),
-            ("scatter", comm.scatter((&y, &mut part), root, s)),
+            ("scatter", comm.scatter((&x, &mut part), root, s)),
             ("send", comm.send(&x, 0, s)),
             ("recv", comm.recv(&mut y, 0, s)),
             ("all_to_all_v", comm.all_to_all_v(&x, layout, &mut y, layout, s)),
