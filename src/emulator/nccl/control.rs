@@ -144,7 +144,8 @@ const RANK_BYTES: usize = size_of::<Rank>();
 const PAIR_BYTES: usize = size_of::<Pair>();
 const PAIRS_AT: usize = HEAD_BYTES + MAX_RANKS * RANK_BYTES;
 const BYTES: usize = PAIRS_AT + MAX_RANKS * MAX_RANKS * PAIR_BYTES;
-const _: () = assert!(size_of::<Head>() <= HEAD_BYTES && RANK_BYTES % 64 == 0 && PAIR_BYTES % 64 == 0);
+const _: () =
+    assert!(size_of::<Head>() <= HEAD_BYTES && RANK_BYTES.is_multiple_of(64) && PAIR_BYTES.is_multiple_of(64));
 
 /// A mapped control segment.
 #[derive(Debug)]

@@ -215,8 +215,10 @@ fn divide(parent: &Comm, color: i32, key: i32, out: Out, config: Option<Config>)
     members.sort_unstable();
     let place = members.iter().position(|&(_, rank)| rank == parent.rank).unwrap_or(0);
     let leads = place == 0 && color != NCCL_SPLIT_NOCOLOR;
-    let made = if leads { control::id_words(&control::create()?) } else { [0; 4] };
-    let shown = host::exchange(parent, Kind::Split, &made)?;
+    // A leader that cannot make a segment still shows something, or the others would wait for it.
+    let made = if leads { control::create().map(|id| control::id_words(&id)) } else { Ok([0; 4]) };
+    let shown = host::exchange(parent, Kind::Split, made.as_ref().unwrap_or(&[0; 4]))?;
+    made?;
     if color == NCCL_SPLIT_NOCOLOR {
         return Ok(());
     }

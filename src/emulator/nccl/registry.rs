@@ -32,7 +32,7 @@ pub(super) fn insert(comm: &Arc<Comm>) {
 /// Whether a handle was once valid and no longer is.
 pub(super) fn stale(handle: ncclComm_t) -> bool {
     let number = handle.addr();
-    number % STEP == 0
+    number.is_multiple_of(STEP)
         && number / STEP < NEXT.load(Ordering::Relaxed)
         && number != 0
         && ALIVE

@@ -153,7 +153,7 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Windo
     if !inside {
         return Err(Failure::argument(format!("{bytes} bytes at {pointer:p} do not lie in memory of ncclMemAlloc")));
     }
-    if address % ALIGN != 0 {
+    if !address.is_multiple_of(ALIGN) {
         return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
     }
     let (location, used) = arena::locate(pointer, bytes).map_err(|fault| Failure::argument(fault.text))?;
