@@ -149,24 +149,6 @@ fn every_other_value_forgotten() {
 }
 
 #[test]
-fn a_slice_that_is_forgotten_within_a_group() {
-    watched(30.0, || {
-        let rig = Rig::new(1);
-        rig.run(|comm, stream| {
-            let mut x = DeviceBuffer::from_slice(stream, &[1u64; 10])?;
-            gpucomm::group(|g| {
-                g.all_reduce(comm, InPlace(x.slice_mut(0..5)), ReduceOp::Sum, stream)?;
-                forget(Box::new([0u8; 64]));
-                Ok(())
-            })?;
-            assert_eq!(x.to_vec(stream)?, [1; 10]);
-            Ok(())
-        });
-        rig.close();
-    });
-}
-
-#[test]
 fn close_is_quick_and_waits_for_the_work() {
     watched(90.0, || {
         for ranks in rank_counts(&[1, 2, 4]) {
