@@ -130,6 +130,14 @@ fn abort(rank: &Rank) {
     assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
 }
 
+/// What all threads of this process have used of the cores.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for a write.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) }, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Waits until the communicator has failed.
 fn failure(rank: &Rank) -> ncclResult_t {
     let begin = Instant::now();
@@ -198,8 +206,11 @@ fn scene() {
         "hang" => threads(2, |rank, buffer| {
             assert_eq!(rank.all_reduce(buffer), OK);
             assert_eq!(rank.all_reduce(buffer), OK);
-            std::thread::sleep(Duration::from_millis(300));
+            let before = cpu_time();
+            std::thread::sleep(Duration::from_millis(500));
             assert!(!rank.idle() && rank.state() == OK);
+            let burnt = cpu_time() - before;
+            assert!(burnt < Duration::from_millis(100), "waiting took {burnt:?} of a core in 500 ms");
             abort(rank);
             rank.wait();
             assert_eq!(buffer.values(), [2.0; 4]);
