@@ -1,4 +1,45 @@
-//! Placeholder.
+//! NCCL for Rust: linked at build time, safe, as fast as C, and testable on a machine without a GPU.
+//!
+//! # Quick start
+//!
+//! One process, a thread for each GPU:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/all_reduce.rs")]
+//! ```
+//!
+//! Many processes: one makes a [`UniqueId`], all get its bytes by any means, and each makes its rank with
+//! [`Communicator::init_rank`]. That function is unsafe, because no process can see whether the others issue the same
+//! operations; everything after it is safe. `examples/processes.rs` shows it whole.
+//!
+//! # What is where
+//!
+//! | | |
+//! |---|---|
+//! | [`cuda`] | [`Device`], [`Stream`], [`Event`], [`DeviceBuffer`], [`PinnedBuffer`] |
+//! | [`nccl`] | [`Clique`], [`Communicator`], [`CommBuffer`], [`group`], the table of operations |
+//! | [`sys`] | the C interface as it is |
+//! | [`version`] | versions at build time and at run time |
+//!
+//! # Without a GPU
+//!
+//! With the feature `emulator` the libraries are replaced by a CPU implementation of the same C functions; [`backend`] says
+//! which is in use. Without it, a program starts on a machine without a driver too, and gets [`Error::NoDevice`].
+//!
+//! # Safety
+//!
+//! Undefined behaviour is impossible from safe code; deadlock, leaks and wrong numbers after an abort are not undefined
+//! behaviour. Device memory is never a Rust place: values move by copies, and elements are types for which every bit pattern is
+//! valid. Buffers are borrowed for the call only; afterwards the order of streams protects them, and whatever is done next
+//! to the memory, freeing included, comes after it on the device. Nothing rests on a destructor being run.
+//!
+//! # Deadlines
+//!
+//! Nothing waits without one. Calls that are given none use [`default_timeout`].
+//!
+//! # Features
+//!
+//! `nccl` (default), `emulator`, and `cli` for the program `gpucomm`.
 
 // The rooms below nccl/ offer it things that nobody else uses.
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]

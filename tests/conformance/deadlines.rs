@@ -109,6 +109,30 @@ fn a_call_that_a_peer_never_makes() {
     });
 }
 
+/// The same with the first operation of a communicator, in which NCCL waits for the peers before it returns: either the call
+/// or the wait for its stream ends in time, with an error.
+#[test]
+fn a_first_call_that_a_peer_never_makes() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            let devices = Device::all().unwrap();
+            let limit = slower(1.0);
+            let clique = Clique::init_all(&devices[..ranks]).unwrap();
+            clique.rank(0).set_timeout(limit);
+            let stream = Stream::new(devices[0]).unwrap();
+            let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
+            let error = quick(limit + slower(10.0), || {
+                clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).and_then(|()| stream.wait(limit))
+            })
+            .expect_err("done without the other ranks");
+            assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+            drop(x);
+            quick(slower(30.0), || drop(clique));
+            still_works(ranks);
+        }
+    });
+}
+
 /// Copies to the host wait with the default deadline, and never leave the device writing into the caller's slice.
 #[test]
 fn work_behind_a_hung_operation() {

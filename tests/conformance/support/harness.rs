@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use gpucomm::{Backend, Clique, Communicator, Device, Result, Stream};
+use gpucomm::{Backend, Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
 pub fn slower(seconds: f64) -> Duration {
@@ -81,7 +81,25 @@ impl Rig {
         let devices = &devices[..ranks];
         let clique = Clique::init_all(devices).unwrap_or_else(|error| panic!("a clique of {ranks} ranks: {error}"));
         let streams = devices.iter().map(|device| Stream::new(*device).expect("a stream")).collect();
-        Self { clique, streams }
+        let rig = Self { clique, streams };
+        if gpucomm::backend() == Backend::Nvidia {
+            rig.connect();
+        }
+        rig
+    }
+
+    /// Connects every rank with every other: a first operation waits inside NCCL for its peers, and tests in which a peer
+    /// never comes mean a later one.
+    fn connect(&self) {
+        self.run(|comm, stream| {
+            let (mut x, mut y) =
+                (DeviceBuffer::<u8>::zeroed(stream, 1)?, DeviceBuffer::<u8>::zeroed(stream, comm.size())?);
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+            let counts = vec![1; comm.size()];
+            let z = DeviceBuffer::<u8>::zeroed(stream, comm.size())?;
+            comm.all_to_all_v(&z, &counts, &mut y, &counts, stream)?;
+            stream.synchronize()
+        });
     }
 
     pub fn size(&self) -> usize {

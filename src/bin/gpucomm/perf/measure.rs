@@ -13,7 +13,7 @@ use super::team::Team;
 use super::timing::{Stride, repeat, time};
 use crate::failure::Result;
 use crate::options::{PerfOptions, RedOp, kind_name};
-use crate::size::{human, sweep};
+use crate::size::{Step, human, sweep};
 
 /// Runs everything that `options` ask for on the ranks of this member; true if nothing was wrong.
 pub fn run(options: &PerfOptions, setup: &Setup, comms: &[&Communicator], team: &dyn Team) -> Result<bool> {
@@ -65,10 +65,32 @@ impl Member<'_> {
         // All at the same time, since windows are made by all ranks together.
         let mut comms = self.comms.to_vec();
         let mut ranks = each(&mut comms, |comm| Rank::<T>::new(comm, bytes, windows, &reductions))?;
+        self.warm_up(&mut ranks, reductions[0])?;
         for redop in reductions {
             for root in self.options.roots() {
                 for size in sweep(self.options.min, self.options.max, self.options.step) {
                     self.row(&mut ranks, redop, root, size)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the operation at all sizes before the first is timed: NCCL connects the ranks at the first use of each of its
+    /// algorithms, and devices that idle are slow at first.
+    fn warm_up<T: Number>(&self, ranks: &mut [Rank<'_, T>], redop: Option<RedOp>) -> Result<()> {
+        let (operation, options) = (self.options.operation, self.options);
+        let root = options.roots().into_iter().next().and_then(|root| usize::try_from(root).ok()).unwrap_or(0);
+        for size in sweep(options.min, options.max, Step::Factor(2)) {
+            let shape = operation.shape(size, size_of::<T>(), options.ranks());
+            let stride = Stride::new(shape.extent(), options.max / size_of::<T>());
+            for in_place in [false, true] {
+                if !in_place || operation.in_place() {
+                    for rank in &mut *ranks {
+                        rank.lay_out(operation, &shape);
+                    }
+                    let call = Call { operation, redop, root, in_place, shape };
+                    repeat(ranks, &call, options.warmup, stride)?;
                 }
             }
         }
