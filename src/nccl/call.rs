@@ -1,10 +1,11 @@
 //! One validated NCCL call, ready to be made.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use super::data_type;
 use super::inner::Inner;
+use super::one_rank;
 use crate::cuda::{Region, Stream};
 use crate::element::ElementKind;
 use crate::sys;
@@ -161,7 +162,35 @@ impl<'a> Call<'a> {
             (None, Some(offset)) => recv_base.wrapping_byte_add(offset).cast_const(),
             (None, None) => recv.cast_const(),
         };
-        let (count, element, stream) = (self.count, data_type::raw(self.element), self.stream.as_raw());
+        if self.comm.size == 1 && self.kind.redop().is_some_and(|op| op.0 >= sys::ncclRedOp_t::ncclNumOps.0) {
+            for (offset, count) in one_rank::pieces(self.count, self.element.size()) {
+                let bytes = offset * self.element.size();
+                // SAFETY: as below, for a part of the elements.
+                let code = unsafe {
+                    self.make_at(send.wrapping_byte_add(bytes), recv.wrapping_byte_add(bytes), count, handle)
+                };
+                if code != sys::ncclResult_t::ncclSuccess {
+                    return code;
+                }
+            }
+            return sys::ncclResult_t::ncclSuccess;
+        }
+        // SAFETY: the caller upholds the contract: pointers to `count` elements as the kind counts them.
+        unsafe { self.make_at(send, recv, self.count, handle) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Call::make`], with buffers of `count` elements, as the kind counts them.
+    #[inline]
+    unsafe fn make_at(
+        &self,
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+        handle: sys::ncclComm_t,
+    ) -> sys::ncclResult_t {
+        let (element, stream) = (data_type::raw(self.element), self.stream.as_raw());
         // SAFETY: the caller upholds the contract of all of them: pointers to `count` elements as the kind counts them,
         // checked when this call was made from borrowed slices, a live communicator and a live stream.
         unsafe {

@@ -45,6 +45,7 @@ mod inner;
 mod interrupt;
 mod io;
 mod ledger;
+mod one_rank;
 mod operations;
 #[cfg_attr(nccl_ge_2_28, allow(unused_imports))]
 mod pieces;

@@ -31,6 +31,8 @@ impl<T: Element> ReduceOp<'_, T> {
             Self::Prod => sys::ncclRedOp_t::ncclProd,
             Self::Min => sys::ncclRedOp_t::ncclMin,
             Self::Max => sys::ncclRedOp_t::ncclMax,
+            // Of one rank the average is the sum; NCCL multiplies by 1 instead, with a kernel that `one_rank` tells about.
+            Self::Avg if comm.size == 1 => sys::ncclRedOp_t::ncclSum,
             Self::Avg => sys::ncclRedOp_t::ncclAvg,
             Self::PreMul(op) => {
                 if op.communicator() != comm.id {

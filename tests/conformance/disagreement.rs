@@ -1,5 +1,7 @@
 //! Ranks of a clique that issue calls which do not belong together: an error on every rank, never wrong memory.
 
+use std::time::{Duration, Instant};
+
 use gpucomm::{
     Communicator, DeviceBuffer, Error, InPlace, Layout, RecvOnly, ReduceOp, Result, SendOnly, Stream, group,
 };
@@ -21,8 +23,14 @@ fn disagree(
             let rig = Rig::new(ranks);
             let results = quick(slower(15.0), || {
                 rig.run(|comm, stream| {
-                    let result =
-                        body(comm, stream).and_then(|()| stream.wait(slower(15.0))).and_then(|()| comm.async_error());
+                    let result = body(comm, stream).and_then(|()| stream.wait(slower(15.0))).and_then(|()| {
+                        // A rank that only sends may be done with its part before another one comes.
+                        let until = Instant::now() + slower(10.0);
+                        while comm.is_active() && Instant::now() < until {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                        comm.async_error()
+                    });
                     Ok(result)
                 })
             });
