@@ -1,6 +1,7 @@
 //! Which implementation of the C interface this program was built with.
 
 use std::fmt;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sys;
@@ -45,5 +46,7 @@ pub(crate) fn announce() {
     let error = unsafe { sys::cudaGetDeviceCount(&mut devices) };
     let devices = if error == sys::cudaError::cudaSuccess { devices } else { 0 };
     let noun = if devices == 1 { "device" } else { "devices" };
-    eprintln!("gpucomm: running on the CPU emulator ({devices} {noun}), not on a GPU");
+    // In one piece: the processes of a launch share stderr. Nowhere to write to is no reason to fail.
+    let line = format!("gpucomm: running on the CPU emulator ({devices} {noun}), not on a GPU\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
