@@ -1,6 +1,7 @@
 //! Buffers of a communicator: allocated by NCCL, registered as windows where the version has them.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gpucomm::{CommBuffer, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, group};
 
@@ -149,6 +150,35 @@ fn buffers_dropped_while_in_use() {
                     let want = (round * ranks + ranks * (ranks - 1) / 2) as f32;
                     assert!(sum.to_vec(stream)?.iter().all(|value| *value == want), "round {round}");
                 }
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+/// Dropping a buffer that is in use neither waits for the device nor takes the memory away from it.
+#[test]
+fn drops_do_not_wait() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut window = comm.alloc_from(stream, &[1.0f32; 5000])?;
+                let mut plain = DeviceBuffer::<f32>::zeroed(stream, 5000)?;
+                let mut sum = DeviceBuffer::<f32>::zeroed(stream, 5000)?;
+                stream.synchronize()?;
+                stream.launch_host(|| std::thread::sleep(Duration::from_millis(800)))?;
+                comm.all_reduce((&window, &mut plain), ReduceOp::Sum, stream)?;
+                comm.all_reduce((&plain, &mut sum), ReduceOp::Sum, stream)?;
+                window.fill(stream, 7.0)?;
+                let start = Instant::now();
+                drop(window);
+                drop(plain);
+                let took = start.elapsed();
+                assert!(!stream.query()?, "too slow to tell");
+                assert!(took < Duration::from_millis(400), "{took:?}");
+                assert_eq!(sum.to_vec(stream)?, vec![(ranks * ranks) as f32; 5000]);
                 Ok(())
             });
             rig.close();

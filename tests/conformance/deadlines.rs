@@ -167,34 +167,67 @@ fn work_behind_a_hung_operation() {
 
 /// Thousands of calls without a peer: an enqueue ends with a Timeout before the queue of the device is full, and can be
 /// aborted then.
+fn enqueue_until_full(comm: &Communicator, stream: &Stream) -> Result<()> {
+    let limit = slower(2.0);
+    comm.set_timeout(limit);
+    assert_eq!(comm.timeout(), limit);
+    let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
+    let start = Instant::now();
+    let (taken, error) = (0..5000)
+        .find_map(|n| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).err().map(|error| (n, error)))
+        .expect("5000 operations were taken although none can be done");
+    let took = start.elapsed();
+    assert_timeout(&error, "all_reduce", limit);
+    assert!(took < limit + slower(10.0), "{took:?}");
+    assert!(taken >= 32, "only {taken} operations may be on their way");
+    // The call has ended the communicator, or leaves that to the caller. Either way the stream goes on.
+    assert_ne!(comm.aborter().abort("rank 0 gives up"), AbortOutcome::StillRunning);
+    let error = stream.wait(slower(20.0)).expect_err("work that was aborted counts as done");
+    assert!(matches!(error, Error::Aborted { .. } | Error::Timeout { .. }), "{error:?}");
+    assert!(!comm.is_active());
+    stream.wait(slower(20.0))
+}
+
 #[test]
 fn enqueues_do_not_block_for_ever() {
     watched(120.0, || {
         for ranks in rank_counts(&[2]) {
             let rig = Rig::new(ranks);
-            let limit = slower(2.0);
-            rig.run(|comm, stream| {
-                if comm.rank() != 0 {
-                    return Ok(());
-                }
-                comm.set_timeout(limit);
-                assert_eq!(comm.timeout(), limit);
-                let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
-                let start = Instant::now();
-                let error = (0..5000)
-                    .find_map(|_| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).err())
-                    .expect("5000 operations were taken although none can be done");
-                let took = start.elapsed();
-                assert_timeout(&error, "all_reduce", limit);
-                assert!(took < limit + slower(10.0), "{took:?}");
-                // The call has ended the communicator, or leaves that to the caller. Either way the stream goes on.
-                assert_ne!(comm.aborter().abort("rank 0 gives up"), AbortOutcome::StillRunning);
-                let error = stream.wait(slower(20.0)).expect_err("work that was aborted counts as done");
-                assert!(matches!(error, Error::Aborted { .. } | Error::Timeout { .. }), "{error:?}");
-                assert!(!comm.is_active());
-                stream.wait(slower(20.0))
-            });
+            rig.run(|comm, stream| if comm.rank() == 0 { enqueue_until_full(comm, stream) } else { Ok(()) });
             drop(rig);
+            still_works(ranks);
+        }
+    });
+}
+
+/// The same where ranks do not compare their calls, so that nothing but the queue itself bounds them.
+#[test]
+fn enqueues_of_separate_ranks_do_not_block_for_ever() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            let id = UniqueId::new().unwrap();
+            let comms: Vec<Communicator> = std::thread::scope(|scope| {
+                let start = |rank: usize| {
+                    let id = &id;
+                    // SAFETY: rank 1 issues one operation, which rank 0 issues too, and none after it.
+                    move || unsafe { Communicator::init_rank(Device::new(rank).unwrap(), ranks, id, rank) }.unwrap()
+                };
+                let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(start(rank))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let streams: Vec<Stream> = comms.iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
+            // One that both make, so that connections exist: what a first call waits for is another matter.
+            std::thread::scope(|scope| {
+                for (comm, stream) in comms.iter().zip(&streams) {
+                    scope.spawn(move || {
+                        let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5]).unwrap();
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+                        assert_eq!(x.to_vec(stream).unwrap(), [2.0; 5]);
+                    });
+                }
+            });
+            enqueue_until_full(&comms[0], &streams[0]).unwrap();
+            quick(slower(15.0), || drop(comms));
             still_works(ranks);
         }
     });
