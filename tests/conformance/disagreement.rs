@@ -8,12 +8,23 @@ use gpucomm::{
 
 use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
 
+/// Whether a rank can be done although others disagree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    /// It needs something of every other rank.
+    NeedsAll,
+    /// It may have its part, or have handed it on, before the contradiction is found.
+    MayBeDone,
+}
+
 /// Lets every rank issue what `body` says, and expects an error on each.
 ///
 /// The rank that comes second finds the contradiction; one that came first may have enqueued its call already, and learns
-/// of it when it waits or asks the communicator. `named` is what the text of the one that found it must hold.
+/// of it when it waits or asks the communicator; one that was done before learns of it with its next call. `named` is what
+/// the text of the one that found it must hold.
 fn disagree(
     counts: &[usize],
+    rank: Rank,
     named: impl Fn(usize) -> Vec<String> + Send + 'static,
     body: impl Fn(&Communicator, &Stream) -> Result<()> + Send + Sync + 'static,
 ) {
@@ -34,8 +45,13 @@ fn disagree(
                     Ok(result)
                 })
             });
-            let errors: Vec<Error> =
-                results.into_iter().map(|result| result.expect_err("a rank did not notice")).collect();
+            let later = |at: usize| rig.clique.rank(at).async_error();
+            let errors: Vec<Error> = results
+                .into_iter()
+                .enumerate()
+                .map(|(at, result)| if rank == Rank::MayBeDone { result.and_then(|()| later(at)) } else { result })
+                .map(|result| result.expect_err("a rank did not notice"))
+                .collect();
             let found = errors.iter().find(|error| matches!(error, Error::Disagreement { .. }));
             let found = found.unwrap_or_else(|| panic!("nobody reports a disagreement: {errors:?}"));
             let named = named(ranks);
@@ -66,7 +82,7 @@ fn odd_one(comm: &Communicator) -> bool {
 
 #[test]
 fn another_count() {
-    disagree(&[2, 3, 4], names(&["all_reduce", "8", "9"]), |comm, stream| {
+    disagree(&[2, 3, 4], Rank::NeedsAll, names(&["all_reduce", "8", "9"]), |comm, stream| {
         let mut x = buffer::<f32>(stream, if odd_one(comm) { 9 } else { 8 })?;
         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
     });
@@ -74,7 +90,7 @@ fn another_count() {
 
 #[test]
 fn another_type() {
-    disagree(&[2, 4], names(&["all_reduce", "f32", "i32"]), |comm, stream| {
+    disagree(&[2, 4], Rank::NeedsAll, names(&["all_reduce", "f32", "i32"]), |comm, stream| {
         if odd_one(comm) {
             comm.all_reduce(InPlace(&mut buffer::<i32>(stream, 8)?), ReduceOp::Sum, stream)
         } else {
@@ -85,7 +101,7 @@ fn another_type() {
 
 #[test]
 fn another_reduction() {
-    disagree(&[2, 4], names(&["all_reduce"]), |comm, stream| {
+    disagree(&[2, 4], Rank::NeedsAll, names(&["all_reduce"]), |comm, stream| {
         let op = if odd_one(comm) { ReduceOp::Max } else { ReduceOp::Sum };
         comm.all_reduce(InPlace(&mut buffer::<f32>(stream, 8)?), op, stream)
     });
@@ -93,7 +109,7 @@ fn another_reduction() {
 
 #[test]
 fn another_root() {
-    disagree(&[2, 4], names(&["broadcast", "root"]), |comm, stream| {
+    disagree(&[2, 4], Rank::MayBeDone, names(&["broadcast", "root"]), |comm, stream| {
         let root = usize::from(odd_one(comm));
         let x = buffer::<u64>(stream, 8)?;
         let mut y = buffer::<u64>(stream, 8)?;
@@ -103,7 +119,7 @@ fn another_root() {
 
 #[test]
 fn another_root_of_a_reduce() {
-    disagree(&[2, 3], names(&["reduce", "root"]), |comm, stream| {
+    disagree(&[2, 3], Rank::MayBeDone, names(&["reduce", "root"]), |comm, stream| {
         let x = buffer::<u64>(stream, 8)?;
         let mut y = buffer::<u64>(stream, 8)?;
         comm.reduce((&x, &mut y), ReduceOp::Sum, usize::from(odd_one(comm)), stream)
@@ -112,7 +128,7 @@ fn another_root_of_a_reduce() {
 
 #[test]
 fn another_operation() {
-    disagree(&[2, 4], names(&["all_reduce", "broadcast"]), |comm, stream| {
+    disagree(&[2, 4], Rank::MayBeDone, names(&["all_reduce", "broadcast"]), |comm, stream| {
         let mut x = buffer::<f32>(stream, 8)?;
         if odd_one(comm) {
             comm.broadcast(InPlace(&mut x), 0, stream)
@@ -124,7 +140,7 @@ fn another_operation() {
 
 #[test]
 fn another_order() {
-    disagree(&[2], names(&["all_gather", "reduce_scatter"]), |comm, stream| {
+    disagree(&[2], Rank::MayBeDone, names(&["all_gather", "reduce_scatter"]), |comm, stream| {
         let n = comm.size();
         let (x, mut all) = (buffer::<f32>(stream, 8)?, buffer::<f32>(stream, 8 * n)?);
         let (whole, mut part) = (buffer::<f32>(stream, 8 * n)?, buffer::<f32>(stream, 8)?);
@@ -141,7 +157,7 @@ fn another_order() {
 /// The tenth call differs, after nine that agree.
 #[test]
 fn a_later_call() {
-    disagree(&[2, 4], names(&["all_reduce", "100", "101"]), |comm, stream| {
+    disagree(&[2, 4], Rank::NeedsAll, names(&["all_reduce", "100", "101"]), |comm, stream| {
         let mut x = buffer::<i8>(stream, 101)?;
         for round in 0..10 {
             let len = if round == 9 && odd_one(comm) { 101 } else { 100 };
@@ -153,7 +169,7 @@ fn a_later_call() {
 
 #[test]
 fn more_sent_than_the_other_side_takes() {
-    disagree(&[2], names(&["5", "4"]), |comm, stream| {
+    disagree(&[2], Rank::MayBeDone, names(&["5", "4"]), |comm, stream| {
         if comm.rank() == 0 {
             comm.send(&buffer::<f32>(stream, 5)?, 1, stream)
         } else {
@@ -164,7 +180,7 @@ fn more_sent_than_the_other_side_takes() {
 
 #[test]
 fn less_sent_than_the_other_side_takes() {
-    disagree(&[2], names(&["3", "4"]), |comm, stream| {
+    disagree(&[2], Rank::MayBeDone, names(&["3", "4"]), |comm, stream| {
         if comm.rank() == 0 {
             comm.send(&buffer::<f32>(stream, 3)?, 1, stream)
         } else {
@@ -175,7 +191,7 @@ fn less_sent_than_the_other_side_takes() {
 
 #[test]
 fn sent_as_another_type() {
-    disagree(&[2], names(&["f32", "u32"]), |comm, stream| {
+    disagree(&[2], Rank::MayBeDone, names(&["f32", "u32"]), |comm, stream| {
         if comm.rank() == 0 {
             comm.send(&buffer::<f32>(stream, 4)?, 1, stream)
         } else {
@@ -186,7 +202,7 @@ fn sent_as_another_type() {
 
 #[test]
 fn an_exchange_in_a_group_with_other_counts() {
-    disagree(&[2, 3, 4], names(&["16", "17"]), |comm, stream| {
+    disagree(&[2, 3, 4], Rank::MayBeDone, names(&["16", "17"]), |comm, stream| {
         let (next, before) = ((comm.rank() + 1) % comm.size(), (comm.rank() + comm.size() - 1) % comm.size());
         let x = buffer::<f32>(stream, if odd_one(comm) { 17 } else { 16 })?;
         let mut y = buffer::<f32>(stream, 16)?;
@@ -199,7 +215,7 @@ fn an_exchange_in_a_group_with_other_counts() {
 
 #[test]
 fn layouts_that_contradict_each_other() {
-    disagree(&[2], names(&["2", "3"]), |comm, stream| {
+    disagree(&[2], Rank::MayBeDone, names(&["2", "3"]), |comm, stream| {
         let x = buffer::<f32>(stream, 100)?;
         let mut y = buffer::<f32>(stream, 100)?;
         // Rank 0 sends two elements to rank 1, which expects three.
@@ -211,7 +227,7 @@ fn layouts_that_contradict_each_other() {
 
 #[test]
 fn gathers_of_other_counts() {
-    disagree(&[2, 3], names(&["7", "8"]), |comm, stream| {
+    disagree(&[2, 3], Rank::MayBeDone, names(&["7", "8"]), |comm, stream| {
         let x = buffer::<f32>(stream, if odd_one(comm) { 7 } else { 8 })?;
         let mut y = buffer::<f32>(stream, 8 * comm.size())?;
         if comm.rank() == 0 { comm.gather((&x, &mut y), 0, stream) } else { comm.gather(SendOnly(&x), 0, stream) }
@@ -220,7 +236,7 @@ fn gathers_of_other_counts() {
 
 #[test]
 fn scatters_of_other_counts() {
-    disagree(&[2, 3], names(&["7", "8"]), |comm, stream| {
+    disagree(&[2, 3], Rank::MayBeDone, names(&["7", "8"]), |comm, stream| {
         let x = buffer::<f32>(stream, 8 * comm.size())?;
         let mut y = buffer::<f32>(stream, if odd_one(comm) { 7 } else { 8 })?;
         if comm.rank() == 0 { comm.scatter((&x, &mut y), 0, stream) } else { comm.scatter(RecvOnly(&mut y), 0, stream) }
@@ -230,7 +246,7 @@ fn scatters_of_other_counts() {
 /// Several operations in a group, of which the last differs: nothing of the group is run.
 #[test]
 fn the_last_of_a_group() {
-    disagree(&[2, 4], names(&["all_reduce", "20", "21"]), |comm, stream| {
+    disagree(&[2, 4], Rank::NeedsAll, names(&["all_reduce", "20", "21"]), |comm, stream| {
         let mut x = buffer::<f32>(stream, 20)?;
         let mut y = buffer::<f32>(stream, if odd_one(comm) { 21 } else { 20 })?;
         group(|g| {
