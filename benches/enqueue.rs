@@ -92,11 +92,12 @@ fn measure(comm: &Communicator) -> Result<Rank> {
             comm.all_reduce(InPlace(&mut buffer), ReduceOp::Sum, &stream)?;
         }
         let safe_ns = start.elapsed().as_nanos() as f64 / CALLS as f64;
+        let after = ALLOCATIONS.get();
         if block >= WARM_UP {
             raw.push(raw_ns);
             safe.push(safe_ns);
             difference.push(safe_ns - raw_ns);
-            allocations += ALLOCATIONS.get() - counted;
+            allocations += after - counted;
             raw_allocations += between - before;
         }
     }

@@ -11,15 +11,12 @@ use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
-/// Calls that belong into one group.
-pub(crate) type Calls<'a> = Vec<Call<'a>>;
-
 /// Every rank sends part `r` of `send` to rank `r`, and receives into part `r` of `recv` what rank `r` sent it.
 pub(crate) fn all_to_all<'a, T: Element>(
     site: Site<'a>,
     send: Slice<'a, T>,
     recv: SliceMut<'a, T>,
-    calls: &mut Calls<'a>,
+    push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     let part = site.part("send", send.len())?;
     site.at_least("recv", send.len(), recv.len())?;
@@ -29,12 +26,12 @@ pub(crate) fn all_to_all<'a, T: Element>(
         let mut call = site.call::<T>(Kind::AllToAll, part);
         call.send = Some(send);
         call.recv = Some(recv);
-        calls.push(call);
+        push(call);
     }
     #[cfg(not(nccl_ge_2_28))]
     for peer in 0..site.comm.size {
-        calls.push(send_part::<T>(&site, send, (peer * part, part), peer));
-        calls.push(recv_part::<T>(&site, recv, (peer * part, part), peer));
+        push(send_part::<T>(&site, send, (peer * part, part), peer));
+        push(recv_part::<T>(&site, recv, (peer * part, part), peer));
     }
     Ok(())
 }
@@ -44,7 +41,7 @@ pub(crate) fn gather<'a, T: Element>(
     site: Site<'a>,
     io: ToRoot<'a, T>,
     root: usize,
-    calls: &mut Calls<'a>,
+    push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
     let (part, send, recv) = match io {
@@ -66,17 +63,17 @@ pub(crate) fn gather<'a, T: Element>(
         call.send = send;
         call.recv = recv;
         call.send_in_recv = send.is_none().then_some(root * part * size_of::<T>());
-        calls.push(call);
+        push(call);
     }
     #[cfg(not(nccl_ge_2_28))]
     {
         if let Some(recv) = recv {
             for peer in (0..site.comm.size).filter(|&peer| peer != root || send.is_some()) {
-                calls.push(recv_part::<T>(&site, recv, (peer * part, part), peer));
+                push(recv_part::<T>(&site, recv, (peer * part, part), peer));
             }
         }
         if let Some(send) = send {
-            calls.push(send_part::<T>(&site, send, (0, part), root));
+            push(send_part::<T>(&site, send, (0, part), root));
         }
     }
     Ok(())
@@ -87,7 +84,7 @@ pub(crate) fn scatter<'a, T: Element>(
     site: Site<'a>,
     io: FromRoot<'a, T>,
     root: usize,
-    calls: &mut Calls<'a>,
+    push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
     // In place, the root sends the parts of the others and keeps its own where it is.
@@ -114,18 +111,18 @@ pub(crate) fn scatter<'a, T: Element>(
             call.send_in_recv = Some(0);
             call.recv_offset = root * part * size_of::<T>();
         }
-        calls.push(call);
+        push(call);
     }
     #[cfg(not(nccl_ge_2_28))]
     {
         let from = if in_place { Some(recv) } else { send };
         if let Some(from) = from {
             for peer in (0..site.comm.size).filter(|&peer| peer != root || !in_place) {
-                calls.push(send_part::<T>(&site, from, (peer * part, part), peer));
+                push(send_part::<T>(&site, from, (peer * part, part), peer));
             }
         }
         if !in_place {
-            calls.push(recv_part::<T>(&site, recv, (0, part), root));
+            push(recv_part::<T>(&site, recv, (0, part), root));
         }
     }
     Ok(())

@@ -148,8 +148,8 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all", comm.inner(), stream)?;
-        let calls = &mut self.calls;
-        exchange::all_to_all(site, send.into(), recv.into(), calls)
+        let push = &mut |call| self.calls.push(call);
+        exchange::all_to_all(site, send.into(), recv.into(), push)
     }
 
     /// Records [`Communicator::gather`].
@@ -161,8 +161,8 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather", comm.inner(), stream)?;
-        let calls = &mut self.calls;
-        exchange::gather(site, io.into(), root, calls)
+        let push = &mut |call| self.calls.push(call);
+        exchange::gather(site, io.into(), root, push)
     }
 
     /// Records [`Communicator::scatter`].
@@ -174,8 +174,8 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter", comm.inner(), stream)?;
-        let calls = &mut self.calls;
-        exchange::scatter(site, io.into(), root, calls)
+        let push = &mut |call| self.calls.push(call);
+        exchange::scatter(site, io.into(), root, push)
     }
 
     /// Records [`Communicator::all_to_all_v`].
@@ -189,8 +189,8 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all_v", comm.inner(), stream)?;
-        let calls = &mut self.calls;
-        variable::all_to_all_v(site, (send.into(), send_layout.into()), (recv.into(), recv_layout.into()), calls)
+        let push = &mut |call| self.calls.push(call);
+        variable::all_to_all_v(site, (send.into(), send_layout.into()), (recv.into(), recv_layout.into()), push)
     }
 
     /// Records [`Communicator::all_gather_v`].
@@ -202,8 +202,8 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_gather_v", comm.inner(), stream)?;
-        let calls = &mut self.calls;
-        variable::all_gather_v(site, io.into(), layout.into(), calls)
+        let push = &mut |call| self.calls.push(call);
+        variable::all_gather_v(site, io.into(), layout.into(), push)
     }
 
     /// Records [`Communicator::reduce_scatter_v`].
@@ -216,8 +216,8 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", comm.inner(), stream)?;
-        let calls = &mut self.calls;
-        variable::reduce_scatter_v(site, io.into(), layout.into(), op, calls)
+        let push = &mut |call| self.calls.push(call);
+        variable::reduce_scatter_v(site, io.into(), layout.into(), op, push)
     }
 
     /// Records [`Communicator::gather_v`].
@@ -230,8 +230,8 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather_v", comm.inner(), stream)?;
-        let calls = &mut self.calls;
-        variable::gather_v(site, io.into(), layout.into(), root, calls)
+        let push = &mut |call| self.calls.push(call);
+        variable::gather_v(site, io.into(), layout.into(), root, push)
     }
 
     /// Records [`Communicator::scatter_v`].
@@ -244,7 +244,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter_v", comm.inner(), stream)?;
-        let calls = &mut self.calls;
-        variable::scatter_v(site, io.into(), layout.into(), root, calls)
+        let push = &mut |call| self.calls.push(call);
+        variable::scatter_v(site, io.into(), layout.into(), root, push)
     }
 }

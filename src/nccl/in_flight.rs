@@ -12,10 +12,10 @@ use crate::deadline::{Deadline, backoff};
 use crate::error::Result;
 
 /// Operations between two events.
-const INTERVAL: u32 = 64;
+const INTERVAL: u32 = 128;
 
 /// Events that may be outstanding: at most (this + 1) × [`INTERVAL`] operations are on their way.
-const OUTSTANDING: usize = 4;
+const OUTSTANDING: usize = 3;
 
 /// Streams that are remembered before idle ones are forgotten.
 const MANY_STREAMS: usize = 16;

@@ -4,7 +4,8 @@ use super::communicator::Communicator;
 use super::io::{FromRoot, Layout, SendRecv, ToRoot};
 use super::prepare::{self, Site};
 use super::reduce_op::ReduceOp;
-use super::{exchange, submit, variable};
+use super::submit::{self, Recorded};
+use super::{exchange, variable};
 use crate::cuda::{Slice, SliceMut, Stream};
 use crate::element::Element;
 use crate::error::Result;
@@ -119,7 +120,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| exchange::all_to_all(site, send.into(), recv.into(), calls))
+        let mut calls = Recorded::default();
+        exchange::all_to_all(site, send.into(), recv.into(), &mut |call| calls.push(call))?;
+        calls.submit()
     }
 
     /// Wraps `ncclGather`: gives `root` the elements of all ranks, one rank's after the other's. Before NCCL 2.28, a group of `ncclSend` and
@@ -134,7 +137,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| exchange::gather(site, io.into(), root, calls))
+        let mut calls = Recorded::default();
+        exchange::gather(site, io.into(), root, &mut |call| calls.push(call))?;
+        calls.submit()
     }
 
     /// Wraps `ncclScatter`: gives each rank its part of the elements of `root`. Before NCCL 2.28, a group of `ncclSend` and `ncclRecv`.
@@ -148,7 +153,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| exchange::scatter(site, io.into(), root, calls))
+        let mut calls = Recorded::default();
+        exchange::scatter(site, io.into(), root, &mut |call| calls.push(call))?;
+        calls.submit()
     }
 
     /// Wraps `ncclSend` and `ncclRecv`: in one group: sends part `r` of `send` to rank `r`, and receives what rank `r` sent into part `r` of
@@ -165,9 +172,14 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all_v", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| {
-            variable::all_to_all_v(site, (send.into(), send_layout.into()), (recv.into(), recv_layout.into()), calls)
-        })
+        let mut calls = Recorded::default();
+        variable::all_to_all_v(
+            site,
+            (send.into(), send_layout.into()),
+            (recv.into(), recv_layout.into()),
+            &mut |call| calls.push(call),
+        )?;
+        calls.submit()
     }
 
     /// Wraps `ncclBroadcast`: in one group, a call a rank: gives every rank the elements of all; each rank's part has a length of its own.
@@ -181,7 +193,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_gather_v", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| variable::all_gather_v(site, io.into(), layout.into(), calls))
+        let mut calls = Recorded::default();
+        variable::all_gather_v(site, io.into(), layout.into(), &mut |call| calls.push(call))?;
+        calls.submit()
     }
 
     /// Wraps `ncclReduce`: in one group, a call a rank: reduces the elements of all ranks and gives each rank its part of the result;
@@ -197,7 +211,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| variable::reduce_scatter_v(site, io.into(), layout.into(), op, calls))
+        let mut calls = Recorded::default();
+        variable::reduce_scatter_v(site, io.into(), layout.into(), op, &mut |call| calls.push(call))?;
+        calls.submit()
     }
 
     /// Wraps `ncclSend` and `ncclRecv`: in one group: gives `root` the elements of all ranks; each part has a length of its own.
@@ -212,7 +228,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather_v", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| variable::gather_v(site, io.into(), layout.into(), root, calls))
+        let mut calls = Recorded::default();
+        variable::gather_v(site, io.into(), layout.into(), root, &mut |call| calls.push(call))?;
+        calls.submit()
     }
 
     /// Wraps `ncclSend` and `ncclRecv`: in one group: gives each rank its part of the elements of `root`; each part has a length of its own.
@@ -227,6 +245,8 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter_v", self.inner(), stream)?;
-        submit::several(self.inner(), |calls| variable::scatter_v(site, io.into(), layout.into(), root, calls))
+        let mut calls = Recorded::default();
+        variable::scatter_v(site, io.into(), layout.into(), root, &mut |call| calls.push(call))?;
+        calls.submit()
     }
 }

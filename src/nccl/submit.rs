@@ -55,8 +55,12 @@ pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
 pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     outside_of_groups(call.operation)?;
     let inner = call.comm;
+    if let Some(family) = &inner.family {
+        family.ledger.prefetch(inner.rank);
+    }
     let (mut guard, handle) = inner.enter(call.operation)?;
     guard.in_flight.make_room(inner, call.operation)?;
+    order(call)?;
     let done = match agree(call) {
         // Nothing was agreed on, so the call may be made again.
         Err(error @ Error::Timeout { .. }) => return Err(error),
@@ -74,7 +78,6 @@ fn launch_one(call: &Call<'_>, guard: &mut MutexGuard<'_, Guarded>, handle: sys:
     if call.count == 0 {
         return Ok(());
     }
-    order(call)?;
     // SAFETY: the handle is live, as its lock is held; the regions were just ordered, and the ranks agree: in a clique
     // they have compared, and who made a communicator across processes has promised it.
     let result = call.comm.inside(|| unsafe { call.make(handle) });
@@ -83,14 +86,33 @@ fn launch_one(call: &Call<'_>, guard: &mut MutexGuard<'_, Guarded>, handle: sys:
     check::check(call.kind.function(), result)
 }
 
-/// Makes what `record` records: one call as it is, several as a group.
-pub(crate) fn several<'a>(inner: &Inner, record: impl FnOnce(&mut Vec<Call<'a>>) -> Result<()>) -> Result<()> {
-    outside_of_groups("group")?;
-    let mut calls = Vec::with_capacity(2 * inner.size);
-    record(&mut calls)?;
-    match calls.as_slice() {
-        [call] => one(call),
-        calls => group(calls),
+/// What an operation that may be several calls is made of. One call takes no memory of the heap.
+#[derive(Default)]
+pub(crate) struct Recorded<'a> {
+    first: Option<Call<'a>>,
+    others: Vec<Call<'a>>,
+}
+
+impl<'a> Recorded<'a> {
+    #[inline]
+    pub(crate) fn push(&mut self, call: Call<'a>) {
+        match self.first {
+            None => self.first = Some(call),
+            Some(_) => self.others.push(call),
+        }
+    }
+
+    /// Makes them: one call as it is, several as a group.
+    pub(crate) fn submit(mut self) -> Result<()> {
+        match self.first {
+            None => Ok(()),
+            Some(call) if self.others.is_empty() => one(&call),
+            Some(call) => {
+                outside_of_groups(call.operation)?;
+                self.others.insert(0, call);
+                group(&self.others)
+            }
+        }
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! Parts without elements are compared among the ranks of a clique like all others, and then not sent.
 
-use super::call::Kind;
-use super::exchange::Calls;
+use super::call::{Call, Kind};
 use super::io::{FromRoot, Layout, SendRecv, ToRoot};
 use super::pieces::{part, recv_part, send_part};
 use super::prepare::Site;
@@ -16,7 +15,7 @@ pub(crate) fn all_to_all_v<'a, T: Element>(
     site: Site<'a>,
     (send, send_layout): (Slice<'a, T>, Layout<'_>),
     (recv, recv_layout): (SliceMut<'a, T>, Layout<'_>),
-    calls: &mut Calls<'a>,
+    push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     let size = site.comm.size;
     let sent = send_layout.parts(site.operation, "send layout", size, send.len())?;
@@ -25,8 +24,8 @@ pub(crate) fn all_to_all_v<'a, T: Element>(
     equal_parts(&site, "own part", sent[own].1, received[own].1)?;
     let (send, recv) = (site.read(send)?, site.write(recv)?);
     for (peer, (sent, received)) in sent.into_iter().zip(received).enumerate() {
-        calls.push(send_part::<T>(&site, send, sent, peer));
-        calls.push(recv_part::<T>(&site, recv, received, peer));
+        push(send_part::<T>(&site, send, sent, peer));
+        push(recv_part::<T>(&site, recv, received, peer));
     }
     Ok(())
 }
@@ -35,7 +34,7 @@ pub(crate) fn all_gather_v<'a, T: Element>(
     site: Site<'a>,
     io: SendRecv<'a, T>,
     layout: Layout<'_>,
-    calls: &mut Calls<'a>,
+    push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     let (send, recv) = match io {
         SendRecv::OutOfPlace { send, recv } => (Some(send), recv),
@@ -51,7 +50,7 @@ pub(crate) fn all_gather_v<'a, T: Element>(
         let mut call = site.call::<T>(Kind::Broadcast { root }, count);
         call.recv = Some(part(recv, T::KIND, offset, count));
         call.send = send.filter(|_| root == site.comm.rank);
-        calls.push(call);
+        push(call);
     }
     Ok(())
 }
@@ -61,7 +60,7 @@ pub(crate) fn reduce_scatter_v<'a, T: Element>(
     io: SendRecv<'a, T>,
     layout: Layout<'_>,
     op: ReduceOp<'a, T>,
-    calls: &mut Calls<'a>,
+    push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     let raw = op.to_raw(site.operation, site.comm)?;
     let rank = site.comm.rank;
@@ -91,7 +90,7 @@ pub(crate) fn reduce_scatter_v<'a, T: Element>(
         if let ReduceOp::PreMul(op) = op {
             call.scalar = op.factor();
         }
-        calls.push(call);
+        push(call);
     }
     Ok(())
 }
@@ -101,7 +100,7 @@ pub(crate) fn gather_v<'a, T: Element>(
     io: ToRoot<'a, T>,
     layout: Layout<'_>,
     root: usize,
-    calls: &mut Calls<'a>,
+    push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
     let (size, rank) = (site.comm.size, site.comm.rank);
@@ -124,11 +123,11 @@ pub(crate) fn gather_v<'a, T: Element>(
     if let Some(recv) = recv {
         let recv = site.write(recv)?;
         for (peer, place) in parts.iter().enumerate().filter(|&(peer, _)| peer != root || own.is_some()) {
-            calls.push(recv_part::<T>(&site, recv, *place, peer));
+            push(recv_part::<T>(&site, recv, *place, peer));
         }
     }
     if let Some(own) = own {
-        calls.push(send_part::<T>(&site, own, (0, parts[rank].1), root));
+        push(send_part::<T>(&site, own, (0, parts[rank].1), root));
     }
     Ok(())
 }
@@ -138,7 +137,7 @@ pub(crate) fn scatter_v<'a, T: Element>(
     io: FromRoot<'a, T>,
     layout: Layout<'_>,
     root: usize,
-    calls: &mut Calls<'a>,
+    push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
     let (size, rank) = (site.comm.size, site.comm.rank);
@@ -157,12 +156,12 @@ pub(crate) fn scatter_v<'a, T: Element>(
     let parts = layout.disjoint_parts(site.operation, "layout", size, len)?;
     if let Some(from) = from {
         for (peer, place) in parts.iter().enumerate().filter(|&(peer, _)| peer != root || to.is_some()) {
-            calls.push(send_part::<T>(&site, from, *place, peer));
+            push(send_part::<T>(&site, from, *place, peer));
         }
     }
     if let Some((len, to)) = to {
         site.at_least("recv", parts[rank].1, len)?;
-        calls.push(recv_part::<T>(&site, to, (0, parts[rank].1), root));
+        push(recv_part::<T>(&site, to, (0, parts[rank].1), root));
     }
     Ok(())
 }
