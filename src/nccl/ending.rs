@@ -13,6 +13,10 @@ use crate::sys;
 /// How long an end may take that nobody gave a deadline.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
+/// How long a call may take before it counts as waiting for a peer. One that goes on must not be interrupted: what it uses
+/// would be taken from it.
+const BLOCKED: Duration = Duration::from_secs(1);
+
 /// What became of an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -36,10 +40,10 @@ pub(crate) fn abort(inner: &Arc<Inner>, cause: Error, deadline: &Deadline) -> Ab
 
 /// Ends `inner`, which the caller has condemned.
 pub(crate) fn finish_abort(inner: &Arc<Inner>, deadline: &Deadline) -> AbortOutcome {
-    let mut guard = match inner.try_lock() {
+    let mut guard = match inner.lock_within(&deadline.sooner(BLOCKED)) {
         Some(guard) => guard,
         None => {
-            // Somebody is inside NCCL, and sees that the communicator is condemned when the call returns.
+            // Somebody stays inside NCCL, waiting for a peer.
             if let Some(handle) = inner.raw() {
                 interrupt::interrupt(inner, handle, deadline);
             }
