@@ -139,7 +139,9 @@ fn committed_snapshot_is_current() {
     let (made, committed) = (items(&made), items(COMMITTED));
     let differing: Vec<_> =
         made.keys().chain(committed.keys()).filter(|key| made.get(*key) != committed.get(*key)).collect();
-    panic!("src/sys/snapshot.rs is out of date (GPUCOMM_WRITE_SNAPSHOT=1 cargo check): {differing:?}");
+    panic!(
+        "src/sys/snapshot.rs is out of date (GPUCOMM_WRITE_SNAPSHOT=1 cargo check --features emulator): {differing:?}"
+    );
 }
 
 #[test]
