@@ -2,14 +2,15 @@
 //!
 //! `cargo bench --bench enqueue` (on GPUs; with `--features emulator` the numbers mean nothing). Blocks of raw calls and of
 //! safe calls take turns on the same communicator, stream and buffer; the table shows the median over the blocks. With one
-//! rank, an in-place all-reduce does nothing in NCCL but check its arguments, so the difference is seen most clearly there;
-//! with several ranks, their threads run at the same time and compare each operation.
+//! rank, an in-place all-reduce does nothing in NCCL but check its arguments, so the difference is seen most clearly there.
+//! With several ranks, their threads run at the same time. The ranks of a clique compare each operation before it is
+//! launched; those that were made one by one, as across processes, do not, so the second half shows what that costs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Instant;
 
-use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream, sys};
+use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream, UniqueId, sys};
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -126,15 +127,38 @@ fn main() -> Result<()> {
         Err(error) => return Err(error),
     };
     println!("all_reduce of 2 f32 in place, host ns per call, median of {BLOCKS} blocks of {CALLS} calls");
-    println!("{:>5} {:>5} {:>10} {:>10} {:>10} {:>16}", "ranks", "rank", "raw", "safe", "added", "Rust allocations");
-    for size in [1, 2, 4].into_iter().filter(|&size| size <= devices.len()) {
-        let clique = Clique::init_all(&devices[..size])?;
-        for (rank, result) in clique.spmd(measure)?.into_iter().enumerate() {
-            println!(
-                "{size:>5} {rank:>5} {:>10.1} {:>10.1} {:>10.1} {:>7} ({} raw)",
-                result.raw_ns, result.safe_ns, result.difference_ns, result.allocations, result.raw_allocations
-            );
+    println!(
+        "{:>10} {:>5} {:>5} {:>10} {:>10} {:>10} {:>16}",
+        "made by", "ranks", "rank", "raw", "safe", "added", "Rust allocations"
+    );
+    let makers: [(&str, fn(&[Device]) -> Result<Vec<Rank>>); 2] = [("Clique", clique), ("init_rank", one_by_one)];
+    for (name, maker) in makers {
+        for size in [1, 2, 4].into_iter().filter(|&size| size <= devices.len()) {
+            for (rank, result) in maker(&devices[..size])?.into_iter().enumerate() {
+                println!(
+                    "{name:>10} {size:>5} {rank:>5} {:>10.1} {:>10.1} {:>10.1} {:>7} ({} raw)",
+                    result.raw_ns, result.safe_ns, result.difference_ns, result.allocations, result.raw_allocations
+                );
+            }
         }
     }
     Ok(())
+}
+
+fn clique(devices: &[Device]) -> Result<Vec<Rank>> {
+    Clique::init_all(devices)?.spmd(measure)
+}
+
+fn one_by_one(devices: &[Device]) -> Result<Vec<Rank>> {
+    let id = UniqueId::new()?;
+    let one = |rank: usize| {
+        let _current = devices[rank].set_current()?;
+        // SAFETY: every rank is initialised once, with the same id and size, and all make the same calls.
+        let comm = unsafe { Communicator::init_rank(devices[rank], devices.len(), &id, rank) }?;
+        measure(&comm)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..devices.len()).map(|rank| scope.spawn(move || one(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a rank panicked")).collect()
+    })
 }

@@ -17,6 +17,8 @@ use crate::size::{Step, human, sweep};
 
 /// Runs everything that `options` ask for on the ranks of this member; true if nothing was wrong.
 pub fn run(options: &PerfOptions, setup: &Setup, comms: &[&Communicator], team: &dyn Team) -> Result<bool> {
+    // NCCL makes a communicator's device the current one and restores the other, at every call, where they differ.
+    let _current = comms[0].device().set_current()?;
     let mut member = Member { options, comms, team, salt: 0, report: Report::new(setup) };
     for line in member.report.header() {
         member.print(&line)?;
