@@ -14,6 +14,9 @@ use crate::error::Result;
 /// Buffers may be used again, and dropped, as soon as the call returned: whatever is done to them comes after it on the
 /// device.
 ///
+/// Faster from a thread whose current device is that of the communicator, see [`Device::set_current`](crate::Device::set_current):
+/// NCCL switches to it and back otherwise. [`Clique::spmd`](crate::Clique::spmd) makes it current.
+///
 /// # Errors
 /// [`InvalidArgument`](crate::Error::InvalidArgument) where a buffer is too short or a stream or buffer belongs to another
 /// device or communicator, or a rank or root does not exist: nothing was submitted then.
