@@ -3,8 +3,8 @@
 //! The first operation on a communicator, or the first with a peer, exchanges addresses inside the call, and a peer that
 //! never comes leaves it blocked. `ncclCommRevoke` (2.28.7) makes it return with an error and frees nothing, so it may be
 //! called from another thread without the lock; measured, it takes 0.5 to 0.9 s. Only a call that really waits may be woken:
-//! one that goes on would lose what it uses. With older versions nothing can be done
-//! that is safe, and the call blocks until the peer comes.
+//! one that goes on would lose what it uses. With older versions nothing safe can be done, and the call blocks until the
+//! peer comes.
 
 use std::sync::atomic::Ordering;
 
