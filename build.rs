@@ -4,6 +4,8 @@
 
 #[path = "build/bind.rs"]
 mod bind;
+#[path = "build/elf.rs"]
+mod elf;
 #[path = "build/find.rs"]
 mod find;
 #[path = "build/headers.rs"]
@@ -14,6 +16,8 @@ mod layout;
 mod library;
 #[path = "build/link.rs"]
 mod link;
+#[path = "build/place.rs"]
+mod place;
 #[path = "build/tools.rs"]
 mod tools;
 

@@ -6,9 +6,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::headers::{self, Version};
+use super::headers::Version;
 use super::layout::{self, Layout};
 use super::library::Library;
+use super::place;
 
 /// What pkg-config knows of a package.
 #[derive(Debug, Clone, Default)]
@@ -80,8 +81,8 @@ impl fmt::Display for Failure {
 
 /// Finds `library`.
 pub fn find(library: &Library, search: &Search<'_>) -> Result<Found, Failure> {
-    let mut attempt = Attempt { library, search, fixed: false, tried: Vec::new(), warnings: Vec::new() };
-    attempt.fixed = attempt.wants_archive()?;
+    let mut attempt = Attempt { library, search, archive: None, tried: Vec::new(), warnings: Vec::new() };
+    attempt.archive = attempt.wants_archive()?;
     match attempt.run()? {
         Some(mut found) => {
             found.warnings = attempt.warnings;
@@ -94,7 +95,8 @@ pub fn find(library: &Library, search: &Search<'_>) -> Result<Found, Failure> {
 struct Attempt<'a> {
     library: &'a Library,
     search: &'a Search<'a>,
-    fixed: bool,
+    /// The variable that asks for the archive.
+    archive: Option<String>,
     tried: Vec<(String, String)>,
     warnings: Vec<String>,
 }
@@ -109,11 +111,15 @@ impl Attempt<'_> {
         })
     }
 
-    fn wants_archive(&mut self) -> Result<bool, Failure> {
-        let Some((name, value)) = self.variable(&format!("{}_STATIC", self.library.key)) else { return Ok(false) };
+    /// `CUDART_STATIC` and `NCCL_STATIC`; `CUDA_STATIC` does as well.
+    fn wants_archive(&mut self) -> Result<Option<String>, Failure> {
+        let names = [self.library.stem.to_uppercase(), self.library.key.to_string()];
+        let Some((name, value)) = names.iter().find_map(|name| self.variable(&format!("{name}_STATIC"))) else {
+            return Ok(None);
+        };
         match value.as_str() {
-            "1" => Ok(true),
-            "0" => Ok(false),
+            "1" => Ok(Some(name)),
+            "0" => Ok(None),
             _ => {
                 self.tried.push((format!("{name}={value}"), "neither 0 nor 1".into()));
                 Err(self.failure(&format!("not searched for: {name} is wrong"), Some(&name)))
@@ -150,6 +156,9 @@ impl Attempt<'_> {
                 Ok(None)
             }
             (Some((include, at)), Some((lib, of))) => {
+                for (name, value) in [(&include, &at), (&lib, &of)] {
+                    self.directory(name, value)?;
+                }
                 let layout = Layout::pair(at.clone().into(), of.clone().into());
                 let place = format!("{include}={at} / {lib}={of}");
                 self.explicit(place, &format!("{include} and {lib}"), &layout)
@@ -176,8 +185,16 @@ impl Attempt<'_> {
         for (other, differs) in set.iter().filter(|(_, other)| !same_place(other, &value)) {
             self.warnings.push(format!("{name}={value} is used; {other}={differs} differs and is ignored"));
         }
+        self.directory(&name, &value)?;
         let layout = Layout::prefix(Path::new(&value), self.search.target);
         self.explicit(format!("{name}={value}"), &name, &layout)
+    }
+
+    /// A variable that names a directory has to.
+    fn directory(&mut self, name: &str, value: &str) -> Result<(), Failure> {
+        let Some(reason) = place::no_directory(Path::new(value)) else { return Ok(()) };
+        self.tried.push((format!("{name}={value}"), reason));
+        Err(self.failure(&format!("not found through {name}"), Some(name)))
     }
 
     /// An explicit value is used or it is an error.
@@ -221,38 +238,28 @@ impl Attempt<'_> {
     /// HPC SDK, conda, virtual environments.
     fn environments(&mut self) -> Option<Found> {
         let root = |search: &Search<'_>, name| (search.env)(name).filter(|value| !value.is_empty());
-        match root(self.search, "NVHPC_ROOT") {
-            None => self.tried.push(("NVHPC_ROOT".into(), "unset".into())),
-            Some(value) => {
-                for below in self.library.hpc_sdk {
-                    let prefix = Path::new(&value).join(below);
-                    if let Some(found) = self.implicit(format!("NVHPC_ROOT={value}"), "NVHPC_ROOT", &prefix) {
-                        return Some(found);
-                    }
-                }
+        for name in ["NVHPC_ROOT", "CONDA_PREFIX", "VIRTUAL_ENV"] {
+            let Some(value) = root(self.search, name) else {
+                self.tried.push((name.into(), "unset".into()));
+                continue;
+            };
+            let (place, base) = (format!("{name}={value}"), Path::new(&value));
+            if let Some(reason) = place::no_directory(base) {
+                self.tried.push((place, reason));
+                continue;
             }
-        }
-        match root(self.search, "CONDA_PREFIX") {
-            None => self.tried.push(("CONDA_PREFIX".into(), "unset".into())),
-            Some(value) => {
-                let place = format!("CONDA_PREFIX={value}");
-                if let Some(found) = self.implicit(place, "CONDA_PREFIX", Path::new(&value)) {
+            let below = |base: &Path, names: &[&str]| names.iter().map(|name| base.join(name)).collect::<Vec<_>>();
+            let prefixes = match name {
+                "NVHPC_ROOT" => below(base, self.library.hpc_sdk),
+                "CONDA_PREFIX" => vec![base.to_path_buf()],
+                _ => layout::wheels(base).iter().flat_map(|site| below(site, self.library.wheels)).collect(),
+            };
+            if prefixes.is_empty() {
+                self.tried.push((place.clone(), "no wheel of NVIDIA in site-packages".into()));
+            }
+            for prefix in prefixes {
+                if let Some(found) = self.implicit(place.clone(), name, &prefix) {
                     return Some(found);
-                }
-            }
-        }
-        match root(self.search, "VIRTUAL_ENV") {
-            None => self.tried.push(("VIRTUAL_ENV".into(), "unset".into())),
-            Some(value) => {
-                let place = format!("VIRTUAL_ENV={value}");
-                let sites = layout::wheels(Path::new(&value));
-                if sites.is_empty() {
-                    self.tried.push((place.clone(), "no wheel of NVIDIA in site-packages".into()));
-                }
-                for prefix in sites.iter().flat_map(|site| self.library.wheels.iter().map(|below| site.join(below))) {
-                    if let Some(found) = self.implicit(place.clone(), "VIRTUAL_ENV", &prefix) {
-                        return Some(found);
-                    }
                 }
             }
         }
@@ -282,72 +289,15 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether the directories hold a header and a library that belong together and are new enough.
     fn inspect(&self, origin: &str, layout: &Layout) -> Result<Found, String> {
-        let library = self.library;
-        let header = library.header;
-        let include = layout.includes.iter().find(|include| include.join(header).is_file());
-        let Some(include) = include.cloned() else {
-            return Err(match layout.includes.first() {
-                Some(first) => format!("{} missing", shown(first, header)),
-                None => format!("{header} missing"),
-            });
-        };
-        let text = std::fs::read(include.join(header)).map_err(|error| format!("{header}: {error}"))?;
-        let Some(version) = (library.version)(&String::from_utf8_lossy(&text)) else {
-            return Err(format!("{header} does not say its version"));
-        };
-        if version < library.minimum {
-            return Err(format!("{version} (too old)"));
-        }
-        let soname = (library.soname)(version);
-        let names = match self.fixed {
-            true => vec![format!("lib{}_static.a", library.stem)],
-            false => vec![soname.clone(), format!("lib{}.so", library.stem)],
-        };
-        let file = layout.libs.iter().flat_map(|lib| names.iter().map(move |name| lib.join(name)));
-        let Some(file) = file.into_iter().find(|file| file.is_file()) else {
-            let wanted = if self.fixed { names[0].clone() } else { format!("lib{}.so", library.stem) };
-            let tail = if self.fixed { String::new() } else { format!("[.{}]", version.0) };
-            return Err(format!("headers of {version}, but no {wanted}{tail} beside them"));
-        };
-        if !self.fixed {
-            self.agrees(&file, version)?;
-        }
-        let lib = file.parent().map(Path::to_path_buf).unwrap_or_default();
-        let companions = layout.companions.iter().filter(|at| **at != include && at.is_dir()).cloned().collect();
-        let fixed = self.fixed;
-        Ok(Found {
-            include,
-            companions,
-            lib,
-            file,
-            soname,
-            fixed,
-            version,
-            origin: origin.into(),
-            warnings: Vec::new(),
-        })
-    }
-
-    /// An older library under newer headers is undefined symbols later: the file name usually tells.
-    fn agrees(&self, file: &Path, version: Version) -> Result<(), String> {
-        let Ok(real) = file.canonicalize() else { return Ok(()) };
-        let name = real.file_name().unwrap_or_default().to_string_lossy();
-        let parts = headers::of_file_name(&name);
-        let older = match parts.as_slice() {
-            [major, ..] if *major != version.0 => true,
-            [_, minor, ..] => *minor < version.1,
-            _ => false,
-        };
-        if older { Err(format!("headers of {version}, but the library is {name}")) } else { Ok(()) }
+        place::inspect(self.library, layout, self.search.target, self.archive.is_some(), origin)
     }
 
     fn failure(&self, what: &str, explicit: Option<&str>) -> Failure {
         let Library { name, header, minimum, stem, key, .. } = self.library;
-        let wanted = match self.fixed {
-            true => format!("lib{stem}_static.a, because {key}_STATIC=1"),
-            false => {
+        let wanted = match &self.archive {
+            Some(name) => format!("lib{stem}_static.a, because {name}=1"),
+            None => {
                 let soname = (self.library.soname)(*minimum);
                 match soname.strip_prefix(&format!("lib{stem}.so.")) {
                     Some(major) if *key == "NCCL" => format!("lib{stem}.so[.{major}]"),
@@ -365,14 +315,6 @@ impl Attempt<'_> {
             tried: self.tried.clone(),
             fixes: [self.library.install.into(), second, "--features emulator for the CPU emulator".into()],
         }
-    }
-}
-
-/// `include/nccl.h`: the header with the last part of its directory.
-fn shown(include: &Path, header: &str) -> String {
-    match include.file_name() {
-        Some(last) => format!("{}/{header}", last.to_string_lossy()),
-        None => format!("{}/{header}", include.display()),
     }
 }
 

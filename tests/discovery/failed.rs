@@ -12,6 +12,7 @@ fn nothing_anywhere() {
     machine.nccl("usr/include", "usr/lib64", Version(2, 18, 5));
     machine.set("VIRTUAL_ENV", "venv");
     machine.file("venv/lib/python3.12/site-packages/nvidia/nccl/include/nccl.h", "no version");
+    machine.file("opt/conda/include/zlib.h", "");
     let text = "\
 error: NCCL not found (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
@@ -19,7 +20,7 @@ error: NCCL not found (need nccl.h >= 2.19 and libnccl.so[.2])
   pkg-config nccl  not installed
   NVHPC_ROOT  unset
   CONDA_PREFIX=ROOT/opt/conda  include/nccl.h missing
-  VIRTUAL_ENV=ROOT/venv  nccl.h does not say its version
+  VIRTUAL_ENV=ROOT/venv  ROOT/venv/lib/python3.12/site-packages/nvidia/nccl/include/nccl.h does not say its version
   ROOT/usr/include/nccl.h  2.18.5 (too old)
   ROOT/usr/local/include/nccl.h  missing
   ROOT/usr/local/cuda/include/nccl.h  missing
@@ -34,6 +35,7 @@ fn nothing_of_cuda() {
     let mut machine = Machine::new();
     machine.cuda("usr/include", "usr/lib64", 11, 8);
     machine.set("VIRTUAL_ENV", "venv");
+    machine.file("venv/lib/python3.12/site-packages/numpy/__init__.py", "");
     let text = "\
 error: CUDA runtime not found (need cuda_runtime_api.h >= 12.0 and libcudart.so[.N])
   CUDA_INCLUDE_DIR / CUDA_LIB_DIR  unset
@@ -70,20 +72,23 @@ fn a_wrong_explicit_value_does_not_fall_through() {
     let text = "\
 error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
-  NCCL_HOME=ROOT/opt/nothing  include/nccl.h missing
+  NCCL_HOME=ROOT/opt/nothing  no such directory
   fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), text);
     machine.set("NCCL_INCLUDE_DIR", "opt/nothing");
     machine.set("NCCL_LIB_DIR", "usr/lib64");
     let text = machine.failure(&NCCL);
-    assert!(text.starts_with("error: NCCL not found through NCCL_INCLUDE_DIR and NCCL_LIB_DIR"), "{text}");
+    assert!(text.starts_with("error: NCCL not found through NCCL_INCLUDE_DIR (need"), "{text}");
+    machine.file("opt/nothing/zlib.h", "");
+    let text = machine.failure(&NCCL);
+    assert!(text.starts_with("error: NCCL not found through NCCL_INCLUDE_DIR and NCCL_LIB_DIR (need"), "{text}");
 }
 
 #[test]
 fn a_library_without_headers_and_headers_elsewhere_do_not_add_up() {
     let machine = Machine::new();
-    machine.file("usr/lib64/libnccl.so.2", "");
+    machine.library("usr/lib64/libnccl.so.2");
     machine.file("usr/local/include/nccl.h", &nccl_h(NEW));
     let text = machine.failure(&NCCL);
     assert!(text.contains("  ROOT/usr/include/nccl.h  missing\n"), "{text}");
@@ -99,11 +104,13 @@ fn an_older_library_under_newer_headers_is_refused() {
     machine.nccl("usr/include", "usr/lib64", Version(2, 23, 4));
     machine.file("usr/include/nccl.h", &nccl_h(Version(2, 27, 3)));
     let text = machine.failure(&NCCL);
-    assert!(text.contains("headers of 2.27.3, but the library is libnccl.so.2.23.4\n"), "{text}");
+    assert!(text.contains("headers of 2.27.3, but the library is ROOT/usr/lib64/libnccl.so.2.23.4\n"), "{text}");
     let machine = Machine::new();
     machine.cuda("usr/include", "usr/lib64", 12, 4);
     machine.file("usr/include/cuda_runtime_api.h", &cuda_h(13, 0));
-    assert!(machine.failure(&CUDA).contains("headers of 13.0, but the library is libcudart.so.12.4.96\n"));
+    assert!(
+        machine.failure(&CUDA).contains("headers of 13.0, but the library is ROOT/usr/lib64/libcudart.so.12.4.96\n")
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::find::Package;
 use crate::headers::Version;
 use crate::library::{CUDA, NCCL};
 use crate::link;
-use crate::machine::{ARM, Machine, NEW, X86, cuda_h, expected, nccl_h};
+use crate::machine::{ARM, Machine, NEW, X86, archive, cuda_h, elf, expected, nccl_h};
 
 #[test]
 fn debian_amd64_and_arm64() {
@@ -70,7 +70,7 @@ fn toolkit_for_arm_servers() {
 fn stubs_are_never_searched() {
     let machine = Machine::new();
     machine.file("usr/local/cuda/include/cuda_runtime_api.h", &cuda_h(13, 0));
-    machine.file("usr/local/cuda/lib64/stubs/libcudart.so", "");
+    machine.library("usr/local/cuda/lib64/stubs/libcudart.so");
     assert!(machine.failure(&CUDA).contains("headers of 13.0, but no libcudart.so[.13] beside them"));
 }
 
@@ -116,9 +116,9 @@ fn spack_gives_a_prefix_a_package_by_pkg_config() {
 /// Wheels hold no `.so`, only what programs load.
 fn wheels(machine: &Machine, nvidia: &str, cuda: &str, major: u32) {
     machine.file(&format!("{nvidia}/nccl/include/nccl.h"), &nccl_h(NEW));
-    machine.file(&format!("{nvidia}/nccl/lib/libnccl.so.2"), "");
+    machine.library(&format!("{nvidia}/nccl/lib/libnccl.so.2"));
     machine.file(&format!("{nvidia}/{cuda}/include/cuda_runtime_api.h"), &cuda_h(major, 0));
-    machine.file(&format!("{nvidia}/{cuda}/lib/libcudart.so.{major}"), "");
+    machine.library(&format!("{nvidia}/{cuda}/lib/libcudart.so.{major}"));
 }
 
 #[test]
@@ -250,7 +250,7 @@ error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl_static.
   fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), absent);
-    machine.file("opt/nccl/lib/libnccl_static.a", "");
+    machine.bytes("opt/nccl/lib/libnccl_static.a", &archive(&elf(2, 62)));
     let found = machine.find(&NCCL).expect("it is there now");
     assert!(found.fixed && found.file.ends_with("libnccl_static.a"));
     machine.cuda("opt/cuda/include", "opt/cuda/lib64", 13, 0);

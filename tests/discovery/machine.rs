@@ -46,6 +46,17 @@ impl Machine {
         std::fs::write(path, text).expect("a file");
     }
 
+    /// The beginning of a shared library for the machine's target.
+    pub fn library(&self, path: &str) {
+        let machine = if self.target == ARM { 183 } else { 62 };
+        self.bytes(path, &elf(2, machine));
+    }
+
+    pub fn bytes(&self, path: &str, bytes: &[u8]) {
+        self.file(path, "");
+        std::fs::write(self.root.join(path), bytes).expect("a file");
+    }
+
     pub fn link(&self, path: &str, to: &str) {
         std::os::unix::fs::symlink(to, self.root.join(path)).expect("a link");
     }
@@ -53,7 +64,7 @@ impl Machine {
     /// Headers of NCCL in `include`, and its library, of the same version, with all names in `lib`.
     pub fn nccl(&self, include: &str, lib: &str, version: Version) {
         self.file(&format!("{include}/nccl.h"), &nccl_h(version));
-        self.file(&format!("{lib}/libnccl.so.{version}"), "");
+        self.library(&format!("{lib}/libnccl.so.{version}"));
         self.link(&format!("{lib}/libnccl.so.2"), &format!("libnccl.so.{version}"));
         self.link(&format!("{lib}/libnccl.so"), "libnccl.so.2");
     }
@@ -61,7 +72,7 @@ impl Machine {
     /// The same for the CUDA runtime, such as 13.0.
     pub fn cuda(&self, include: &str, lib: &str, major: u32, minor: u32) {
         self.file(&format!("{include}/cuda_runtime_api.h"), &cuda_h(major, minor));
-        self.file(&format!("{lib}/libcudart.so.{major}.{minor}.96"), "");
+        self.library(&format!("{lib}/libcudart.so.{major}.{minor}.96"));
         self.link(&format!("{lib}/libcudart.so.{major}"), &format!("libcudart.so.{major}.{minor}.96"));
         self.link(&format!("{lib}/libcudart.so"), &format!("libcudart.so.{major}"));
     }
@@ -123,3 +134,26 @@ pub fn expected(include: &str, file: &str, origin: &str) -> (String, String, Str
 }
 
 pub const NEW: Version = Version(2, 28, 9);
+
+/// An ELF header of a class (1: 32 bits, 2: 64 bits) and a machine.
+pub fn elf(class: u8, machine: u16) -> Vec<u8> {
+    let mut header = b"\x7fELF".to_vec();
+    header.extend([class, 1, 1]);
+    header.resize(16, 0);
+    header.extend(3u16.to_le_bytes());
+    header.extend(machine.to_le_bytes());
+    header.resize(64, 0);
+    header
+}
+
+/// An archive with a table of symbols and one object.
+pub fn archive(object: &[u8]) -> Vec<u8> {
+    let mut archive = b"!<arch>\n".to_vec();
+    for (name, body) in [("/", &b"\0\0\0\0odd"[..]), ("a.o/", object)] {
+        let size = body.len();
+        archive.extend(format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", 0, 0, 0, 644).bytes());
+        archive.extend(body);
+        archive.resize(archive.len().next_multiple_of(2), b'\n');
+    }
+    archive
+}

@@ -1,5 +1,7 @@
 //! Discovery of installed libraries, over fake installations: what is found, and the exact text when nothing is.
 
+#[path = "../../build/elf.rs"]
+mod elf;
 mod failed;
 #[allow(dead_code)]
 #[path = "../../build/find.rs"]
@@ -17,3 +19,5 @@ mod library;
 #[path = "../../build/link.rs"]
 mod link;
 mod machine;
+#[path = "../../build/place.rs"]
+mod place;
