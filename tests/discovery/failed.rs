@@ -86,16 +86,80 @@ error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl.so[.2])
 }
 
 #[test]
+fn each_of_the_pair_alone_and_for_the_target() {
+    let mut machine = Machine::new();
+    machine.nccl("usr/include", "usr/lib64", NEW);
+    machine.set("X86_64_UNKNOWN_LINUX_GNU_NCCL_INCLUDE_DIR", "usr/include");
+    let text = "\
+error: NCCL not searched for: X86_64_UNKNOWN_LINUX_GNU_NCCL_INCLUDE_DIR is given without NCCL_LIB_DIR (need nccl.h >= 2.19 and libnccl.so[.2])
+  X86_64_UNKNOWN_LINUX_GNU_NCCL_INCLUDE_DIR=ROOT/usr/include  NCCL_LIB_DIR is unset: the two must be given together
+  fix: apt install libnccl-dev | correct or unset X86_64_UNKNOWN_LINUX_GNU_NCCL_INCLUDE_DIR | --features emulator for the CPU emulator
+";
+    assert_eq!(machine.failure(&NCCL), text);
+    // One for the target and one for all make a pair.
+    machine.set("NCCL_LIB_DIR", "usr/lib64");
+    assert_eq!(machine.found(&NCCL).1, "usr/lib64/libnccl.so.2");
+}
+
+/// The last lines of the text where nothing was set: the places of distributions.
+fn places(lines: [&str; 4]) -> String {
+    format!(
+        "\
+error: NCCL not found (need nccl.h >= 2.19 and libnccl.so[.2])
+  NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
+  NCCL_HOME, NCCL_ROOT  unset
+  pkg-config nccl  not installed
+  NVHPC_ROOT  unset
+  CONDA_PREFIX  unset
+  VIRTUAL_ENV  unset
+  ROOT/usr/include/nccl.h  {}
+  ROOT/usr/local/include/nccl.h  {}
+  ROOT/usr/local/cuda/include/nccl.h  {}
+  ROOT/usr/local/nccl/include/nccl.h  {}
+  fix: apt install libnccl-dev | export NCCL_HOME=/path | --features emulator for the CPU emulator
+",
+        lines[0], lines[1], lines[2], lines[3]
+    )
+}
+
+#[test]
 fn a_library_without_headers_and_headers_elsewhere_do_not_add_up() {
-    let machine = Machine::new();
+    let mut machine = Machine::new();
     machine.library("usr/lib64/libnccl.so.2");
+    assert_eq!(machine.failure(&NCCL), places(["missing"; 4]));
     machine.file("usr/local/include/nccl.h", &nccl_h(NEW));
-    let text = machine.failure(&NCCL);
-    assert!(text.contains("  ROOT/usr/include/nccl.h  missing\n"), "{text}");
-    assert!(
-        text.contains("  ROOT/usr/local/include/nccl.h  headers of 2.28.9, but no libnccl.so[.2] beside them\n"),
-        "{text}"
-    );
+    let reason = "headers of 2.28.9, but no libnccl.so[.2] beside them";
+    assert_eq!(machine.failure(&NCCL), places(["missing", reason, "missing", "missing"]));
+    machine.set("NCCL_HOME", "usr");
+    let text = "\
+error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl.so[.2])
+  NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
+  NCCL_HOME=ROOT/usr  include/nccl.h missing
+  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features emulator for the CPU emulator
+";
+    assert_eq!(machine.failure(&NCCL), text);
+}
+
+#[test]
+fn headers_that_are_too_old() {
+    let mut machine = Machine::new();
+    machine.nccl("usr/include", "usr/lib64", Version(2, 18, 5));
+    machine.nccl("usr/local/nccl/include", "usr/local/nccl/lib", Version(1, 3, 5));
+    let text = places(["2.18.5 (too old)", "missing", "missing", "1.3.5 (too old)"]);
+    assert_eq!(machine.failure(&NCCL), text);
+    machine.cuda("opt/cuda/include", "opt/cuda/lib64", 11, 8);
+    machine.set("CUDA_PATH", "opt/cuda");
+    let text = "\
+error: CUDA runtime not found through CUDA_PATH (need cuda_runtime_api.h >= 12.0 and libcudart.so[.N])
+  CUDA_INCLUDE_DIR / CUDA_LIB_DIR  unset
+  CUDA_PATH=ROOT/opt/cuda  11.8 (too old)
+  fix: apt install cuda-cudart-dev-13-0 cuda-crt-13-0 | correct or unset CUDA_PATH | --features emulator for the CPU emulator
+";
+    assert_eq!(machine.failure(&CUDA), text);
+    // The oldest that will do.
+    let machine = Machine::new();
+    machine.nccl("usr/include", "usr/lib64", Version(2, 19, 3));
+    assert_eq!(machine.found(&NCCL).0, "usr/include");
 }
 
 #[test]
@@ -103,14 +167,24 @@ fn an_older_library_under_newer_headers_is_refused() {
     let machine = Machine::new();
     machine.nccl("usr/include", "usr/lib64", Version(2, 23, 4));
     machine.file("usr/include/nccl.h", &nccl_h(Version(2, 27, 3)));
-    let text = machine.failure(&NCCL);
-    assert!(text.contains("headers of 2.27.3, but the library is ROOT/usr/lib64/libnccl.so.2.23.4\n"), "{text}");
+    let reason = "headers of 2.27.3, but the library is ROOT/usr/lib64/libnccl.so.2.23.4";
+    assert_eq!(machine.failure(&NCCL), places([reason, "missing", "missing", "missing"]));
+    let mut machine = Machine::new();
+    machine.cuda("cuda/include", "cuda/lib64", 12, 4);
+    machine.file("cuda/include/cuda_runtime_api.h", &cuda_h(13, 0));
+    machine.set("CUDA_INCLUDE_DIR", "cuda/include");
+    machine.set("CUDA_LIB_DIR", "cuda/lib64");
+    let text = "\
+error: CUDA runtime not found through CUDA_INCLUDE_DIR and CUDA_LIB_DIR (need cuda_runtime_api.h >= 12.0 and libcudart.so[.N])
+  CUDA_INCLUDE_DIR=ROOT/cuda/include / CUDA_LIB_DIR=ROOT/cuda/lib64  headers of 13.0, but the library is ROOT/cuda/lib64/libcudart.so.12.4.96
+  fix: apt install cuda-cudart-dev-13-0 cuda-crt-13-0 | correct or unset CUDA_INCLUDE_DIR and CUDA_LIB_DIR | --features emulator for the CPU emulator
+";
+    assert_eq!(machine.failure(&CUDA), text);
+    // A newer library under older headers will do.
     let machine = Machine::new();
-    machine.cuda("usr/include", "usr/lib64", 12, 4);
-    machine.file("usr/include/cuda_runtime_api.h", &cuda_h(13, 0));
-    assert!(
-        machine.failure(&CUDA).contains("headers of 13.0, but the library is ROOT/usr/lib64/libcudart.so.12.4.96\n")
-    );
+    machine.nccl("usr/include", "usr/lib64", Version(2, 30, 4));
+    machine.file("usr/include/nccl.h", &nccl_h(Version(2, 27, 3)));
+    assert_eq!(machine.find(&NCCL).expect("compatible").version, Version(2, 27, 3));
 }
 
 #[test]

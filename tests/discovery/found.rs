@@ -228,6 +228,33 @@ fn two_toolkits_at_once_do_not_mix() {
 }
 
 #[test]
+fn two_installations_of_nccl_at_once() {
+    let mut machine = Machine::new();
+    machine.nccl("usr/include", "usr/lib/x86_64-linux-gnu", Version(2, 23, 4));
+    machine.nccl("usr/local/nccl/include", "usr/local/nccl/lib", Version(2, 30, 4));
+    let found = machine.find(&NCCL).expect("both are whole");
+    assert_eq!((found.version, found.lib), (Version(2, 23, 4), machine.root.join("usr/lib/x86_64-linux-gnu")));
+    machine.set("NCCL_HOME", "usr/local/nccl");
+    let found = machine.find(&NCCL).expect("both are whole");
+    assert_eq!((found.version, found.lib), (Version(2, 30, 4), machine.root.join("usr/local/nccl/lib")));
+    // Two in one prefix: the library that goes with the headers.
+    machine.nccl("usr/local/nccl/include", "usr/local/nccl/lib64", Version(2, 23, 4));
+    machine.file("usr/local/nccl/include/nccl.h", &nccl_h(Version(2, 30, 4)));
+    assert_eq!(machine.found(&NCCL).1, "usr/local/nccl/lib/libnccl.so.2");
+}
+
+#[test]
+fn wheels_of_two_pythons() {
+    let mut machine = Machine::new();
+    wheels(&machine, "venv/lib/python3.11/site-packages/nvidia", "cuda_runtime", 12);
+    wheels(&machine, "venv/lib/python3.12/site-packages/nvidia", "cu13", 13);
+    machine.set("VIRTUAL_ENV", "venv");
+    // The first that is whole, for both libraries.
+    assert_eq!(machine.find(&CUDA).expect("two are there").version, Version(12, 0, 0));
+    assert_eq!(machine.found(&NCCL).0, "venv/lib/python3.11/site-packages/nvidia/nccl/include");
+}
+
+#[test]
 fn empty_variables_are_unset() {
     let mut machine = Machine::new();
     machine.nccl("usr/include", "usr/lib64", NEW);
@@ -260,8 +287,37 @@ error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl_static.
     for name in ["cudart", "stdc++", "dl", "rt", "pthread"] {
         assert!(lines.contains(&format!("rustc-link-lib=dylib={name}")), "{lines}");
     }
+    machine.env.insert("NCCL_STATIC".into(), "0".into());
+    assert!(!machine.find(&NCCL).expect("it is there").fixed);
     machine.env.insert("NCCL_STATIC".into(), "yes".into());
-    assert!(machine.failure(&NCCL).contains("  NCCL_STATIC=yes  neither 0 nor 1\n"));
+    let wrong = "\
+error: NCCL not searched for: NCCL_STATIC is wrong (need nccl.h >= 2.19 and libnccl.so[.2])
+  NCCL_STATIC=yes  neither 0 nor 1
+  fix: apt install libnccl-dev | correct or unset NCCL_STATIC | --features emulator for the CPU emulator
+";
+    assert_eq!(machine.failure(&NCCL), wrong);
+}
+
+#[test]
+fn the_archive_of_the_runtime_by_both_names() {
+    for name in ["CUDART_STATIC", "CUDA_STATIC", "X86_64_UNKNOWN_LINUX_GNU_CUDART_STATIC"] {
+        let mut machine = Machine::new();
+        machine.cuda("usr/local/cuda/include", "usr/local/cuda/lib64", 13, 0);
+        machine.env.insert(name.into(), "1".into());
+        let absent = format!(
+            "error: CUDA runtime not found (need cuda_runtime_api.h >= 12.0 and libcudart_static.a, because {name}=1)\n"
+        );
+        let text = machine.failure(&CUDA);
+        assert!(text.starts_with(&absent), "{text}");
+        let line = "  ROOT/usr/local/cuda/include/cuda_runtime_api.h  headers of 13.0, but no libcudart_static.a beside them\n";
+        assert!(text.contains(line), "{text}");
+        machine.bytes("usr/local/cuda/lib64/libcudart_static.a", &archive(&elf(2, 62)));
+        let cuda = machine.find(&CUDA).expect("it is there now");
+        let lines = link::directives(None, &cuda, Path::new("/out/lib")).join("\n");
+        assert!(lines.contains("rustc-link-lib=static:-bundle=cudart_static"), "{lines}");
+        // An archive needs no run path.
+        assert!(!lines.contains("rpath") && !lines.contains("dylib=cudart"), "{lines}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Discovery of installed libraries, over fake installations: what is found, and the exact text when nothing is.
 
+mod bad;
 #[path = "../../build/elf.rs"]
 mod elf;
 mod failed;
