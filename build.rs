@@ -18,8 +18,6 @@ mod library;
 mod link;
 #[path = "build/place.rs"]
 mod place;
-#[path = "build/quiet.rs"]
-mod quiet;
 #[path = "build/tools.rs"]
 mod tools;
 
@@ -141,12 +139,7 @@ fn libraries(root: &Path, out: &Path, with_nccl: bool) -> Result<(), String> {
     }
 
     let request = bind::Request { wrapper: root.join("wrapper.h"), includes: includes.clone(), nccl: with_nccl };
-    // The user has the header where it was found, not the link to it.
-    let original = |error: String| match nccl {
-        Some(nccl) => error.replace(&out.join("include").display().to_string(), &nccl.include.display().to_string()),
-        None => error,
-    };
-    let (bindings, read) = bind::generate(&request).map_err(original)?;
+    let (bindings, read) = bind::generate(&request)?;
     std::fs::write(out.join("bindings.rs"), bindings).map_err(staged)?;
     tell_all(read);
     tools::shim(root, &includes, nccl, &cuda)?;

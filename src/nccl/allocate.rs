@@ -9,7 +9,6 @@ use super::inner::Inner;
 use super::reaper::{self, Window};
 use super::submit;
 use crate::cuda::{Allocation, Stream, WindowTag};
-use crate::deadline::Deadline;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -146,6 +145,7 @@ fn register(members: &[&Arc<Inner>], memory: &[Memory<'_>]) -> Result<Vec<Option
 #[cfg(nccl_ge_2_27)]
 fn register_locked(members: &[&Arc<Inner>], memory: &[Memory<'_>]) -> Result<Vec<Option<(Window, u64)>>> {
     use super::comm_buffer::next_window;
+    use crate::deadline::Deadline;
 
     const FUNCTION: &str = "ncclCommWindowRegister";
     let flags = sys::NCCL_WIN_COLL_SYMMETRIC as std::ffi::c_int;

@@ -28,8 +28,10 @@ pub struct CommBuffer<'comm, T: Element> {
 }
 
 /// Numbers for windows of communicators whose ranks do not compare.
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 static NEXT_WINDOW: AtomicU64 = AtomicU64::new(1 << 32);
 
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) fn next_window() -> u64 {
     NEXT_WINDOW.fetch_add(1, Ordering::Relaxed)
 }

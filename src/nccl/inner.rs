@@ -184,6 +184,7 @@ impl Inner {
     }
 
     /// Whether NCCL has let go of the communicator.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

@@ -189,6 +189,7 @@ impl Ledger {
     }
 
     /// Waits until all ranks have come to collective number `entry`: for calls that block inside NCCL until all are there.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn rendezvous(&self, entry: u64, deadline: &Deadline, stop: impl Fn() -> Option<Error>) -> Result<()> {
         let mut round = 0;
         while self.collectives.slowest() <= entry {

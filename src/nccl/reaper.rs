@@ -6,13 +6,14 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use super::inner::{Handle, Inner};
+use super::inner::Inner;
 use super::watchdog;
 use crate::cuda::{Device, Freed, Uses};
 use crate::deadline::{Deadline, backoff};
 use crate::sys;
 
-/// A registered window.
+/// A registered window; NCCL before 2.27 has none.
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window(pub(crate) sys::ncclWindow_t);
 
@@ -113,7 +114,7 @@ fn deregister(inner: &Arc<Inner>, Window(window): Window) -> bool {
     // Who holds the lock may be waiting for a peer: the watchdog must not wait with it, nor a destructor.
     let Some(guard) = inner.try_lock() else { return false };
     match guard.handle {
-        Some(Handle(handle)) if inner.is_active() => {
+        Some(super::inner::Handle(handle)) if inner.is_active() => {
             // SAFETY: a live communicator under its lock, and a window of it that is deregistered once.
             let _ = unsafe { sys::ncclCommWindowDeregister(handle, window) };
             true

@@ -42,6 +42,7 @@ impl Signature {
     }
 
     /// Registration of a window of so many bytes.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn register(bytes: usize) -> Self {
         Self([u64::from(REGISTER), bytes as u64, 0, 0, 0, 0])
     }

@@ -68,11 +68,9 @@ fn enough_devices(ranks: usize) -> Result<usize> {
 
 /// How communicators are made: as nccl-tests makes them, so that the two can be compared.
 fn init_options() -> InitOptions {
-    let mut options = InitOptions::default();
+    let options = InitOptions::default();
     #[cfg(nccl_ge_2_28)]
-    {
-        options.config = options.config.nvlink_centric_sched(true);
-    }
+    let options = InitOptions { config: options.config.nvlink_centric_sched(true), ..options };
     options
 }
 
