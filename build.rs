@@ -1,6 +1,6 @@
 //! Finds, binds and links the libraries, or chooses the emulator. The work is done by the pure functions under `build/`.
 //!
-//! With arguments it only writes bindings: `OUTPUT nccl|cuda INCLUDE...` (see tests/snapshot.rs).
+//! With arguments it only writes bindings: `OUTPUT cuda|nccl|nvshmem INCLUDE...` (see tests/snapshot.rs).
 
 #[path = "build/bind.rs"]
 mod bind;
@@ -16,6 +16,8 @@ mod layout;
 mod library;
 #[path = "build/link.rs"]
 mod link;
+#[path = "build/nvshmem.rs"]
+mod nvshmem;
 #[path = "build/place.rs"]
 mod place;
 #[path = "build/tools.rs"]
@@ -23,6 +25,10 @@ mod tools;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+
+use bind::Part;
+use find::Found;
+use library::Library;
 
 /// What cargo is to be told. It is printed at the end: when a build script fails, cargo shows all that it printed.
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -67,38 +73,105 @@ fn build() -> Result<(), String> {
     tell(format!("cargo::rustc-env=GPUCOMM_BUILD_SCRIPT={}", this.display()));
 
     if variable("GPUCOMM_WRITE_SNAPSHOT").is_some() {
-        write_bindings(&[root.join("src/sys/snapshot.rs"), "nccl".into(), root.join("vendor/include")])?;
+        for (file, part) in [("snapshot.rs", "nccl"), ("snapshot_nvshmem.rs", "nvshmem")] {
+            write_bindings(&[root.join("src/sys").join(file), part.into(), root.join("vendor/include")])?;
+        }
     }
-    let wanted = std::env::var_os("CARGO_FEATURE_EMULATOR").is_some();
-    let emulated = wanted && variable("GPUCOMM_NO_EMULATOR").as_deref() != Some("1");
-    let nccl = std::env::var_os("CARGO_FEATURE_NCCL").is_some();
+    let feature = |name: &str| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
+    let emulated = feature("EMULATOR") && variable("GPUCOMM_NO_EMULATOR").as_deref() != Some("1");
+    let with = With { nccl: feature("NCCL"), nvshmem: feature("NVSHMEM") };
     if emulated || variable("DOCS_RS").is_some() {
         tell(format!("cargo::rustc-cfg={}", if emulated { "gpucomm_emulator" } else { "gpucomm_snapshot" }));
-        snapshot(&root, nccl, emulated)
+        snapshot(&root, with, emulated)
     } else {
-        libraries(&root, &out, nccl)
+        libraries(&root, &out, with)
     }
 }
 
+/// What is wanted beside the CUDA runtime.
+#[derive(Clone, Copy)]
+struct With {
+    nccl: bool,
+    nvshmem: bool,
+}
+
 /// No headers, no libclang, no linking: the versions are those of our own declarations.
-fn snapshot(root: &Path, nccl: bool, emulated: bool) -> Result<(), String> {
-    let read = |library: &library::Library| {
+fn snapshot(root: &Path, with: With, emulated: bool) -> Result<(), String> {
+    let read = |library: &Library| {
         let path = root.join("vendor/include").join(library.header);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("error: {}: {error}", path.display()))?;
         (library.version)(&text).ok_or(format!("error: {} does not say its version", path.display()))
     };
     let cuda = read(&library::CUDA)?;
-    let nccl = if nccl { Some(read(&library::NCCL)?) } else { None };
-    tell_all(link::reached(cuda, nccl));
-    tell_all(link::versions(cuda, nccl, emulated));
+    let nccl = with.nccl.then(|| read(&library::NCCL)).transpose()?;
+    let nvshmem = with.nvshmem.then(|| read(&library::NVSHMEM)).transpose()?;
+    tell_all(link::reached(cuda, nccl, nvshmem));
+    tell_all(link::versions(cuda, nccl, nvshmem, emulated));
     Ok(())
 }
 
 /// Finds, binds and links what is installed.
-fn libraries(root: &Path, out: &Path, with_nccl: bool) -> Result<(), String> {
+fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
     if cargo("CARGO_CFG_TARGET_OS") != "linux" {
         return Err("error: NCCL exists for Linux only; use --features emulator for the CPU emulator".into());
     }
+    let (cuda, nccl, nvshmem) = find_all(with)?;
+    // What uses a library comes before it.
+    let all: Vec<&Found> = nccl.iter().chain(&nvshmem).chain([&cuda]).collect();
+    for warning in all.iter().flat_map(|found| &found.warnings) {
+        tell(format!("cargo::warning={warning}"));
+    }
+
+    let staged = |error: std::io::Error| format!("error: {}: {error}", out.display());
+    let lib = out.join("lib");
+    if lib.exists() {
+        std::fs::remove_dir_all(&lib).map_err(staged)?;
+    }
+    let mut includes = Vec::new();
+    for found in nccl.iter().chain(&nvshmem) {
+        let include = out.join("include").join(found.stem);
+        link::stage_headers(found, &include).map_err(staged)?;
+        includes.push(include);
+    }
+    includes.push(cuda.include.clone());
+    includes.extend(cuda.companions.iter().cloned());
+    for found in &all {
+        tell(format!("cargo::rerun-if-changed={}", found.file.display()));
+        if !found.fixed {
+            link::stage_library(found, &lib).map_err(staged)?;
+        }
+    }
+
+    let cuda_part = if with.nccl { Part::Nccl } else { Part::Cuda };
+    for (part, file) in [(cuda_part, "bindings.rs"), (Part::Nvshmem, "bindings_nvshmem.rs")] {
+        if part == Part::Nvshmem && !with.nvshmem {
+            continue;
+        }
+        let request = bind::Request { root: root.into(), includes: includes.clone(), part };
+        let (bindings, read) = bind::generate(&request)?;
+        std::fs::write(out.join(file), bindings).map_err(staged)?;
+        tell_all(read);
+    }
+    tools::shim(root, &includes, &all)?;
+    tell(format!("cargo::rustc-link-search=native={}", out.display()));
+    tell("cargo::rustc-link-lib=static=gpucomm_shim");
+    let target = cargo("TARGET");
+    for name in tools::VARIABLES {
+        variable(name);
+        variable(&format!("{name}_{target}"));
+        variable(&format!("{name}_{}", target.replace('-', "_")));
+    }
+
+    let (nccl, nvshmem) = (nccl.as_ref().map(|found| found.version), nvshmem.as_ref().map(|found| found.version));
+    tell_all(link::reached(cuda.version, nccl, nvshmem));
+    tell_all(link::versions(cuda.version, nccl, nvshmem, false));
+    tell_all(link::directives(&all, &lib));
+    tell_all(link::report(&all));
+    Ok(())
+}
+
+/// The CUDA runtime, and what is wanted beside it; or all that failed.
+fn find_all(with: With) -> Result<(Found, Option<Found>, Option<Found>), String> {
     let (target, host) = (cargo("TARGET"), cargo("HOST"));
     let search = find::Search {
         env: &variable,
@@ -107,69 +180,44 @@ fn libraries(root: &Path, out: &Path, with_nccl: bool) -> Result<(), String> {
         target: &target,
         host: &host,
     };
-    let cuda = find::find(&library::CUDA, &search);
-    let nccl = if with_nccl { find::find(&library::NCCL, &search).map(Some) } else { Ok(None) };
-    let (cuda, nccl) = match (cuda, nccl) {
-        (Ok(cuda), Ok(nccl)) => (cuda, nccl),
-        (Err(one), Err(other)) => return Err(format!("{one}{other}")),
-        (Err(one), _) | (_, Err(one)) => return Err(one.to_string()),
-    };
-    let nccl = nccl.as_ref();
-    for warning in nccl.into_iter().chain([&cuda]).flat_map(|found| &found.warnings) {
-        tell(format!("cargo::warning={warning}"));
-    }
-
-    let staged = |error: std::io::Error| format!("error: {}: {error}", out.display());
-    let (lib, include) = (out.join("lib"), out.join("include"));
-    if lib.exists() {
-        std::fs::remove_dir_all(&lib).map_err(staged)?;
-    }
-    let mut includes = vec![root.join("vendor/shim")];
-    if let Some(nccl) = nccl {
-        link::stage_headers(nccl, &include).map_err(staged)?;
-        includes.push(include);
-    }
-    includes.push(cuda.include.clone());
-    includes.extend(cuda.companions.iter().cloned());
-    for (found, stem) in nccl.map(|found| (found, "nccl")).into_iter().chain([(&cuda, "cudart")]) {
-        tell(format!("cargo::rerun-if-changed={}", found.file.display()));
-        if !found.fixed {
-            link::stage_library(found, stem, &lib).map_err(staged)?;
+    let mut failures = String::new();
+    let mut found = |library: &Library| match find::find(library, &search) {
+        Ok(found) => Some(found),
+        Err(failure) => {
+            failures += &failure.to_string();
+            None
         }
+    };
+    let cuda = found(&library::CUDA);
+    let nccl = if with.nccl { found(&library::NCCL) } else { None };
+    let for_cuda = cuda.as_ref().map(|cuda| cuda.version.0);
+    let nvshmem = if with.nvshmem { found(&Library { for_cuda, ..library::NVSHMEM }) } else { None };
+    match cuda {
+        Some(cuda) if failures.is_empty() => Ok((cuda, nccl, nvshmem)),
+        _ => Err(failures),
     }
-
-    let request = bind::Request { wrapper: root.join("wrapper.h"), includes: includes.clone(), nccl: with_nccl };
-    let (bindings, read) = bind::generate(&request)?;
-    std::fs::write(out.join("bindings.rs"), bindings).map_err(staged)?;
-    tell_all(read);
-    tools::shim(root, &includes, nccl, &cuda)?;
-    tell(format!("cargo::rustc-link-search=native={}", out.display()));
-    tell("cargo::rustc-link-lib=static=gpucomm_shim");
-    for name in tools::VARIABLES {
-        variable(name);
-        variable(&format!("{name}_{target}"));
-        variable(&format!("{name}_{}", target.replace('-', "_")));
-    }
-
-    let nccl_version = nccl.map(|found| found.version);
-    tell_all(link::reached(cuda.version, nccl_version));
-    tell_all(link::versions(cuda.version, nccl_version, false));
-    tell_all(link::directives(nccl, &cuda, &lib));
-    tell_all(link::report(nccl, &cuda));
-    Ok(())
 }
 
-/// `OUTPUT nccl|cuda INCLUDE...`
+/// `OUTPUT cuda|nccl|nvshmem INCLUDE...`
 fn write_bindings(arguments: &[PathBuf]) -> Result<(), String> {
-    let [output, which, includes @ ..] = arguments else { return Err("error: OUTPUT nccl|cuda INCLUDE...".into()) };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut all = vec![root.join("vendor/shim")];
-    all.extend(includes.iter().cloned());
-    let nccl = which == Path::new("nccl");
-    let request = bind::Request { wrapper: root.join("wrapper.h"), includes: all, nccl };
+    let usage = || "error: OUTPUT cuda|nccl|nvshmem INCLUDE...".to_string();
+    let [output, which, includes @ ..] = arguments else { return Err(usage()) };
+    let part = match which.to_str() {
+        Some("cuda") => Part::Cuda,
+        Some("nccl") => Part::Nccl,
+        Some("nvshmem") => Part::Nvshmem,
+        _ => return Err(usage()),
+    };
+    let request = bind::Request { root: env!("CARGO_MANIFEST_DIR").into(), includes: includes.to_vec(), part };
     let text = format!(
-        "// Generated from wrapper.h over vendor/include by build/bind.rs. Do not edit: see CONTRIBUTING.md.\n\n{}",
+        "// Generated from {} over vendor/include by build/bind.rs. Do not edit: see CONTRIBUTING.md.\n\n{}",
+        part.header(),
         bind::generate(&request)?.0
     );
+    // The emulator has no functions of NVSHMEM; the documentation of the crate, which is made with it, shows them.
+    let text = match part {
+        Part::Nvshmem => text.replace("unsafe extern ", "#[cfg(any(not(gpucomm_emulator), doc))]\nunsafe extern "),
+        _ => text,
+    };
     std::fs::write(output, text).map_err(|error| format!("error: {}: {error}", output.display()))
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use super::nvshmem;
+
 /// Functions that the crate calls. Those of NCCL bind to nothing where `nccl` is off or the headers are older.
 const FUNCTIONS: &[&str] = &[
     "cudaGetErrorName",
@@ -110,15 +112,36 @@ const CONSTANTS: &[&str] = &[
 /// them no nv/target is needed, which many installations lack.
 pub const DEFINES: &[&str] = &["__CUDA_BF16_TYPES_EXIST__", "__CUDA_FP16_H__", "__CUDA_BF16_H__", "__CUDA_FP8_H__"];
 
+/// What is bound together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The CUDA runtime.
+    Cuda,
+    /// The CUDA runtime and NCCL.
+    Nccl,
+    /// NVSHMEM; the types of CUDA that it needs are in the other bindings.
+    Nvshmem,
+}
+
+impl Part {
+    /// The header that includes all others, below the root of the package.
+    pub fn header(self) -> &'static str {
+        match self {
+            Self::Cuda | Self::Nccl => "wrapper.h",
+            Self::Nvshmem => "vendor/shim/gpucomm_nvshmem.h",
+        }
+    }
+}
+
 /// What [`generate`] is to do.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The header that includes all others.
-    pub wrapper: PathBuf,
-    /// Directories to search, in order.
+    /// The root of this package.
+    pub root: PathBuf,
+    /// Directories to search, in order, after vendor/shim.
     pub includes: Vec<PathBuf>,
-    /// Whether NCCL is part of it.
-    pub nccl: bool,
+    /// What is wanted.
+    pub part: Part,
 }
 
 /// The bindings and what to tell cargo of the headers that were read, or a text for the user.
@@ -175,7 +198,11 @@ impl bindgen::callbacks::ParseCallbacks for Headers {
     }
 
     fn generated_link_name_override(&self, item: bindgen::callbacks::ItemInfo<'_>) -> Option<String> {
-        NEWER.contains(&item.name).then(|| format!("gpucomm_{}", item.name))
+        (NEWER.contains(&item.name) || nvshmem::NEWER.contains(&item.name)).then(|| format!("gpucomm_{}", item.name))
+    }
+
+    fn item_name(&self, item: bindgen::callbacks::ItemInfo<'_>) -> Option<String> {
+        item.name.starts_with(nvshmem::PREFIX).then(|| item.name.trim_start_matches("gpucomm_").to_string())
     }
 }
 
@@ -194,7 +221,7 @@ fn compiler_headers() -> Option<String> {
 
 fn builder(request: &Request, more: &[String]) -> bindgen::Builder {
     let mut builder = bindgen::builder()
-        .header(request.wrapper.display().to_string())
+        .header(request.root.join(request.part.header()).display().to_string())
         .default_enum_style(bindgen::EnumVariation::NewType { is_bitfield: false, is_global: false })
         .layout_tests(true)
         .derive_default(false)
@@ -204,20 +231,32 @@ fn builder(request: &Request, more: &[String]) -> bindgen::Builder {
         .disable_header_comment()
         .formatter(bindgen::Formatter::Prettyplease)
         .clang_args(DEFINES.iter().map(|name| format!("-D{name}=1")))
-        .clang_args(more);
-    if request.nccl {
+        .clang_args(more)
+        .clang_arg(format!("-I{}", request.root.join("vendor/shim").display()));
+    if request.part == Part::Nccl {
         builder = builder.clang_arg("-DGPUCOMM_NCCL");
     }
     for include in &request.includes {
         builder = builder.clang_arg(format!("-I{}", include.display()));
     }
-    for name in FUNCTIONS {
+    let every = |names: &[&'static str]| names.to_vec();
+    let (functions, types, constants) = match request.part {
+        Part::Cuda | Part::Nccl => (every(FUNCTIONS), TYPES, every(CONSTANTS)),
+        Part::Nvshmem => {
+            // Without the names that C has for them, types of CUDA are those of the other bindings.
+            builder = builder.blocklist_type("cuda.*|CU.*");
+            let prefixed = format!("{}.*", nvshmem::PREFIX);
+            builder = builder.allowlist_var(prefixed);
+            ([nvshmem::FUNCTIONS, nvshmem::NEWER].concat(), &[][..], every(nvshmem::CONSTANTS))
+        }
+    };
+    for name in functions {
         builder = builder.allowlist_function(name);
     }
-    for name in TYPES {
+    for name in types {
         builder = builder.allowlist_type(name);
     }
-    for name in CONSTANTS {
+    for name in constants {
         builder = builder.allowlist_var(name);
     }
     builder

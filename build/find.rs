@@ -51,6 +51,10 @@ pub struct Found {
     pub fixed: bool,
     /// The version of the header.
     pub version: Version,
+    /// The `X` of `X_HOME`.
+    pub key: &'static str,
+    /// `nccl` of `libnccl.so`.
+    pub stem: &'static str,
     /// What led here, such as `NCCL_HOME`.
     pub origin: String,
     /// What the user should know.
@@ -118,6 +122,11 @@ impl Attempt<'_> {
             return Ok(None);
         };
         match value.as_str() {
+            "1" if !self.library.archive => {
+                let file = format!("lib{}.so", self.library.stem);
+                self.tried.push((format!("{name}={value}"), format!("there is no archive of it, {file} only")));
+                Err(self.failure(&format!("cannot be linked statically: unset {name}"), Some(&name)))
+            }
             "1" => Ok(Some(name)),
             "0" => Ok(None),
             _ => {
@@ -186,7 +195,7 @@ impl Attempt<'_> {
             self.warnings.push(format!("{name}={value} is used; {other}={differs} differs and is ignored"));
         }
         self.directory(&name, &value)?;
-        let layout = Layout::prefix(Path::new(&value), self.search.target);
+        let layout = Layout::of(self.library, Path::new(&value), self.search.target);
         self.explicit(format!("{name}={value}"), &name, &layout)
     }
 
@@ -269,7 +278,8 @@ impl Attempt<'_> {
     fn distributions(&mut self) -> Option<Found> {
         for below in self.library.prefixes {
             let prefix = self.search.root.join(below);
-            let place = prefix.join("include").join(self.library.header).display().to_string();
+            let layout = Layout::of(self.library, &prefix, self.search.target);
+            let place = layout.includes[0].join(self.library.header).display().to_string();
             if let Some(found) = self.implicit(place.clone(), &prefix.display().to_string(), &prefix) {
                 return Some(found);
             }
@@ -278,7 +288,7 @@ impl Attempt<'_> {
     }
 
     fn implicit(&mut self, place: String, origin: &str, prefix: &Path) -> Option<Found> {
-        match self.inspect(origin, &Layout::prefix(prefix, self.search.target)) {
+        match self.inspect(origin, &Layout::of(self.library, prefix, self.search.target)) {
             Ok(found) => Some(found),
             Err(reason) => {
                 // The place may be the header itself.
@@ -300,7 +310,7 @@ impl Attempt<'_> {
             None => {
                 let soname = (self.library.soname)(*minimum);
                 match soname.strip_prefix(&format!("lib{stem}.so.")) {
-                    Some(major) if *key == "NCCL" => format!("lib{stem}.so[.{major}]"),
+                    Some(major) if *key != "CUDA" => format!("lib{stem}.so[.{major}]"),
                     _ => format!("lib{stem}.so[.N]"),
                 }
             }

@@ -30,6 +30,12 @@ pub fn nccl(text: &str) -> Option<Version> {
     Some(Version(define(text, "NCCL_MAJOR")?, define(text, "NCCL_MINOR")?, define(text, "NCCL_PATCH")?))
 }
 
+/// The version in the text of `non_abi/nvshmem_version.h`.
+pub fn nvshmem(text: &str) -> Option<Version> {
+    let part = |name| define(text, &format!("NVSHMEM_VENDOR_{name}_VERSION"));
+    Some(Version(part("MAJOR")?, part("MINOR")?, part("PATCH")?))
+}
+
 /// The version in the text of `cuda_runtime_api.h`.
 pub fn cudart(text: &str) -> Option<Version> {
     let code = define(text, "CUDART_VERSION")?;

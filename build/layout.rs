@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::library::Library;
+
 /// The directories of one installation: the header lies in one of `includes`, the library in one of `libs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
@@ -32,6 +34,19 @@ impl Layout {
         let split = prefix.file_name().is_some_and(|name| name == "cuda_runtime");
         let companions = if split { vec![prefix.with_file_name("cuda_nvcc").join("include")] } else { Vec::new() };
         Self { includes, libs, companions }
+    }
+
+    /// The same, with the directories of packages that are for one major version of CUDA first.
+    pub fn of(library: &Library, prefix: &Path, target: &str) -> Self {
+        let mut layout = Self::prefix(prefix, target);
+        if let Some(major) = library.for_cuda {
+            let name = library.key.to_lowercase();
+            let below = |lib: &str| prefix.join(lib).join(&name).join(major.to_string());
+            layout.includes.insert(0, prefix.join(format!("include/{name}_{major}")));
+            let multiarch = multiarch(target).map(|name| below(&format!("lib/{name}")));
+            layout.libs.splice(0..0, multiarch.into_iter().chain([below("lib64")]));
+        }
+        layout
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is looked for: the CUDA runtime and NCCL, as data.
+//! What is looked for: the CUDA runtime, NCCL and NVSHMEM, as data.
 
 use super::headers::{self, Version};
 
@@ -21,6 +21,11 @@ pub struct Library {
     pub stem: &'static str,
     /// `libX.so.N` for the version of the headers.
     pub soname: fn(Version) -> String,
+    /// Whether it comes as an archive too.
+    pub archive: bool,
+    /// The major version of CUDA that it is for, where packages of it for several lie side by side: the N of
+    /// `include/nvshmem_N`.
+    pub for_cuda: Option<u32>,
     /// Names for pkg-config, best first.
     pub packages: fn() -> Vec<String>,
     /// Below `NVHPC_ROOT`.
@@ -43,6 +48,8 @@ pub const CUDA: Library = Library {
     minimum: Version(12, 0, 0),
     stem: "cudart",
     soname: |version| format!("libcudart.so.{}", version.0),
+    archive: true,
+    for_cuda: None,
     packages: || {
         let versions = (0..=5).rev().map(|minor| (13, minor)).chain((0..=9).rev().map(|minor| (12, minor)));
         std::iter::once("cudart".to_string())
@@ -65,9 +72,30 @@ pub const NCCL: Library = Library {
     minimum: Version(2, 19, 0),
     stem: "nccl",
     soname: |version| format!("libnccl.so.{}", version.0),
+    archive: true,
+    for_cuda: None,
     packages: || vec!["nccl".to_string()],
     hpc_sdk: &["comm_libs/nccl"],
     wheels: &["nccl"],
     prefixes: &["usr", "usr/local", "usr/local/cuda", "usr/local/nccl"],
     install: "apt install libnccl-dev",
+};
+
+/// NVSHMEM's library for the host. `for_cuda` is to be set when that is known.
+pub const NVSHMEM: Library = Library {
+    name: "NVSHMEM",
+    key: "NVSHMEM",
+    homes: &["NVSHMEM_HOME", "NVSHMEM_DIR", "NVSHMEM_PREFIX"],
+    header: "non_abi/nvshmem_version.h",
+    version: headers::nvshmem,
+    minimum: Version(3, 2, 0),
+    stem: "nvshmem_host",
+    soname: |version| format!("libnvshmem_host.so.{}", version.0),
+    archive: false,
+    for_cuda: None,
+    packages: Vec::new,
+    hpc_sdk: &["comm_libs/nvshmem"],
+    wheels: &["nvshmem"],
+    prefixes: &["usr", "usr/local", "usr/local/nvshmem"],
+    install: "apt install libnvshmem3-dev-cuda-13",
 };

@@ -42,18 +42,23 @@ const CUDA: &[(u32, u32, u32)] = &[
     (13, 5, 0),
 ];
 
+/// The same for NVSHMEM: `nvshmem_ge_3_3` and so on.
+const NVSHMEM: &[(u32, u32, u32)] = &[(3, 3, 0), (3, 4, 0), (3, 5, 0), (3, 6, 0), (3, 7, 0), (3, 8, 0)];
+
 /// Declares every cfg that may be emitted.
 pub fn declared() -> Vec<String> {
-    let versions = cfgs("nccl", NCCL, None).into_iter().chain(cfgs("cuda", CUDA, None));
+    let all = [("nccl", NCCL), ("cuda", CUDA), ("nvshmem", NVSHMEM)];
+    let versions = all.into_iter().flat_map(|(name, versions)| cfgs(name, versions, None));
     let names = ["gpucomm_emulator", "gpucomm_snapshot"].map(String::from).into_iter().chain(versions);
     names.map(|name| format!("cargo::rustc-check-cfg=cfg({name})")).collect()
 }
 
-/// The cfgs of a version: all that it reaches.
-pub fn reached(cuda: Version, nccl: Option<Version>) -> Vec<String> {
-    let nccl = nccl.map(|version| cfgs("nccl", NCCL, Some(version))).unwrap_or_default();
-    let all = cfgs("cuda", CUDA, Some(cuda)).into_iter().chain(nccl);
-    all.map(|name| format!("cargo::rustc-cfg={name}")).collect()
+/// The cfgs of versions: all that they reach.
+pub fn reached(cuda: Version, nccl: Option<Version>, nvshmem: Option<Version>) -> Vec<String> {
+    let all = [("cuda", CUDA, Some(cuda)), ("nccl", NCCL, nccl), ("nvshmem", NVSHMEM, nvshmem)];
+    let names = all.into_iter().filter(|(.., upto)| upto.is_some());
+    let names = names.flat_map(|(name, versions, upto)| cfgs(name, versions, upto));
+    names.map(|name| format!("cargo::rustc-cfg={name}")).collect()
 }
 
 fn cfgs(name: &str, versions: &[(u32, u32, u32)], upto: Option<Version>) -> Vec<String> {
@@ -69,16 +74,29 @@ fn cfgs(name: &str, versions: &[(u32, u32, u32)], upto: Option<Version>) -> Vec<
 ///
 /// Installations may hold only the latter. cargo lets programs that it starts search directories within `OUT_DIR`, so
 /// that those of dependent packages start too. And no other library of the directory of the original can be picked up.
-pub fn stage_library(found: &Found, stem: &str, directory: &Path) -> io::Result<()> {
+/// NVSHMEM looks for its plug-ins beside itself, so they come along.
+pub fn stage_library(found: &Found, directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     let real = found.file.canonicalize()?;
-    for name in [format!("lib{stem}.so"), found.soname.clone()] {
+    for name in [format!("lib{}.so", found.stem), found.soname.clone()] {
         replace_link(&real, &directory.join(name))?;
+    }
+    if found.key == "NVSHMEM" {
+        for entry in std::fs::read_dir(&found.lib)? {
+            let (path, name) = entry.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()))?;
+            if name.starts_with("nvshmem_") && name.contains(".so") {
+                replace_link(&path.canonicalize()?, &directory.join(name))?;
+            }
+        }
     }
     Ok(())
 }
 
-/// Puts links to the headers of NCCL into `directory`: theirs may be that of another CUDA as well.
+/// Directories of headers of NVSHMEM.
+const NVSHMEM_HEADERS: &[&str] =
+    &["bootstrap_device_host", "device", "device_host", "device_host_transport", "gpunetio", "host", "non_abi"];
+
+/// Puts links to the headers of NCCL or NVSHMEM into `directory`: with theirs may lie those of another CUDA as well.
 pub fn stage_headers(found: &Found, directory: &Path) -> io::Result<()> {
     if directory.exists() {
         std::fs::remove_dir_all(directory)?;
@@ -86,8 +104,10 @@ pub fn stage_headers(found: &Found, directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     for entry in std::fs::read_dir(&found.include)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("nccl") {
-            replace_link(&entry.path().canonicalize()?, &directory.join(entry.file_name()))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let below = found.key == "NVSHMEM" && NVSHMEM_HEADERS.contains(&name.as_str());
+        if below || name.starts_with(&found.key.to_lowercase()) {
+            replace_link(&entry.path().canonicalize()?, &directory.join(name))?;
         }
     }
     Ok(())
@@ -100,25 +120,24 @@ fn replace_link(to: &Path, at: &Path) -> io::Result<()> {
     }
 }
 
-/// The directives that link what was found, staged in `staged`.
-pub fn directives(nccl: Option<&Found>, cuda: &Found, staged: &Path) -> Vec<String> {
+/// The directives that link what was found, staged in `staged`. What uses a library comes before it: CUDA is the last.
+pub fn directives(all: &[&Found], staged: &Path) -> Vec<String> {
     let mut lines = vec![format!("cargo::rustc-link-search=native={}", staged.display())];
     let mut paths: Vec<&Path> = Vec::new();
-    // What uses a library comes before it.
-    for (found, stem) in nccl.map(|found| (found, "nccl")).into_iter().chain([(cuda, "cudart")]) {
+    for found in all {
         if found.fixed {
             lines.push(format!("cargo::rustc-link-search=native={}", found.lib.display()));
-            lines.push(format!("cargo::rustc-link-lib=static:-bundle={stem}_static"));
+            lines.push(format!("cargo::rustc-link-lib=static:-bundle={}_static", found.stem));
         } else {
-            lines.push(format!("cargo::rustc-link-lib=dylib={stem}"));
+            lines.push(format!("cargo::rustc-link-lib=dylib={}", found.stem));
             if !paths.contains(&found.lib.as_path()) {
                 paths.push(&found.lib);
             }
         }
     }
-    if cuda.fixed || nccl.is_some_and(|found| found.fixed) {
-        let system: &[&str] = if nccl.is_some_and(|found| found.fixed) { &["stdc++"] } else { &[] };
-        for name in system.iter().chain(&["dl", "rt", "pthread"]) {
+    if all.iter().any(|found| found.fixed) {
+        let nccl = all.iter().any(|found| found.fixed && found.key == "NCCL");
+        for name in nccl.then_some("stdc++").into_iter().chain(["dl", "rt", "pthread"]) {
             lines.push(format!("cargo::rustc-link-lib=dylib={name}"));
         }
     }
@@ -138,8 +157,7 @@ pub fn directives(nccl: Option<&Found>, cuda: &Found, staged: &Path) -> Vec<Stri
 }
 
 /// Metadata for dependent build scripts (`DEP_GPUCOMM_*`) and environment for `src/version.rs`.
-pub fn report(nccl: Option<&Found>, cuda: &Found) -> Vec<String> {
-    let all: Vec<&Found> = nccl.into_iter().chain([cuda]).collect();
+pub fn report(all: &[&Found]) -> Vec<String> {
     let join = |of: fn(&Found) -> PathBuf| {
         let mut paths: Vec<String> = all.iter().map(|found| of(found).display().to_string()).collect();
         paths.dedup();
@@ -150,30 +168,28 @@ pub fn report(nccl: Option<&Found>, cuda: &Found) -> Vec<String> {
         format!("cargo::metadata=ROOT={}", join(root)),
         format!("cargo::metadata=INCLUDE={}", join(|found| found.include.clone())),
         format!("cargo::metadata=LIB_DIR={}", join(|found| found.lib.clone())),
-        format!("cargo::rustc-env=GPUCOMM_CUDA_INCLUDE_DIR={}", cuda.include.display()),
-        format!("cargo::rustc-env=GPUCOMM_CUDA_LIBRARY={}", cuda.file.display()),
-        format!("cargo::rustc-env=GPUCOMM_CUDA_ORIGIN={}", cuda.origin),
     ];
-    if let Some(nccl) = nccl {
-        lines.push(format!("cargo::rustc-env=GPUCOMM_NCCL_INCLUDE_DIR={}", nccl.include.display()));
-        lines.push(format!("cargo::rustc-env=GPUCOMM_NCCL_LIBRARY={}", nccl.file.display()));
-        lines.push(format!("cargo::rustc-env=GPUCOMM_NCCL_ORIGIN={}", nccl.origin));
+    for Found { key, include, file, origin, .. } in all {
+        lines.push(format!("cargo::rustc-env=GPUCOMM_{key}_INCLUDE_DIR={}", include.display()));
+        lines.push(format!("cargo::rustc-env=GPUCOMM_{key}_LIBRARY={}", file.display()));
+        lines.push(format!("cargo::rustc-env=GPUCOMM_{key}_ORIGIN={origin}"));
     }
     lines
 }
 
 /// The versions that the program is built for, for both audiences.
-pub fn versions(cuda: Version, nccl: Option<Version>, emulated: bool) -> Vec<String> {
+pub fn versions(cuda: Version, nccl: Option<Version>, nvshmem: Option<Version>, emulated: bool) -> Vec<String> {
     let cudart = cuda.0 * 1000 + cuda.1 * 10;
     let mut lines = vec![
         format!("cargo::metadata=EMULATED={}", u8::from(emulated)),
         format!("cargo::metadata=CUDART_VERSION={cudart}"),
         format!("cargo::rustc-env=GPUCOMM_BUILT_CUDART={cudart}"),
     ];
-    if let Some(Version(major, minor, patch)) = nccl {
+    for (key, version) in [("NCCL", nccl), ("NVSHMEM", nvshmem)] {
+        let Some(Version(major, minor, patch)) = version else { continue };
         let code = major * 10_000 + minor * 100 + patch;
-        lines.push(format!("cargo::metadata=NCCL_VERSION={code}"));
-        lines.push(format!("cargo::rustc-env=GPUCOMM_BUILT_NCCL={code}"));
+        lines.push(format!("cargo::metadata={key}_VERSION={code}"));
+        lines.push(format!("cargo::rustc-env=GPUCOMM_BUILT_{key}={code}"));
     }
     lines
 }

@@ -34,7 +34,20 @@ pub fn inspect(library: &Library, layout: &Layout, target: &str, fixed: bool, or
                 let mut companions = layout.companions.clone();
                 companions.retain(|at| *at != include && at.is_dir());
                 let (origin, warnings) = (origin.to_string(), Vec::new());
-                return Ok(Found { include, companions, lib, file, soname, fixed, version, origin, warnings });
+                let Library { key, stem, .. } = *library;
+                return Ok(Found {
+                    include,
+                    companions,
+                    lib,
+                    file,
+                    soname,
+                    fixed,
+                    version,
+                    key,
+                    stem,
+                    origin,
+                    warnings,
+                });
             }
             Err(reason) => refused = refused.or(Some(reason)),
         }

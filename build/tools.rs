@@ -20,26 +20,27 @@ pub const VARIABLES: &[&str] = &[
 ];
 
 /// Compiles vendor/shim against the headers that were found, into `OUT_DIR`.
-pub fn shim(root: &Path, includes: &[PathBuf], nccl: Option<&Found>, cuda: &Found) -> Result<(), String> {
+pub fn shim(root: &Path, includes: &[PathBuf], all: &[&Found]) -> Result<(), String> {
     let mut build = cc::Build::new();
     build.cargo_metadata(false).std("c11").extra_warnings(true);
+    build.flag("-I").flag(root.join("vendor/shim"));
     build.file(root.join("vendor/shim/gpucomm_shim.c"));
     for name in super::bind::DEFINES {
         build.define(name, "1");
     }
-    if let Some(nccl) = nccl {
-        build.define("GPUCOMM_NCCL", None);
-        if nccl.fixed {
-            build.define("GPUCOMM_NCCL_STATIC", None);
+    for Found { key, fixed, .. } in all {
+        build.define(&format!("GPUCOMM_{key}"), None);
+        if *fixed {
+            build.define(&format!("GPUCOMM_{key}_STATIC"), None);
         }
-    }
-    if cuda.fixed {
-        build.define("GPUCOMM_CUDA_STATIC", None);
+        if *key == "NVSHMEM" {
+            build.file(root.join("vendor/shim/gpucomm_nvshmem.c"));
+        }
     }
     for include in includes {
         build.flag("-isystem").flag(include);
     }
-    build.try_compile("gpucomm_shim").map_err(|error| format!("error: vendor/shim/gpucomm_shim.c: {error}"))
+    build.try_compile("gpucomm_shim").map_err(|error| format!("error: vendor/shim: {error}"))
 }
 
 /// Asks pkg-config for a package.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::error::{Error, Result};
 use crate::sys;
 
-/// A version of NCCL or of CUDA.
+/// A version of NCCL, of NVSHMEM or of CUDA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The major number.
@@ -27,6 +27,11 @@ impl Version {
     pub const fn from_nccl(code: u32) -> Self {
         let unit = if code < 10_000 { 1_000 } else { 10_000 };
         Self::new(code / unit, code % unit / 100, code % 100)
+    }
+
+    /// From `MAJOR * 10000 + MINOR * 100 + PATCH`, which `DEP_GPUCOMM_NVSHMEM_VERSION` is.
+    pub const fn from_nvshmem(code: u32) -> Self {
+        Self::new(code / 10_000, code % 10_000 / 100, code % 100)
     }
 
     /// From the code that `cudaRuntimeGetVersion` and `cudaDriverGetVersion` give: `MAJOR * 1000 + MINOR * 10`.
@@ -78,6 +83,17 @@ pub const fn built_nccl() -> Build {
     }
 }
 
+/// The NVSHMEM that this program was built for.
+#[cfg(feature = "nvshmem")]
+pub const fn built_nvshmem() -> Build {
+    Build {
+        version: Version::from_nvshmem(number(env!("GPUCOMM_BUILT_NVSHMEM"))),
+        include_dir: option_env!("GPUCOMM_NVSHMEM_INCLUDE_DIR"),
+        library: option_env!("GPUCOMM_NVSHMEM_LIBRARY"),
+        origin: option_env!("GPUCOMM_NVSHMEM_ORIGIN"),
+    }
+}
+
 /// The digits of `text`, which the build script wrote.
 const fn number(text: &str) -> u32 {
     let digits = text.as_bytes();
@@ -122,9 +138,42 @@ pub(crate) fn running_cuda() -> Result<Version> {
     Ok(Version::from_cuda(code.unsigned_abs()))
 }
 
-/// Whether the running NCCL has all that this program was built for; asked once.
+/// Wraps `nvshmemx_vendor_get_version_info`: the NVSHMEM that is running. It need not be started for that. The emulator
+/// has none: [`Error::Unsupported`].
+#[cfg(feature = "nvshmem")]
+pub fn running_nvshmem() -> Result<Version> {
+    const OPERATION: &str = "nvshmemx_vendor_get_version_info";
+    #[cfg(gpucomm_emulator)]
+    return Err(Error::Unsupported { operation: OPERATION, needs: "NVSHMEM, which the emulator does not have".into() });
+    #[cfg(not(gpucomm_emulator))]
+    {
+        let (mut major, mut minor, mut patch) = (0, 0, 0);
+        // SAFETY: the three are valid places for one int each, and the call has no other condition.
+        unsafe { sys::nvshmemx_vendor_get_version_info(&mut major, &mut minor, &mut patch) };
+        match (u32::try_from(major), u32::try_from(minor), u32::try_from(patch)) {
+            (Ok(major), Ok(minor), Ok(patch)) if major > 0 => Ok(Version::new(major, minor, patch)),
+            _ => Err(Error::InvalidUsage { operation: OPERATION, reason: format!("it says {major}.{minor}.{patch}") }),
+        }
+    }
+}
+
+/// Whether the running NVSHMEM has all that this program was built for; asked once. One that is older in the minor number
+/// has not: [`Error::LibraryTooOld`].
+#[cfg(feature = "nvshmem")]
+pub fn check_nvshmem() -> Result<()> {
+    static CHECKED: OnceLock<Result<()>> = OnceLock::new();
+    CHECKED
+        .get_or_init(|| {
+            let (built, running) = (built_nvshmem().version, running_nvshmem()?);
+            sufficient("NVSHMEM", built, running, (built.major, built.minor) <= (running.major, running.minor))
+        })
+        .clone()
+}
+
+/// Whether the running NCCL has all that this program was built for; asked once. One that is older in the minor number
+/// has not, and no communicator is made with it: [`Error::LibraryTooOld`].
 #[cfg(feature = "nccl")]
-pub(crate) fn check_nccl() -> Result<()> {
+pub fn check_nccl() -> Result<()> {
     static CHECKED: OnceLock<Result<()>> = OnceLock::new();
     CHECKED
         .get_or_init(|| {
@@ -134,8 +183,9 @@ pub(crate) fn check_nccl() -> Result<()> {
         .clone()
 }
 
-/// Whether the running CUDA runtime is of the major version that this program was built for; asked once.
-pub(crate) fn check_cuda() -> Result<()> {
+/// Whether the running CUDA runtime is of the major version that this program was built for, or newer; asked once. With an
+/// older one no device is to be had: [`Error::LibraryTooOld`].
+pub fn check_cuda() -> Result<()> {
     static CHECKED: OnceLock<Result<()>> = OnceLock::new();
     CHECKED
         .get_or_init(|| {
@@ -161,6 +211,7 @@ mod tests {
         assert_eq!(Version::from_nccl(22809), Version::new(2, 28, 9));
         assert_eq!(Version::from_nccl(21903), Version::new(2, 19, 3));
         assert_eq!(Version::from_nccl(2708), Version::new(2, 7, 8));
+        assert_eq!(Version::from_nvshmem(30405), Version::new(3, 4, 5));
         assert_eq!(Version::from_cuda(13000), Version::new(13, 0, 0));
         assert_eq!(Version::from_cuda(12080), Version::new(12, 8, 0));
     }

@@ -3,6 +3,11 @@
 //! One flat namespace: the functions of the CUDA runtime and of NCCL that this crate calls, their types and constants.
 //! Built against installed libraries, it is what bindgen makes of their headers. With the feature `emulator`, types and
 //! constants come from the committed snapshot of `vendor/include`, and the functions are those of the emulator.
+//!
+//! The feature `nvshmem` adds what a host program needs of NVSHMEM. Its constants are integers, as the parameters are that
+//! they are for. Three of its initialisers are macros that Rust cannot read: `gpucommNvshmemUniqueIdInit`,
+//! `gpucommNvshmemAttrInit` and `gpucommNvshmemTeamConfigInit` do what they do. The emulator has none of its functions:
+//! with it, only types and constants are there, and a call does not compile.
 #![allow(
     dead_code,
     missing_docs,
@@ -10,6 +15,7 @@
     non_camel_case_types,
     non_snake_case,
     non_upper_case_globals,
+    unused_imports,
     unreachable_pub,
     clippy::all
 )]
@@ -22,6 +28,19 @@ include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 mod snapshot;
 #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
 pub use snapshot::*;
+
+// NVSHMEM's bindings are made apart: its headers need declarations before them that NCCL's must not see.
+#[cfg(feature = "nvshmem")]
+mod nvshmem {
+    use super::cudaStream_t;
+
+    #[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
+    include!(concat!(env!("OUT_DIR"), "/bindings_nvshmem.rs"));
+    #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
+    include!("snapshot_nvshmem.rs");
+}
+#[cfg(feature = "nvshmem")]
+pub use nvshmem::*;
 
 /// A window of memory: NCCL before 2.27 has none, but its name is needed all the same.
 #[cfg(all(feature = "nccl", not(nccl_ge_2_27)))]

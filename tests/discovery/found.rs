@@ -157,7 +157,7 @@ fn only_the_soname_is_staged_under_both_names() {
     let staged = machine.root.join("out/lib");
     // Twice: a build script runs again over its own output.
     for _ in 0..2 {
-        link::stage_library(&found, "nccl", &staged).expect("links can be made");
+        link::stage_library(&found, &staged).expect("links can be made");
     }
     for name in ["libnccl.so", "libnccl.so.2"] {
         let real = staged.join(name).canonicalize().expect("the link leads somewhere");
@@ -282,7 +282,7 @@ error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl_static.
     assert!(found.fixed && found.file.ends_with("libnccl_static.a"));
     machine.cuda("opt/cuda/include", "opt/cuda/lib64", 13, 0);
     let cuda = machine.find(&CUDA).expect("it is there");
-    let lines = link::directives(Some(&found), &cuda, Path::new("/out/lib")).join("\n");
+    let lines = link::directives(&[&found, &cuda], Path::new("/out/lib")).join("\n");
     assert!(lines.contains("rustc-link-lib=static:-bundle=nccl_static"), "{lines}");
     for name in ["cudart", "stdc++", "dl", "rt", "pthread"] {
         assert!(lines.contains(&format!("rustc-link-lib=dylib={name}")), "{lines}");
@@ -313,7 +313,7 @@ fn the_archive_of_the_runtime_by_both_names() {
         assert!(text.contains(line), "{text}");
         machine.bytes("usr/local/cuda/lib64/libcudart_static.a", &archive(&elf(2, 62)));
         let cuda = machine.find(&CUDA).expect("it is there now");
-        let lines = link::directives(None, &cuda, Path::new("/out/lib")).join("\n");
+        let lines = link::directives(&[&cuda], Path::new("/out/lib")).join("\n");
         assert!(lines.contains("rustc-link-lib=static:-bundle=cudart_static"), "{lines}");
         // An archive needs no run path.
         assert!(!lines.contains("rpath") && !lines.contains("dylib=cudart"), "{lines}");
@@ -326,7 +326,7 @@ fn programs_find_the_libraries_where_they_were_and_never_libcuda() {
     machine.nccl("usr/include", "usr/lib64", NEW);
     machine.cuda("usr/local/cuda/include", "usr/local/cuda/lib64", 13, 0);
     let (nccl, cuda) = (machine.find(&NCCL).expect("NCCL"), machine.find(&CUDA).expect("CUDA"));
-    let lines = link::directives(Some(&nccl), &cuda, Path::new("/out/lib"));
+    let lines = link::directives(&[&nccl, &cuda], Path::new("/out/lib"));
     let wanted = [
         "cargo::rustc-link-search=native=/out/lib".to_string(),
         "cargo::rustc-link-lib=dylib=nccl".into(),
@@ -341,7 +341,7 @@ fn programs_find_the_libraries_where_they_were_and_never_libcuda() {
 
 #[test]
 fn cfgs_are_cumulative_and_declared() {
-    let lines = link::reached(Version(12, 4, 0), Some(Version(2, 22, 3)));
+    let lines = link::reached(Version(12, 4, 0), Some(Version(2, 22, 3)), Some(Version(3, 4, 5)));
     let wanted = [
         "cuda_ge_12_1",
         "cuda_ge_12_2",
@@ -350,12 +350,15 @@ fn cfgs_are_cumulative_and_declared() {
         "nccl_ge_2_20",
         "nccl_ge_2_21",
         "nccl_ge_2_22",
+        "nvshmem_ge_3_3",
+        "nvshmem_ge_3_4",
     ];
     assert_eq!(lines, wanted.map(|name| format!("cargo::rustc-cfg={name}")));
     let declared = link::declared();
-    for line in link::reached(Version(99, 0, 0), Some(Version(99, 0, 0))) {
+    let newest = Version(99, 0, 0);
+    for line in link::reached(newest, Some(newest), Some(newest)) {
         let name = line.trim_start_matches("cargo::rustc-cfg=");
         assert!(declared.contains(&format!("cargo::rustc-check-cfg=cfg({name})")), "{name}");
     }
-    assert!(link::reached(Version(12, 0, 0), None).is_empty());
+    assert!(link::reached(Version(12, 0, 0), None, None).is_empty());
 }

@@ -6,7 +6,9 @@ mod loaded;
 mod probe;
 mod text;
 
-use gpucomm::version::{Build, built_cuda, built_nccl};
+use gpucomm::version::{Build, built_cuda, built_nccl, check_cuda, check_nccl};
+#[cfg(feature = "nvshmem")]
+use gpucomm::version::{built_nvshmem, check_nvshmem, running_nvshmem};
 use gpucomm::{Backend, backend};
 use serde_json::{Value, json};
 
@@ -23,10 +25,7 @@ pub fn run(options: &InfoArgs) -> Result<()> {
             Backend::Emulator => "emulator",
             _ => "nvidia",
         },
-        "libraries": {
-            "nccl": library("libnccl.so", &built_nccl(), gpucomm::nccl::version().map(|version| version.to_string())),
-            "cuda_runtime": library("libcudart.so", &built_cuda(), gpucomm::cuda::runtime_version().map(cuda)),
-        },
+        "libraries": libraries(),
         "driver": answer(gpucomm::cuda::driver_version().map(|code| match code {
             0 => "none".to_owned(),
             code => cuda(code),
@@ -44,8 +43,26 @@ pub fn run(options: &InfoArgs) -> Result<()> {
     Ok(())
 }
 
-fn library(file: &str, built: &Build, running: gpucomm::Result<String>) -> Value {
+fn libraries() -> Value {
+    let nccl = gpucomm::nccl::version().map(|version| version.to_string());
+    let mut libraries = json!({ "nccl": library("libnccl.so", &built_nccl(), nccl, check_nccl()) });
+    #[cfg(feature = "nvshmem")]
+    {
+        let nvshmem = running_nvshmem().map(|version| version.to_string());
+        libraries["nvshmem"] = library("libnvshmem_host.so", &built_nvshmem(), nvshmem, check_nvshmem());
+    }
+    let runtime = gpucomm::cuda::runtime_version().map(cuda);
+    libraries["cuda_runtime"] = library("libcudart.so", &built_cuda(), runtime, check_cuda());
+    libraries
+}
+
+fn library(file: &str, built: &Build, running: gpucomm::Result<String>, usable: gpucomm::Result<()>) -> Value {
+    let refused = match usable {
+        Err(error @ gpucomm::Error::LibraryTooOld { .. }) => Some(error.to_string()),
+        _ => None,
+    };
     json!({
+        "refused": refused,
         "built_for": built.version.to_string(),
         "running": answer(running),
         "headers": built.include_dir,

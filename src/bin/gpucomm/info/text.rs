@@ -13,13 +13,23 @@ pub fn lines(info: &Value) -> Vec<String> {
             _ => "back end       NVIDIA libraries".to_owned(),
         },
     ];
-    for (name, key) in [("NCCL", "nccl"), ("CUDA runtime", "cuda_runtime")] {
+    for (name, key, what) in [
+        ("NCCL", "nccl", "no communicator will be made"),
+        ("NVSHMEM", "nvshmem", "it will not be started"),
+        ("CUDA runtime", "cuda_runtime", "no device will be used"),
+    ] {
         let library = &info["libraries"][key];
+        if library.is_null() {
+            continue;
+        }
         lines.push(format!(
             "{name:<13}  {} is running, built for {}",
             text(&library["running"]),
             text(&library["built_for"])
         ));
+        if let Some(refused) = library["refused"].as_str() {
+            lines.push(format!("  refused      {what}: {refused}"));
+        }
         for (what, key) in
             [("headers", "headers"), ("linked", "library"), ("found by", "found_by"), ("loaded", "loaded")]
         {

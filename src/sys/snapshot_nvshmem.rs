@@ -1,0 +1,1448 @@
+// Generated from vendor/shim/gpucomm_nvshmem.h over vendor/include by build/bind.rs. Do not edit: see CONTRIBUTING.md.
+
+pub type half = ::std::os::raw::c_ushort;
+pub type __nv_bfloat16 = ::std::os::raw::c_ushort;
+pub type nvshmem_team_t = i32;
+pub type nvshmemx_team_uniqueid_t = u64;
+pub type nvshmemx_uniqueid_t = nvshmemx_uniqueid_v1;
+pub type nvshmemx_uniqueid_args_t = nvshmemx_uniqueid_args_v1;
+pub type nvshmemx_init_args_t = nvshmemx_init_args_v2;
+pub type nvshmemx_init_attr_t = nvshmemx_init_attr_v2;
+pub type nvshmem_team_config_t = nvshmem_team_config_v2;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvshmemx_uniqueid_v1 {
+    pub version: ::std::os::raw::c_int,
+    pub internal: [::std::os::raw::c_char; 124usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvshmemx_uniqueid_args_v1 {
+    pub version: ::std::os::raw::c_int,
+    pub id: *mut nvshmemx_uniqueid_v1,
+    pub myrank: ::std::os::raw::c_int,
+    pub nranks: ::std::os::raw::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvshmemx_init_args_v2 {
+    pub version: ::std::os::raw::c_int,
+    pub uid_args: nvshmemx_uniqueid_args_t,
+    pub cuda_device_id: ::std::os::raw::c_int,
+    pub content: [::std::os::raw::c_char; 92usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvshmemx_init_attr_v2 {
+    pub version: ::std::os::raw::c_int,
+    pub mpi_comm: *mut ::std::os::raw::c_void,
+    pub args: nvshmemx_init_args_t,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvshmem_team_config_v2 {
+    pub version: ::std::os::raw::c_int,
+    pub num_contexts: ::std::os::raw::c_int,
+    pub uniqueid: nvshmemx_team_uniqueid_t,
+    pub padding: [::std::os::raw::c_char; 48usize],
+}
+pub const NVSHMEM_VENDOR_MAJOR_VERSION: u32 = 3;
+pub const NVSHMEM_VENDOR_MINOR_VERSION: u32 = 8;
+pub const NVSHMEM_VENDOR_PATCH_VERSION: u32 = 0;
+pub const NVSHMEM_MAJOR_VERSION: u32 = 1;
+pub const NVSHMEM_MINOR_VERSION: u32 = 3;
+pub const NVSHMEM_MAX_NAME_LEN: u32 = 256;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of nvshmemx_uniqueid_v1",
+    ][::std::mem::size_of::<nvshmemx_uniqueid_v1>() - 128usize];
+    [
+        "Alignment of nvshmemx_uniqueid_v1",
+    ][::std::mem::align_of::<nvshmemx_uniqueid_v1>() - 4usize];
+    [
+        "Offset of field: nvshmemx_uniqueid_v1::version",
+    ][::std::mem::offset_of!(nvshmemx_uniqueid_v1, version) - 0usize];
+    [
+        "Offset of field: nvshmemx_uniqueid_v1::internal",
+    ][::std::mem::offset_of!(nvshmemx_uniqueid_v1, internal) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of nvshmemx_uniqueid_args_v1",
+    ][::std::mem::size_of::<nvshmemx_uniqueid_args_v1>() - 24usize];
+    [
+        "Alignment of nvshmemx_uniqueid_args_v1",
+    ][::std::mem::align_of::<nvshmemx_uniqueid_args_v1>() - 8usize];
+    [
+        "Offset of field: nvshmemx_uniqueid_args_v1::version",
+    ][::std::mem::offset_of!(nvshmemx_uniqueid_args_v1, version) - 0usize];
+    [
+        "Offset of field: nvshmemx_uniqueid_args_v1::id",
+    ][::std::mem::offset_of!(nvshmemx_uniqueid_args_v1, id) - 8usize];
+    [
+        "Offset of field: nvshmemx_uniqueid_args_v1::myrank",
+    ][::std::mem::offset_of!(nvshmemx_uniqueid_args_v1, myrank) - 16usize];
+    [
+        "Offset of field: nvshmemx_uniqueid_args_v1::nranks",
+    ][::std::mem::offset_of!(nvshmemx_uniqueid_args_v1, nranks) - 20usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of nvshmemx_init_args_v2",
+    ][::std::mem::size_of::<nvshmemx_init_args_v2>() - 128usize];
+    [
+        "Alignment of nvshmemx_init_args_v2",
+    ][::std::mem::align_of::<nvshmemx_init_args_v2>() - 8usize];
+    [
+        "Offset of field: nvshmemx_init_args_v2::version",
+    ][::std::mem::offset_of!(nvshmemx_init_args_v2, version) - 0usize];
+    [
+        "Offset of field: nvshmemx_init_args_v2::uid_args",
+    ][::std::mem::offset_of!(nvshmemx_init_args_v2, uid_args) - 8usize];
+    [
+        "Offset of field: nvshmemx_init_args_v2::cuda_device_id",
+    ][::std::mem::offset_of!(nvshmemx_init_args_v2, cuda_device_id) - 32usize];
+    [
+        "Offset of field: nvshmemx_init_args_v2::content",
+    ][::std::mem::offset_of!(nvshmemx_init_args_v2, content) - 36usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of nvshmemx_init_attr_v2",
+    ][::std::mem::size_of::<nvshmemx_init_attr_v2>() - 144usize];
+    [
+        "Alignment of nvshmemx_init_attr_v2",
+    ][::std::mem::align_of::<nvshmemx_init_attr_v2>() - 8usize];
+    [
+        "Offset of field: nvshmemx_init_attr_v2::version",
+    ][::std::mem::offset_of!(nvshmemx_init_attr_v2, version) - 0usize];
+    [
+        "Offset of field: nvshmemx_init_attr_v2::mpi_comm",
+    ][::std::mem::offset_of!(nvshmemx_init_attr_v2, mpi_comm) - 8usize];
+    [
+        "Offset of field: nvshmemx_init_attr_v2::args",
+    ][::std::mem::offset_of!(nvshmemx_init_attr_v2, args) - 16usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of nvshmem_team_config_v2",
+    ][::std::mem::size_of::<nvshmem_team_config_v2>() - 64usize];
+    [
+        "Alignment of nvshmem_team_config_v2",
+    ][::std::mem::align_of::<nvshmem_team_config_v2>() - 8usize];
+    [
+        "Offset of field: nvshmem_team_config_v2::version",
+    ][::std::mem::offset_of!(nvshmem_team_config_v2, version) - 0usize];
+    [
+        "Offset of field: nvshmem_team_config_v2::num_contexts",
+    ][::std::mem::offset_of!(nvshmem_team_config_v2, num_contexts) - 4usize];
+    [
+        "Offset of field: nvshmem_team_config_v2::uniqueid",
+    ][::std::mem::offset_of!(nvshmem_team_config_v2, uniqueid) - 8usize];
+    [
+        "Offset of field: nvshmem_team_config_v2::padding",
+    ][::std::mem::offset_of!(nvshmem_team_config_v2, padding) - 16usize];
+};
+pub const NVSHMEMX_INIT_WITH_UNIQUEID: ::std::os::raw::c_uint = 8;
+pub const NVSHMEM_STATUS_NOT_INITIALIZED: ::std::os::raw::c_int = 0;
+pub const NVSHMEM_STATUS_IS_BOOTSTRAPPED: ::std::os::raw::c_int = 1;
+pub const NVSHMEM_STATUS_IS_INITIALIZED: ::std::os::raw::c_int = 2;
+pub const NVSHMEM_STATUS_LIMITED_MPG: ::std::os::raw::c_int = 3;
+pub const NVSHMEM_STATUS_FULL_MPG: ::std::os::raw::c_int = 4;
+pub const NVSHMEM_THREAD_SINGLE: ::std::os::raw::c_int = 0;
+pub const NVSHMEM_THREAD_FUNNELED: ::std::os::raw::c_int = 1;
+pub const NVSHMEM_THREAD_SERIALIZED: ::std::os::raw::c_int = 2;
+pub const NVSHMEM_THREAD_MULTIPLE: ::std::os::raw::c_int = 3;
+pub const NVSHMEM_TEAM_INVALID: nvshmem_team_t = -1;
+pub const NVSHMEM_TEAM_WORLD: nvshmem_team_t = 0;
+pub const NVSHMEM_TEAM_SHARED: nvshmem_team_t = 1;
+pub const NVSHMEMX_TEAM_NODE: nvshmem_team_t = 2;
+pub const NVSHMEMX_TEAM_SAME_MYPE_NODE: nvshmem_team_t = 3;
+pub const NVSHMEM_CMP_EQ: ::std::os::raw::c_int = 0;
+pub const NVSHMEM_CMP_NE: ::std::os::raw::c_int = 1;
+pub const NVSHMEM_CMP_GT: ::std::os::raw::c_int = 2;
+pub const NVSHMEM_CMP_LE: ::std::os::raw::c_int = 3;
+pub const NVSHMEM_CMP_LT: ::std::os::raw::c_int = 4;
+pub const NVSHMEM_CMP_GE: ::std::os::raw::c_int = 5;
+pub const NVSHMEM_SIGNAL_SET: ::std::os::raw::c_int = 9;
+pub const NVSHMEM_SIGNAL_ADD: ::std::os::raw::c_int = 10;
+pub const NVSHMEMX_SUCCESS: ::std::os::raw::c_int = 0;
+pub const NVSHMEMX_ERROR_INVALID_VALUE: ::std::os::raw::c_int = 1;
+pub const NVSHMEMX_ERROR_OUT_OF_MEMORY: ::std::os::raw::c_int = 2;
+pub const NVSHMEMX_ERROR_NOT_SUPPORTED: ::std::os::raw::c_int = 3;
+pub const NVSHMEMX_ERROR_SYMMETRY: ::std::os::raw::c_int = 4;
+pub const NVSHMEMX_ERROR_GPU_NOT_SELECTED: ::std::os::raw::c_int = 5;
+pub const NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED: ::std::os::raw::c_int = 6;
+pub const NVSHMEMX_ERROR_INTERNAL: ::std::os::raw::c_int = 7;
+pub const NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS: ::std::os::raw::c_long = 1;
+pub const NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID: ::std::os::raw::c_long = 2;
+#[cfg(any(not(gpucomm_emulator), doc))]
+unsafe extern "C" {
+    pub fn nvshmemx_get_uniqueid(
+        uniqueid: *mut nvshmemx_uniqueid_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_set_attr_uniqueid_args(
+        myrank: ::std::os::raw::c_int,
+        nranks: ::std::os::raw::c_int,
+        uniqueid: *const nvshmemx_uniqueid_t,
+        attr: *mut nvshmemx_init_attr_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_hostlib_init_attr(
+        flags: ::std::os::raw::c_uint,
+        attr: *mut nvshmemx_init_attr_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_init_status() -> ::std::os::raw::c_int;
+    pub fn nvshmemx_hostlib_finalize();
+    pub fn nvshmem_query_thread(provided: *mut ::std::os::raw::c_int);
+    pub fn nvshmem_global_exit(status: ::std::os::raw::c_int);
+    pub fn nvshmem_my_pe() -> ::std::os::raw::c_int;
+    pub fn nvshmem_n_pes() -> ::std::os::raw::c_int;
+    pub fn nvshmem_info_get_version(
+        major: *mut ::std::os::raw::c_int,
+        minor: *mut ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_info_get_name(name: *mut ::std::os::raw::c_char);
+    pub fn nvshmemx_vendor_get_version_info(
+        major: *mut ::std::os::raw::c_int,
+        minor: *mut ::std::os::raw::c_int,
+        patch: *mut ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_malloc(size: usize) -> *mut ::std::os::raw::c_void;
+    pub fn nvshmem_calloc(count: usize, size: usize) -> *mut ::std::os::raw::c_void;
+    pub fn nvshmem_align(alignment: usize, size: usize) -> *mut ::std::os::raw::c_void;
+    pub fn nvshmem_free(ptr: *mut ::std::os::raw::c_void);
+    pub fn nvshmem_ptr(
+        ptr: *const ::std::os::raw::c_void,
+        pe: ::std::os::raw::c_int,
+    ) -> *mut ::std::os::raw::c_void;
+    pub fn nvshmemx_mc_ptr(
+        team: nvshmem_team_t,
+        ptr: *const ::std::os::raw::c_void,
+    ) -> *mut ::std::os::raw::c_void;
+    pub fn nvshmemx_buffer_register(
+        addr: *mut ::std::os::raw::c_void,
+        length: usize,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_buffer_unregister(
+        addr: *mut ::std::os::raw::c_void,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_buffer_unregister_all();
+    #[link_name = "\u{1}gpucomm_nvshmemx_buffer_register_symmetric"]
+    pub fn nvshmemx_buffer_register_symmetric(
+        buf_ptr: *mut ::std::os::raw::c_void,
+        size: usize,
+        flags: ::std::os::raw::c_int,
+    ) -> *mut ::std::os::raw::c_void;
+    #[link_name = "\u{1}gpucomm_nvshmemx_buffer_unregister_symmetric"]
+    pub fn nvshmemx_buffer_unregister_symmetric(
+        mmap_ptr: *mut ::std::os::raw::c_void,
+        size: usize,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmem_team_my_pe(team: nvshmem_team_t) -> ::std::os::raw::c_int;
+    pub fn nvshmem_team_n_pes(team: nvshmem_team_t) -> ::std::os::raw::c_int;
+    pub fn nvshmem_team_get_config(
+        team: nvshmem_team_t,
+        config: *mut nvshmem_team_config_t,
+    );
+    pub fn nvshmem_team_translate_pe(
+        src_team: nvshmem_team_t,
+        src_pe: ::std::os::raw::c_int,
+        dest_team: nvshmem_team_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmem_team_split_strided(
+        parent: nvshmem_team_t,
+        start: ::std::os::raw::c_int,
+        stride: ::std::os::raw::c_int,
+        size: ::std::os::raw::c_int,
+        config: *const nvshmem_team_config_t,
+        mask: ::std::os::raw::c_long,
+        team: *mut nvshmem_team_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmem_team_split_2d(
+        parent: nvshmem_team_t,
+        xrange: ::std::os::raw::c_int,
+        xconfig: *const nvshmem_team_config_t,
+        xmask: ::std::os::raw::c_long,
+        xteam: *mut nvshmem_team_t,
+        yconfig: *const nvshmem_team_config_t,
+        ymask: ::std::os::raw::c_long,
+        yteam: *mut nvshmem_team_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmem_team_destroy(team: nvshmem_team_t);
+    #[link_name = "\u{1}gpucomm_nvshmemx_team_get_uniqueid"]
+    pub fn nvshmemx_team_get_uniqueid(
+        uniqueid: *mut nvshmemx_team_uniqueid_t,
+    ) -> ::std::os::raw::c_int;
+    #[link_name = "\u{1}gpucomm_nvshmemx_team_init"]
+    pub fn nvshmemx_team_init(
+        team: *mut nvshmem_team_t,
+        config: *mut nvshmem_team_config_t,
+        mask: ::std::os::raw::c_long,
+        npes: ::std::os::raw::c_int,
+        index: ::std::os::raw::c_int,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmem_barrier(team: nvshmem_team_t) -> ::std::os::raw::c_int;
+    pub fn nvshmem_barrier_all();
+    pub fn nvshmem_team_sync(team: nvshmem_team_t) -> ::std::os::raw::c_int;
+    pub fn nvshmem_sync_all();
+    pub fn nvshmem_fence();
+    pub fn nvshmem_quiet();
+    #[link_name = "\u{1}gpucomm_nvshmemx_flush"]
+    pub fn nvshmemx_flush();
+    pub fn nvshmemx_barrier_on_stream(
+        team: nvshmem_team_t,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_barrier_all_on_stream(stream: cudaStream_t);
+    pub fn nvshmemx_team_sync_on_stream(
+        team: nvshmem_team_t,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_sync_all_on_stream(stream: cudaStream_t);
+    pub fn nvshmemx_quiet_on_stream(stream: cudaStream_t);
+    #[link_name = "\u{1}gpucomm_nvshmemx_flush_on_stream"]
+    pub fn nvshmemx_flush_on_stream(stream: cudaStream_t);
+    pub fn nvshmem_putmem(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_putmem_nbi(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_getmem(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_getmem_nbi(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmemx_putmem_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_putmem_nbi_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_getmem_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_getmem_nbi_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_signal_fetch(sig_addr: *mut u64) -> u64;
+    pub fn nvshmemx_putmem_signal_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        sig_addr: *mut u64,
+        signal: u64,
+        sig_op: ::std::os::raw::c_int,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_putmem_signal_nbi_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        bytes: usize,
+        sig_addr: *mut u64,
+        signal: u64,
+        sig_op: ::std::os::raw::c_int,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_signal_op_on_stream(
+        sig_addr: *mut u64,
+        signal: u64,
+        sig_op: ::std::os::raw::c_int,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_signal_wait_until_on_stream(
+        sig_addr: *mut u64,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: u64,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_alltoallmem(
+        team: nvshmem_team_t,
+        dest: *mut ::std::os::raw::c_void,
+        src: *const ::std::os::raw::c_void,
+        nelems: usize,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmem_broadcastmem(
+        team: nvshmem_team_t,
+        dest: *mut ::std::os::raw::c_void,
+        src: *const ::std::os::raw::c_void,
+        nelems: usize,
+        root: ::std::os::raw::c_int,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmem_fcollectmem(
+        team: nvshmem_team_t,
+        dest: *mut ::std::os::raw::c_void,
+        src: *const ::std::os::raw::c_void,
+        nelems: usize,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_alltoallmem_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut ::std::os::raw::c_void,
+        src: *const ::std::os::raw::c_void,
+        nelem: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_broadcastmem_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut ::std::os::raw::c_void,
+        src: *const ::std::os::raw::c_void,
+        nelem: usize,
+        root: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_fcollectmem_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut ::std::os::raw::c_void,
+        src: *const ::std::os::raw::c_void,
+        nelem: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_and_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_and_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_or_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_or_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_xor_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int8_xor_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i8,
+        src: *const i8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_and_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_and_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_or_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_or_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_xor_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int16_xor_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i16,
+        src: *const i16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_and_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_and_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_or_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_or_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_xor_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int32_xor_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i32,
+        src: *const i32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_and_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_and_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_or_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_or_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_xor_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_int64_xor_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut i64,
+        src: *const i64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_and_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_and_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_or_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_or_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_xor_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint8_xor_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u8,
+        src: *const u8,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_and_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_and_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_or_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_or_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_xor_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint16_xor_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u16,
+        src: *const u16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_and_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_and_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_or_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_or_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_xor_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint32_xor_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u32,
+        src: *const u32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_and_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_and_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_or_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_or_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_xor_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_uint64_xor_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut u64,
+        src: *const u64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_half_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut half,
+        src: *const half,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_half_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut half,
+        src: *const half,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_half_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut half,
+        src: *const half,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_half_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut half,
+        src: *const half,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_half_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut half,
+        src: *const half,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_half_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut half,
+        src: *const half,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_half_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut half,
+        src: *const half,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_half_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut half,
+        src: *const half,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_bfloat16_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut __nv_bfloat16,
+        src: *const __nv_bfloat16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_bfloat16_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut __nv_bfloat16,
+        src: *const __nv_bfloat16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_bfloat16_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut __nv_bfloat16,
+        src: *const __nv_bfloat16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_bfloat16_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut __nv_bfloat16,
+        src: *const __nv_bfloat16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_bfloat16_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut __nv_bfloat16,
+        src: *const __nv_bfloat16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_bfloat16_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut __nv_bfloat16,
+        src: *const __nv_bfloat16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_bfloat16_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut __nv_bfloat16,
+        src: *const __nv_bfloat16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_bfloat16_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut __nv_bfloat16,
+        src: *const __nv_bfloat16,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_float_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f32,
+        src: *const f32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_float_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f32,
+        src: *const f32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_float_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f32,
+        src: *const f32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_float_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f32,
+        src: *const f32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_float_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f32,
+        src: *const f32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_float_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f32,
+        src: *const f32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_float_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f32,
+        src: *const f32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_float_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f32,
+        src: *const f32,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_double_sum_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f64,
+        src: *const f64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_double_sum_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f64,
+        src: *const f64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_double_prod_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f64,
+        src: *const f64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_double_prod_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f64,
+        src: *const f64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_double_min_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f64,
+        src: *const f64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_double_min_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f64,
+        src: *const f64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_double_max_reduce_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f64,
+        src: *const f64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_double_max_reducescatter_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut f64,
+        src: *const f64,
+        nreduce: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn gpucommNvshmemUniqueIdInit(id: *mut nvshmemx_uniqueid_t);
+    pub fn gpucommNvshmemAttrInit(attr: *mut nvshmemx_init_attr_t);
+    pub fn gpucommNvshmemTeamConfigInit(config: *mut nvshmem_team_config_t);
+}
