@@ -20,6 +20,8 @@ mod link;
 mod nvshmem;
 #[path = "build/place.rs"]
 mod place;
+#[path = "build/quiet.rs"]
+mod quiet;
 #[path = "build/tools.rs"]
 mod tools;
 
@@ -142,13 +144,20 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
         }
     }
 
+    // The user has the headers where they were found, not the links to them.
+    let original = |error: String| {
+        nccl.iter().chain(&nvshmem).fold(error, |error, found| {
+            let link = out.join("include").join(found.stem);
+            error.replace(&link.display().to_string(), &found.include.display().to_string())
+        })
+    };
     let cuda_part = if with.nccl { Part::Nccl } else { Part::Cuda };
     for (part, file) in [(cuda_part, "bindings.rs"), (Part::Nvshmem, "bindings_nvshmem.rs")] {
         if part == Part::Nvshmem && !with.nvshmem {
             continue;
         }
         let request = bind::Request { root: root.into(), includes: includes.clone(), part };
-        let (bindings, read) = bind::generate(&request)?;
+        let (bindings, read) = bind::generate(&request).map_err(original)?;
         std::fs::write(out.join(file), bindings).map_err(staged)?;
         tell_all(read);
     }

@@ -162,24 +162,40 @@ fn attempt(request: &Request, more: &[String]) -> Result<(String, Vec<String>), 
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
     let read = Headers::default();
-    let result = std::panic::catch_unwind({
+    let result = super::quiet::stderr(|| {
         let read = read.clone();
-        move || builder(request, more).parse_callbacks(Box::new(read)).generate()
+        std::panic::catch_unwind(move || builder(request, more).parse_callbacks(Box::new(read)).generate())
     });
     std::panic::set_hook(hook);
     match result {
         Ok(Ok(bindings)) => Ok((bindings.to_string(), read.lines())),
-        Ok(Err(error)) => Err(format!("error: the headers cannot be bound: {error}")),
+        Ok(Err(error)) => Err(diagnosed(&error.to_string())),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+            let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            if text.contains("not supported by the loaded `libclang`") {
+                return Err(format!("error: the installed libclang is too old; {}", lines.nth(1).unwrap_or_default()));
+            }
             if !text.contains("libclang") {
                 return Err(format!("error: bindgen failed: {text}"));
             }
-            Err(format!("{NO_LIBCLANG}\n  ({})", text.lines().next().unwrap_or_default()))
+            Err(format!("{NO_LIBCLANG}\n  ({})", lines.next().unwrap_or_default()))
         }
     }
 }
+
+/// The first thing that is wrong with the headers; what comes after it usually follows from it.
+fn diagnosed(text: &str) -> String {
+    let text = text.trim_start_matches("clang diagnosed error: ");
+    let first = text.lines().find(|line| line.contains("error: ")).unwrap_or(text);
+    let hint = if first.contains("'crt/") { CRT } else { "" };
+    format!("error: the headers cannot be bound: {first}{hint}")
+}
+
+/// Wheels of the runtime come without headers that they need.
+const CRT: &str =
+    "\n  fix: apt install cuda-crt-13-0 | pip install nvidia-cuda-crt (of CUDA 12: nvidia-cuda-nvcc-cu12)";
 
 /// Collects the headers that are read, and names the functions to link.
 #[derive(Debug, Default, Clone)]

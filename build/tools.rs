@@ -16,6 +16,7 @@ pub const VARIABLES: &[&str] = &[
     "AR",
     "ARFLAGS",
     "LIBCLANG_PATH",
+    "LLVM_CONFIG_PATH",
     "BINDGEN_EXTRA_CLANG_ARGS",
 ];
 
@@ -40,7 +41,13 @@ pub fn shim(root: &Path, includes: &[PathBuf], all: &[&Found]) -> Result<(), Str
     for include in includes {
         build.flag("-isystem").flag(include);
     }
-    build.try_compile("gpucomm_shim").map_err(|error| format!("error: vendor/shim: {error}"))
+    build.try_compile("gpucomm_shim").map_err(|error| {
+        let error = error.to_string();
+        match error.strip_prefix("ToolNotFound: ") {
+            Some(reason) => format!("error: a C compiler is needed: {reason}; install gcc or clang, or set CC"),
+            None => format!("error: vendor/shim cannot be compiled: {error}"),
+        }
+    })
 }
 
 /// Asks pkg-config for a package.

@@ -42,7 +42,7 @@ fn headers() -> Option<Headers> {
         includes.push(root.join("vendor/include"));
     } else {
         // As build.rs has it: NCCL's own headers alone, then all that lie beside those of CUDA.
-        includes.push(Path::new(env!("OUT_DIR")).join("include"));
+        includes.push(Path::new(env!("OUT_DIR")).join("include/nccl"));
         let cuda = PathBuf::from(option_env!("GPUCOMM_CUDA_INCLUDE_DIR").unwrap_or_default());
         includes.push(cuda.clone());
         includes.extend(cuda.parent().map(|runtime| runtime.with_file_name("cuda_nvcc").join("include")));
