@@ -40,7 +40,8 @@ pub struct Headers {
 
 /// Compares each item with what the compiler makes of the headers. The error names every item that differs.
 pub fn compare(items: &[Item], headers: &Headers, language: Language) -> Result<usize, String> {
-    let start = format!("#include \"{}\"\n{PROLOGUE}", headers.wrapper.display());
+    // The first is what cuda_runtime.h, which C++ does without, would have included.
+    let start = format!("#include <cuda_runtime_api.h>\n#include \"{}\"\n{PROLOGUE}", headers.wrapper.display());
     let preprocessed = compile(&start, headers, language, &["-E", "-P"])?;
     let named = |item: &Item| match item {
         Item::Record { name, .. } | Item::Enum { name, .. } => Some(name.clone()),
