@@ -320,10 +320,15 @@ impl Attempt<'_> {
             Some(set) => format!("correct or unset {set}"),
             None => format!("export {home}=/path"),
         };
+        let third = match *key {
+            // The emulator has none of its functions.
+            "NVSHMEM" => "leave out the feature nvshmem",
+            _ => "--features emulator for the CPU emulator",
+        };
         Failure {
             summary: format!("{name} {what} (need {header} >= {minimum} and {wanted})"),
             tried: self.tried.clone(),
-            fixes: [self.library.install.into(), second, "--features emulator for the CPU emulator".into()],
+            fixes: [self.library.install.into(), second, third.into()],
         }
     }
 }

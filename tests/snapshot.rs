@@ -9,16 +9,47 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const COMMITTED: &str = include_str!("../src/sys/snapshot.rs");
+/// One of the snapshots.
+struct Part {
+    /// The word for it, as the build script takes it.
+    name: &'static str,
+    file: &'static str,
+    committed: &'static str,
+    /// A header that real installations have.
+    header: &'static str,
+    /// Constants that state the version.
+    versions: &'static [&'static str],
+    /// Words in the names of what changes with the version.
+    follow: &'static [&'static str],
+}
 
-/// Bindings of wrapper.h over `includes`; `None` where they cannot be made here.
-fn bindings(name: &str, includes: &[PathBuf]) -> Option<String> {
+const PARTS: &[Part] = &[
+    Part {
+        name: "nccl",
+        file: "snapshot.rs",
+        committed: include_str!("../src/sys/snapshot.rs"),
+        header: "nccl.h",
+        versions: &["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "NCCL_VERSION_CODE", "CUDART_VERSION", "CUDA_VERSION"],
+        follow: &["ncclConfig", "Num", "MaxRedOp"],
+    },
+    Part {
+        name: "nvshmem",
+        file: "snapshot_nvshmem.rs",
+        committed: include_str!("../src/sys/snapshot_nvshmem.rs"),
+        header: "non_abi/nvshmem_version.h",
+        versions: &["NVSHMEM_VENDOR_MAJOR_VERSION", "NVSHMEM_VENDOR_MINOR_VERSION", "NVSHMEM_VENDOR_PATCH_VERSION"],
+        follow: &["nvshmemx_init_args", "nvshmemx_init_attr", "nvshmem_team_config"],
+    },
+];
+
+/// Bindings of `part` over `includes`; `None` where they cannot be made here.
+fn bindings(name: &str, part: &Part, includes: &[PathBuf]) -> Option<String> {
     let script = Path::new(env!("GPUCOMM_BUILD_SCRIPT"));
     if !script.exists() {
         return skip(&format!("{} is not on this machine", script.display()));
     }
-    let output = std::env::temp_dir().join(format!("gpucomm-bindings-{}-{name}.rs", std::process::id()));
-    let run = Command::new(script).arg(&output).arg("nccl").args(includes).output().expect("the build script runs");
+    let output = std::env::temp_dir().join(format!("gpucomm-bindings-{}-{name}-{}.rs", std::process::id(), part.name));
+    let run = Command::new(script).arg(&output).arg(part.name).args(includes).output().expect("the build script runs");
     let text = String::from_utf8_lossy(&run.stderr);
     if !run.status.success() {
         assert!(text.contains("libclang is missing"), "{text}");
@@ -132,16 +163,19 @@ fn unnamed(tokens: &[String]) -> Vec<&str> {
 
 #[test]
 fn committed_snapshot_is_current() {
-    let Some(made) = bindings("vendor", &[vendor()]) else { return };
-    if tokens(&made) == tokens(COMMITTED) {
-        return;
+    for part in PARTS {
+        let Some(made) = bindings("vendor", part, &[vendor()]) else { return };
+        if tokens(&made) == tokens(part.committed) {
+            continue;
+        }
+        let (made, committed) = (items(&made), items(part.committed));
+        let differing: Vec<_> =
+            made.keys().chain(committed.keys()).filter(|key| made.get(*key) != committed.get(*key)).collect();
+        panic!(
+            "src/sys/{} is out of date (GPUCOMM_WRITE_SNAPSHOT=1 cargo check --features emulator): {differing:?}",
+            part.file
+        );
     }
-    let (made, committed) = (items(&made), items(COMMITTED));
-    let differing: Vec<_> =
-        made.keys().chain(committed.keys()).filter(|key| made.get(*key) != committed.get(*key)).collect();
-    panic!(
-        "src/sys/snapshot.rs is out of date (GPUCOMM_WRITE_SNAPSHOT=1 cargo check --features emulator): {differing:?}"
-    );
 }
 
 #[test]
@@ -151,27 +185,48 @@ fn vendor_agrees_with_installed_headers() {
         return;
     };
     let includes: Vec<PathBuf> = std::env::split_paths(&prefixes).map(|prefix| prefix.join("include")).collect();
-    let Some(real) = bindings("real", &includes) else { return };
-    let (ours, real) = (items(COMMITTED), items(&real));
-    let same = |key: &str| ours.get(key) == real.get(key);
+    for part in PARTS {
+        if !includes.iter().any(|include| include.join(part.header).is_file()) {
+            skip(&format!("GPUCOMM_TEST_SDK names no {}", part.header));
+            continue;
+        }
+        let Some(real) = bindings("real", part, &includes) else { return };
+        let (ours, real) = (items(part.committed), items(&real));
+        let wrong = differences(part, &ours, &real);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(ours.keys().filter(|name| real.contains_key(*name)).count() > 150, "too few items to mean anything");
+    }
+}
+
+/// Items of ours that the installed headers have differently, or not.
+fn differences(part: &Part, ours: &BTreeMap<String, String>, real: &BTreeMap<String, String>) -> Vec<String> {
     // Against other versions, what exists in both must agree, except what states or follows the version.
-    let exact = same("NCCL_VERSION_CODE") && same("CUDART_VERSION");
+    let exact = part.versions.iter().all(|name| ours.get(*name) == real.get(*name));
+    let follows = |name: &str| part.versions.contains(&name) || part.follow.iter().any(|word| name.contains(word));
     let mut wrong = Vec::new();
-    for (name, mine) in &ours {
+    for (name, mine) in ours {
         match real.get(name) {
             Some(theirs) if mine == theirs => {}
-            Some(_) | None if !exact && (follows_version(name) || !real.contains_key(name)) => {}
+            Some(_) | None if !exact && (follows(name) || !real.contains_key(name)) => {}
             Some(theirs) => wrong.push(format!("{name}:\n  vendor    {mine}\n  installed {theirs}")),
             None => wrong.push(format!("{name} is not in the installed headers")),
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(ours.keys().filter(|name| real.contains_key(*name)).count() > 150, "too few items to mean anything");
+    wrong
 }
 
-fn follows_version(name: &str) -> bool {
-    ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "NCCL_VERSION_CODE", "CUDART_VERSION", "CUDA_VERSION"].contains(&name)
-        || ["ncclConfig", "Num", "MaxRedOp"].iter().any(|part| name.contains(part))
+#[test]
+fn a_wrong_declaration_is_seen() {
+    for part in PARTS {
+        let real = items(part.committed);
+        let function = real.iter().find(|(_, item)| item.starts_with("pub fn") && item.contains("c_int"));
+        let (name, item) = function.expect("a function with an int");
+        let mut ours = real.clone();
+        ours.insert(name.clone(), item.replacen("c_int", "c_long", 1));
+        ours.insert("no_such_function".into(), "pub fn no_such_function ( ) ;".into());
+        assert_eq!(differences(part, &real, &real), Vec::<String>::new());
+        assert_eq!(differences(part, &ours, &real).len(), 2, "{name}");
+    }
 }
 
 #[test]

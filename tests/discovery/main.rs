@@ -20,5 +20,6 @@ mod library;
 #[path = "../../build/link.rs"]
 mod link;
 mod machine;
+mod nvshmem;
 #[path = "../../build/place.rs"]
 mod place;

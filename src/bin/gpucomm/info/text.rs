@@ -144,3 +144,21 @@ fn text(value: &Value) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn a_library_that_is_too_old_is_said_to_be_refused() {
+        let library = |refused: Option<&str>| json!({ "running": "2.27.7", "built_for": "2.28.9", "refused": refused });
+        let of = |nccl| super::lines(&json!({ "libraries": { "nccl": nccl, "cuda_runtime": library(None) } }));
+        let lines = of(library(Some("2.28.9 is needed")));
+        let line = lines.iter().position(|line| line.starts_with("NCCL")).expect("a line for NCCL");
+        assert_eq!(lines[line], "NCCL           2.27.7 is running, built for 2.28.9");
+        assert_eq!(lines[line + 1], "  refused      no communicator will be made: 2.28.9 is needed");
+        assert!(!of(library(None)).iter().any(|line| line.contains("refused")));
+        // It is not there without its feature.
+        assert!(!lines.iter().any(|line| line.starts_with("NVSHMEM")));
+    }
+}
