@@ -39,7 +39,7 @@
 //!
 //! # Features
 //!
-//! `nccl` (default), `emulator`, and `cli` for the program `gpucomm`.
+//! `nccl` (default), `nvshmem` (its C interface, in [`sys`]), `emulator`, and `cli` for the program `gpucomm`.
 
 // The rooms below nccl/ offer it things that nobody else uses.
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]
