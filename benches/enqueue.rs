@@ -117,6 +117,9 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
+/// Makes a rank on each device, and measures.
+type Maker = fn(&[Device]) -> Result<Vec<Rank>>;
+
 fn main() -> Result<()> {
     let devices = match Device::all() {
         Ok(devices) => devices,
@@ -131,8 +134,7 @@ fn main() -> Result<()> {
         "{:>10} {:>5} {:>5} {:>10} {:>10} {:>10} {:>16}",
         "made by", "ranks", "rank", "raw", "safe", "added", "Rust allocations"
     );
-    let makers: [(&str, fn(&[Device]) -> Result<Vec<Rank>>); 2] = [("Clique", clique), ("init_rank", one_by_one)];
-    for (name, maker) in makers {
+    for (name, maker) in [("Clique", clique as Maker), ("init_rank", one_by_one)] {
         for size in [1, 2, 4].into_iter().filter(|&size| size <= devices.len()) {
             for (rank, result) in maker(&devices[..size])?.into_iter().enumerate() {
                 println!(
