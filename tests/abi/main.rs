@@ -10,6 +10,7 @@ mod items;
 mod mutants;
 mod parts;
 mod proof;
+mod vendor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

@@ -10,6 +10,8 @@ use crate::skip;
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
     pub text: &'static str,
+    /// What is made of vendor/include.
+    pub committed: &'static str,
     /// Below the root of the package.
     wrapper: &'static str,
     /// The C that is compiled with the headers.
@@ -20,6 +22,7 @@ pub struct Part {
 
 /// CUDA and NCCL.
 pub const FIRST: Part = Part {
+    committed: include_str!("../../src/sys/snapshot.rs"),
     #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
     text: include_str!("../../src/sys/snapshot.rs"),
     #[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
@@ -31,6 +34,7 @@ pub const FIRST: Part = Part {
 
 #[cfg(feature = "nvshmem")]
 const NVSHMEM: Part = Part {
+    committed: include_str!("../../src/sys/snapshot_nvshmem.rs"),
     #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
     text: include_str!("../../src/sys/snapshot_nvshmem.rs"),
     #[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
