@@ -30,7 +30,7 @@ const PARTS: &[Part] = &[
         committed: include_str!("../src/sys/snapshot.rs"),
         header: "nccl.h",
         versions: &["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "NCCL_VERSION_CODE", "CUDART_VERSION", "CUDA_VERSION"],
-        follow: &["ncclConfig", "Num", "MaxRedOp"],
+        follow: &["ncclConfig", "ncclWindow_", "Num", "MaxRedOp"],
     },
     Part {
         name: "nvshmem",
