@@ -82,7 +82,10 @@ pub fn stage_library(found: &Found, directory: &Path) -> io::Result<()> {
         replace_link(&real, &directory.join(name))?;
     }
     if found.key == "NVSHMEM" {
-        for entry in std::fs::read_dir(&found.lib)? {
+        // The library may be a link itself, of which its plug-ins know nothing.
+        let beside = real.parent().unwrap_or(&found.lib);
+        let entries = std::fs::read_dir(beside)?.chain(std::fs::read_dir(&found.lib)?);
+        for entry in entries {
             let (path, name) = entry.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()))?;
             if name.starts_with("nvshmem_") && name.contains(".so") {
                 replace_link(&path.canonicalize()?, &directory.join(name))?;

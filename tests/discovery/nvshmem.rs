@@ -135,6 +135,15 @@ fn a_wheel_and_what_is_staged_of_it() {
     ] {
         assert_eq!(std::fs::read_link(staged.join(name)).expect(name), real.join(file));
     }
+    // A directory of links holds the library alone.
+    machine.file(&format!("farm/include/{}", NVSHMEM.header), &header(V));
+    std::fs::create_dir(machine.root.join("farm/lib")).expect("a directory");
+    machine.link("farm/lib/libnvshmem_host.so.3", &machine.at(&format!("{prefix}/lib/libnvshmem_host.so.3")));
+    machine.set("NVSHMEM_HOME", "farm");
+    let farm = machine.root.join("out of the farm");
+    link::stage_library(&machine.find(&FOR_13).expect("it is there"), &farm).expect("links can be made");
+    assert!(farm.join("nvshmem_transport_ibrc.so.7").is_file());
+
     let headers = machine.root.join("headers");
     link::stage_headers(&found, &headers).expect("links can be made");
     assert!(headers.join("non_abi/nvshmem_version.h").is_file() && !headers.join("cuda.h").exists());
