@@ -148,12 +148,19 @@ pub fn directives(all: &[&Found], staged: &Path) -> Vec<String> {
         // RUNPATH, not RPATH: LD_LIBRARY_PATH goes before it.
         lines.push("cargo::rustc-link-arg=-Wl,--enable-new-dtags".into());
         lines.extend(paths.iter().map(|path| format!("cargo::rustc-link-arg=-Wl,-rpath,{}", path.display())));
-        let flags: Vec<String> =
-            paths.iter().map(|path| format!("-C link-arg=-Wl,-rpath,{}", path.display())).collect();
-        lines.push(format!("cargo::metadata=RUSTFLAGS={}", flags.join(" ")));
+        let flags = |between: &str, separator: &str| {
+            let all = paths.iter().map(|path| format!("-C{between}link-arg=-Wl,-rpath,{}", path.display()));
+            all.collect::<Vec<String>>().join(separator)
+        };
+        lines.push(format!("cargo::metadata=RUSTFLAGS={}", flags(" ", " ")));
+        // cargo splits RUSTFLAGS at spaces, without a way to quote them.
+        let spaces = paths.iter().any(|path| path.to_string_lossy().contains(char::is_whitespace));
+        let setting = match spaces {
+            true => format!("CARGO_ENCODED_RUSTFLAGS=$'{}'", flags("", "\\x1f").replace('\'', "\\'")),
+            false => format!("RUSTFLAGS=\"{}\"", flags(" ", " ")),
+        };
         lines.push(format!(
-            "gpucomm: programs of dependent packages, started without cargo, need RUSTFLAGS=\"{}\" or LD_LIBRARY_PATH",
-            flags.join(" ")
+            "gpucomm: programs of dependent packages, started without cargo, need {setting} or LD_LIBRARY_PATH"
         ));
     }
     lines

@@ -340,6 +340,30 @@ fn programs_find_the_libraries_where_they_were_and_never_libcuda() {
 }
 
 #[test]
+fn dependents_are_told_how_to_find_the_libraries() {
+    let mut machine = Machine::new();
+    machine.nccl("nccl/include", "nccl/lib", NEW);
+    machine.cuda("a b's/cuda/include", "a b's/cuda/lib64", 13, 0);
+    machine.cuda("cuda/include", "cuda/lib64", 13, 0);
+    machine.set("NCCL_HOME", "nccl");
+    for (home, setting) in [
+        ("cuda", "RUSTFLAGS=\"-C link-arg=-Wl,-rpath,ROOT/nccl/lib -C link-arg=-Wl,-rpath,ROOT/cuda/lib64\""),
+        (
+            "a b's/cuda",
+            "CARGO_ENCODED_RUSTFLAGS=$'-Clink-arg=-Wl,-rpath,ROOT/nccl/lib\\x1f-Clink-arg=-Wl,-rpath,ROOT/a b\\'s/cuda/lib64'",
+        ),
+    ] {
+        machine.set("CUDA_HOME", home);
+        let (nccl, cuda) = (machine.find(&NCCL).expect("NCCL"), machine.find(&CUDA).expect("CUDA"));
+        let last = link::directives(&[&nccl, &cuda], Path::new("/out/lib")).pop().expect("lines");
+        let wanted = format!(
+            "gpucomm: programs of dependent packages, started without cargo, need {setting} or LD_LIBRARY_PATH"
+        );
+        assert_eq!(last.replace(&machine.root.display().to_string(), "ROOT"), wanted);
+    }
+}
+
+#[test]
 fn cfgs_are_cumulative_and_declared() {
     let lines = link::reached(Version(12, 4, 0), Some(Version(2, 22, 3)), Some(Version(3, 4, 5)));
     let wanted = [
