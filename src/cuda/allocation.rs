@@ -141,6 +141,7 @@ impl Allocation {
     }
 
     /// The window over this memory, if there is one.
+    #[inline]
     pub(crate) fn window(&self) -> Option<WindowTag> {
         self.window.get().copied()
     }

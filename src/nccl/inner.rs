@@ -159,6 +159,7 @@ impl Inner {
         }
     }
 
+    #[inline]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Guarded>> {
         match self.guarded.try_lock() {
             Ok(guard) => Some(guard),

@@ -17,6 +17,7 @@ const REGISTER: u8 = 32;
 const PRE_MUL: u64 = 0xff;
 
 impl Signature {
+    #[inline]
     pub(crate) fn of(call: &Call<'_>) -> Self {
         let redop = match call.kind.redop() {
             None => 0,
@@ -95,6 +96,7 @@ impl Place {
     const NONE: Self = Self { window: 0, offset: 0 };
 }
 
+#[inline]
 fn place(region: Option<&Region<'_>>) -> Place {
     region.map_or(Place::NONE, |region| match region.window() {
         0 => Place::NONE,

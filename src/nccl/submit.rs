@@ -55,9 +55,6 @@ pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
 pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     outside_of_groups(call.operation)?;
     let inner = call.comm;
-    if let Some(family) = &inner.family {
-        family.ledger.prefetch(inner.rank);
-    }
     let (mut guard, handle) = inner.enter(call.operation)?;
     guard.in_flight.make_room(inner, call.operation)?;
     order(call)?;
