@@ -26,7 +26,11 @@ pub fn inspect(library: &Library, layout: &Layout, target: &str, fixed: bool, or
         }
         let file = match fixed {
             true => elf::archive(&path, target).map(|()| path),
-            false => elf::library(&path, target).and_then(|file| agrees(&file, version).map(|()| file)),
+            false => elf::library(&path, target).and_then(|file| {
+                agrees(&file, version)?;
+                run_path(&file)?;
+                Ok(file)
+            }),
         };
         match file {
             Ok(file) => {
@@ -90,6 +94,16 @@ fn agrees(file: &Path, version: Version) -> Result<(), String> {
         _ => false,
     };
     if older { Err(format!("headers of {version}, but the library is {}", real.display())) } else { Ok(()) }
+}
+
+/// A run path has colons between its directories, and the option that sets it commas between its parts.
+fn run_path(file: &Path) -> Result<(), String> {
+    let lib = file.parent().unwrap_or(file);
+    let Some(text) = lib.to_str() else { return Err(format!("{} is not UTF-8, as cargo needs it", lib.display())) };
+    match text.chars().find(|c| matches!(c, ':' | ',' | '\n')) {
+        Some(c) => Err(format!("{text} has a {c:?}, which the run path of a program cannot hold")),
+        None => Ok(()),
+    }
 }
 
 /// Why `path` is not a file, where it is more than that there is none: a link that leads nowhere, a file in the place of

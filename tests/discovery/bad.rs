@@ -66,6 +66,22 @@ fn a_library_for_another_machine() {
 }
 
 #[test]
+fn a_directory_that_no_run_path_can_hold() {
+    for (name, sign) in [("nccl,2", "','"), ("nccl:2", "':'")] {
+        let mut machine = Machine::new();
+        machine.file(&format!("{name}/include/nccl.h"), &nccl_h(NEW));
+        machine.library(&format!("{name}/lib/libnccl.so.2"));
+        machine.set("NCCL_HOME", name);
+        let text = refused(&format!("ROOT/{name}/lib has a {sign}, which the run path of a program cannot hold"));
+        assert_eq!(machine.failure(&NCCL), text.replace("NCCL_HOME=ROOT/nccl ", &format!("NCCL_HOME=ROOT/{name} ")));
+        // An archive leaves no path in the program.
+        machine.bytes(&format!("{name}/lib/libnccl_static.a"), &archive(&elf(2, 62)));
+        machine.env.insert("NCCL_STATIC".into(), "1".into());
+        assert!(machine.find(&NCCL).is_ok());
+    }
+}
+
+#[test]
 fn of_two_libraries_the_one_that_fits() {
     let machine = home();
     machine.bytes("nccl/lib64/libnccl.so.2", &elf(1, 3));

@@ -1,5 +1,8 @@
-//! The C interface of NVSHMEM as it is: what can be asked of it without a GPU. Needs the library, so not with the emulator.
+//! The C interface of NVSHMEM as it is: what can be asked of it without a GPU, and on GPUs, a group of processes that use
+//! it. Needs the library, so not with the emulator.
 #![cfg(all(feature = "nvshmem", not(any(gpucomm_emulator, gpucomm_snapshot))))]
+
+mod processes;
 
 use std::mem::{MaybeUninit, size_of};
 
