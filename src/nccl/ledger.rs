@@ -122,7 +122,9 @@ impl Track {
                     }
                     slot.author.store(rank as u64, Ordering::Relaxed);
                     slot.state.store(written, Ordering::Release);
-                    slot.hand_on();
+                    if self.passed.len() > 1 {
+                        slot.hand_on();
+                    }
                     own.entries.store(entry + 1, Ordering::Release);
                     return Ok(entry);
                 }

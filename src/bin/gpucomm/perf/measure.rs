@@ -138,6 +138,7 @@ impl Member<'_> {
         repeat(ranks, call, options.warmup, stride)?;
         self.team.start()?;
         let seconds = time(ranks, call, options.iterations, stride)?;
+        ranks.iter().try_for_each(|rank| rank.comm.async_error())?;
         let seconds = options.average.of(&self.team.gather(seconds)?);
         let (algbw, busbw) = call.operation.bandwidth(&call.shape, seconds);
 

@@ -1,6 +1,6 @@
-//! What the members of a run do together: exchange numbers, start at the same moment, fail together.
+//! What the members of a run do together: exchange numbers, start together, fail together.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::failure::{Failure, Result};
@@ -11,7 +11,7 @@ pub trait Team {
     fn member(&self) -> usize;
     /// Gives `value` and gets everybody's, in order.
     fn gather(&self, value: f64) -> Result<Vec<f64>>;
-    /// Returns at the same moment on all members, as nearly as can be.
+    /// Returns when all members are ready for the timed loop.
     fn start(&self) -> Result<()>;
     /// Shows a line of the table. Only member 0 calls this and the next two.
     fn line(&self, text: &str) -> Result<()>;
@@ -27,8 +27,6 @@ pub struct Meeting {
     members: usize,
     state: Mutex<State>,
     changed: Condvar,
-    arrived: AtomicUsize,
-    round: AtomicUsize,
     broken: AtomicBool,
 }
 
@@ -46,8 +44,6 @@ impl Meeting {
             members,
             state: Mutex::new(State { round: 0, arrived: 0, values: vec![0.0; members], result: Vec::new() }),
             changed: Condvar::new(),
-            arrived: AtomicUsize::new(0),
-            round: AtomicUsize::new(0),
             broken: AtomicBool::new(false),
         }
     }
@@ -78,21 +74,10 @@ impl Meeting {
         Ok(state.result.clone())
     }
 
-    /// Spins for a moment, so that nobody is still waking up when the others begin.
-    pub fn start(&self) -> Result<()> {
-        let round = self.round.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.round.store(round + 1, Ordering::Release);
-            return Ok(());
-        }
-        let mut spins = 0u32;
-        while self.round.load(Ordering::Acquire) == round {
-            self.check()?;
-            spins += 1;
-            if spins < 10_000 { std::hint::spin_loop() } else { std::thread::yield_now() }
-        }
-        Ok(())
+    /// Returns when everybody is here. Who comes last goes on at once, the others when they have woken up, as in nccl-tests;
+    /// threads that spin, and start at the very same moment, measure the same times.
+    pub fn start(&self, member: usize) -> Result<()> {
+        self.gather(member, 0.0).map(drop)
     }
 
     fn check(&self) -> Result<()> {
@@ -119,7 +104,7 @@ mod tests {
                         let got = meeting.gather(member, (round * 10 + member) as f64).unwrap();
                         let want: Vec<_> = (0..4).map(|m| (round * 10 + m) as f64).collect();
                         assert_eq!(got, want);
-                        meeting.start().unwrap();
+                        meeting.start(member).unwrap();
                     }
                 });
             }
@@ -130,7 +115,7 @@ mod tests {
     fn nobody_waits_for_one_that_gave_up() {
         let meeting = Meeting::new(3);
         std::thread::scope(|scope| {
-            let waiting = [scope.spawn(|| meeting.gather(0, 0.0).map(drop)), scope.spawn(|| meeting.start())];
+            let waiting = [scope.spawn(|| meeting.gather(0, 0.0).map(drop)), scope.spawn(|| meeting.start(1))];
             std::thread::sleep(std::time::Duration::from_millis(20));
             meeting.give_up();
             for thread in waiting {
