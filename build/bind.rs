@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use super::headers::DEFINES;
 use super::nvshmem;
 
 /// Functions that the crate calls. Those of NCCL bind to nothing where `nccl` is off or the headers are older.
@@ -106,11 +107,6 @@ const CONSTANTS: &[&str] = &[
     "cudaEvent(Default|BlockingSync|DisableTiming)",
     "cudaHostAlloc(Default|Portable)",
 ];
-
-/// Macros to define before the headers are read, for bindgen and for the C compiler. NCCL before 2.24 hides ncclBfloat16
-/// behind the first. The others are the guards of headers that nccl.h includes and its C interface does not use: without
-/// them no nv/target is needed, which many installations lack.
-pub const DEFINES: &[&str] = &["__CUDA_BF16_TYPES_EXIST__", "__CUDA_FP16_H__", "__CUDA_BF16_H__", "__CUDA_FP8_H__"];
 
 /// What is bound together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,15 +251,14 @@ fn builder(request: &Request, more: &[String]) -> bindgen::Builder {
     for include in &request.includes {
         builder = builder.clang_arg(format!("-I{}", include.display()));
     }
-    let every = |names: &[&'static str]| names.to_vec();
     let (functions, types, constants) = match request.part {
-        Part::Cuda | Part::Nccl => (every(FUNCTIONS), TYPES, every(CONSTANTS)),
+        Part::Cuda | Part::Nccl => (FUNCTIONS.to_vec(), TYPES, CONSTANTS),
         Part::Nvshmem => {
             // Without the names that C has for them, types of CUDA are those of the other bindings.
             builder = builder.blocklist_type("cuda.*|CU.*");
             let prefixed = format!("{}.*", nvshmem::PREFIX);
             builder = builder.allowlist_var(prefixed);
-            ([nvshmem::FUNCTIONS, nvshmem::NEWER].concat(), &[][..], every(nvshmem::CONSTANTS))
+            ([nvshmem::FUNCTIONS, nvshmem::NEWER].concat(), &[][..], nvshmem::CONSTANTS)
         }
     };
     for name in functions {

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::layout;
+
 const MAGIC: &[u8] = b"\x7fELF";
 const ARCHIVES: [&[u8]; 2] = [b"!<arch>\n", b"!<thin>\n"];
 /// Longer texts are no linker scripts.
@@ -78,7 +80,7 @@ fn machine(file: &Path, head: &[u8], target: &str) -> Result<(), String> {
     };
     let bits = |class| if class == 1 { 32 } else { 64 };
     let (class, code) = (head[4], u16::from_le_bytes([head[18], head[19]]));
-    let arch = target.split('-').next().unwrap_or_default();
+    let arch = layout::arch(target);
     let wanted = match arch {
         "x86_64" => (2, 62),
         "aarch64" => (2, 183),

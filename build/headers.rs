@@ -1,4 +1,4 @@
-//! Versions, as the installed headers state them.
+//! The installed headers: the versions that they state, and how they are to be read.
 
 use std::fmt;
 
@@ -12,6 +12,11 @@ impl fmt::Display for Version {
         if self.2 == 0 { Ok(()) } else { write!(f, ".{}", self.2) }
     }
 }
+
+/// Macros to define before the headers are read, for bindgen and for the C compiler. NCCL before 2.24 hides ncclBfloat16
+/// behind the first. The others are the guards of headers that nccl.h includes and its C interface does not use: without
+/// them no nv/target is needed, which many installations lack.
+pub const DEFINES: &[&str] = &["__CUDA_BF16_TYPES_EXIST__", "__CUDA_FP16_H__", "__CUDA_BF16_H__", "__CUDA_FP8_H__"];
 
 /// The number that `#define NAME number` gives to `name`; comments after it are ignored.
 pub fn define(text: &str, name: &str) -> Option<u32> {

@@ -70,7 +70,8 @@ pub fn toolkit_targets(target: &str) -> &'static [&'static str] {
     }
 }
 
-fn arch(target: &str) -> &str {
+/// The first word of a triple.
+pub fn arch(target: &str) -> &str {
     target.split('-').next().unwrap_or_default()
 }
 

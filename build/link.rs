@@ -147,9 +147,11 @@ pub fn directives(all: &[&Found], staged: &Path) -> Vec<String> {
     if !paths.is_empty() {
         // RUNPATH, not RPATH: LD_LIBRARY_PATH goes before it.
         lines.push("cargo::rustc-link-arg=-Wl,--enable-new-dtags".into());
-        lines.extend(paths.iter().map(|path| format!("cargo::rustc-link-arg=-Wl,-rpath,{}", path.display())));
+        let arguments: Vec<String> =
+            paths.iter().map(|path| format!("link-arg=-Wl,-rpath,{}", path.display())).collect();
+        lines.extend(arguments.iter().map(|argument| format!("cargo::rustc-{argument}")));
         let flags = |between: &str, separator: &str| {
-            let all = paths.iter().map(|path| format!("-C{between}link-arg=-Wl,-rpath,{}", path.display()));
+            let all = arguments.iter().map(|argument| format!("-C{between}{argument}"));
             all.collect::<Vec<String>>().join(separator)
         };
         lines.push(format!("cargo::metadata=RUSTFLAGS={}", flags(" ", " ")));

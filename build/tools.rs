@@ -26,7 +26,7 @@ pub fn shim(root: &Path, includes: &[PathBuf], all: &[&Found]) -> Result<(), Str
     build.cargo_metadata(false).std("c11").extra_warnings(true);
     build.flag("-I").flag(root.join("vendor/shim"));
     build.file(root.join("vendor/shim/gpucomm_shim.c"));
-    for name in super::bind::DEFINES {
+    for name in super::headers::DEFINES {
         build.define(name, "1");
     }
     for Found { key, fixed, .. } in all {

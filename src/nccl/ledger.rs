@@ -109,10 +109,10 @@ impl Track {
         let slot = &self.slots[(entry % SLOTS) as usize];
         let (writing, written) = (2 * entry + 1, 2 * entry + 2);
         let mut round = 0;
-        loop {
+        let author = loop {
             let state = slot.state.load(Ordering::Acquire);
             if state == written {
-                break;
+                break false;
             }
             if state < writing && (entry < SLOTS || self.passed_by_all(own, entry - SLOTS)) {
                 // Every participant has left the entry that this slot held before, so it may be written over.
@@ -125,15 +125,14 @@ impl Track {
                     if self.passed.len() > 1 {
                         slot.hand_on();
                     }
-                    own.entries.store(entry + 1, Ordering::Release);
-                    return Ok(entry);
+                    break true;
                 }
                 continue;
             }
             wait(round).map_err(Refusal::Behind)?;
             round += 1;
-        }
-        if !slot.holds(signature) {
+        };
+        if !author && !slot.holds(signature) {
             return Err(slot.refusal());
         }
         own.entries.store(entry + 1, Ordering::Release);

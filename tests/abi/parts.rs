@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::headers::DEFINES;
 use crate::items::{self, Item};
 use crate::proof::Headers;
 use crate::skip;
@@ -75,26 +76,10 @@ impl Part {
             skip(&format!("{} is not on this machine", missing.display()));
             return None;
         }
-        let mut defines: Vec<String> = defines().iter().map(|name| format!("{name}=1")).collect();
+        let mut defines: Vec<String> = DEFINES.iter().map(|name| format!("{name}=1")).collect();
         if self.text.contains("fn ncclGetVersion") {
             defines.push("GPUCOMM_NCCL=1".into());
         }
         Some(Headers { wrapper, includes, defines })
     }
-}
-
-/// `DEFINES` of build/bind.rs, which cannot be included: it needs bindgen.
-fn defines() -> Vec<String> {
-    let file = syn::parse_file(include_str!("../../build/bind.rs")).expect("build/bind.rs parses");
-    let value = file.items.into_iter().find_map(|item| match item {
-        syn::Item::Const(constant) if constant.ident == "DEFINES" => Some(*constant.expr),
-        _ => None,
-    });
-    let Some(syn::Expr::Reference(reference)) = value else { panic!("build/bind.rs has no DEFINES") };
-    let syn::Expr::Array(array) = *reference.expr else { panic!("DEFINES of build/bind.rs is no array") };
-    let text = |element| match element {
-        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => text.value(),
-        other => panic!("DEFINES of build/bind.rs holds {other:?}"),
-    };
-    array.elems.into_iter().map(text).collect()
 }

@@ -5,5 +5,10 @@
 //! skipped; `GPUCOMM_TEST_STRICT=1` makes that a failure.
 
 mod good;
+#[allow(dead_code)]
+#[path = "../../build/headers.rs"]
+mod headers;
 mod refused;
 mod script;
+#[path = "../support/skip.rs"]
+mod skip;

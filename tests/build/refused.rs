@@ -1,5 +1,6 @@
 //! What the user sees when it does not work: one message, which names the file.
 
+use crate::headers;
 use crate::script::Script;
 
 /// The first message of discovery for NCCL, refused for `reason`.
@@ -116,12 +117,7 @@ fn an_archive_that_is_not_there() {
 
 /// The version of NCCL that vendor/include declares.
 fn gpucomm_version() -> String {
-    let text = include_str!("../../vendor/include/nccl.h");
-    let number = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("#define {name} "))).expect("a version");
-        line.trim().to_string()
-    };
-    [number("NCCL_MAJOR"), number("NCCL_MINOR"), number("NCCL_PATCH")].join(".")
+    headers::nccl(include_str!("../../vendor/include/nccl.h")).expect("a version").to_string()
 }
 
 #[test]

@@ -139,7 +139,5 @@ fn usable(outcome: Outcome) -> Option<Outcome> {
 }
 
 fn skip(reason: &str) {
-    assert!(std::env::var_os("GPUCOMM_TEST_STRICT").is_none(), "not to be skipped: {reason}");
-    // Past the test harness, which keeps what a test that passes prints.
-    writeln!(std::io::stderr(), "SKIPPED: the build script was not tried: {reason}").expect("stderr can be written");
+    crate::skip::skip("the build script was not tried", reason);
 }

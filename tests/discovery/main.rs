@@ -8,6 +8,7 @@ mod failed;
 #[path = "../../build/find.rs"]
 mod find;
 mod found;
+#[allow(dead_code)]
 #[path = "../../build/headers.rs"]
 mod headers;
 #[allow(dead_code)]
