@@ -6,7 +6,8 @@ use std::ptr;
 use super::data_type;
 use super::inner::Inner;
 use super::one_rank;
-use crate::cuda::{Region, Stream};
+use super::pair::End;
+use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
 use crate::sys;
 
@@ -46,6 +47,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The code of both ends of a message.
+    pub(crate) const MESSAGE: u8 = 9;
+
     /// A number for the ledger.
     pub(crate) const fn code(self) -> u8 {
         match self {
@@ -60,7 +64,7 @@ impl Kind {
             Self::Gather { .. } => 7,
             #[cfg(nccl_ge_2_28)]
             Self::Scatter { .. } => 8,
-            Self::Send { .. } | Self::Recv { .. } => 9,
+            Self::Send { .. } | Self::Recv { .. } => Self::MESSAGE,
         }
     }
 
@@ -80,6 +84,16 @@ impl Kind {
             Self::Scatter { .. } => "ncclScatter",
             Self::Send { .. } => "ncclSend",
             Self::Recv { .. } => "ncclRecv",
+        }
+    }
+
+    /// Of a message: which end of it this rank is, and who is the other.
+    #[inline]
+    pub(crate) const fn message(self) -> Option<(End, usize)> {
+        match self {
+            Self::Send { peer } => Some((End::Sender, peer)),
+            Self::Recv { peer } => Some((End::Receiver, peer)),
+            _ => None,
         }
     }
 
@@ -125,6 +139,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    #[inline]
     pub(crate) fn new(
         operation: &'static str,
         comm: &'a Inner,
@@ -148,12 +163,28 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Visits the memory that it uses, until `visit` fails.
+    #[inline]
+    pub(crate) fn uses<E>(&self, mut visit: impl FnMut(&Region<'a>, Access) -> Result<(), E>) -> Result<(), E> {
+        if let Some(send) = &self.send {
+            visit(send, Access::Read)?;
+        }
+        if let Some(scalar) = &self.scalar {
+            visit(scalar, Access::Read)?;
+        }
+        if let Some(recv) = &self.recv {
+            visit(recv, Access::Write)?;
+        }
+        Ok(())
+    }
+
     /// Makes the C call.
     ///
     /// # Safety
     ///
     /// `handle` is the live communicator of `self.comm`, whose lock the caller holds. The regions are ordered before this
     /// call on the stream, and the other ranks issue the matching operation.
+    #[inline]
     pub(crate) unsafe fn make(&self, handle: sys::ncclComm_t) -> sys::ncclResult_t {
         let recv_base = self.recv.as_ref().map_or(ptr::null_mut(), |region| region.ptr());
         let recv = recv_base.wrapping_byte_add(self.recv_offset);

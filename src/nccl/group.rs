@@ -1,11 +1,10 @@
 //! Groups: several operations that start together.
 
-use super::call::Call;
 use super::communicator::Communicator;
 use super::io::{FromRoot, Layout, SendRecv, ToRoot};
 use super::prepare::{self, Site};
 use super::reduce_op::ReduceOp;
-use super::submit::{self, GroupMark};
+use super::submit::{self, Calls, GroupMark};
 use super::{exchange, variable};
 use crate::cuda::{Slice, SliceMut, Stream};
 use crate::element::Element;
@@ -20,7 +19,7 @@ use crate::error::Result;
 /// # Errors
 /// What `record` returned; [`InvalidUsage`](crate::Error::InvalidUsage) within another group; what the operations return.
 pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Result<R> {
-    let mut group = Group { calls: Vec::new() };
+    let mut group = Group { calls: Calls::new() };
     let value = {
         let _mark = GroupMark::set("group")?;
         record(&mut group)?
@@ -32,7 +31,7 @@ pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Res
 /// The operations of a group, as far as they were recorded; see [`group`].
 #[derive(Debug)]
 pub struct Group<'a> {
-    calls: Vec<Call<'a>>,
+    calls: Calls<'a>,
 }
 
 /// Operations: those of [`Communicator`], with the communicator first. Errors are found while recording, except those

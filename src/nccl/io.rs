@@ -3,6 +3,8 @@
 //! In place is a form of its own, so that one region is never borrowed both shared and mutably, and regions that overlap
 //! in part cannot be written down.
 
+use smallvec::SmallVec;
+
 use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -117,35 +119,27 @@ impl<'a> Layout<'a> {
         Self { counts, offsets: Some(offsets) }
     }
 
-    /// The parts as `(offset, count)`, checked against the number of ranks and the length of the buffer.
-    pub(crate) fn parts(
-        &self,
-        operation: &'static str,
-        what: &'static str,
-        size: usize,
-        len: usize,
-    ) -> Result<Vec<(usize, usize)>> {
-        if self.counts.len() != size {
-            return Err(Error::argument(
-                operation,
-                what,
-                format!("{size} counts, one a rank"),
-                format!("{} counts", self.counts.len()),
-            ));
-        }
-        if let Some(offsets) = self.offsets
-            && offsets.len() != size
-        {
-            return Err(Error::argument(
-                operation,
-                what,
-                format!("{size} offsets, one a rank"),
-                format!("{} offsets", offsets.len()),
-            ));
+    /// The parts as `(offset, count)`, in the order of ranks. Only after [`Layout::check`].
+    #[inline]
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (usize, usize)> {
+        let (offsets, mut next) = (self.offsets, 0);
+        self.counts.iter().enumerate().map(move |(rank, &count)| {
+            let offset = offsets.map_or(next, |offsets| offsets[rank]);
+            next = offset + count;
+            (offset, count)
+        })
+    }
+
+    /// Checks the parts against the number of ranks and the length of the buffer.
+    pub(crate) fn check(&self, operation: &'static str, what: &'static str, size: usize, len: usize) -> Result<()> {
+        for (name, got) in [("counts", self.counts.len()), ("offsets", self.offsets.map_or(size, <[_]>::len))] {
+            if got != size {
+                let expected = format!("{size} {name}, one a rank");
+                return Err(Error::argument(operation, what, expected, format!("{got} {name}")));
+            }
         }
         let mut next = 0usize;
         let mut needed = 0usize;
-        let mut parts = Vec::with_capacity(size);
         for (rank, &count) in self.counts.iter().enumerate() {
             let offset = self.offsets.map_or(next, |offsets| offsets[rank]);
             next = offset.checked_add(count).ok_or_else(|| {
@@ -157,7 +151,6 @@ impl<'a> Layout<'a> {
                 )
             })?;
             needed = needed.max(next);
-            parts.push((offset, count));
         }
         if needed > len {
             return Err(Error::argument(
@@ -167,34 +160,33 @@ impl<'a> Layout<'a> {
                 format!("{len} elements"),
             ));
         }
-        Ok(parts)
+        Ok(())
     }
 
-    /// Like [`Layout::parts`], for a buffer that is written: no two parts may overlap.
-    pub(crate) fn disjoint_parts(
+    /// Like [`Layout::check`], for a buffer that is written: no two parts may overlap.
+    pub(crate) fn check_disjoint(
         &self,
         operation: &'static str,
         what: &'static str,
         size: usize,
         len: usize,
-    ) -> Result<Vec<(usize, usize)>> {
-        let parts = self.parts(operation, what, size, len)?;
-        if self.offsets.is_some() {
-            let mut order: Vec<usize> = (0..size).filter(|&rank| parts[rank].1 > 0).collect();
-            order.sort_unstable_by_key(|&rank| parts[rank].0);
-            for pair in order.windows(2) {
-                let ((first, count), (second, _)) = (parts[pair[0]], parts[pair[1]]);
-                if first + count > second {
-                    return Err(Error::argument(
-                        operation,
-                        what,
-                        "parts that do not overlap",
-                        format!("part {} at {first} with {count} elements, part {} at {second}", pair[0], pair[1]),
-                    ));
-                }
+    ) -> Result<()> {
+        self.check(operation, what, size, len)?;
+        let Some(offsets) = self.offsets else { return Ok(()) };
+        let mut order: SmallVec<[usize; 16]> = (0..size).filter(|&rank| self.counts[rank] > 0).collect();
+        order.sort_unstable_by_key(|&rank| offsets[rank]);
+        for pair in order.windows(2) {
+            let (first, count, second) = (offsets[pair[0]], self.counts[pair[0]], offsets[pair[1]]);
+            if first + count > second {
+                return Err(Error::argument(
+                    operation,
+                    what,
+                    "parts that do not overlap",
+                    format!("part {} at {first} with {count} elements, part {} at {second}", pair[0], pair[1]),
+                ));
             }
         }
-        Ok(parts)
+        Ok(())
     }
 }
 

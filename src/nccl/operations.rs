@@ -4,7 +4,7 @@ use super::communicator::Communicator;
 use super::io::{FromRoot, Layout, SendRecv, ToRoot};
 use super::prepare::{self, Site};
 use super::reduce_op::ReduceOp;
-use super::submit::{self, Recorded};
+use super::submit::{self, Calls};
 use super::{exchange, variable};
 use crate::cuda::{Slice, SliceMut, Stream};
 use crate::element::Element;
@@ -123,9 +123,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all", self.inner(), stream)?;
-        let mut calls = Recorded::default();
+        let mut calls = Calls::new();
         exchange::all_to_all(site, send.into(), recv.into(), &mut |call| calls.push(call))?;
-        calls.submit()
+        submit::all(&calls)
     }
 
     /// Wraps `ncclGather`: gives `root` the elements of all ranks, one rank's after the other's. Before NCCL 2.28, a group of `ncclSend` and
@@ -140,9 +140,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather", self.inner(), stream)?;
-        let mut calls = Recorded::default();
+        let mut calls = Calls::new();
         exchange::gather(site, io.into(), root, &mut |call| calls.push(call))?;
-        calls.submit()
+        submit::all(&calls)
     }
 
     /// Wraps `ncclScatter`: gives each rank its part of the elements of `root`. Before NCCL 2.28, a group of `ncclSend` and `ncclRecv`.
@@ -156,9 +156,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter", self.inner(), stream)?;
-        let mut calls = Recorded::default();
+        let mut calls = Calls::new();
         exchange::scatter(site, io.into(), root, &mut |call| calls.push(call))?;
-        calls.submit()
+        submit::all(&calls)
     }
 
     /// Wraps `ncclSend` and `ncclRecv`: in one group: sends part `r` of `send` to rank `r`, and receives what rank `r` sent into part `r` of
@@ -175,14 +175,14 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all_v", self.inner(), stream)?;
-        let mut calls = Recorded::default();
+        let mut calls = Calls::with_capacity(2 * self.size());
         variable::all_to_all_v(
             site,
             (send.into(), send_layout.into()),
             (recv.into(), recv_layout.into()),
             &mut |call| calls.push(call),
         )?;
-        calls.submit()
+        submit::all(&calls)
     }
 
     /// Wraps `ncclBroadcast`: in one group, a call a rank: gives every rank the elements of all; each rank's part has a length of its own.
@@ -196,9 +196,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_gather_v", self.inner(), stream)?;
-        let mut calls = Recorded::default();
+        let mut calls = Calls::with_capacity(self.size());
         variable::all_gather_v(site, io.into(), layout.into(), &mut |call| calls.push(call))?;
-        calls.submit()
+        submit::all(&calls)
     }
 
     /// Wraps `ncclReduce`: in one group, a call a rank: reduces the elements of all ranks and gives each rank its part of the result;
@@ -214,9 +214,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", self.inner(), stream)?;
-        let mut calls = Recorded::default();
+        let mut calls = Calls::with_capacity(self.size());
         variable::reduce_scatter_v(site, io.into(), layout.into(), op, &mut |call| calls.push(call))?;
-        calls.submit()
+        submit::all(&calls)
     }
 
     /// Wraps `ncclSend` and `ncclRecv`: in one group: gives `root` the elements of all ranks; each part has a length of its own.
@@ -231,9 +231,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather_v", self.inner(), stream)?;
-        let mut calls = Recorded::default();
+        let mut calls = Calls::with_capacity(self.size());
         variable::gather_v(site, io.into(), layout.into(), root, &mut |call| calls.push(call))?;
-        calls.submit()
+        submit::all(&calls)
     }
 
     /// Wraps `ncclSend` and `ncclRecv`: in one group: gives each rank its part of the elements of `root`; each part has a length of its own.
@@ -248,8 +248,8 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter_v", self.inner(), stream)?;
-        let mut calls = Recorded::default();
+        let mut calls = Calls::with_capacity(self.size());
         variable::scatter_v(site, io.into(), layout.into(), root, &mut |call| calls.push(call))?;
-        calls.submit()
+        submit::all(&calls)
     }
 }

@@ -6,11 +6,13 @@ use crate::cuda::Region;
 use crate::element::{Element, ElementKind};
 
 /// `count` elements of `kind` at element `offset` of a region whose bounds were checked.
+#[inline]
 pub(crate) fn part(region: Region<'_>, kind: ElementKind, offset: usize, count: usize) -> Region<'_> {
     Region { alloc: region.alloc, offset: region.offset + offset * kind.size(), bytes: count * kind.size() }
 }
 
 /// A message of a part of `from` to `peer`.
+#[inline]
 pub(crate) fn send_part<'a, T: Element>(
     site: &Site<'a>,
     from: Region<'a>,
@@ -23,6 +25,7 @@ pub(crate) fn send_part<'a, T: Element>(
 }
 
 /// A message from `peer` into a part of `to`.
+#[inline]
 pub(crate) fn recv_part<'a, T: Element>(
     site: &Site<'a>,
     to: Region<'a>,

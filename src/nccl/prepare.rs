@@ -138,6 +138,7 @@ pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op
     Ok(with_op(call, op))
 }
 
+#[inline]
 pub(crate) fn reduce<'a, T: Element>(
     site: Site<'a>,
     io: ToRoot<'a, T>,
@@ -172,6 +173,7 @@ pub(crate) fn reduce<'a, T: Element>(
     Ok(with_op(call, op))
 }
 
+#[inline]
 pub(crate) fn broadcast<'a, T: Element>(site: Site<'a>, io: FromRoot<'a, T>, root: usize) -> Result<Call<'a>> {
     site.comm.check_rank(site.operation, "root", root)?;
     let kind = Kind::Broadcast { root };
@@ -202,6 +204,7 @@ pub(crate) fn broadcast<'a, T: Element>(site: Site<'a>, io: FromRoot<'a, T>, roo
     }
 }
 
+#[inline]
 pub(crate) fn all_gather<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>) -> Result<Call<'a>> {
     match io {
         SendRecv::OutOfPlace { send, recv } => {
@@ -221,6 +224,7 @@ pub(crate) fn all_gather<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>) ->
     }
 }
 
+#[inline]
 pub(crate) fn reduce_scatter<'a, T: Element>(
     site: Site<'a>,
     io: SendRecv<'a, T>,
@@ -248,6 +252,7 @@ pub(crate) fn reduce_scatter<'a, T: Element>(
 }
 
 /// A message to `peer`.
+#[inline]
 pub(crate) fn send<'a, T: Element>(site: Site<'a>, slice: Slice<'a, T>, peer: usize) -> Result<Call<'a>> {
     site.comm.check_rank(site.operation, "peer", peer)?;
     let mut call = site.call::<T>(Kind::Send { peer }, slice.len());
@@ -256,6 +261,7 @@ pub(crate) fn send<'a, T: Element>(site: Site<'a>, slice: Slice<'a, T>, peer: us
 }
 
 /// A message from `peer`.
+#[inline]
 pub(crate) fn recv<'a, T: Element>(site: Site<'a>, slice: SliceMut<'a, T>, peer: usize) -> Result<Call<'a>> {
     site.comm.check_rank(site.operation, "peer", peer)?;
     let mut call = site.call::<T>(Kind::Recv { peer }, slice.len());

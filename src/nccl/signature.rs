@@ -48,6 +48,11 @@ impl Signature {
         Self([u64::from(REGISTER), bytes as u64, 0, 0, 0, 0])
     }
 
+    /// A message of `count` elements of the kind with this number.
+    pub(crate) fn message(element: u64, count: u64) -> Self {
+        Self([u64::from(Kind::MESSAGE) | element << 8, count, 0, 0, 0, 0])
+    }
+
     /// The signature in words, for an error.
     pub(crate) fn describe(&self) -> String {
         let [head, count, send, send_offset, recv, recv_offset] = self.0;
@@ -60,7 +65,7 @@ impl Signature {
             6 => "all_to_all",
             7 => "gather",
             8 => "scatter",
-            9 => "send and recv",
+            Kind::MESSAGE => "send and recv",
             REGISTER => return format!("alloc of {count} bytes"),
             _ => "an unknown operation",
         };

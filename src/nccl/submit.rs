@@ -1,15 +1,19 @@
 //! Making calls: agreement, order, the call itself, and the record of it.
 
 use std::cell::Cell;
+use std::convert::Infallible;
+use std::ptr;
 use std::sync::MutexGuard;
 
-use super::call::{Call, Kind};
+use smallvec::SmallVec;
+
+use super::call::Call;
 use super::check;
 use super::ending;
 use super::inner::{Guarded, Inner};
-use super::ledger::Refusal;
+use super::refusal::Refusal;
 use super::signature::Signature;
-use crate::cuda::Access;
+use crate::cuda::{Access, Region, Stream};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -78,88 +82,84 @@ fn launch_one(call: &Call<'_>, guard: &mut MutexGuard<'_, Guarded>, handle: sys:
     // SAFETY: the handle is live, as its lock is held; the regions were just ordered, and the ranks agree: in a clique
     // they have compared, and who made a communicator across processes has promised it.
     let result = call.comm.inside(|| unsafe { call.make(handle) });
+    if let Some(family) = &call.comm.family {
+        family.ledger.look_ahead(call.comm.rank);
+    }
     note(call);
     guard.in_flight.count(call.stream)?;
     check::check(call.kind.function(), result)
 }
 
-/// What an operation that may be several calls is made of. One call takes no memory of the heap.
-#[derive(Default)]
-pub(crate) struct Recorded<'a> {
-    first: Option<Call<'a>>,
-    others: Vec<Call<'a>>,
-}
+/// The calls of one operation, or of a group. A few take no memory of the heap.
+pub(crate) type Calls<'a> = SmallVec<[Call<'a>; 8]>;
 
-impl<'a> Recorded<'a> {
-    #[inline]
-    pub(crate) fn push(&mut self, call: Call<'a>) {
-        match self.first {
-            None => self.first = Some(call),
-            Some(_) => self.others.push(call),
-        }
-    }
-
-    /// Makes them: one call as it is, several as a group.
-    pub(crate) fn submit(mut self) -> Result<()> {
-        match self.first {
-            None => Ok(()),
-            Some(call) if self.others.is_empty() => one(&call),
-            Some(call) => {
-                outside_of_groups(call.operation)?;
-                self.others.insert(0, call);
-                group(&self.others)
-            }
+/// Makes the calls of one operation: one as it is, several as a group.
+#[inline]
+pub(crate) fn all(calls: &[Call<'_>]) -> Result<()> {
+    match calls {
+        [] => Ok(()),
+        [call] => one(call),
+        [first, ..] => {
+            outside_of_groups(first.operation)?;
+            group(calls)
         }
     }
 }
+
+/// A communicator that takes part in a group.
+struct Member<'a> {
+    inner: &'a Inner,
+    guard: MutexGuard<'a, Guarded>,
+    handle: sys::ncclComm_t,
+}
+
+type Members<'a> = SmallVec<[Member<'a>; 4]>;
 
 /// Makes calls as one group of NCCL. Nothing is submitted unless all communicators can take part and all ranks of this
 /// process agree.
 pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     let Some(first) = calls.first() else { return Ok(()) };
-    let mut members: Vec<&Inner> = Vec::with_capacity(4);
+    let mut inners: SmallVec<[&Inner; 4]> = SmallVec::new();
     for call in calls {
-        if !members.iter().any(|inner| inner.id == call.comm.id) {
-            members.push(call.comm);
+        if !inners.iter().any(|inner| inner.id == call.comm.id) {
+            inners.push(call.comm);
         }
     }
     // One order for all threads, so that two groups cannot wait for each other's locks.
-    members.sort_unstable_by_key(|inner| inner.id);
-    let mut entered = Vec::with_capacity(members.len());
-    for inner in &members {
-        let (mut guard, handle) = inner.enter(first.operation)?;
-        guard.in_flight.make_room(inner, first.operation)?;
-        entered.push((guard, handle));
-    }
-    let launched = launch_group(calls, &members, &mut entered);
-    drop(entered);
-    launched.map_err(|error| failed(&members, error))
+    inners.sort_unstable_by_key(|inner| inner.id);
+    let launched = {
+        let mut members = Members::new();
+        for inner in &inners {
+            let (mut guard, handle) = inner.enter(first.operation)?;
+            guard.in_flight.make_room(inner, first.operation)?;
+            members.push(Member { inner, guard, handle });
+        }
+        launch_group(calls, &mut members)
+    };
+    // The locks have been given back.
+    launched.map_err(|error| failed(&inners, error))
 }
 
-fn launch_group(
-    calls: &[Call<'_>],
-    members: &[&Inner],
-    entered: &mut [(MutexGuard<'_, Guarded>, sys::ncclComm_t)],
-) -> Result<()> {
+fn launch_group(calls: &[Call<'_>], members: &mut Members<'_>) -> Result<()> {
+    expect(calls);
     for call in calls {
         agree(call)?;
     }
     let calls = || calls.iter().filter(|call| call.count > 0);
-    for call in calls() {
-        order(call)?;
-    }
+    each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
     if calls().next().is_none() {
         return Ok(());
     }
-    let place = |call: &Call<'_>| members.iter().position(|inner| inner.id == call.comm.id).unwrap_or(0);
-    let handles: Vec<_> = entered.iter().map(|(_, handle)| *handle).collect();
-    let visits: Vec<_> = members.iter().map(|inner| inner.begin_visit()).collect();
+    let place = |call: &Call<'_>, members: &Members<'_>| {
+        members.iter().position(|member| member.inner.id == call.comm.id).unwrap_or(0)
+    };
+    let visits: SmallVec<[u64; 4]> = members.iter().map(|member| member.inner.begin_visit()).collect();
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
         for call in calls() {
             // SAFETY: as in `launch_one`; the calls are made when the group ends, before the locks are given back.
-            let code = unsafe { call.make(handles[place(call)]) };
+            let code = unsafe { call.make(members[place(call, members)].handle) };
             if let Err(error) = check::check(call.kind.function(), code)
                 && result.is_ok()
             {
@@ -170,17 +170,20 @@ fn launch_group(
         let ended = check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() });
         result = result.and(ended);
     }
-    for (inner, visit) in members.iter().zip(visits) {
-        inner.end_visit(visit);
+    for (member, visit) in members.iter().zip(visits) {
+        member.inner.end_visit(visit);
     }
-    for call in calls() {
-        note(call);
-        entered[place(call)].0.in_flight.remember_stream(call.stream);
-    }
-    for (inner, (guard, _)) in members.iter().zip(entered.iter_mut()) {
+    let Ok(()) = each_use(calls(), |region, access, stream| {
+        region.alloc.note(access, stream);
+        Ok::<_, Infallible>(())
+    });
+    for member in members {
+        let mut streams = calls().filter(|call| call.comm.id == member.inner.id).map(|call| call.stream);
         // To the driver's queue a group is one launch a communicator.
-        if let Some(call) = calls().find(|call| call.comm.id == inner.id) {
-            guard.in_flight.count(call.stream)?;
+        let Some(first) = streams.next() else { continue };
+        member.guard.in_flight.count(first)?;
+        for stream in streams.filter(|&stream| !ptr::eq(stream, first)) {
+            member.guard.in_flight.remember_stream(stream);
         }
     }
     result
@@ -191,15 +194,29 @@ fn launch_group(
 fn agree(call: &Call<'_>) -> Result<()> {
     let inner = call.comm;
     let Some(family) = &inner.family else { return Ok(()) };
-    let signature = Signature::of(call);
     let mut waiting = None;
     let mut wait = |round| keep_waiting(inner, call.operation, &mut waiting, round);
-    let agreed = match call.kind {
-        Kind::Send { peer } => family.ledger.message(inner.rank, peer, true, &signature, &mut wait),
-        Kind::Recv { peer } => family.ledger.message(peer, inner.rank, false, &signature, &mut wait),
-        _ => family.ledger.collective(inner.rank, &signature, &mut wait),
-    };
-    agreed.map(drop).map_err(|refusal| refused(call.operation, inner.rank, refusal, &signature))
+    match call.kind.message() {
+        Some((end, peer)) => family
+            .ledger
+            .message((inner.rank, end), peer, (call.element, call.count), &mut wait)
+            .map_err(|refusal| refused(call.operation, inner.rank, refusal, &Signature::of(call))),
+        None => {
+            let signature = Signature::of(call);
+            let agreed = family.ledger.collective(inner.rank, &signature, &mut wait);
+            agreed.map(drop).map_err(|refusal| refused(call.operation, inner.rank, refusal, &signature))
+        }
+    }
+}
+
+/// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
+#[inline]
+fn expect(calls: &[Call<'_>]) {
+    for call in calls {
+        if let (Some(family), Some((end, peer))) = (&call.comm.family, call.kind.message()) {
+            family.ledger.expect_message((call.comm.rank, end), peer);
+        }
+    }
 }
 
 /// One round of waiting for a rank that is far behind.
@@ -235,30 +252,38 @@ pub(crate) fn refused(operation: &'static str, rank: usize, refusal: Refusal, go
 /// Makes the stream wait for what conflicts with this call on other streams.
 #[inline]
 fn order(call: &Call<'_>) -> Result<()> {
-    if let Some(send) = &call.send {
-        send.alloc.order(Access::Read, call.stream)?;
-    }
-    if let Some(scalar) = &call.scalar {
-        scalar.alloc.order(Access::Read, call.stream)?;
-    }
-    if let Some(recv) = &call.recv {
-        recv.alloc.order(Access::Write, call.stream)?;
-    }
-    Ok(())
+    call.uses(|region, access| region.alloc.order(access, call.stream))
 }
 
 /// Records what this call uses.
 #[inline]
 fn note(call: &Call<'_>) {
-    if let Some(send) = &call.send {
-        send.alloc.note(Access::Read, call.stream);
+    let Ok(()) = call.uses(|region, access| {
+        region.alloc.note(access, call.stream);
+        Ok::<_, Infallible>(())
+    });
+}
+
+/// Visits what calls use that are ordered, launched and noted together: where several after one another read, or write, parts
+/// of one buffer, it counts once.
+#[inline]
+fn each_use<'c, 'a: 'c, E>(
+    calls: impl Iterator<Item = &'c Call<'a>>,
+    mut visit: impl FnMut(&Region<'a>, Access, &'a Stream) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut read, mut written) = (None, None);
+    for call in calls {
+        call.uses(|region, access| {
+            let last = if access == Access::Read { &mut read } else { &mut written };
+            let this = Some((ptr::from_ref(region.alloc), ptr::from_ref(call.stream)));
+            if *last == this {
+                return Ok(());
+            }
+            *last = this;
+            visit(region, access, call.stream)
+        })?;
     }
-    if let Some(scalar) = &call.scalar {
-        scalar.alloc.note(Access::Read, call.stream);
-    }
-    if let Some(recv) = &call.recv {
-        recv.alloc.note(Access::Write, call.stream);
-    }
+    Ok(())
 }
 
 /// After a failure between agreement and launch: the other ranks wait for what will not come, and NCCL's state is

@@ -18,12 +18,12 @@ pub(crate) fn all_to_all_v<'a, T: Element>(
     push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
     let size = site.comm.size;
-    let sent = send_layout.parts(site.operation, "send layout", size, send.len())?;
-    let received = recv_layout.disjoint_parts(site.operation, "recv layout", size, recv.len())?;
+    send_layout.check(site.operation, "send layout", size, send.len())?;
+    recv_layout.check_disjoint(site.operation, "recv layout", size, recv.len())?;
     let own = site.comm.rank;
-    equal_parts(&site, "own part", sent[own].1, received[own].1)?;
+    equal_parts(&site, "own part", send_layout.counts[own], recv_layout.counts[own])?;
     let (send, recv) = (site.read(send)?, site.write(recv)?);
-    for (peer, (sent, received)) in sent.into_iter().zip(received).enumerate() {
+    for (peer, (sent, received)) in send_layout.parts().zip(recv_layout.parts()).enumerate() {
         push(send_part::<T>(&site, send, sent, peer));
         push(recv_part::<T>(&site, recv, received, peer));
     }
@@ -40,13 +40,13 @@ pub(crate) fn all_gather_v<'a, T: Element>(
         SendRecv::OutOfPlace { send, recv } => (Some(send), recv),
         SendRecv::InPlace(buffer) => (None, buffer),
     };
-    let parts = layout.disjoint_parts(site.operation, "layout", site.comm.size, recv.len())?;
+    layout.check_disjoint(site.operation, "layout", site.comm.size, recv.len())?;
     if let Some(send) = send {
-        equal_parts(&site, "send", parts[site.comm.rank].1, send.len())?;
+        equal_parts(&site, "send", layout.counts[site.comm.rank], send.len())?;
     }
     let send = send.map(|send| site.read(send)).transpose()?;
     let recv = site.write(recv)?;
-    for (root, (offset, count)) in parts.into_iter().enumerate() {
+    for (root, (offset, count)) in layout.parts().enumerate() {
         let mut call = site.call::<T>(Kind::Broadcast { root }, count);
         call.recv = Some(part(recv, T::KIND, offset, count));
         call.send = send.filter(|_| root == site.comm.rank);
@@ -68,13 +68,13 @@ pub(crate) fn reduce_scatter_v<'a, T: Element>(
         SendRecv::OutOfPlace { send, recv } => (send.len(), Some(send), recv),
         SendRecv::InPlace(buffer) => (buffer.len(), None, buffer),
     };
-    let parts = layout.disjoint_parts(site.operation, "layout", site.comm.size, len)?;
+    layout.check_disjoint(site.operation, "layout", site.comm.size, len)?;
     if send.is_some() {
-        site.at_least("recv", parts[rank].1, recv.len())?;
+        site.at_least("recv", layout.counts[rank], recv.len())?;
     }
     let send = send.map(|send| site.read(send)).transpose()?;
     let recv = site.write(recv)?;
-    for (root, (offset, count)) in parts.into_iter().enumerate() {
+    for (root, (offset, count)) in layout.parts().enumerate() {
         let mut call = site.call::<T>(Kind::Reduce { op: raw, root }, count);
         match send {
             Some(send) => {
@@ -115,19 +115,19 @@ pub(crate) fn gather_v<'a, T: Element>(
     };
     // Only the root has the buffer that the layout divides; the others need their own count.
     let len = recv.as_ref().map_or(usize::MAX, SliceMut::len);
-    let parts = layout.disjoint_parts(site.operation, "layout", size, len)?;
+    layout.check_disjoint(site.operation, "layout", size, len)?;
     if let Some(send) = &send {
-        equal_parts(&site, "send", parts[rank].1, send.len())?;
+        equal_parts(&site, "send", layout.counts[rank], send.len())?;
     }
     let own = send.map(|send| site.read(send)).transpose()?;
     if let Some(recv) = recv {
         let recv = site.write(recv)?;
-        for (peer, place) in parts.iter().enumerate().filter(|&(peer, _)| peer != root || own.is_some()) {
-            push(recv_part::<T>(&site, recv, *place, peer));
+        for (peer, place) in layout.parts().enumerate().filter(|&(peer, _)| peer != root || own.is_some()) {
+            push(recv_part::<T>(&site, recv, place, peer));
         }
     }
     if let Some(own) = own {
-        push(send_part::<T>(&site, own, (0, parts[rank].1), root));
+        push(send_part::<T>(&site, own, (0, layout.counts[rank]), root));
     }
     Ok(())
 }
@@ -153,15 +153,15 @@ pub(crate) fn scatter_v<'a, T: Element>(
             return Err(Error::argument(site.operation, "form", "RecvOnly on a rank that is not the root", "InPlace"));
         }
     };
-    let parts = layout.disjoint_parts(site.operation, "layout", size, len)?;
+    layout.check_disjoint(site.operation, "layout", size, len)?;
     if let Some(from) = from {
-        for (peer, place) in parts.iter().enumerate().filter(|&(peer, _)| peer != root || to.is_some()) {
-            push(send_part::<T>(&site, from, *place, peer));
+        for (peer, place) in layout.parts().enumerate().filter(|&(peer, _)| peer != root || to.is_some()) {
+            push(send_part::<T>(&site, from, place, peer));
         }
     }
     if let Some((len, to)) = to {
-        site.at_least("recv", parts[rank].1, len)?;
-        push(recv_part::<T>(&site, to, (0, parts[rank].1), root));
+        site.at_least("recv", layout.counts[rank], len)?;
+        push(recv_part::<T>(&site, to, (0, layout.counts[rank]), root));
     }
     Ok(())
 }
