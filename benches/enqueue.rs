@@ -1,11 +1,13 @@
 //! What the safe layer adds to the C call: host time of an enqueue, and heap allocations.
 //!
-//! `cargo bench --bench enqueue` (on GPUs; with `--features emulator` the numbers mean nothing). Blocks of raw calls and of
-//! safe calls take turns on the same communicator, stream and buffer; the table shows the median over the blocks. With one
-//! rank, an in-place all-reduce does nothing in NCCL but check its arguments, so the difference is seen most clearly there.
-//! An all_to_all_v is no call of NCCL, but a group of two for each rank: the raw side makes those.
-//! With several ranks, their threads run at the same time. The ranks of a clique compare each operation before it is
-//! launched; those that were made one by one, as across processes, do not, so the second half shows what that costs.
+//! `cargo bench --bench enqueue`, on GPUs; with `--features emulator` the numbers mean nothing. `-- all_reduce` after that
+//! measures one operation only. Blocks of raw calls and of safe calls take turns on the same communicator, stream and buffers; the
+//! table shows the median over the blocks.
+//!
+//! With one rank, an in-place all-reduce does nothing in NCCL but check its arguments, so the difference is seen most clearly
+//! there. With several, their threads run at the same time. The ranks of a clique compare each operation before it is launched;
+//! those that were made one by one, as across processes, do not, so the second half shows what that costs. An all_to_all_v is
+//! no call of NCCL, but a group of two for each rank: the raw side makes those.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -208,7 +210,12 @@ fn main() -> Result<()> {
         "{:>12} {:>10} {:>5} {:>5} {:>10} {:>10} {:>10} {:>11} {:>11}",
         "operation", "made by", "ranks", "rank", "raw", "safe", "added", "allocations", "those raw"
     );
-    for (operation, measure) in [("all_reduce", all_reduce as Measure), ("all_to_all_v", all_to_all_v)] {
+    // What cargo adds begins with a dash.
+    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let operations = [("all_reduce", all_reduce as Measure), ("all_to_all_v", all_to_all_v)];
+    for (operation, measure) in
+        operations.into_iter().filter(|(name, _)| asked.is_empty() || asked.contains(&(*name).into()))
+    {
         for (name, maker) in [("Clique", clique as Maker), ("init_rank", one_by_one)] {
             for size in [1, 2, 4].into_iter().filter(|&size| size <= devices.len()) {
                 for (rank, result) in maker(&devices[..size], measure)?.into_iter().enumerate() {

@@ -49,7 +49,9 @@ const ACTIVE: u8 = 0;
 const CLOSING: u8 = 1;
 const DEAD: u8 = 2;
 
+/// Its lines are its own: every operation writes to it, and the ranks of a clique are made one after the other.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Inner {
     me: Weak<Self>,
     /// Unique among the communicators of this process.
