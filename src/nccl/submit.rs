@@ -200,13 +200,18 @@ fn agree(call: &Call<'_>) -> Result<()> {
         Some((end, peer)) => family
             .ledger
             .message((inner.rank, end), peer, (call.element, call.count), &mut wait)
-            .map_err(|refusal| refused(call.operation, inner.rank, refusal, &Signature::of(call))),
+            .map_err(|refusal| refused_message(call, refusal)),
         None => {
             let signature = Signature::of(call);
             let agreed = family.ledger.collective(inner.rank, &signature, &mut wait);
             agreed.map(drop).map_err(|refusal| refused(call.operation, inner.rank, refusal, &signature))
         }
     }
+}
+
+#[cold]
+fn refused_message(call: &Call<'_>, refusal: Refusal) -> Error {
+    refused(call.operation, call.comm.rank, refusal, &Signature::message(call.element as u64, call.count as u64))
 }
 
 /// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
