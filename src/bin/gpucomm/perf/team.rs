@@ -1,6 +1,6 @@
 //! What the members of a run do together: exchange numbers, start together, fail together.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::failure::{Failure, Result};
@@ -21,12 +21,17 @@ pub trait Team {
     fn report(&self, report: serde_json::Value) -> Result<()>;
 }
 
+/// How often a member looks for the others, at the start of a timed loop, before it lets other threads run.
+const SPINS: u32 = 10_000;
+
 /// What threads of one process share.
 #[derive(Debug)]
 pub struct Meeting {
     members: usize,
     state: Mutex<State>,
     changed: Condvar,
+    /// How many came to `start`, in all rounds.
+    started: AtomicUsize,
     broken: AtomicBool,
 }
 
@@ -44,6 +49,7 @@ impl Meeting {
             members,
             state: Mutex::new(State { round: 0, arrived: 0, values: vec![0.0; members], result: Vec::new() }),
             changed: Condvar::new(),
+            started: AtomicUsize::new(0),
             broken: AtomicBool::new(false),
         }
     }
@@ -74,10 +80,18 @@ impl Meeting {
         Ok(state.result.clone())
     }
 
-    /// Returns when everybody is here. Who comes last goes on at once, the others when they have woken up, as in nccl-tests;
-    /// threads that spin, and start at the very same moment, measure the same times.
-    pub fn start(&self, member: usize) -> Result<()> {
-        self.gather(member, 0.0).map(drop)
+    /// Returns when everybody is here. Spins for a moment: a thread that sleeps starts when it has woken up, tens of
+    /// microseconds after the last to come, which then waits for it within the timed loop.
+    pub fn start(&self) -> Result<()> {
+        let place = self.started.fetch_add(1, Ordering::AcqRel);
+        let everybody = place - place % self.members + self.members;
+        let mut round = 0u32;
+        while self.started.load(Ordering::Acquire) < everybody {
+            self.check()?;
+            round = round.saturating_add(1);
+            if round < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -104,7 +118,7 @@ mod tests {
                         let got = meeting.gather(member, (round * 10 + member) as f64).unwrap();
                         let want: Vec<_> = (0..4).map(|m| (round * 10 + m) as f64).collect();
                         assert_eq!(got, want);
-                        meeting.start(member).unwrap();
+                        meeting.start().unwrap();
                     }
                 });
             }
@@ -112,10 +126,27 @@ mod tests {
     }
 
     #[test]
+    fn nobody_starts_before_everybody_is_there() {
+        let (meeting, there) = (Meeting::new(3), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for round in 1..=500 {
+                        there.fetch_add(1, Ordering::AcqRel);
+                        meeting.start().unwrap();
+                        assert!(there.load(Ordering::Acquire) >= 3 * round);
+                    }
+                });
+            }
+        });
+        assert_eq!(there.into_inner(), 1500);
+    }
+
+    #[test]
     fn nobody_waits_for_one_that_gave_up() {
         let meeting = Meeting::new(3);
         std::thread::scope(|scope| {
-            let waiting = [scope.spawn(|| meeting.gather(0, 0.0).map(drop)), scope.spawn(|| meeting.start(1))];
+            let waiting = [scope.spawn(|| meeting.gather(0, 0.0).map(drop)), scope.spawn(|| meeting.start())];
             std::thread::sleep(std::time::Duration::from_millis(20));
             meeting.give_up();
             for thread in waiting {

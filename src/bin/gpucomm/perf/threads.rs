@@ -90,7 +90,7 @@ impl Team for Member<'_> {
     }
 
     fn start(&self) -> Result<()> {
-        self.meeting.start(self.member)
+        self.meeting.start()
     }
 
     fn line(&self, text: &str) -> Result<()> {
