@@ -91,3 +91,19 @@ impl Ledger {
         Ok(())
     }
 }
+
+/// What a rank does in the tests of both parts, where it would have to wait.
+#[cfg(test)]
+pub(super) mod waits {
+    use crate::deadline::backoff;
+    use crate::error::{Error, Result};
+
+    pub(crate) fn patient(round: u32) -> Result<()> {
+        backoff(round);
+        Ok(())
+    }
+
+    pub(crate) fn impatient(_: u32) -> Result<()> {
+        Err(Error::InvalidUsage { operation: "test", reason: "it waits".into() })
+    }
+}

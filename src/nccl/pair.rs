@@ -132,8 +132,7 @@ impl Pair {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadline::backoff;
-    use crate::error::Error;
+    use crate::nccl::ledger::waits::{impatient, patient};
 
     type Message = (ElementKind, usize);
 
@@ -141,15 +140,6 @@ mod tests {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         (0..count).map(|_| (random.choice(ElementKind::ALL).unwrap(), random.usize(..1 << 40))).collect()
-    }
-
-    fn patient(round: u32) -> Result<()> {
-        backoff(round);
-        Ok(())
-    }
-
-    fn impatient(_: u32) -> Result<()> {
-        Err(Error::InvalidUsage { operation: "test", reason: "it waits".into() })
     }
 
     #[test]

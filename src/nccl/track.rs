@@ -146,23 +146,13 @@ impl Track {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadline::backoff;
-    use crate::error::Error;
+    use crate::nccl::ledger::waits::{impatient, patient};
 
     fn signatures(count: usize) -> Vec<Signature> {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         (0..count).map(|_| Signature(std::array::from_fn(|_| random.u64(..)))).collect()
-    }
-
-    fn patient(round: u32) -> Result<()> {
-        backoff(round);
-        Ok(())
-    }
-
-    fn impatient(_: u32) -> Result<()> {
-        Err(Error::InvalidUsage { operation: "test", reason: "it waits".into() })
     }
 
     #[test]
