@@ -177,13 +177,15 @@ fn launch_group(calls: &[Call<'_>], members: &mut Members<'_>) -> Result<()> {
         region.alloc.note(access, stream);
         Ok::<_, Infallible>(())
     });
+    // All of them before anything can fail: an abort has to know them.
+    for call in calls() {
+        let place = place(call, members);
+        members[place].guard.in_flight.remember_stream(call.stream);
+    }
     for member in members {
-        let mut streams = calls().filter(|call| call.comm.id == member.inner.id).map(|call| call.stream);
         // To the driver's queue a group is one launch a communicator.
-        let Some(first) = streams.next() else { continue };
-        member.guard.in_flight.count(first)?;
-        for stream in streams.filter(|&stream| !ptr::eq(stream, first)) {
-            member.guard.in_flight.remember_stream(stream);
+        if let Some(call) = calls().find(|call| call.comm.id == member.inner.id) {
+            member.guard.in_flight.count(call.stream)?;
         }
     }
     result
