@@ -165,7 +165,7 @@ fn register_locked(members: &[&Arc<Inner>], memory: &[Memory<'_>]) -> Result<Vec
         family.ledger.rendezvous(*entry, &deadline, || inner.refusal(OPERATION))?;
     }
     let mut windows = vec![ptr::null_mut(); members.len()];
-    let visits: Vec<_> = members.iter().map(|inner| inner.begin_visit()).collect();
+    members.iter().for_each(|inner| inner.begin_visit());
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
@@ -178,9 +178,7 @@ fn register_locked(members: &[&Arc<Inner>], memory: &[Memory<'_>]) -> Result<Vec
         // SAFETY: this thread has opened the group above.
         result = result.and(check::check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
     }
-    for (inner, visit) in members.iter().zip(visits) {
-        inner.end_visit(visit);
-    }
+    members.iter().for_each(|inner| inner.end_visit());
     result?;
     Ok(windows
         .into_iter()

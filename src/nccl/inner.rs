@@ -230,24 +230,22 @@ impl Inner {
     /// Runs `call`, which enters NCCL, so that the watchdog sees how long it takes. The caller holds the lock.
     #[inline]
     pub(crate) fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
-        let visit = self.begin_visit();
+        self.begin_visit();
         let result = call();
-        self.end_visit(visit);
+        self.end_visit();
         result
     }
 
     /// Before a call that enters NCCL. The caller holds the lock.
     #[inline]
-    pub(crate) fn begin_visit(&self) -> u64 {
-        let visit = self.entered.load(Ordering::Relaxed);
-        self.entered.store(visit + 1, Ordering::Release);
-        visit
+    pub(crate) fn begin_visit(&self) {
+        self.entered.store(self.entered.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// After it.
     #[inline]
-    pub(crate) fn end_visit(&self, visit: u64) {
-        self.entered.store(visit + 2, Ordering::Release);
+    pub(crate) fn end_visit(&self) {
+        self.entered.store(self.entered.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// All ranks of this process that belong together: this one alone, where there are no others.

@@ -153,7 +153,7 @@ fn launch_group(calls: &[Call<'_>], members: &mut Members<'_>) -> Result<()> {
     let place = |call: &Call<'_>, members: &Members<'_>| {
         members.iter().position(|member| member.inner.id == call.comm.id).unwrap_or(0)
     };
-    let visits: SmallVec<[u64; 4]> = members.iter().map(|member| member.inner.begin_visit()).collect();
+    members.iter().for_each(|member| member.inner.begin_visit());
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
@@ -170,9 +170,7 @@ fn launch_group(calls: &[Call<'_>], members: &mut Members<'_>) -> Result<()> {
         let ended = check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() });
         result = result.and(ended);
     }
-    for (member, visit) in members.iter().zip(visits) {
-        member.inner.end_visit(visit);
-    }
+    members.iter().for_each(|member| member.inner.end_visit());
     let Ok(()) = each_use(calls(), |region, access, stream| {
         region.alloc.note(access, stream);
         Ok::<_, Infallible>(())
