@@ -196,22 +196,17 @@ fn agree(call: &Call<'_>) -> Result<()> {
     let Some(family) = &inner.family else { return Ok(()) };
     let mut waiting = None;
     let mut wait = |round| keep_waiting(inner, call.operation, &mut waiting, round);
-    match call.kind.message() {
-        Some((end, peer)) => family
-            .ledger
-            .message((inner.rank, end), peer, (call.element, call.count), &mut wait)
-            .map_err(|refusal| refused_message(call, refusal)),
-        None => {
-            let signature = Signature::of(call);
-            let agreed = family.ledger.collective(inner.rank, &signature, &mut wait);
-            agreed.map(drop).map_err(|refusal| refused(call.operation, inner.rank, refusal, &signature))
-        }
-    }
+    let what = (call.element, call.count);
+    let agreed = match call.kind.message() {
+        Some((end, peer)) => family.ledger.message((inner.rank, end), peer, what, &mut wait),
+        None => family.ledger.collective(inner.rank, &Signature::of(call), &mut wait).map(drop),
+    };
+    agreed.map_err(|refusal| refused_call(call, refusal))
 }
 
 #[cold]
-fn refused_message(call: &Call<'_>, refusal: Refusal) -> Error {
-    refused(call.operation, call.comm.rank, refusal, &Signature::message(call.element as u64, call.count as u64))
+fn refused_call(call: &Call<'_>, refusal: Refusal) -> Error {
+    refused(call.operation, call.comm.rank, refusal, &Signature::of(call))
 }
 
 /// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
