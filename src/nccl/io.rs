@@ -119,13 +119,13 @@ impl<'a> Layout<'a> {
         Self { counts, offsets: Some(offsets) }
     }
 
-    /// The parts as `(offset, count)`, in the order of ranks. Only after [`Layout::check`].
+    /// The parts as `(offset, count)`, in the order of ranks; [`Layout::check`] says whether their ends can be counted.
     #[inline]
     pub(crate) fn parts(&self) -> impl Iterator<Item = (usize, usize)> {
         let (offsets, mut next) = (self.offsets, 0);
         self.counts.iter().enumerate().map(move |(rank, &count)| {
             let offset = offsets.map_or(next, |offsets| offsets[rank]);
-            next = offset + count;
+            next = offset.wrapping_add(count);
             (offset, count)
         })
     }
@@ -138,11 +138,9 @@ impl<'a> Layout<'a> {
                 return Err(Error::argument(operation, what, expected, format!("{got} {name}")));
             }
         }
-        let mut next = 0usize;
-        let mut needed = 0usize;
-        for (rank, &count) in self.counts.iter().enumerate() {
-            let offset = self.offsets.map_or(next, |offsets| offsets[rank]);
-            next = offset.checked_add(count).ok_or_else(|| {
+        let mut needed = 0;
+        for (rank, (offset, count)) in self.parts().enumerate() {
+            let end = offset.checked_add(count).ok_or_else(|| {
                 Error::argument(
                     operation,
                     what,
@@ -150,7 +148,7 @@ impl<'a> Layout<'a> {
                     format!("part {rank} of {count} elements at {offset}"),
                 )
             })?;
-            needed = needed.max(next);
+            needed = needed.max(end);
         }
         if needed > len {
             return Err(Error::argument(
