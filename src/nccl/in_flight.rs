@@ -14,8 +14,11 @@ use crate::error::Result;
 /// Operations between two events.
 const INTERVAL: u32 = 128;
 
-/// Events that may be outstanding: at most (this + 1) × [`INTERVAL`] operations are on their way.
+/// Events that may be outstanding, each for [`INTERVAL`] operations; as many may come after the last.
 const OUTSTANDING: usize = 3;
+
+/// Operations that may be on their way.
+pub(crate) const LIMIT: u64 = (OUTSTANDING as u64 + 1) * INTERVAL as u64;
 
 /// Streams that are remembered before idle ones are forgotten.
 const MANY_STREAMS: usize = 16;
