@@ -214,7 +214,7 @@ fn main() -> Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let operations = [("all_reduce", all_reduce as Measure), ("all_to_all_v", all_to_all_v)];
     for (operation, measure) in
-        operations.into_iter().filter(|(name, _)| asked.is_empty() || asked.contains(&(*name).into()))
+        operations.into_iter().filter(|(name, _)| asked.is_empty() || asked.iter().any(|one| one == name))
     {
         for (name, maker) in [("Clique", clique as Maker), ("init_rank", one_by_one)] {
             for size in [1, 2, 4].into_iter().filter(|&size| size <= devices.len()) {
