@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::sys;
 
 const OPERATION: &str = "alloc";
+const LOCAL: &str = "alloc_local";
 
 /// Windows begin and end at pages of this size.
 const PAGE: usize = 4096;
@@ -41,6 +42,18 @@ impl<'a> Memory<'a> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Hands the memory on to a buffer of zeros.
+    fn into_buffer<'comm, T: Element>(
+        self,
+        window: Option<(Window, u64)>,
+        stream: &Stream,
+        len: usize,
+    ) -> Result<CommBuffer<'comm, T>> {
+        let mut buffer = CommBuffer::new(self.into_allocation(window), len);
+        buffer.fill(stream, T::ZERO)?;
+        Ok(buffer)
     }
 
     /// Hands the memory on to an allocation that frees it.
@@ -73,12 +86,41 @@ fn fills_up(inner: &Inner, bytes: usize) -> bool {
 }
 
 /// Bytes of a buffer, in whole pages: an empty one has a page too, so that it can be a window.
-fn size_of_elements<T: Element>(len: usize) -> Result<usize> {
+fn size_of_elements<T: Element>(operation: &'static str, len: usize) -> Result<usize> {
     len.checked_mul(size_of::<T>())
         .map(|bytes| bytes.max(1))
         .and_then(|bytes| bytes.checked_next_multiple_of(PAGE))
         .filter(|&bytes| isize::try_from(bytes).is_ok())
-        .ok_or_else(|| Error::argument(OPERATION, "len", "a length whose bytes can be counted", len))
+        .ok_or_else(|| Error::argument(operation, "len", "a length whose bytes can be counted", len))
+}
+
+/// What both ways to allocate check first; the bytes of a buffer.
+fn begin<T: Element>(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    streams: &[&Stream],
+    len: usize,
+) -> Result<usize> {
+    submit::outside_of_groups(operation)?;
+    let bytes = size_of_elements::<T>(operation, len)?;
+    for (inner, stream) in members.iter().zip(streams) {
+        if stream.device() != inner.device {
+            let expected = format!("{} of rank {}", inner.device, inner.rank);
+            return Err(Error::argument(operation, "stream", expected, stream.device()));
+        }
+    }
+    Ok(bytes)
+}
+
+/// A buffer, zeroed, that is no window: the other ranks have no part in it.
+pub(crate) fn local<'comm, T: Element>(
+    inner: &Arc<Inner>,
+    stream: &Stream,
+    len: usize,
+) -> Result<CommBuffer<'comm, T>> {
+    let bytes = begin::<T>(LOCAL, &[inner], &[stream], len)?;
+    drop(inner.enter(LOCAL)?);
+    Memory::new(inner, bytes)?.into_buffer(None, stream, len)
 }
 
 /// A buffer of one rank, zeroed. Where windows exist, all ranks must call this.
@@ -93,18 +135,7 @@ pub(crate) fn many<'comm, T: Element>(
     streams: &[&Stream],
     len: usize,
 ) -> Result<Vec<CommBuffer<'comm, T>>> {
-    submit::outside_of_groups(OPERATION)?;
-    let bytes = size_of_elements::<T>(len)?;
-    for (inner, stream) in members.iter().zip(streams) {
-        if stream.device() != inner.device {
-            return Err(Error::argument(
-                OPERATION,
-                "stream",
-                format!("{} of rank {}", inner.device, inner.rank),
-                stream.device(),
-            ));
-        }
-    }
+    let bytes = begin::<T>(OPERATION, members, streams, len)?;
     let memory = members.iter().map(|inner| Memory::new(inner, bytes)).collect::<Result<Vec<_>>>();
     let windows = match &memory {
         Ok(memory) => register(members, memory)?,
@@ -113,9 +144,7 @@ pub(crate) fn many<'comm, T: Element>(
     };
     let mut buffers = Vec::with_capacity(members.len());
     for ((memory, window), stream) in memory?.into_iter().zip(windows).zip(streams) {
-        let mut buffer = CommBuffer::new(memory.into_allocation(window), len);
-        buffer.fill(stream, T::ZERO)?;
-        buffers.push(buffer);
+        buffers.push(memory.into_buffer(window, stream, len)?);
     }
     Ok(buffers)
 }

@@ -13,7 +13,7 @@ use crate::element::Element;
 use crate::error::Result;
 
 /// Device memory that NCCL allocated (`ncclMemAlloc`), registered as a symmetric window of its communicator where the
-/// installed NCCL has them.
+/// installed NCCL has them and [`Communicator::alloc_local`] did not make it.
 ///
 /// The fastest memory for small messages: with windows, ranks read each other's buffers directly. It borrows the
 /// communicator, which therefore cannot be closed or dropped before. Copies, slices and collectives take it like a

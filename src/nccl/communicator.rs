@@ -182,6 +182,14 @@ impl Communicator {
         Ok(allocate::one(&self.inner, stream, len)?.shared(Arc::clone(self)))
     }
 
+    /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Aborted`].
+    pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
+        allocate::local(&self.inner, stream, len)
+    }
+
     /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarHostImmediate`: a sum of what each rank has multiplied by its
     /// `factor`.
     ///

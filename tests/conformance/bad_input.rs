@@ -132,6 +132,7 @@ fn buffers_and_streams_of_another_device() {
         assert_argument(comm.send(&far, 0, stream), "send", &near_name, &far_name);
         assert_argument(comm.recv(&mut far, 0, stream), "recv", &near_name, &far_name);
         assert!(comm.alloc::<f32>(&other, 10).is_err(), "a buffer made on a stream of another device");
+        assert_argument(comm.alloc_local::<f32>(&other, 10).map(drop), "alloc_local", &near_name, &far_name);
         Ok(())
     });
 }
@@ -200,6 +201,7 @@ fn counts_that_overflow() {
             assert!(DeviceBuffer::<f64>::zeroed(stream, len).is_err());
             assert!(gpucomm::PinnedBuffer::<f32>::new(len).is_err());
             assert!(comm.alloc::<f32>(stream, len).is_err());
+            assert_argument(comm.alloc_local::<f32>(stream, len).map(drop), "alloc_local", "", &len.to_string());
         }
         Ok(())
     });

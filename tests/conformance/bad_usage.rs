@@ -35,6 +35,7 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
             ("group", group(|g| g.all_reduce(comm, (&x, &mut y), sum(), s))),
             ("async_error", comm.async_error()),
             ("alloc", comm.alloc::<T>(s, 10).map(drop)),
+            ("alloc_local", comm.alloc_local::<T>(s, 10).map(drop)),
             ("PreMulSum", comm.pre_mul_sum(T::of(1)).map(drop)),
         ];
         for (operation, result) in results {

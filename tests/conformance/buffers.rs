@@ -133,6 +133,43 @@ fn windows_mix_with_plain_buffers() {
     });
 }
 
+/// Only the last rank allocates: who waited for the others here would not come back.
+#[test]
+fn a_rank_allocates_by_itself() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mine = [comm.rank() as i64 + 1; 1021];
+                let want = vec![(ranks * (ranks + 1) / 2) as i64; 1021];
+                if comm.rank() + 1 < ranks {
+                    let mut plain = DeviceBuffer::from_slice(stream, &mine)?;
+                    comm.all_reduce(InPlace(&mut plain), ReduceOp::Sum, stream)?;
+                    assert_eq!(plain.to_vec(stream)?, want);
+                    return Ok(());
+                }
+                let mut dirty = comm.alloc_local::<i64>(stream, 1100)?;
+                dirty.fill(stream, -7)?;
+                stream.synchronize()?;
+                drop(dirty);
+                for len in [0, 1, 1100] {
+                    let zeros = comm.alloc_local::<i64>(stream, len)?;
+                    assert_eq!((zeros.len(), zeros.is_window(), zeros.device()), (len, false, comm.device()));
+                    assert_eq!(zeros.to_vec(stream)?, vec![0; len]);
+                }
+                let (mut from, mut to) = (comm.alloc_local(stream, 1030)?, comm.alloc_local(stream, 1024)?);
+                from.fill(stream, -7)?;
+                from.slice_mut(5..1026).copy_from_slice(stream, &mine)?;
+                to.fill(stream, -7)?;
+                comm.all_reduce((from.slice(5..1026), to.slice_mut(3..)), ReduceOp::Sum, stream)?;
+                assert_eq!(to.to_vec(stream)?, [&[-7; 3][..], &want].concat());
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
 /// A buffer goes while the operation that uses it may still run; what is allocated next must not disturb it.
 #[test]
 fn buffers_dropped_while_in_use() {

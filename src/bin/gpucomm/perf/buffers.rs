@@ -1,9 +1,7 @@
 //! A rank and its buffers, with guard zones around what the operation may touch.
 
-use std::ops::Range;
-
 use gpucomm::nccl::{CommBuffer, Communicator, PreMulSum, ReduceOp};
-use gpucomm::{Device, DeviceBuffer, Stream};
+use gpucomm::{Device, Stream};
 
 use super::data::factor;
 use super::number::Number;
@@ -14,38 +12,21 @@ use crate::options::RedOp;
 /// Bytes before and after the data in each buffer that no operation may write.
 pub const GUARD: usize = 4096;
 
-/// Device memory, plain or in a symmetric window.
-#[derive(Debug)]
-pub enum Buffer<'c, T: Number> {
-    Plain(DeviceBuffer<T>),
-    Window(CommBuffer<'c, T>),
-}
-
-impl<'c, T: Number> Buffer<'c, T> {
-    fn new(comm: &'c Communicator, stream: &Stream, len: usize, window: bool) -> Result<Self> {
-        if !window {
-            return Ok(Self::Plain(DeviceBuffer::zeroed(stream, len)?));
-        }
-        let buffer = comm.alloc(stream, len)?;
-        if !buffer.is_window() {
-            return Err(Failure::run("this NCCL gives no symmetric windows (-R 2): it takes 2.27 or newer"));
-        }
-        Ok(Self::Window(buffer))
+/// Memory from NCCL, in both cases, since nccl-tests takes that too: it is mapped otherwise than a `DeviceBuffer`.
+fn buffer<'c, T: Number>(
+    comm: &'c Communicator,
+    stream: &Stream,
+    len: usize,
+    window: bool,
+) -> Result<CommBuffer<'c, T>> {
+    if !window {
+        return Ok(comm.alloc_local(stream, len)?);
     }
-
-    pub fn slice(&self, range: Range<usize>) -> gpucomm::cuda::Slice<'_, T> {
-        match self {
-            Self::Plain(buffer) => buffer.slice(range),
-            Self::Window(buffer) => buffer.slice(range),
-        }
+    let buffer = comm.alloc(stream, len)?;
+    if !buffer.is_window() {
+        return Err(Failure::run("this NCCL gives no symmetric windows (-R 2): it takes 2.27 or newer"));
     }
-
-    pub fn slice_mut(&mut self, range: Range<usize>) -> gpucomm::cuda::SliceMut<'_, T> {
-        match self {
-            Self::Plain(buffer) => buffer.slice_mut(range),
-            Self::Window(buffer) => buffer.slice_mut(range),
-        }
-    }
+    Ok(buffer)
 }
 
 /// A rank that this thread drives.
@@ -53,8 +34,8 @@ impl<'c, T: Number> Buffer<'c, T> {
 pub struct Rank<'c, T: Number> {
     pub comm: &'c Communicator,
     pub stream: Stream,
-    pub send: Buffer<'c, T>,
-    pub recv: Buffer<'c, T>,
+    pub send: CommBuffer<'c, T>,
+    pub recv: CommBuffer<'c, T>,
     /// Elements that each rank gets from this one, and that this one gets from each, in an all_to_all_v.
     pub counts: (Vec<usize>, Vec<usize>),
     scale: Option<PreMulSum<'c, T>>,
@@ -72,8 +53,8 @@ impl<'c, T: Number> Rank<'c, T> {
             .checked_add(2 * Self::GUARD)
             .filter(|len| len.checked_mul(size_of::<T>()).is_some())
             .ok_or_else(|| Failure::usage("the largest size (-e) is too large"))?;
-        let mut send = Buffer::new(comm, &stream, len, windows)?;
-        let mut recv = Buffer::new(comm, &stream, len, windows)?;
+        let mut send = buffer(comm, &stream, len, windows)?;
+        let mut recv = buffer(comm, &stream, len, windows)?;
         // Written once, so that no timed call is the first to touch a page.
         for buffer in [&mut send, &mut recv] {
             buffer.slice_mut(0..len).fill(&stream, T::POISON)?;
@@ -125,8 +106,8 @@ impl<'c, T: Number> Rank<'c, T> {
 pub struct Parts<'a, 'c, T: Number> {
     pub comm: &'a Communicator,
     pub stream: &'a Stream,
-    pub send: &'a Buffer<'c, T>,
-    pub recv: &'a mut Buffer<'c, T>,
+    pub send: &'a CommBuffer<'c, T>,
+    pub recv: &'a mut CommBuffer<'c, T>,
     pub op: ReduceOp<'a, T>,
     pub counts: (&'a [usize], &'a [usize]),
 }

@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::buffers::{Buffer, Rank};
+use gpucomm::nccl::CommBuffer;
+
+use super::buffers::Rank;
 use super::data::{Data, Holds, Segment};
 use super::enqueue::{Call, enqueue};
 use super::number::Number;
@@ -116,7 +118,7 @@ impl<'a, T: Number> Reader<'a, T> {
     }
 
     /// How many elements of `segment` are not what it says; `start` counts from the beginning of the buffer.
-    fn differing(&mut self, buffer: &Buffer<'_, T>, segment: Segment) -> Result<u64> {
+    fn differing(&mut self, buffer: &CommBuffer<'_, T>, segment: Segment) -> Result<u64> {
         let block = segment.len.min(BLOCK);
         if self.got.len() < block {
             self.got.resize(block, T::ZERO);
@@ -137,7 +139,7 @@ impl<'a, T: Number> Reader<'a, T> {
     }
 
     /// How many elements of the guards around `len` elements have changed.
-    fn guards(&mut self, buffer: &Buffer<'_, T>, len: usize) -> Result<u64> {
+    fn guards(&mut self, buffer: &CommBuffer<'_, T>, len: usize) -> Result<u64> {
         let guard = Rank::<T>::GUARD;
         let zone = |start| Segment { start, len: guard, holds: Holds::Poison };
         Ok(self.differing(buffer, zone(0))? + self.differing(buffer, zone(guard + len))?)
