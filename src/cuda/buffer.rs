@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 ///
 /// Memory is allocated in the order of a stream, and freed in its order, after all uses on other streams: dropping a
 /// buffer never waits for the device. (A device without memory pools is the exception: there it waits up to some
-/// seconds.)
+/// seconds.) The memory is of a pool of CUDA, and while a process has one, a launch on several GPUs takes somewhat longer: where
+/// a microsecond counts, take all memory from NCCL (`Communicator::alloc` and `alloc_local`).
 ///
 /// Any stream may use the buffer. Where another stream used it before in a way that conflicts, the crate makes the one
 /// wait for the other.
