@@ -36,8 +36,7 @@ impl<'a> Memory<'a> {
         let result = unsafe { sys::ncclMemAlloc(&mut ptr, bytes) };
         match check::check(FUNCTION, result) {
             Ok(()) => Ok(Self { ptr, bytes, inner }),
-            // NCCL says no more than that a CUDA call failed.
-            Err(_) if result == sys::ncclResult_t::ncclUnhandledCudaError && fills_up(inner, bytes) => {
+            Err(error) if is_out_of_memory(&error, inner, bytes) => {
                 Err(Error::OutOfMemory { operation: FUNCTION, bytes, place: inner.device.to_string() })
             }
             Err(error) => Err(error),
@@ -81,8 +80,13 @@ impl Drop for Memory<'_> {
     }
 }
 
-fn fills_up(inner: &Inner, bytes: usize) -> bool {
-    inner.device.memory_info().map_or(true, |info| info.free < bytes)
+/// Whether memory ran out. NCCL's code says no more than that a CUDA call failed; its text says which error that was,
+/// but may be of another call.
+fn is_out_of_memory(error: &Error, inner: &Inner, bytes: usize) -> bool {
+    let Error::Nccl { code, last, .. } = error else { return false };
+    *code == sys::ncclResult_t::ncclUnhandledCudaError.0 as i32
+        && (last.as_ref().is_some_and(|text| text.contains("out of memory"))
+            || inner.device.memory_info().map_or(true, |info| info.free < bytes))
 }
 
 /// Bytes of a buffer, in whole pages: an empty one has a page too, so that it can be a window.

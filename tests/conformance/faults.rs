@@ -18,7 +18,7 @@ const FAULTS: &str = "GPUCOMM_EMULATOR_FAULTS";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(30.0));
-    let roles: [(&str, fn(Role) -> Result<()>); 9] = [
+    let roles: [(&str, fn(Role) -> Result<()>); 11] = [
         ("survives", survives),
         ("dies as a thread", |_| fails_as_a_thread(5)),
         ("hangs as a thread", hangs_as_a_thread),
@@ -27,6 +27,8 @@ fn child() {
         ("async error", |_| fails_as_a_thread(4)),
         ("counts to the fault", counts_to_the_fault),
         ("out of memory", out_of_memory),
+        ("out of memory of NCCL", |_| out_of_memory_of_nccl(false)),
+        ("out of local memory of NCCL", |_| out_of_memory_of_nccl(true)),
         ("nonsense", nonsense),
     ];
     for (name, body) in roles {
@@ -247,22 +249,37 @@ fn the_same_seed_gives_the_same_faults() {
     });
 }
 
-/// The third allocation of device 0 fails, is reported as such, and the next one succeeds.
+/// Of forty buffers of 1000 elements one cannot be had, for want of so many bytes, and the others are as they should be.
+fn one_runs_out<B>(bytes: &str, make: impl Fn() -> Result<B>, read: impl Fn(&B) -> Result<Vec<f32>>) -> Result<()> {
+    let results: Vec<Result<B>> = (0..40).map(|_| make()).collect();
+    let failures: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(matches!(failures[0], Error::OutOfMemory { .. }), "{:?}", failures[0]);
+    assert_names(failures[0], &[bytes, "device 0"]);
+    for buffer in results.into_iter().flatten() {
+        assert_eq!(read(&buffer)?, [0.0; 1000]);
+    }
+    Ok(())
+}
+
 fn out_of_memory(_: Role) -> Result<()> {
     let rig = Rig::new(1);
     rig.run(|comm, stream| {
-        let results: Vec<Result<DeviceBuffer<f32>>> =
-            (0..40).map(|_| DeviceBuffer::from_slice(stream, &[1.0; 1000])).collect();
-        let failures: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-        assert_eq!(failures.len(), 1, "{failures:?}");
-        assert!(matches!(failures[0], Error::OutOfMemory { .. }), "{:?}", failures[0]);
-        assert_names(failures[0], &["4000", "device 0"]);
-        for buffer in results.into_iter().flatten() {
-            assert_eq!(buffer.to_vec(stream)?, [1.0; 1000]);
-        }
+        one_runs_out("4000", || DeviceBuffer::<f32>::zeroed(stream, 1000), |buffer| buffer.to_vec(stream))?;
         let window = comm.alloc_from(stream, &[2.0f32; 10])?;
         assert_eq!(window.to_vec(stream)?, [2.0; 10]);
         Ok(())
+    });
+    rig.close();
+    Ok(())
+}
+
+/// NCCL says only that a call of CUDA failed, and allocates whole pages.
+fn out_of_memory_of_nccl(local: bool) -> Result<()> {
+    let rig = Rig::new(1);
+    rig.run(|comm, stream| {
+        let make = || if local { comm.alloc_local::<f32>(stream, 1000) } else { comm.alloc(stream, 1000) };
+        one_runs_out("4096", make, |buffer| buffer.to_vec(stream))
     });
     rig.close();
     Ok(())
@@ -272,7 +289,9 @@ fn out_of_memory(_: Role) -> Result<()> {
 fn memory_that_runs_out() {
     watched(60.0, || {
         if possible() {
-            alone("out of memory", 1, "oom=device0@20").assert_success();
+            for role in ["out of memory", "out of memory of NCCL", "out of local memory of NCCL"] {
+                alone(role, 1, "oom=device0@20").assert_success();
+            }
         }
     });
 }

@@ -29,7 +29,7 @@ pub(super) fn take_last() -> cudaError {
 macro_rules! texts {
     ($($name:ident $text:literal)*) => {
         /// The name and the meaning of an error.
-        pub(super) fn texts(error: cudaError) -> (&'static CStr, &'static CStr) {
+        pub(in crate::emulator) fn texts(error: cudaError) -> (&'static CStr, &'static CStr) {
             const fn c(text: &'static str) -> &'static CStr {
                 match CStr::from_bytes_with_nul(text.as_bytes()) {
                     Ok(text) => text,
@@ -53,7 +53,7 @@ macro_rules! texts {
 texts! {
     cudaSuccess "all is well"
     cudaErrorInvalidValue "an argument is out of range or does not fit the others"
-    cudaErrorMemoryAllocation "the memory is used up"
+    cudaErrorMemoryAllocation "out of memory"
     cudaErrorInitializationError "the runtime could not be started in this process"
     cudaErrorCudartUnloading "the process is ending"
     cudaErrorStubLibrary "a stub stands where the driver library should be"

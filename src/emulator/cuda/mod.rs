@@ -12,7 +12,7 @@ pub(in crate::emulator) mod arena;
 mod copy;
 pub(in crate::emulator) mod device;
 mod driver;
-mod error;
+pub(in crate::emulator) mod error;
 mod event;
 pub mod exports;
 mod fork;

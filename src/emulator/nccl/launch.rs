@@ -13,6 +13,7 @@ use super::futex::SLICE;
 use super::kind::Kind;
 use super::operation::Operation;
 use super::{collective, p2p};
+use crate::emulator::cuda::error::texts;
 use crate::emulator::cuda::{device, stream};
 use crate::emulator::fault;
 use crate::sys::{cudaStream_t, ncclResult_t};
@@ -171,9 +172,10 @@ fn enqueue(comm: &Comm, stream: StreamHandle, name: &'static str, work: Work) ->
     enqueued
 }
 
-/// A CUDA error as NCCL reports it.
+/// A CUDA error as NCCL reports it: which one it was is in the text only.
 pub(super) fn cuda(what: &str, error: crate::sys::cudaError) -> Failure {
-    Failure::new(ncclResult_t::ncclUnhandledCudaError, format!("{what}: CUDA error {}", error.0))
+    let text = texts(error).1.to_string_lossy();
+    Failure::new(ncclResult_t::ncclUnhandledCudaError, format!("{what}: Cuda failure {} '{text}'", error.0))
 }
 
 fn join(comm: &Arc<Comm>, joint: &Arc<Joint>, other: StreamHandle) -> Outcome {
