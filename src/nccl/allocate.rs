@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::check;
 use super::comm_buffer::CommBuffer;
 use super::inner::Inner;
+use super::prepare::Site;
 use super::reaper::{self, Window};
 use super::submit;
 use crate::cuda::{Allocation, Stream, WindowTag};
@@ -108,10 +109,7 @@ fn begin<T: Element>(
     submit::outside_of_groups(operation)?;
     let bytes = size_of_elements::<T>(operation, len)?;
     for (inner, stream) in members.iter().zip(streams) {
-        if stream.device() != inner.device {
-            let expected = format!("{} of rank {}", inner.device, inner.rank);
-            return Err(Error::argument(operation, "stream", expected, stream.device()));
-        }
+        Site::new(operation, inner, stream)?;
     }
     Ok(bytes)
 }

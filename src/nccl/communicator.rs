@@ -185,7 +185,8 @@ impl Communicator {
     /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Aborted`].
+    /// [`Error::OutOfMemory`]; [`Error::Aborted`]; [`Error::InvalidArgument`] where `stream` is of another device, or the bytes
+    /// of `len` elements cannot be counted.
     pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
         allocate::local(&self.inner, stream, len)
     }

@@ -250,14 +250,18 @@ fn the_same_seed_gives_the_same_faults() {
 }
 
 /// Of forty buffers of 1000 elements one cannot be had, for want of so many bytes, and the others are as they should be.
-fn one_runs_out<B>(bytes: &str, make: impl Fn() -> Result<B>, read: impl Fn(&B) -> Result<Vec<f32>>) -> Result<()> {
-    let results: Vec<Result<B>> = (0..40).map(|_| make()).collect();
+fn one_runs_out<B>(
+    bytes: &str,
+    make: impl Fn(&[f32]) -> Result<B>,
+    read: impl Fn(&B) -> Result<Vec<f32>>,
+) -> Result<()> {
+    let results: Vec<Result<B>> = (0..40).map(|_| make(&[1.0; 1000])).collect();
     let failures: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert!(matches!(failures[0], Error::OutOfMemory { .. }), "{:?}", failures[0]);
     assert_names(failures[0], &[bytes, "device 0"]);
     for buffer in results.into_iter().flatten() {
-        assert_eq!(read(&buffer)?, [0.0; 1000]);
+        assert_eq!(read(&buffer)?, [1.0; 1000]);
     }
     Ok(())
 }
@@ -265,7 +269,7 @@ fn one_runs_out<B>(bytes: &str, make: impl Fn() -> Result<B>, read: impl Fn(&B) 
 fn out_of_memory(_: Role) -> Result<()> {
     let rig = Rig::new(1);
     rig.run(|comm, stream| {
-        one_runs_out("4000", || DeviceBuffer::<f32>::zeroed(stream, 1000), |buffer| buffer.to_vec(stream))?;
+        one_runs_out("4000", |values| DeviceBuffer::from_slice(stream, values), |buffer| buffer.to_vec(stream))?;
         let window = comm.alloc_from(stream, &[2.0f32; 10])?;
         assert_eq!(window.to_vec(stream)?, [2.0; 10]);
         Ok(())
@@ -278,7 +282,14 @@ fn out_of_memory(_: Role) -> Result<()> {
 fn out_of_memory_of_nccl(local: bool) -> Result<()> {
     let rig = Rig::new(1);
     rig.run(|comm, stream| {
-        let make = || if local { comm.alloc_local::<f32>(stream, 1000) } else { comm.alloc(stream, 1000) };
+        let make = |values: &[f32]| {
+            if !local {
+                return comm.alloc_from(stream, values);
+            }
+            let mut buffer = comm.alloc_local(stream, values.len())?;
+            buffer.copy_from_slice(stream, values)?;
+            Ok(buffer)
+        };
         one_runs_out("4096", make, |buffer| buffer.to_vec(stream))
     });
     rig.close();

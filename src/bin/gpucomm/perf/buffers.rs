@@ -12,7 +12,7 @@ use crate::options::RedOp;
 /// Bytes before and after the data in each buffer that no operation may write.
 pub const GUARD: usize = 4096;
 
-/// Memory from NCCL, in both cases, since nccl-tests takes that too: it is mapped otherwise than a `DeviceBuffer`.
+/// Memory from NCCL, in both cases, as nccl-tests takes it: a `DeviceBuffer` is of a memory pool, which every launch pays for.
 fn buffer<'c, T: Number>(
     comm: &'c Communicator,
     stream: &Stream,
