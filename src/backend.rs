@@ -30,6 +30,17 @@ pub const fn backend() -> Backend {
     if cfg!(gpucomm_emulator) { Backend::Emulator } else { Backend::Nvidia }
 }
 
+/// How many violations the emulator has seen in this process: calls that a GPU and its libraries would have answered with
+/// undefined behaviour, corruption or a hang, such as memory that is freed under a running operation. Each is a line on
+/// stderr; with `GPUCOMM_EMULATOR_STRICT=1` the first one ends the process with status 86. Always 0 on NVIDIA's libraries,
+/// which do not notice.
+pub fn emulator_violations() -> usize {
+    #[cfg(gpucomm_emulator)]
+    return crate::emulator::violations();
+    #[cfg(not(gpucomm_emulator))]
+    return 0;
+}
+
 /// Says on stderr, once a process, that the emulator is used; called where a device is first used.
 /// `GPUCOMM_EMULATOR_QUIET=1` silences it.
 pub(crate) fn announce() {
@@ -44,7 +55,12 @@ pub(crate) fn announce() {
     let mut devices = 0;
     // SAFETY: `devices` is a valid place for one int, and the call has no other condition.
     let error = unsafe { sys::cudaGetDeviceCount(&mut devices) };
-    let devices = if error == sys::cudaError::cudaSuccess { devices } else { 0 };
+    let devices = match error {
+        sys::cudaError::cudaSuccess => devices,
+        sys::cudaError::cudaErrorNoDevice => 0,
+        // The caller gets it as an error, which says more.
+        _ => return,
+    };
     let noun = if devices == 1 { "device" } else { "devices" };
     // In one piece: the processes of a launch share stderr. Nowhere to write to is no reason to fail.
     let line = format!("gpucomm: running on the CPU emulator ({devices} {noun}), not on a GPU\n");

@@ -56,7 +56,7 @@ pub mod nccl;
 pub mod sys;
 pub mod version;
 
-pub use backend::{Backend, backend};
+pub use backend::{Backend, backend, emulator_violations};
 pub use cuda::{Device, DeviceBuffer, Event, PinnedBuffer, Stream};
 pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind};

@@ -15,7 +15,8 @@
 //! Operations are the collectives, sends and receives that a rank issues on one communicator, counted from 1 in the order
 //! of their launch; allocations are counted from 1 on each device. A rule that names an operation or allocation acts once
 //! in a process. A chance depends on nothing but the seed, the rule, the rank or device and the number, so the same program
-//! meets the same faults again. A value that does not follow this grammar makes every `ncclCommInitRank` fail.
+//! meets the same faults again. A value that does not follow this grammar is an error at the
+//! first use of a device.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,13 +1,18 @@
 //! The emulator: the same C interface, on the CPU.
 //!
 //! `cuda` implements the functions of the CUDA runtime and driver, `nccl` those of NCCL. Both move real data on threads of
-//! this process, with the order and the errors of the originals, and both check what a GPU does not: see `report`.
+//! this process, with the order and the errors of the originals, and both check what a GPU does not: see `report`. What
+//! may be asked of them by environment variables is in `settings` and `fault`.
 
 pub(crate) mod cuda;
 pub(in crate::emulator) mod fault;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
+pub(in crate::emulator) mod patience;
 pub(in crate::emulator) mod report;
+pub(in crate::emulator) mod settings;
+
+pub(crate) use report::count as violations;
 
 /// The C functions that `sys` re-exports.
 pub mod exports {

@@ -1,30 +1,79 @@
 //! What the emulator has to say: lines on stderr, each distinct text once.
+//!
+//! A violation is what the real libraries would answer with undefined behaviour, corruption or a hang. It is counted, and in
+//! strict mode (GPUCOMM_EMULATOR_STRICT=1) it ends the process with status 86: no error code, which a program might take
+//! for an answer, and no line that nobody reads.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use super::settings::settings;
+
 /// After so many distinct lines the rest are only counted: addresses differ from call to call, and a loop must not fill
 /// a disk.
 const DISTINCT: usize = 1000;
 
+/// How a process ends in strict mode.
+const STATUS: i32 = 86;
+
 static VIOLATIONS: AtomicUsize = AtomicUsize::new(0);
 static SEEN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
-/// A mistake of the emulated program that a GPU would not have noticed: printed and counted.
+thread_local! {
+    /// The C function that this thread is in.
+    static CALL: Cell<&'static str> = const { Cell::new("") };
+}
+
+/// Runs the body of the C function `name`, which violations meanwhile are put down to.
+pub(in crate::emulator) fn during<R>(name: &'static str, body: impl FnOnce() -> R) -> R {
+    struct Restore(&'static str);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _ = CALL.try_with(|call| call.set(self.0));
+        }
+    }
+    let _restore = Restore(CALL.try_with(|call| call.replace(name)).unwrap_or_default());
+    body()
+}
+
+/// A mistake of the emulated program. The text names the rank or device where they are known, what was expected and what
+/// came; the function is added.
 pub(in crate::emulator) fn violation(text: impl AsRef<str>) {
+    let text = text.as_ref();
+    let call = CALL.try_with(Cell::get).unwrap_or_default();
+    let text = if text.contains(call) { text } else { &format!("{call}: {text}") };
     VIOLATIONS.fetch_add(1, Ordering::Relaxed);
+    #[cfg(test)]
+    if expected::came(text) {
+        return line(text);
+    }
+    if settings().strict {
+        end(text);
+    }
     line(text);
 }
 
+#[cold]
+fn end(text: &str) -> ! {
+    let text = text.replace('\n', " ");
+    let line = format!("gpucomm emulator: violation: {text} (GPUCOMM_EMULATOR_STRICT=1: the process ends)\n");
+    // SAFETY: the bytes live across the write; then the process ends at once, without running anything of it, so that
+    // nothing can hide what happened. Not through Rust's stderr: a thread that holds its lock may never go on.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
+        libc::_exit(STATUS)
+    }
+}
+
 /// How many violations this process has made so far.
-#[allow(dead_code, reason = "read by tests of both halves of the emulator")]
-pub(in crate::emulator) fn count() -> usize {
+pub(crate) fn count() -> usize {
     VIOLATIONS.load(Ordering::Relaxed)
 }
 
-/// Says something that is no mistake of the program, such as a setting that was not understood.
+/// Says something that is no mistake of the program for sure, such as who waits for whom.
 pub(in crate::emulator) fn line(text: impl AsRef<str>) {
     let text = text.as_ref();
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,6 +88,57 @@ pub(in crate::emulator) fn line(text: impl AsRef<str>) {
     }
 }
 
+/// Violations that a test provokes: they do not end its process.
+#[cfg(test)]
+pub(in crate::emulator) mod expected {
+    use super::*;
+    use std::sync::Arc;
+
+    static ALL: Mutex<Vec<(String, Arc<AtomicUsize>)>> = Mutex::new(Vec::new());
+
+    /// As long as this lives, violations of any thread whose text holds a certain part are counted here too.
+    #[derive(Debug)]
+    pub(in crate::emulator) struct Expected(Arc<AtomicUsize>);
+
+    /// Expects violations whose text holds `part`.
+    #[must_use = "they are expected as long as this lives"]
+    pub(in crate::emulator) fn expect(part: &str) -> Expected {
+        let count = Arc::default();
+        ALL.lock().unwrap().push((part.to_owned(), Arc::clone(&count)));
+        Expected(count)
+    }
+
+    impl Expected {
+        /// How many have come.
+        pub fn count(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Drop for Expected {
+        fn drop(&mut self) {
+            ALL.lock().unwrap().retain(|(_, count)| !Arc::ptr_eq(count, &self.0));
+        }
+    }
+
+    /// Runs `mistake`, which must be reported with a text that holds `part` before it is over.
+    pub(in crate::emulator) fn reported<R>(part: &str, mistake: impl FnOnce() -> R) -> R {
+        let expected = expect(part);
+        let result = mistake();
+        assert!(expected.count() > 0, "nothing was reported of {part:?}");
+        result
+    }
+
+    pub(super) fn came(text: &str) -> bool {
+        let all = ALL.lock().unwrap();
+        let hits: Vec<_> = all.iter().filter(|(part, _)| text.contains(part)).collect();
+        for (_, count) in &hits {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        !hits.is_empty()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,9 +146,11 @@ mod tests {
     #[test]
     fn each_violation_counts_and_each_text_prints_once() {
         let before = count();
-        violation("a test of the reports");
-        violation("a test of the reports");
+        let expected = expected::expect("a test of the reports");
+        violation("this is a test of the reports");
+        violation("this is a test of the reports");
+        assert_eq!(expected.count(), 2);
         assert!(count() >= before + 2);
-        assert_eq!(SEEN.lock().unwrap().iter().filter(|text| *text == "a test of the reports").count(), 1);
+        assert_eq!(SEEN.lock().unwrap().iter().filter(|text| text.contains("a test of the reports")).count(), 1);
     }
 }

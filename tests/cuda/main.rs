@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use gpucomm::{Device, Element, Stream, bf16, f16};
 
+mod child;
 mod copy;
 mod device;
+mod emulator;
 mod fill;
 mod forget;
 mod order;

@@ -2,10 +2,10 @@
 
 use super::allocator::Blocks;
 use super::arena::Arena;
-use super::settings::settings;
 use super::stream::{Stream, Ticket};
 use super::{fork, lock};
 use crate::emulator::report;
+use crate::emulator::settings::{self, settings};
 use crate::sys::cudaError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -32,7 +32,9 @@ pub(super) struct Device {
 
 static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
     fork::watch();
-    (0..settings().devices as i32).map(Device::new).collect()
+    // Where a variable is wrong, nobody knows what machine was meant.
+    let devices = if settings::wrong().is_some() { 0 } else { settings().devices };
+    (0..devices as i32).map(Device::new).collect()
 });
 
 thread_local! {
@@ -47,6 +49,11 @@ pub(super) fn devices() -> &'static [Device] {
 /// How many devices there are.
 pub(in crate::emulator) fn device_count() -> i32 {
     devices().len() as i32
+}
+
+/// Why there is no device, where there is none.
+pub(super) fn none() -> cudaError {
+    if settings::wrong().is_some() { cudaError::cudaErrorInitializationError } else { cudaError::cudaErrorNoDevice }
 }
 
 /// The device that calls of this thread go to; 0 until it was set.
@@ -64,7 +71,7 @@ pub(in crate::emulator) fn set_current(ordinal: i32) -> Result<(), cudaError> {
 /// The device with this number.
 pub(super) fn device(ordinal: i32) -> Result<&'static Device, cudaError> {
     if devices().is_empty() {
-        return Err(cudaError::cudaErrorNoDevice);
+        return Err(none());
     }
     usize::try_from(ordinal).ok().and_then(|index| devices().get(index)).ok_or(cudaError::cudaErrorInvalidDevice)
 }

@@ -23,7 +23,7 @@ fn memory(address: CUdeviceptr_v2) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-fn result(name: &str, work: impl FnOnce() -> Result<(), cudaError>) -> CUresult {
+fn result(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> CUresult {
     // The codes of both interfaces agree wherever both have one.
     CUresult(guarded(name, work).map_or_else(|error| error.0, |()| 0))
 }

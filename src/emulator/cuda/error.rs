@@ -1,6 +1,7 @@
 //! Errors: their names, what they mean, and the last one of each thread.
 
 use super::device;
+use crate::emulator::settings;
 use crate::sys::cudaError;
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -26,10 +27,18 @@ pub(super) fn take_last() -> cudaError {
     }
 }
 
+/// What an error means, in this process: where the environment is why nothing can start, what is wrong with it.
+pub(in crate::emulator) fn meaning(error: cudaError) -> &'static CStr {
+    match settings::wrong() {
+        Some(wrong) if error == cudaError::cudaErrorInitializationError => wrong,
+        _ => texts(error).1,
+    }
+}
+
 macro_rules! texts {
     ($($name:ident $text:literal)*) => {
         /// The name and the meaning of an error.
-        pub(in crate::emulator) fn texts(error: cudaError) -> (&'static CStr, &'static CStr) {
+        pub(super) fn texts(error: cudaError) -> (&'static CStr, &'static CStr) {
             const fn c(text: &'static str) -> &'static CStr {
                 match CStr::from_bytes_with_nul(text.as_bytes()) {
                     Ok(text) => text,

@@ -21,7 +21,6 @@ mod host;
 pub(in crate::emulator) mod memory;
 mod memset;
 mod ranges;
-mod settings;
 pub(in crate::emulator) mod stream;
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,10 @@
 //!
 //! Each rank writes what it does into its part of the control segment. A rank that waits longer than
 //! `GPUCOMM_EMULATOR_DEADLOCK` seconds (10 by default, a fraction is allowed, 0 turns it off) reads what the ranks it
-//! waits for did last, and says so once on stderr. It goes on waiting, as a GPU would.
+//! waits for did last, and says so once on stderr. It goes on waiting, as a GPU would; no violation is counted, because
+//! the program may have a deadline of its own.
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use super::comm::Comm;
 use super::control::{Life, Rank, Segment};
 use super::kind::Kind;
 use crate::emulator::report;
+use crate::emulator::settings::settings;
 
 /// How often a waiter looks whether other processes still live.
 const LOOK: Duration = Duration::from_millis(100);
@@ -80,36 +81,6 @@ fn last_deed(rank: &Rank) -> String {
     }
 }
 
-fn patience() -> Option<Duration> {
-    static PATIENCE: OnceLock<Option<Duration>> = OnceLock::new();
-    *PATIENCE.get_or_init(|| {
-        let seconds = std::env::var("GPUCOMM_EMULATOR_DEADLOCK").ok().and_then(|text| text.trim().parse::<f64>().ok());
-        let patience = Duration::try_from_secs_f64(seconds.unwrap_or(10.0)).unwrap_or(Duration::from_secs(10));
-        (!patience.is_zero()).then_some(patience)
-    })
-}
-
-/// How long a wait inside one process has lasted, where there is no other rank to ask.
-pub(super) struct Patience {
-    since: Instant,
-    reported: bool,
-}
-
-impl Patience {
-    pub(super) fn new() -> Self {
-        Self { since: Instant::now(), reported: false }
-    }
-
-    /// Says once that `what` waits too long.
-    pub(super) fn check(&mut self, what: impl FnOnce() -> String) {
-        let waited = self.since.elapsed();
-        if !self.reported && patience().is_some_and(|patience| waited >= patience) {
-            self.reported = true;
-            report::violation(format!("deadlock? {} has waited {:.1} s", what(), waited.as_secs_f64()));
-        }
-    }
-}
-
 /// Why a wait ends without what it waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -166,7 +137,7 @@ impl<'a> Watch<'a> {
         if look {
             self.looked = now;
         }
-        if !self.reported && patience().is_some_and(|patience| now.duration_since(self.since) >= patience) {
+        if !self.reported && settings().deadlock.is_some_and(|patience| now.duration_since(self.since) >= patience) {
             self.reported = true;
             self.report(&missing);
         }
@@ -186,6 +157,6 @@ impl<'a> Watch<'a> {
         for peer in (0..comm.size).filter(|&peer| peer != comm.rank && missing(peer)) {
             let _ = write!(text, "; for rank {peer}, which {}", last_deed(self.segment.rank(peer)));
         }
-        report::violation(text);
+        report::line(text);
     }
 }

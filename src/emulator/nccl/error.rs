@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use crate::emulator::report;
 use crate::sys::ncclResult_t;
 
 /// Why a call failed.
@@ -85,7 +86,7 @@ pub(super) fn last(text: Option<String>) -> *const c_char {
 
 /// Runs the body of one C entry: turns a failure into its code and keeps its text, and lets no panic cross into C.
 pub(super) fn entry(name: &'static str, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(|| report::during(name, body))) {
         Ok(Ok(code)) => code,
         Ok(Err(failure)) => {
             remember_own(format!("{name}: {}", failure.text));

@@ -13,7 +13,7 @@ use super::group::{self, Job};
 use super::kind::Kind;
 use super::{host, process, registry};
 use crate::emulator::cuda::device;
-use crate::emulator::{fault, report};
+use crate::emulator::{report, settings};
 use crate::sys::{NCCL_SPLIT_NOCOLOR, ncclComm_t, ncclResult_t, ncclUniqueId};
 
 /// Where a call puts the handle it makes.
@@ -47,7 +47,9 @@ pub(super) unsafe fn init_rank(
     }
     let out = Out(out);
     out.put(std::ptr::null_mut());
-    fault::check().map_err(Failure::usage)?;
+    if let Some(wrong) = settings::wrong() {
+        return Err(Failure::usage(wrong.to_string_lossy()));
+    }
     if group::has_operations() {
         let text = "init inside a group that holds operations: was an earlier group never ended?";
         report::violation(text);

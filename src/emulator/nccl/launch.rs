@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use super::comm::{Comm, lock};
-use super::deadlock::Patience;
 use super::error::{Failure, Outcome};
 use super::futex::SLICE;
 use super::kind::Kind;
 use super::operation::Operation;
 use super::{collective, p2p};
-use crate::emulator::cuda::error::texts;
+use crate::emulator::cuda::error::meaning;
 use crate::emulator::cuda::{device, stream};
 use crate::emulator::fault;
+use crate::emulator::patience::Patience;
 use crate::sys::{cudaStream_t, ncclResult_t};
 
 /// A stream's handle on its way to the thread that launches.
@@ -174,7 +174,7 @@ fn enqueue(comm: &Comm, stream: StreamHandle, name: &'static str, work: Work) ->
 
 /// A CUDA error as NCCL reports it: which one it was is in the text only.
 pub(super) fn cuda(what: &str, error: crate::sys::cudaError) -> Failure {
-    let text = texts(error).1.to_string_lossy();
+    let text = meaning(error).to_string_lossy();
     Failure::new(ncclResult_t::ncclUnhandledCudaError, format!("{what}: Cuda failure {} '{text}'", error.0))
 }
 

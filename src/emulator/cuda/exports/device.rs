@@ -1,9 +1,10 @@
 //! Devices, versions and errors.
 
-use super::super::device::{current, current_device, device, device_count, set_current};
-use super::super::{driver, error, settings};
+use super::super::device::{self, current, current_device, device, device_count, set_current};
+use super::super::{driver, error};
 use super::{Out, runtime};
 use crate::emulator::report;
+use crate::emulator::settings::settings;
 use crate::sys::*;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -12,7 +13,7 @@ pub unsafe extern "C" fn cudaGetErrorName(error: cudaError_t) -> *const c_char {
 }
 
 pub unsafe extern "C" fn cudaGetErrorString(error: cudaError_t) -> *const c_char {
-    error::texts(error).1.as_ptr()
+    error::meaning(error).as_ptr()
 }
 
 pub unsafe extern "C" fn cudaGetLastError() -> cudaError_t {
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> cudaError_t {
     runtime("cudaGetDeviceCount", || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         unsafe { Out::new(count)? }.set(device_count());
-        if device_count() == 0 { Err(cudaError::cudaErrorNoDevice) } else { Ok(()) }
+        if device_count() == 0 { Err(device::none()) } else { Ok(()) }
     })
 }
 
@@ -173,7 +174,7 @@ pub unsafe extern "C" fn gpucommDeviceInfo(info: *mut gpucommDeviceInfo_t, ordin
         }
         let mut uuid = *b"gpucomm emulator";
         uuid[15] = ordinal as u8;
-        out.set(gpucommDeviceInfo_t { name, uuid, totalMemory: settings::settings().memory as usize });
+        out.set(gpucommDeviceInfo_t { name, uuid, totalMemory: settings().memory as usize });
         Ok(())
     })
 }

@@ -15,13 +15,13 @@ use crate::sys::cudaError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The frame of every function: refuses to work in a forked child or inside a host function, and stops panics.
-pub(super) fn guarded(name: &str, work: impl FnOnce() -> Result<(), cudaError>) -> Result<(), cudaError> {
+pub(super) fn guarded(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> Result<(), cudaError> {
     fork::check()?;
     if host::is_callback() {
         report::violation(format!("{name} was called inside a host function of a stream"));
         return Err(cudaError::cudaErrorNotPermitted);
     }
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+    catch_unwind(AssertUnwindSafe(|| report::during(name, work))).unwrap_or_else(|payload| {
         // What was thrown may itself panic when it is dropped.
         std::mem::forget(payload);
         report::violation(format!("{name}: the emulator panicked, which is a mistake in it"));
@@ -30,7 +30,7 @@ pub(super) fn guarded(name: &str, work: impl FnOnce() -> Result<(), cudaError>) 
 }
 
 /// The same for functions of the runtime, which remember their errors.
-fn runtime(name: &str, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
+fn runtime(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
     let error = guarded(name, work).err().unwrap_or(cudaError::cudaSuccess);
     error::remember(error);
     error

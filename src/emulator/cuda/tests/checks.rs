@@ -4,13 +4,7 @@ use super::super::arena::locate;
 use super::super::stream::enqueue;
 use super::*;
 use crate::emulator::report;
-
-/// Runs `mistake`, which must be reported.
-fn reported(mistake: impl FnOnce()) {
-    let before = report::count();
-    mistake();
-    assert!(report::count() > before, "nothing was reported");
-}
+use crate::emulator::report::expected::reported;
 
 #[test]
 fn ranges_must_lie_in_one_live_allocation() {
@@ -18,13 +12,19 @@ fn ranges_must_lie_in_one_live_allocation() {
         let stream = TestStream::new(0);
         let memory = malloc(1000);
         let next = malloc(1000);
-        reported(|| assert_eq!(c!(cudaMemsetAsync(memory, 0, 1001, stream.0)), INVALID));
-        reported(|| assert_eq!(c!(cudaMemsetAsync(next.wrapping_byte_add(1000), 0, 1, stream.0)), INVALID));
-        reported(|| assert_eq!(c!(cudaMemsetAsync(memory.wrapping_byte_add(1 << 30), 0, 1, stream.0)), INVALID));
+        reported("cudaMemsetAsync: ", || assert_eq!(c!(cudaMemsetAsync(memory, 0, 1001, stream.0)), INVALID));
+        reported("cudaMemsetAsync: ", || {
+            assert_eq!(c!(cudaMemsetAsync(next.wrapping_byte_add(1000), 0, 1, stream.0)), INVALID)
+        });
+        reported("cudaMemsetAsync: ", || {
+            assert_eq!(c!(cudaMemsetAsync(memory.wrapping_byte_add(1 << 30), 0, 1, stream.0)), INVALID)
+        });
         let mut host = [0u8; 16];
-        reported(|| assert_eq!(c!(cudaMemsetAsync(host.as_mut_ptr().cast(), 0, 16, stream.0)), INVALID));
+        reported("cudaMemsetAsync: ", || {
+            assert_eq!(c!(cudaMemsetAsync(host.as_mut_ptr().cast(), 0, 16, stream.0)), INVALID)
+        });
         ok!(cudaFree(next));
-        reported(|| assert_eq!(c!(cudaMemsetAsync(next, 0, 1, stream.0)), INVALID));
+        reported("cudaMemsetAsync: ", || assert_eq!(c!(cudaMemsetAsync(next, 0, 1, stream.0)), INVALID));
         assert!(locate(memory, 1000).is_ok() && locate(std::ptr::null(), 0).is_ok());
         assert!(locate(memory, 1001).is_err() && locate(host.as_ptr().cast(), 1).is_err());
         assert_eq!((c!(cudaGetLastError()), c!(cudaGetLastError())), (INVALID, SUCCESS));
@@ -44,18 +44,18 @@ fn frees_that_cannot_be() {
     isolated("checks::frees_that_cannot_be", &[], || {
         let stream = TestStream::new(0);
         let memory = malloc(4096);
-        reported(|| assert_eq!(c!(cudaFree(memory.wrapping_byte_add(512))), INVALID));
+        reported("cudaFree: ", || assert_eq!(c!(cudaFree(memory.wrapping_byte_add(512))), INVALID));
         ok!(cudaFree(memory));
-        reported(|| assert_eq!(c!(cudaFree(memory)), INVALID));
-        reported(|| assert_eq!(c!(cudaFree((&raw const stream).cast_mut().cast())), INVALID));
+        reported("cudaFree: ", || assert_eq!(c!(cudaFree(memory)), INVALID));
+        reported("cudaFree: ", || assert_eq!(c!(cudaFree((&raw const stream).cast_mut().cast())), INVALID));
         let memory = malloc(4096);
         let gate = stream.close_gate();
         ok!(cudaFreeAsync(memory, stream.0));
-        reported(|| assert_eq!(c!(cudaFreeAsync(memory, stream.0)), INVALID));
-        reported(|| assert_eq!(c!(cudaMemsetAsync(memory, 0, 1, stream.0)), INVALID));
+        reported("cudaFreeAsync: ", || assert_eq!(c!(cudaFreeAsync(memory, stream.0)), INVALID));
+        reported("cudaMemsetAsync: ", || assert_eq!(c!(cudaMemsetAsync(memory, 0, 1, stream.0)), INVALID));
         drop(gate);
         stream.wait();
-        reported(|| assert_eq!(c!(cudaFree(memory)), INVALID));
+        reported("cudaFree: ", || assert_eq!(c!(cudaFree(memory)), INVALID));
     });
 }
 
@@ -92,6 +92,7 @@ fn a_free_under_work_of_the_same_stream_is_fine_and_cudafree_waits() {
 #[test]
 fn a_free_under_work_of_another_stream_is_a_sticky_error() {
     let output = isolated("checks::a_free_under_work_of_another_stream_is_a_sticky_error", &[], || {
+        let _expected = expect("cudaFreeAsync frees");
         let illegal = cudaError::cudaErrorIllegalAddress;
         let (stream, other) = (TestStream::new(0), TestStream::new(0));
         let elsewhere = TestStream::new(1);
@@ -124,6 +125,7 @@ fn a_free_under_work_of_another_stream_is_a_sticky_error() {
 #[test]
 fn work_that_panics_or_fails_spoils_its_device_only() {
     isolated("checks::work_that_panics_or_fails_spoils_its_device_only", &[], || {
+        let _expected = expect("panicked on a stream");
         let (first, second) = (TestStream::new(0), TestStream::new(1));
         ok!(cudaSetDevice(0));
         enqueue(
@@ -155,6 +157,7 @@ fn the_memory_of_work_that_outlives_a_free_is_not_handed_out() {
         "checks::the_memory_of_work_that_outlives_a_free_is_not_handed_out",
         &[("GPUCOMM_EMULATOR_MEMORY", "1M")],
         || {
+            let _expected = expect("cudaFree frees");
             let memory = malloc(1 << 20);
             let (_, used) = locate(memory, 8).unwrap();
             // The sticky error of device 0 follows; its memory is looked at from inside.
@@ -190,6 +193,7 @@ fn memory_returns_though_the_device_of_its_stream_failed() {
 #[test]
 fn memory_of_nccl_is_freed_without_a_wait_where_nothing_uses_it() {
     isolated("checks::memory_of_nccl_is_freed_without_a_wait_where_nothing_uses_it", &[], || {
+        let _expected = expect("ncclMemFree");
         use super::super::memory::{allocate, unmap};
         let stream = TestStream::new(0);
         let (unused, used) = (allocate(0, 4096).unwrap(), allocate(0, 4096).unwrap());

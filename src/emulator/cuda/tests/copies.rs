@@ -26,6 +26,7 @@ fn pageable_memory_is_read_at_once_and_written_before_the_return() {
 
 #[test]
 fn pinned_memory_is_used_in_stream_order() {
+    let _expected = expect("is no pinned memory");
     let stream = TestStream::new(0);
     let (memory, from, to) = (malloc(4), pinned(4), pinned(4));
     let gate = stream.close_gate();
@@ -57,6 +58,7 @@ fn pinned_memory_is_used_in_stream_order() {
 
 #[test]
 fn every_direction_moves_the_bytes() {
+    let _expected = expect("cudaMemcpyPeerAsync: ");
     let stream = TestStream::new(0);
     let near = malloc(3 << 20);
     ok!(cudaSetDevice(1));
@@ -84,6 +86,7 @@ fn every_direction_moves_the_bytes() {
 
 #[test]
 fn directions_that_do_not_fit_the_memory_are_refused() {
+    let _expected = ["no direction of a copy", "the direction is"].map(expect);
     let stream = TestStream::new(0);
     let memory = malloc(64);
     let mut host = [0u8; 64];
@@ -114,6 +117,7 @@ fn entry(name: &std::ffi::CStr) -> *mut c_void {
 
 #[test]
 fn fills_of_the_driver() {
+    let _expected = expect("cuMemset");
     let stream = TestStream::new(0);
     let memory = malloc(4096);
     let address = memory.expose_provenance() as u64;

@@ -8,6 +8,7 @@ mod pools;
 mod processes;
 mod streams;
 
+use crate::emulator::report::expected::expect;
 use crate::sys::*;
 use std::ffi::c_void;
 use std::process::{Command, Output};

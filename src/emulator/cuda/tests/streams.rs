@@ -47,6 +47,7 @@ fn streams_have_flags_and_priorities() {
 
 #[test]
 fn destroying_a_stream_lets_its_work_finish_and_ends_the_handle() {
+    let _expected = ["is no stream", "is no event"].map(expect);
     let stream = TestStream::new(0);
     let count = Box::leak(Box::new(AtomicU32::new(0)));
     let gate = stream.close_gate();
@@ -144,6 +145,7 @@ fn events_measure_time() {
 
 #[test]
 fn a_host_function_blocks_no_other_stream_and_may_not_call_back() {
+    let _expected = expect("inside a host function");
     unsafe extern "C" fn call_back(data: *mut c_void) {
         let mut device = 0;
         // SAFETY: a place to write to; and the test passes a number that outlives the work.

@@ -1,0 +1,172 @@
+//! The environment variables of the emulator, read once.
+//!
+//! A value that cannot be understood is never replaced by the default: no device can be used then, and the error says which
+//! variable it is, what it holds and what is expected.
+
+use std::ffi::{CStr, CString};
+use std::fmt::Display;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::fault;
+
+/// As many devices as a set of peers holds.
+const MOST_DEVICES: usize = 64;
+const MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
+
+/// How the emulated machine looks and behaves.
+#[derive(Debug, Clone)]
+pub(in crate::emulator) struct Settings {
+    /// GPUCOMM_EMULATOR_DEVICES: how many devices; 0 is a machine without a GPU.
+    pub devices: usize,
+    /// GPUCOMM_EMULATOR_MEMORY: bytes of memory of each device.
+    pub memory: u64,
+    /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
+    pub deadlock: Option<Duration>,
+    /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
+    pub strict: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { devices: 4, memory: 16 << 30, deadlock: Some(Duration::from_secs(10)), strict: false }
+    }
+}
+
+static SETTINGS: LazyLock<(Settings, Option<CString>)> = LazyLock::new(|| {
+    let mut variables = Variables { read: |name| std::env::var_os(name), wrong: Vec::new() };
+    let settings = variables.settings();
+    variables.wrong.extend(fault::check().err());
+    let wrong = variables.wrong.join("; ").replace('\0', " ");
+    (settings, (!wrong.is_empty()).then(|| CString::new(wrong).unwrap_or_default()))
+});
+
+/// The settings of this process; where a variable is wrong, its default.
+pub(in crate::emulator) fn settings() -> &'static Settings {
+    &SETTINGS.0
+}
+
+/// What is wrong with the variables, if anything is.
+pub(in crate::emulator) fn wrong() -> Option<&'static CStr> {
+    SETTINGS.1.as_deref()
+}
+
+struct Variables {
+    read: fn(&str) -> Option<std::ffi::OsString>,
+    wrong: Vec<String>,
+}
+
+impl Variables {
+    fn settings(&mut self) -> Settings {
+        let mut all = Settings::default();
+        self.take("DEVICES", &mut all.devices, format_args!("a number from 0 to {MOST_DEVICES}"), |text| {
+            text.parse().ok().filter(|&devices| devices <= MOST_DEVICES)
+        });
+        let bytes = "bytes of memory of each device, such as 4294967296, 512M or 4G, from 64K to 1T";
+        self.take("MEMORY", &mut all.memory, bytes, memory);
+        self.take("DEADLOCK", &mut all.deadlock, "seconds, such as 2.5, or 0 for no reports", |text| {
+            let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
+            Some((!time.is_zero()).then_some(time))
+        });
+        self.take("STRICT", &mut all.strict, "0 or 1", flag);
+        self.take("QUIET", &mut false, "0 or 1", flag);
+        all
+    }
+
+    /// Sets `place` from GPUCOMM_EMULATOR_`name`. Empty is as good as not set.
+    fn take<T>(&mut self, name: &str, place: &mut T, expected: impl Display, parse: fn(&str) -> Option<T>) {
+        let name = format!("GPUCOMM_EMULATOR_{name}");
+        let Some(value) = (self.read)(&name) else { return };
+        let text = value.to_string_lossy();
+        if text.trim().is_empty() {
+            return;
+        }
+        match parse(text.trim()) {
+            Some(value) => *place = value,
+            None => self.wrong.push(format!("{name}={text}: expected {expected}")),
+        }
+    }
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+fn memory(text: &str) -> Option<u64> {
+    let text = text.strip_suffix(['b', 'B']).unwrap_or(text);
+    let text = text.strip_suffix(['i', 'I']).unwrap_or(text);
+    let shift = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        'T' => 40,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    let bytes = digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    // Whole pages.
+    MEMORY.contains(&bytes).then_some(bytes / 4096 * 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(read: fn(&str) -> Option<std::ffi::OsString>) -> (Settings, Vec<String>) {
+        let mut variables = Variables { read, wrong: Vec::new() };
+        (variables.settings(), variables.wrong)
+    }
+
+    #[test]
+    fn what_is_not_set_or_empty_is_the_default() {
+        for read in [|_: &str| None, |_: &str| Some(" ".into())] {
+            let (settings, wrong) = with(read);
+            assert_eq!((settings.devices, settings.memory, settings.strict, wrong.len()), (4, 16 << 30, false, 0));
+            assert_eq!(settings.deadlock, Some(Duration::from_secs(10)));
+        }
+    }
+
+    #[test]
+    fn each_value_is_taken_or_named() {
+        let (settings, wrong) = with(|name| {
+            let value = match name {
+                "GPUCOMM_EMULATOR_DEVICES" => "64",
+                "GPUCOMM_EMULATOR_DEADLOCK" => "0",
+                "GPUCOMM_EMULATOR_STRICT" => "1",
+                _ => return None,
+            };
+            Some(value.into())
+        });
+        assert_eq!((settings.devices, settings.deadlock, settings.strict, wrong.len()), (64, None, true, 0));
+        for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
+            let (settings, wrong) = with(read);
+            assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
+            for name in ["DEVICES", "MEMORY", "DEADLOCK", "STRICT", "QUIET"] {
+                let start = format!("GPUCOMM_EMULATOR_{name}=");
+                assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");
+            }
+        }
+        assert_eq!(with(|name| name.ends_with("DEVICES").then(|| "65".into())).1.len(), 1);
+    }
+
+    #[test]
+    fn amounts_of_memory() {
+        for (text, bytes) in [
+            ("1048576", 1 << 20),
+            ("64K", 64 << 10),
+            ("65537", 64 << 10),
+            ("512M", 512 << 20),
+            ("4g", 4 << 30),
+            ("2GiB", 2 << 30),
+        ] {
+            assert_eq!(memory(text), Some(bytes), "{text}");
+        }
+        for nonsense in ["", "K", "1K", "-1", "much", "99999999999999G", "2T", "1.5G", "\u{e9}"] {
+            assert_eq!(memory(nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What only the emulator has: it notices mistakes, and its variables are never guessed at.
+
+use gpucomm::{Backend, Device, emulator_violations, sys};
+
+use crate::child::{Ended, child};
+
+const STRICT: &str = "GPUCOMM_EMULATOR_STRICT";
+
+/// Whether this is the emulator; says so where it is not.
+pub fn emulated() -> bool {
+    let emulated = gpucomm::backend() == Backend::Emulator;
+    if !emulated {
+        eprintln!("skipped: needs the emulator");
+        assert_eq!(emulator_violations(), 0);
+    }
+    emulated
+}
+
+/// Frees what is no device memory.
+fn mistake() {
+    assert_eq!(emulator_violations(), 0);
+    // SAFETY: the emulator looks the address up, and follows no pointer.
+    let code = unsafe { sys::cudaFree(std::ptr::without_provenance_mut(64)) };
+    assert_eq!(code, sys::cudaError::cudaErrorInvalidValue);
+}
+
+#[test]
+fn strict_mode_ends_the_process_at_the_first_violation() {
+    if !emulated() {
+        return;
+    }
+    let Ended { status, text } =
+        child("emulator::strict_mode_ends_the_process_at_the_first_violation", &[(STRICT, "1")], || {
+            mistake();
+            println!("went on");
+        });
+    assert_eq!(status.code(), Some(86), "{text}");
+    assert!(text.contains("gpucomm emulator: violation: cudaFree: 0x40 is no device memory"), "{text}");
+    assert!(!text.contains("went on"), "{text}");
+}
+
+#[test]
+fn otherwise_violations_are_counted() {
+    if !emulated() {
+        return;
+    }
+    let end = child("emulator::otherwise_violations_are_counted", &[(STRICT, "0")], || {
+        mistake();
+        assert_eq!(emulator_violations(), 1);
+    });
+    end.assert_success();
+    assert!(end.text.contains("cudaFree: 0x40 is no device memory"), "{}", end.text);
+}
+
+#[test]
+fn variables_that_cannot_be_understood_are_errors() {
+    if !emulated() {
+        return;
+    }
+    for (name, value, expected) in [
+        ("DEVICES", "65", "a number from 0 to 64"),
+        ("DEVICES", "x", "a number from 0 to 64"),
+        ("MEMORY", "much", "bytes of memory"),
+        ("DEADLOCK", "soon", "seconds"),
+        (STRICT.trim_start_matches("GPUCOMM_EMULATOR_"), "yes", "0 or 1"),
+        ("QUIET", "2", "0 or 1"),
+        ("FAULTS", "explode=rank0@op1", "seed, die"),
+    ] {
+        let name = format!("GPUCOMM_EMULATOR_{name}");
+        let this = "emulator::variables_that_cannot_be_understood_are_errors";
+        let end = child(this, &[(&name, value)], || {
+            let errors = [Device::count().map(drop), Device::all().map(drop), Device::new(0).map(drop)];
+            for error in errors {
+                println!("told: {}", error.expect_err("taken for something else"));
+            }
+        });
+        end.assert_success();
+        let told = end.text.lines().filter(|line| line.contains("told: ")).collect::<Vec<_>>();
+        assert_eq!(told.len(), 3, "{}", end.text);
+        for line in told {
+            assert!([&*name, value, expected].iter().all(|part| line.contains(part)), "{line}");
+        }
+        assert!(!end.text.contains("running on the CPU emulator"), "{}", end.text);
+    }
+}
