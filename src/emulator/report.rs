@@ -39,11 +39,16 @@ pub(in crate::emulator) fn during<R>(name: &'static str, body: impl FnOnce() -> 
     body()
 }
 
+/// The C function that this thread is in; empty outside of one.
+pub(in crate::emulator) fn call() -> &'static str {
+    CALL.try_with(Cell::get).unwrap_or_default()
+}
+
 /// A mistake of the emulated program. The text names the rank or device where they are known, what was expected and what
 /// came; the function is added.
 pub(in crate::emulator) fn violation(text: impl AsRef<str>) {
     let text = text.as_ref();
-    let call = CALL.try_with(Cell::get).unwrap_or_default();
+    let call = call();
     let text = if text.contains(call) { text } else { &format!("{call}: {text}") };
     VIOLATIONS.fetch_add(1, Ordering::Relaxed);
     #[cfg(test)]

@@ -12,6 +12,7 @@ use super::fault;
 
 /// As many devices as a set of peers holds.
 const MOST_DEVICES: usize = 64;
+const QUEUE: std::ops::RangeInclusive<usize> = 2..=1 << 20;
 const MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
 
 /// How the emulated machine looks and behaves.
@@ -21,6 +22,8 @@ pub(in crate::emulator) struct Settings {
     pub devices: usize,
     /// GPUCOMM_EMULATOR_MEMORY: bytes of memory of each device.
     pub memory: u64,
+    /// GPUCOMM_EMULATOR_QUEUE: how many entries the launch queue of a stream has.
+    pub queue: usize,
     /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
     pub deadlock: Option<Duration>,
     /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
@@ -29,7 +32,7 @@ pub(in crate::emulator) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { devices: 4, memory: 16 << 30, deadlock: Some(Duration::from_secs(10)), strict: false }
+        Self { devices: 4, memory: 16 << 30, queue: 1022, deadlock: Some(Duration::from_secs(10)), strict: false }
     }
 }
 
@@ -64,6 +67,8 @@ impl Variables {
         });
         let bytes = "bytes of memory of each device, such as 4294967296, 512M or 4G, from 64K to 1T";
         self.take("MEMORY", &mut all.memory, bytes, memory);
+        let entries = format_args!("a number from {} to {}", QUEUE.start(), QUEUE.end());
+        self.take("QUEUE", &mut all.queue, entries, |text| text.parse().ok().filter(|entries| QUEUE.contains(entries)));
         self.take("DEADLOCK", &mut all.deadlock, "seconds, such as 2.5, or 0 for no reports", |text| {
             let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
             Some((!time.is_zero()).then_some(time))
@@ -145,7 +150,7 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            for name in ["DEVICES", "MEMORY", "DEADLOCK", "STRICT", "QUIET"] {
+            for name in ["DEVICES", "MEMORY", "QUEUE", "DEADLOCK", "STRICT", "QUIET"] {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");
             }

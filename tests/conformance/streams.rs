@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gpucomm::{Clique, Device, DeviceBuffer, InPlace, PinnedBuffer, ReduceOp, Stream};
+use gpucomm::{Backend, Clique, Device, DeviceBuffer, InPlace, PinnedBuffer, ReduceOp, Stream, group};
 
-use crate::support::{Rig, rank_counts, watched};
+use crate::support::{Rig, quick, rank_counts, slower, still_works, watched};
 
 /// Makes everything that follows on `stream` late, so that a missing order between streams shows.
 fn delay(stream: &Stream) -> gpucomm::Result<()> {
@@ -166,5 +166,69 @@ fn pinned_memory_waits_for_the_device() {
             });
             rig.close();
         }
+    });
+}
+
+/// Groups over two streams wait for a rank that never comes, and are aborted: both streams go on only when nothing uses
+/// their buffers any more.
+#[test]
+fn an_abort_behind_groups_over_two_streams() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rounds = if gpucomm::backend() == Backend::Nvidia { 6 } else { 20 };
+            for _ in 0..rounds {
+                let rig = Rig::new(ranks);
+                rig.run(|comm, a| {
+                    if comm.rank() != 0 {
+                        return Ok(());
+                    }
+                    let b = Stream::new(comm.device())?;
+                    let mut x = DeviceBuffer::from_slice(a, &[1i32; 8])?;
+                    let mut y = DeviceBuffer::from_slice(&b, &[1i32; 8])?;
+                    for _ in 0..9 {
+                        group(|g| {
+                            g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, a)?;
+                            g.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, &b)
+                        })?;
+                    }
+                    let aborter = comm.aborter();
+                    let helper = std::thread::spawn(move || aborter.abort("rank 1 does not come"));
+                    quick(slower(10.0), || drop((x, y, b)));
+                    let _ = helper.join().expect("an abort");
+                    Ok(())
+                });
+                quick(slower(20.0), || drop(rig));
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+/// Groups of two communicators over the same two streams, in opposite order: neither waits for what comes later.
+#[test]
+fn groups_over_shared_streams_in_opposite_order() {
+    watched(60.0, || {
+        let device = Device::new(0).unwrap();
+        let (a, b) = (Stream::new(device).unwrap(), Stream::new(device).unwrap());
+        let orders = [[&a, &b], [&b, &a]];
+        std::thread::scope(|scope| {
+            for order in orders {
+                scope.spawn(move || {
+                    let clique = Clique::init_all(&[device]).unwrap();
+                    let comm = clique.rank(0);
+                    let mut x = DeviceBuffer::from_slice(order[0], &[3i32; 100]).unwrap();
+                    let mut y = DeviceBuffer::from_slice(order[1], &[4i32; 100]).unwrap();
+                    for _ in 0..300 {
+                        group(|g| {
+                            g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, order[0])?;
+                            g.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, order[1])
+                        })
+                        .unwrap();
+                    }
+                    assert_eq!(x.to_vec(order[0]).unwrap(), [3; 100]);
+                    assert_eq!(y.to_vec(order[1]).unwrap(), [4; 100]);
+                });
+            }
+        });
     });
 }

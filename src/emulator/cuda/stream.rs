@@ -1,6 +1,8 @@
 //! Streams: work that runs in order, on a thread of its own.
 //!
-//! The thread of a stream starts with its first work and sleeps when there is none. Streams made without
+//! The thread of a stream starts with its first work and sleeps when there is none. What is enqueued and not done takes
+//! entries of a launch queue, of which a stream has GPUCOMM_EMULATOR_QUEUE (1022, as was seen on H200s): whoever enqueues
+//! more is blocked. Streams made without
 //! `cudaStreamNonBlocking` and the null stream of their device keep the order of CUDA's legacy default stream: work for the
 //! null stream first waits for all that was enqueued on those streams, and work for those streams waits for all that was
 //! enqueued on the null stream.
@@ -9,12 +11,14 @@ use super::allocator::Block;
 use super::device::{self, Device};
 use super::handle::Registry;
 use super::{lock, memory};
+use crate::emulator::patience::Patience;
 use crate::emulator::report;
+use crate::emulator::settings::settings;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(super) static STREAMS: Registry<Stream> = Registry::new(0x51);
@@ -23,6 +27,9 @@ pub(super) static STREAMS: Registry<Stream> = Registry::new(0x51);
 const LEGACY: [usize; 2] = [0, 1];
 /// `cudaStreamPerThread`.
 const PER_THREAD: usize = 2;
+
+/// The longest sleep of who waits for something that a failure may end.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// A stream.
 #[derive(Debug)]
@@ -43,6 +50,8 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 struct Queue {
     tasks: VecDeque<Task>,
+    /// How many entries of the launch queue are taken, by the task that runs too.
+    places: usize,
     /// The thread exists.
     worker: bool,
     /// The thread sleeps and was not woken yet.
@@ -65,6 +74,13 @@ pub(super) enum Task {
     Stamp(Arc<OnceLock<Instant>>),
     /// The end of an allocation in stream order. It comes also when the device has failed: others may wait for the memory.
     Free(Arc<Block>),
+}
+
+impl Task {
+    /// Whether it takes an entry of the launch queue of its stream.
+    fn takes_a_place(&self) -> bool {
+        !matches!(self, Self::Free(_))
+    }
 }
 
 impl std::fmt::Debug for Task {
@@ -145,12 +161,35 @@ impl Running<'_> {
     }
 }
 
-/// Lets `work` run on `stream` after all that was enqueued there before; the null handle is the legacy default stream of
-/// the current device. Where the device fails before that, `work` is dropped without running.
-pub(in crate::emulator) fn enqueue(stream: cudaStream_t, name: &'static str, work: Work) -> Result<(), cudaError> {
+/// Lets `work` run on `stream` after all that was enqueued there and on `others` before; what is enqueued on any of them
+/// later comes after it. The null handle is the legacy default stream of the current device. Where the device fails before
+/// that, `work` is dropped without running.
+pub(in crate::emulator) fn enqueue(
+    stream: cudaStream_t,
+    others: &[cudaStream_t],
+    name: &'static str,
+    work: Work,
+) -> Result<(), cudaError> {
     let stream = find(stream)?;
+    let mut joined: Vec<Arc<Stream>> = Vec::with_capacity(others.len());
+    for &other in others {
+        let other = find(other)?;
+        if !Arc::ptr_eq(&other, &stream) && !joined.iter().any(|known| Arc::ptr_eq(known, &other)) {
+            joined.push(other);
+        }
+    }
     stream.device.check()?;
-    stream.push(Task::Run(name, work)).map(drop)
+    // Nothing below fails half-way.
+    stream.awaken()?;
+    joined.iter().try_for_each(Stream::awaken)?;
+    for other in &joined {
+        let here = other.mark()?;
+        if !here.done() {
+            stream.push(Task::Wait(here))?;
+        }
+    }
+    let done = stream.push(Task::Run(name, work))?;
+    joined.iter().try_for_each(|other| other.push(Task::Wait(done.clone())).map(drop))
 }
 
 /// The number of the device that `stream` belongs to.
@@ -220,15 +259,15 @@ impl Stream {
         self.last().done() && self.predecessors().is_empty()
     }
 
-    /// Appends a task.
+    /// Appends a task. Where the launch queue is full, waits for room, however long that takes and whatever happens
+    /// meanwhile: so does the driver.
     pub fn push(self: &Arc<Self>, task: Task) -> Result<Ticket, cudaError> {
+        self.awaken()?;
         let before = self.predecessors();
-        let mut queue = lock(&self.queue);
-        if !queue.worker {
-            self.start()?;
-            queue.worker = true;
-        }
+        let places = before.len() + usize::from(task.takes_a_place());
+        let mut queue = self.make_room(places);
         let added = before.len() as u64 + 1;
+        queue.places += places;
         queue.tasks.extend(before.into_iter().map(Task::Wait));
         queue.tasks.push_back(task);
         // Only this lock's holder writes, so this is no race.
@@ -240,6 +279,36 @@ impl Stream {
             self.wake.notify_one();
         }
         Ok(Ticket { stream: self.clone(), number })
+    }
+
+    fn make_room(&self, places: usize) -> MutexGuard<'_, Queue> {
+        let most = settings().queue;
+        let full = |queue: &Queue| queue.places > 0 && queue.places + places > most;
+        let mut queue = lock(&self.queue);
+        if places == 0 || !full(&queue) {
+            return queue;
+        }
+        let mut patience = Patience::new();
+        queue.waiters += 1;
+        while full(&queue) {
+            patience.check(|| {
+                let (call, device) = (report::call(), self.device.ordinal);
+                format!("the launch queue of a stream of device {device} is full ({most} entries): {call}")
+            });
+            queue = self.progress.wait_timeout(queue, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        queue.waiters -= 1;
+        queue
+    }
+
+    /// Starts the thread, if there is none yet.
+    fn awaken(self: &Arc<Self>) -> Result<(), cudaError> {
+        let mut queue = lock(&self.queue);
+        if !queue.worker {
+            self.start()?;
+            queue.worker = true;
+        }
+        Ok(())
     }
 
     /// Ends the thread once the work that is queued is done.
@@ -276,8 +345,10 @@ impl Stream {
         loop {
             if let Some(task) = queue.tasks.pop_front() {
                 drop(queue);
+                let place = usize::from(task.takes_a_place());
                 self.perform(task);
                 queue = lock(&self.queue);
+                queue.places -= place;
                 let done = self.completed.load(Ordering::Relaxed) + 1;
                 self.completed.store(done, Ordering::Release);
                 if queue.waiters > 0 {
@@ -296,7 +367,8 @@ impl Stream {
 
     fn perform(&self, task: Task) {
         match task {
-            Task::Wait(ticket) => ticket.wait(),
+            // A lost device waits for nothing; what it comes to is dropped.
+            Task::Wait(ticket) => while self.device.check().is_ok() && !ticket.wait_for(SLICE) {},
             Task::Stamp(time) => drop(time.set(Instant::now())),
             Task::Free(block) => memory::release(&block, "cudaFreeAsync"),
             Task::Run(name, work) => {

@@ -1,14 +1,13 @@
 //! Batches: the operations of one communicator that one group launches, on the streams they were issued to.
 //!
 //! A batch runs on the stream of its first operation. Operations that were issued to other streams join theirs to it: the
-//! batch waits until each of those has come this far, and none goes on before the batch is done.
+//! batch waits for what was enqueued there before, and none goes on before the batch is done. As NCCL does it with events:
+//! each wait is for something that was enqueued earlier, so waits form no circle, whatever other threads enqueue meanwhile.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use super::comm::{Comm, lock};
 use super::error::{Failure, Outcome};
-use super::futex::SLICE;
 use super::kind::Kind;
 use super::operation::Operation;
 use super::{collective, p2p};
@@ -16,7 +15,7 @@ use crate::emulator::cuda::error::meaning;
 use crate::emulator::cuda::{device, stream};
 use crate::emulator::fault;
 use crate::emulator::patience::Patience;
-use crate::sys::{cudaStream_t, ncclResult_t};
+use crate::sys::{cudaError, cudaStream_t, ncclResult_t};
 
 /// A stream's handle on its way to the thread that launches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,58 +31,13 @@ pub(super) struct Batch {
     pub(super) operations: Vec<(Operation, StreamHandle)>,
 }
 
-/// Where the streams of a batch meet.
-#[derive(Debug, Default)]
-struct Joint {
-    state: Mutex<JointState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct JointState {
-    /// Other streams that have come this far.
-    arrived: usize,
-    started: bool,
-    finished: bool,
-}
-
-impl Joint {
-    fn update(&self, change: impl FnOnce(&mut JointState)) {
-        change(&mut lock(&self.state));
-        self.changed.notify_all();
-    }
-
-    /// Waits until `done`; whether it is, or `stop` said to stop.
-    fn wait(&self, done: impl Fn(&JointState) -> bool, mut stop: impl FnMut(&JointState) -> bool) -> bool {
-        let mut state = lock(&self.state);
-        loop {
-            if done(&state) {
-                return true;
-            }
-            if stop(&state) {
-                return false;
-            }
-            state = self.changed.wait_timeout(state, SLICE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
-        }
-    }
-}
-
 /// Ends a batch whatever becomes of it: also when its stream drops it unrun, or it panics.
-struct Ending {
-    comm: Arc<Comm>,
-    joint: Option<Arc<Joint>>,
-    armed: AtomicBool,
-}
+struct Ending(Arc<Comm>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if *self.armed.get_mut() {
-            self.comm.progress.end();
-            if let Some(joint) = &self.joint {
-                joint.update(|state| state.finished = true);
-            }
-            self.comm.progress.finish();
-        }
+        self.0.progress.end();
+        self.0.progress.finish();
     }
 }
 
@@ -105,38 +59,14 @@ pub(super) fn launch(batch: Batch) -> Outcome {
         operation.number = issued.operations;
     }
     let turn = issued.batches;
-    let joint = (!others.is_empty()).then(Arc::<Joint>::default);
-    let ending = Ending { comm: comm.clone(), joint: joint.clone(), armed: AtomicBool::new(false) };
-    if let Some(joint) = &joint {
-        for stream in &others {
-            if let Err(error) = join(&comm, joint, *stream) {
-                joint.update(|state| state.finished = true);
-                return Err(error);
-            }
-        }
-    }
-    let name = operations.first().map_or("NCCL", |(operation, _)| operation.kind.name());
-    let awaited = others.len();
-    // Armed before it can run; disarmed below if it never will be enqueued.
-    ending.armed.store(true, Ordering::Relaxed);
     issued.batches += 1;
+    let ending = Ending(comm.clone());
+    let name = operations.first().map_or("NCCL", |(operation, _)| operation.kind.name());
     let work = Box::new(move |running: &stream::Running<'_>| {
         let ending = ending;
         let cancelled = || running.cancelled();
-        let comm = &ending.comm;
+        let comm = &ending.0;
         let mut operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
-        if let Some(joint) = &ending.joint {
-            joint.update(|state| state.started = true);
-            let mut patience = Patience::new();
-            let stop = |state: &JointState| {
-                patience.check(|| {
-                    let (rank, others) = (comm.rank, awaited - state.arrived);
-                    format!("a group of rank {rank} waits until {others} of its other streams come to it, and")
-                });
-                comm.stopped() || cancelled()
-            };
-            joint.wait(|state| state.arrived == awaited, stop);
-        }
         let mut patience = Patience::new();
         let stop = || {
             patience.check(|| {
@@ -158,34 +88,31 @@ pub(super) fn launch(batch: Batch) -> Outcome {
         drop(ending);
     });
     // If this fails, the closure is dropped, and with it `ending`, which finishes the batch.
-    enqueue(&comm, main, name, work).map_err(|error| cuda(&format!("cannot enqueue {name}"), error))
+    enqueue(&comm, main, &others, name, work).map_err(|error| cuda(&format!("cannot enqueue {name}"), error))
 }
 
 type Work = Box<dyn FnOnce(&stream::Running<'_>) + Send>;
 
 /// Enqueues work. The null stream is that of the communicator's device, whatever device the launching thread has.
-fn enqueue(comm: &Comm, stream: StreamHandle, name: &'static str, work: Work) -> Result<(), crate::sys::cudaError> {
+fn enqueue(
+    comm: &Comm,
+    main: StreamHandle,
+    others: &[StreamHandle],
+    name: &'static str,
+    work: Work,
+) -> Result<(), cudaError> {
+    let others: Vec<cudaStream_t> = others.iter().map(|stream| stream.0).collect();
     let current = device::current_device();
     device::set_current(comm.device)?;
-    let enqueued = stream::enqueue(stream.0, name, work);
+    let enqueued = stream::enqueue(main.0, &others, name, work);
     device::set_current(current)?;
     enqueued
 }
 
 /// A CUDA error as NCCL reports it: which one it was is in the text only.
-pub(super) fn cuda(what: &str, error: crate::sys::cudaError) -> Failure {
+pub(super) fn cuda(what: &str, error: cudaError) -> Failure {
     let text = meaning(error).to_string_lossy();
     Failure::new(ncclResult_t::ncclUnhandledCudaError, format!("{what}: Cuda failure {} '{text}'", error.0))
-}
-
-fn join(comm: &Arc<Comm>, joint: &Arc<Joint>, other: StreamHandle) -> Outcome {
-    let (rank, joint) = (comm.clone(), joint.clone());
-    let work = Box::new(move |running: &stream::Running<'_>| {
-        joint.update(|state| state.arrived += 1);
-        let lost = |state: &JointState| !state.started && (rank.abort.is_set() || running.cancelled());
-        joint.wait(|state| state.finished, lost);
-    });
-    enqueue(comm, other, "NCCL group", work).map_err(|error| cuda("cannot join a stream to the group", error))
 }
 
 /// A rank that sends to itself must receive in the same group, and the other way round.

@@ -1,5 +1,6 @@
 //! Streams, events and host functions.
 
+use super::super::stream::{Running, enqueue};
 use super::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -202,12 +203,99 @@ fn the_null_stream_keeps_order_with_blocking_streams_only() {
     });
 }
 
+/// Whether `call` is still blocked after a while; lets it end with `gate`.
+fn blocks(gate: Gate, call: impl FnOnce() + Send) -> bool {
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(call);
+        std::thread::sleep(Duration::from_millis(60));
+        let blocked = !caller.is_finished();
+        drop(gate);
+        caller.join().unwrap();
+        blocked
+    })
+}
+
+#[test]
+fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
+    isolated(
+        "streams::a_full_launch_queue_blocks_whatever_takes_a_place_in_it",
+        &[("GPUCOMM_EMULATOR_QUEUE", "8")],
+        || {
+            let (stream, other) = (TestStream::new(0), TestStream::new(0));
+            let memory = malloc(64);
+            let (timed, untimed) = (event(cudaEventDefault), event(cudaEventDisableTiming));
+            let (memory, timed, untimed) = (memory.addr(), timed.addr(), untimed.addr());
+            let count: &AtomicU32 = Box::leak(Box::default());
+            // Each call on its own thread, so addresses, and a number that does not move.
+            let call = |kind: u32, stream: usize| {
+                let stream = std::ptr::without_provenance_mut(stream);
+                let memory = std::ptr::with_exposed_provenance_mut(memory);
+                ok!(cudaSetDevice(0));
+                match kind {
+                    0 => ok!(cudaMemsetAsync(memory, 1, 64, stream)),
+                    1 => ok!(cudaMemcpyAsync(memory, memory, 64, cudaMemcpyKind::cudaMemcpyDefault, stream)),
+                    2 => ok!(cudaLaunchHostFunc(stream, Some(add), address(count))),
+                    3 => ok!(cudaStreamWaitEvent(stream, std::ptr::without_provenance_mut(untimed), 0)),
+                    4 => ok!(cudaEventRecord(std::ptr::without_provenance_mut(timed), stream)),
+                    5 => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
+                    _ => ok!(cudaEventRecord(std::ptr::without_provenance_mut(untimed), stream)),
+                }
+            };
+            let handle = stream.0.addr();
+            for kind in 0..6 {
+                let hold = other.close_gate();
+                call(6, other.0.addr());
+                // The gate takes a place too.
+                let gate = stream.close_gate();
+                for _ in 1..8 {
+                    call(kind, handle);
+                }
+                // What takes no place is not blocked, nor are other streams.
+                assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
+                call(5, other.0.addr());
+                assert!(blocks(gate, || call(kind, handle)), "kind {kind} was not blocked");
+                drop(hold);
+                stream.wait();
+                other.wait();
+            }
+            let gate = stream.close_gate();
+            for _ in 1..8 {
+                call(0, handle);
+            }
+            assert!(!blocks(gate, || call(6, handle)), "a record without a time takes no place");
+            stream.wait();
+            assert_eq!(count.load(Ordering::Relaxed), 8);
+        },
+    );
+}
+
+#[test]
+fn work_that_joins_streams_comes_after_all_of_them_and_holds_up_what_follows() {
+    let (main, other) = (TestStream::new(0), TestStream::new(0));
+    let count: &'static AtomicU32 = Box::leak(Box::default());
+    let gate = other.close_gate();
+    let join = |at: u32| {
+        let work = move |_: &Running<'_>| assert_eq!(count.swap(at + 1, Ordering::Relaxed), at);
+        enqueue(main.0, &[main.0, other.0, other.0], "a kernel", Box::new(work)).unwrap();
+    };
+    join(0);
+    join(1);
+    ok!(cudaLaunchHostFunc(other.0, Some(add), address(count)));
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(count.load(Ordering::Relaxed), 0);
+    assert_eq!(c!(cudaStreamQuery(main.0)), NOT_READY);
+    drop(gate);
+    main.wait();
+    other.wait();
+    assert_eq!(count.load(Ordering::Relaxed), 3);
+}
+
 #[test]
 fn an_enqueue_is_quick() {
     let stream = TestStream::new(0);
     let memory = malloc(64);
     let gate = stream.close_gate();
-    let rounds = 20_000;
+    let rounds = 1000;
     let start = Instant::now();
     for _ in 0..rounds {
         ok!(cudaMemsetAsync(memory, 1, 64, stream.0));

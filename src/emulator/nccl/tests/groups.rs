@@ -145,3 +145,34 @@ fn destroying_a_failed_communicator_leaves_the_thread_in_a_group() {
         assert_eq!(end(), ncclResult_t::ncclInvalidUsage);
     });
 }
+
+#[test]
+fn groups_over_shared_streams_in_opposite_order_do_not_wait_for_each_other() {
+    within_limit(|| {
+        set_device(0);
+        let streams = [stream(), stream()].map(|stream| stream.expose_provenance());
+        std::thread::scope(|scope| {
+            for order in [[0, 1], [1, 0]] {
+                scope.spawn(move || {
+                    set_device(0);
+                    let (result, comm) = init(1, unique_id(), 0, config(true));
+                    assert_eq!(result, OK, "{}", last_error());
+                    let buffers = [Buffer::new(&[1.0; 4]), Buffer::new(&[1.0; 4])];
+                    for _ in 0..300 {
+                        start();
+                        for (at, buffer) in order.into_iter().zip(&buffers) {
+                            let stream = std::ptr::with_exposed_provenance_mut(streams[at]);
+                            assert_eq!(Rank { rank: 0, size: 1, comm, stream }.all_reduce(buffer), OK);
+                        }
+                        assert_eq!(end(), OK);
+                    }
+                    for stream in streams {
+                        wait(std::ptr::with_exposed_provenance_mut(stream));
+                    }
+                    // SAFETY: takes no pointers.
+                    assert_eq!(unsafe { ncclCommDestroy(comm) }, OK);
+                });
+            }
+        });
+    });
+}
