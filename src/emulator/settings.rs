@@ -24,6 +24,8 @@ pub(in crate::emulator) struct Settings {
     pub memory: u64,
     /// GPUCOMM_EMULATOR_QUEUE: how many entries the launch queue of a stream has.
     pub queue: usize,
+    /// GPUCOMM_EMULATOR_DRIVER_LOCK: a call that waits for devices holds up calls of other threads.
+    pub driver_lock: bool,
     /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
     pub deadlock: Option<Duration>,
     /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
@@ -32,7 +34,14 @@ pub(in crate::emulator) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { devices: 4, memory: 16 << 30, queue: 1022, deadlock: Some(Duration::from_secs(10)), strict: false }
+        Self {
+            devices: 4,
+            memory: 16 << 30,
+            queue: 1022,
+            driver_lock: false,
+            deadlock: Some(Duration::from_secs(10)),
+            strict: false,
+        }
     }
 }
 
@@ -69,6 +78,7 @@ impl Variables {
         self.take("MEMORY", &mut all.memory, bytes, memory);
         let entries = format_args!("a number from {} to {}", QUEUE.start(), QUEUE.end());
         self.take("QUEUE", &mut all.queue, entries, |text| text.parse().ok().filter(|entries| QUEUE.contains(entries)));
+        self.take("DRIVER_LOCK", &mut all.driver_lock, "0 or 1", flag);
         self.take("DEADLOCK", &mut all.deadlock, "seconds, such as 2.5, or 0 for no reports", |text| {
             let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
             Some((!time.is_zero()).then_some(time))
@@ -150,7 +160,7 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            for name in ["DEVICES", "MEMORY", "QUEUE", "DEADLOCK", "STRICT", "QUIET"] {
+            for name in ["DEVICES", "MEMORY", "QUEUE", "DRIVER_LOCK", "DEADLOCK", "STRICT", "QUIET"] {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");
             }

@@ -81,6 +81,14 @@ pub(super) fn current() -> Result<&'static Device, cudaError> {
     device(current_device())
 }
 
+/// Waits until the work is done that was enqueued on any device before this call.
+pub(super) fn synchronize_all() {
+    let streams = devices().iter().flat_map(Device::streams);
+    // All are read before the first is waited for.
+    let tickets: Vec<Ticket> = streams.map(|stream| stream.last()).collect();
+    tickets.iter().for_each(Ticket::wait);
+}
+
 impl Device {
     fn new(ordinal: i32) -> Self {
         Self {
@@ -165,9 +173,7 @@ impl Device {
     /// Waits until the work that was enqueued before this call is done.
     pub fn synchronize(&self) {
         let tickets: Vec<Ticket> = self.streams().iter().map(Stream::last).collect();
-        for ticket in tickets {
-            ticket.wait();
-        }
+        tickets.iter().for_each(Ticket::wait);
     }
 }
 

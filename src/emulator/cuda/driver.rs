@@ -2,7 +2,7 @@
 
 use super::exports::guarded;
 use super::memset::{self, Shape};
-use super::stream;
+use super::{driver_lock, stream};
 use crate::sys::{CUdeviceptr_v2, CUresult, CUstream, cudaError};
 use std::ffi::{CStr, c_uint, c_ushort, c_void};
 
@@ -25,7 +25,11 @@ fn memory(address: CUdeviceptr_v2) -> *mut c_void {
 
 fn result(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> CUresult {
     // The codes of both interfaces agree wherever both have one.
-    CUresult(guarded(name, work).map_or_else(|error| error.0, |()| 0))
+    let launch = || {
+        let _shared = driver_lock::shared();
+        work()
+    };
+    CUresult(guarded(name, launch).map_or_else(|error| error.0, |()| 0))
 }
 
 unsafe extern "C" fn memset_d16(dst: CUdeviceptr_v2, value: c_ushort, count: usize, stream: CUstream) -> CUresult {

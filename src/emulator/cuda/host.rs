@@ -1,7 +1,7 @@
 //! What happens on the host: pinned memory, and functions that a stream calls.
 
-use super::lock;
 use super::stream::{Stream, Task};
+use super::{device, driver_lock, lock};
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaHostFn_t};
 use std::alloc::Layout;
@@ -43,6 +43,10 @@ pub(super) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
     }
+    let alone = driver_lock::exclusive();
+    if alone.is_some() {
+        device::synchronize_all();
+    }
     let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| cudaError::cudaErrorMemoryAllocation)?;
     // SAFETY: the layout has a size above zero.
     let memory = unsafe { std::alloc::alloc(layout) };
@@ -55,15 +59,19 @@ pub(super) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     Ok(memory.cast())
 }
 
-/// Frees what [`allocate`] gave, after the copies that use it are done.
+/// Frees what [`allocate`] gave: waits, as cudaFreeHost does, until all that was enqueued on any device is done, host
+/// functions included, whether or not it uses the memory.
 pub(super) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if ptr.is_null() {
         return Ok(());
     }
+    let _alone = driver_lock::exclusive();
     let Some(pinned) = lock(&PINNED).remove(&ptr.addr()) else {
-        report::violation(format!("cudaFreeHost: {ptr:p} is no pinned memory: freed twice, or not from cudaHostAlloc"));
+        report::violation(format!("{ptr:p} is no pinned memory: freed twice, or not from cudaHostAlloc"));
         return Err(cudaError::cudaErrorInvalidValue);
     };
+    device::synchronize_all();
+    // A copy that was checked before the memory left the register, and enqueued after.
     let mut uses = lock(&pinned.uses);
     while *uses > 0 {
         uses = pinned.unused.wait(uses).unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,10 @@
 //! Allocating and freeing device memory, at once or in stream order.
 
 use super::allocator::{Block, Origin};
-use super::arena;
 use super::device::{self, Device};
 use super::handle::Registry;
 use super::stream::{Stream, Task};
+use super::{arena, driver_lock};
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::ffi::c_void;
@@ -24,6 +24,7 @@ pub(super) struct Pool {
 
 /// Device memory as cudaMalloc gives it; null for no bytes.
 pub(in crate::emulator) fn allocate(ordinal: i32, bytes: usize) -> Result<*mut c_void, cudaError> {
+    let _shared = driver_lock::shared();
     let device = device::device(ordinal)?;
     device.check()?;
     if bytes == 0 {
@@ -39,6 +40,7 @@ pub(in crate::emulator) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if ptr.is_null() {
         return device::current()?.check();
     }
+    let _alone = driver_lock::exclusive();
     let (device, block) = condemn("cudaFree", ptr)?;
     if block.origin == Origin::Malloc {
         device.synchronize();
@@ -47,16 +49,17 @@ pub(in crate::emulator) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     device.check()
 }
 
-/// Frees device memory as ncclMemFree does, which unmaps it: waits only where work still uses it. Null is fine.
+/// Frees device memory as ncclMemFree does, which unmaps it: that waits for the device, but memory that is still in use
+/// must not be unmapped. Null is fine.
 pub(in crate::emulator) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
     if ptr.is_null() {
         return Ok(());
     }
+    let _alone = driver_lock::exclusive();
     let (device, block) = condemn("ncclMemFree", ptr)?;
-    if block.uses() > 0 {
-        device.synchronize();
-    }
-    release(&block, "ncclMemFree");
+    refuse_uses(&block, "ncclMemFree");
+    device.synchronize();
+    device.blocks.bury(&block);
     device.check()
 }
 
@@ -135,19 +138,19 @@ fn condemn(operation: &str, ptr: *mut c_void) -> Result<(&'static Device, Arc<Bl
 
 /// Ends the life of a block in the order of its stream, and looks whether anybody still uses it.
 pub(super) fn release(block: &Arc<Block>, operation: &str) {
+    refuse_uses(block, operation);
+    block.device.blocks.bury(block);
+}
+
+fn refuse_uses(block: &Block, operation: &str) {
     let device = block.device;
     let uses = block.uses();
     if uses > 0 {
         report::violation(format!(
-            "{operation} frees {} bytes at offset {:#x} of device {} while {uses} queued or running operation{} of other streams \
-             use{} them",
-            block.bytes,
-            block.offset,
-            device.ordinal,
-            if uses == 1 { "" } else { "s" },
-            if uses == 1 { "s" } else { "" },
+            "{operation} frees {} bytes at offset {:#x} of device {} while they are in use by {uses} queued or running operations \
+             of other streams, or windows",
+            block.bytes, block.offset, device.ordinal,
         ));
         device.fail(cudaError::cudaErrorIllegalAddress);
     }
-    device.blocks.bury(block);
 }

@@ -4,7 +4,8 @@
 //! modules below hold one noun each; [`exports`] are the C functions, thin over them.
 //!
 //! Locks are taken in this order: an event's record, a device's list of streams, a stream's queue, a device's blocks,
-//! the registers of handles and of pinned memory. No lock is held while work runs.
+//! the registers of handles and of pinned memory. No lock is held while work runs, but that of `driver_lock`, which comes
+//! before all others.
 #![cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "some of it serves the NCCL half"))]
 
 mod allocator;
@@ -12,6 +13,7 @@ pub(in crate::emulator) mod arena;
 mod copy;
 pub(in crate::emulator) mod device;
 mod driver;
+mod driver_lock;
 pub(in crate::emulator) mod error;
 mod event;
 pub mod exports;

@@ -10,7 +10,7 @@
 use super::allocator::Block;
 use super::device::{self, Device};
 use super::handle::Registry;
-use super::{lock, memory};
+use super::{driver_lock, lock, memory};
 use crate::emulator::patience::Patience;
 use crate::emulator::report;
 use crate::emulator::settings::settings;
@@ -170,6 +170,7 @@ pub(in crate::emulator) fn enqueue(
     name: &'static str,
     work: Work,
 ) -> Result<(), cudaError> {
+    let _shared = driver_lock::shared();
     let stream = find(stream)?;
     let mut joined: Vec<Arc<Stream>> = Vec::with_capacity(others.len());
     for &other in others {

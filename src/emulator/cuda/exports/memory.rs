@@ -4,7 +4,7 @@ use super::super::device::{current, device};
 use super::super::memory::{self, POOLS, Pool};
 use super::super::memset::Shape;
 use super::super::{copy, host, memset, stream};
-use super::{Out, runtime};
+use super::{Out, launch, runtime};
 use crate::emulator::{fault, report};
 use crate::sys::*;
 use std::ffi::{c_int, c_uint, c_void};
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn cudaFree(ptr: *mut c_void) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn gpucommPoolCreate(handle: *mut cudaMemPool_t, ordinal: c_int) -> cudaError_t {
-    runtime("gpucommPoolCreate", || {
+    launch("gpucommPoolCreate", || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         let device = device(ordinal)?;
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn cudaMallocFromPoolAsync(
     pool: cudaMemPool_t,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    runtime("cudaMallocFromPoolAsync", || {
+    launch("cudaMallocFromPoolAsync", || {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(ptr)? };
         let pool = POOLS.get(pool).ok_or_else(|| {
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn cudaMallocFromPoolAsync(
 }
 
 pub unsafe extern "C" fn cudaFreeAsync(ptr: *mut c_void, stream: cudaStream_t) -> cudaError_t {
-    runtime("cudaFreeAsync", || memory::free_async(ptr, &stream::find(stream)?))
+    launch("cudaFreeAsync", || memory::free_async(ptr, &stream::find(stream)?))
 }
 
 pub unsafe extern "C" fn cudaHostAlloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> cudaError_t {
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn cudaMemcpyAsync(
     kind: cudaMemcpyKind,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    runtime("cudaMemcpyAsync", || copy::copy(dst, src, count, kind, &stream::find(stream)?))
+    launch("cudaMemcpyAsync", || copy::copy(dst, src, count, kind, &stream::find(stream)?))
 }
 
 pub unsafe extern "C" fn cudaMemcpyPeerAsync(
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn cudaMemcpyPeerAsync(
     count: usize,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    runtime("cudaMemcpyPeerAsync", || {
+    launch("cudaMemcpyPeerAsync", || {
         copy::copy_peer((dst, device(dst_device)?), (src, device(src_device)?), count, &stream::find(stream)?)
     })
 }
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn cudaMemsetAsync(
     count: usize,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    runtime("cudaMemsetAsync", || {
+    launch("cudaMemsetAsync", || {
         // C converts the value to an unsigned char.
         memset::fill("cudaMemsetAsync", ptr, value as u8, Shape::row(count), &stream::find(stream)?)
     })

@@ -9,7 +9,7 @@ pub use device::*;
 pub use memory::*;
 pub use stream::*;
 
-use super::{error, fork, host};
+use super::{driver_lock, error, fork, host};
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +34,14 @@ fn runtime(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> 
     let error = guarded(name, work).err().unwrap_or(cudaError::cudaSuccess);
     error::remember(error);
     error
+}
+
+/// The same for those that enqueue or allocate.
+fn launch(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
+    runtime(name, || {
+        let _shared = driver_lock::shared();
+        work()
+    })
 }
 
 /// A place for a result that the caller gave us.

@@ -4,7 +4,7 @@ use super::super::device::current;
 use super::super::event::{self, EVENTS, Event};
 use super::super::host;
 use super::super::stream::{self, STREAMS, Stream};
-use super::{Out, runtime};
+use super::{Out, launch, runtime};
 use crate::emulator::report;
 use crate::sys::*;
 use std::ffi::{c_int, c_uint, c_void};
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn cudaStreamCreateWithPriority(
     flags: c_uint,
     priority: c_int,
 ) -> cudaError_t {
-    runtime("cudaStreamCreateWithPriority", || {
+    launch("cudaStreamCreateWithPriority", || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         if flags & !cudaStreamNonBlocking != 0 {
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn cudaStreamQuery(handle: cudaStream_t) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaStreamWaitEvent(handle: cudaStream_t, event: cudaEvent_t, flags: c_uint) -> cudaError_t {
-    runtime("cudaStreamWaitEvent", || {
+    launch("cudaStreamWaitEvent", || {
         if flags != 0 {
             return Err(cudaError::cudaErrorInvalidValue);
         }
@@ -99,11 +99,11 @@ pub unsafe extern "C" fn cudaLaunchHostFunc(
     function: cudaHostFn_t,
     data: *mut c_void,
 ) -> cudaError_t {
-    runtime("cudaLaunchHostFunc", || host::launch(&stream::find(handle)?, function, data))
+    launch("cudaLaunchHostFunc", || host::launch(&stream::find(handle)?, function, data))
 }
 
 pub unsafe extern "C" fn cudaEventCreateWithFlags(handle: *mut cudaEvent_t, flags: c_uint) -> cudaError_t {
-    runtime("cudaEventCreateWithFlags", || {
+    launch("cudaEventCreateWithFlags", || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         if flags & !(cudaEventBlockingSync | cudaEventDisableTiming) != 0 {
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn cudaEventDestroy(handle: cudaEvent_t) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaEventRecord(event: cudaEvent_t, handle: cudaStream_t) -> cudaError_t {
-    runtime("cudaEventRecord", || event::find(event)?.record(&stream::find(handle)?))
+    launch("cudaEventRecord", || event::find(event)?.record(&stream::find(handle)?))
 }
 
 pub unsafe extern "C" fn cudaEventQuery(event: cudaEvent_t) -> cudaError_t {

@@ -7,6 +7,7 @@ mod graph;
 mod pools;
 mod processes;
 mod streams;
+mod waits;
 
 use crate::emulator::report::expected::expect;
 use crate::sys::*;

@@ -1,0 +1,82 @@
+//! Calls that wait for devices, and who is held up by them.
+
+use super::super::stream::enqueue;
+use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Opens `gate` after a while; whether `call` returned only then.
+pub(super) fn until_opened(gate: Gate, call: impl FnOnce()) -> bool {
+    beside(gate, call, || ()).0
+}
+
+/// Opens `gate` after a while; whether `call` returned only then, and `other`, which another thread begins later.
+fn beside(gate: Gate, call: impl FnOnce(), other: impl FnOnce() + Send) -> (bool, bool) {
+    let opened = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(80));
+            opened.store(true, Ordering::SeqCst);
+            drop(gate);
+        });
+        let other = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            other();
+            opened.load(Ordering::SeqCst)
+        });
+        call();
+        (opened.load(Ordering::SeqCst), other.join().unwrap())
+    })
+}
+
+fn pinned() -> *mut c_void {
+    let mut ptr = null_mut();
+    ok!(cudaHostAlloc(&mut ptr, 64, cudaHostAllocPortable));
+    ptr
+}
+
+/// Something that enqueues or allocates, on `stream` of device 1.
+fn launch(kind: u32, stream: usize) {
+    let stream = std::ptr::without_provenance_mut(stream);
+    ok!(cudaSetDevice(1));
+    match kind {
+        0 => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
+        1 => ok!(cudaMemsetAsync(malloc(64), 1, 64, stream)),
+        2 => ok!(cudaEventRecord(event(cudaEventDefault), stream)),
+        _ => assert!(!malloc(64).is_null()),
+    }
+}
+
+#[test]
+fn freeing_pinned_memory_waits_for_all_devices_and_holds_up_nobody() {
+    isolated("waits::freeing_pinned_memory_waits_for_all_devices_and_holds_up_nobody", &[], || {
+        for device in 0..4 {
+            let (stream, other) = (TestStream::new(device), TestStream::new(1));
+            let handle = other.0.addr();
+            let gate = stream.close_gate();
+            let ptr = pinned();
+            let late = beside(gate, || ok!(cudaFreeHost(ptr)), || (0..4).for_each(|kind| launch(kind, handle)));
+            assert_eq!(late, (true, false), "device {device}");
+            let gate = stream.close_gate();
+            ok!(cudaFreeHost(null_mut()));
+            assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
+            drop(gate);
+        }
+    });
+}
+
+#[test]
+fn with_a_lock_of_the_driver_who_waits_holds_up_the_others() {
+    let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "1")];
+    isolated("waits::with_a_lock_of_the_driver_who_waits_holds_up_the_others", &environment, || {
+        let (stream, other) = (TestStream::new(0), TestStream::new(1));
+        let handle = other.0.addr();
+        for kind in 0..4 {
+            let ptr = pinned();
+            let gate = stream.close_gate();
+            let late = beside(gate, || ok!(cudaFreeHost(ptr)), || launch(kind, handle));
+            assert_eq!(late, (true, true), "kind {kind}");
+        }
+        let gate = stream.close_gate();
+        assert!(until_opened(gate, || assert!(!pinned().is_null())), "cudaHostAlloc waits too");
+    });
+}
