@@ -20,6 +20,7 @@
 //! | [`nccl`] | [`Clique`], [`Communicator`], [`CommBuffer`], [`group`], the table of operations |
 //! | [`sys`] | the C interface as it is |
 //! | [`version`] | versions at build time and at run time |
+//! | [`known_bugs`] | bugs of library versions, and what is done about each |
 //!
 //! # Without a GPU
 //!
@@ -51,6 +52,7 @@ mod element;
 #[cfg(gpucomm_emulator)]
 mod emulator;
 mod error;
+pub mod known_bugs;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 pub mod sys;

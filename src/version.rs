@@ -105,9 +105,13 @@ const fn number(text: &str) -> u32 {
     value
 }
 
-/// Wraps `ncclGetVersion`: the NCCL that is running.
+/// Wraps `ncclGetVersion`: the NCCL that is running; asked once.
 #[cfg(feature = "nccl")]
 pub(crate) fn running_nccl() -> Result<Version> {
+    static RUNNING: OnceLock<Version> = OnceLock::new();
+    if let Some(version) = RUNNING.get() {
+        return Ok(*version);
+    }
     let mut code = 0;
     // SAFETY: `code` is a valid place for one int, and the call has no other condition.
     let result = unsafe { sys::ncclGetVersion(&mut code) };
@@ -119,7 +123,7 @@ pub(crate) fn running_nccl() -> Result<Version> {
             last: None,
         });
     }
-    Ok(Version::from_nccl(code.unsigned_abs()))
+    Ok(*RUNNING.get_or_init(|| Version::from_nccl(code.unsigned_abs())))
 }
 
 /// Wraps `cudaRuntimeGetVersion`: the CUDA runtime that is running.

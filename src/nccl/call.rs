@@ -5,8 +5,8 @@ use std::ptr;
 
 use super::data_type;
 use super::inner::Inner;
-use super::one_rank;
 use super::pair::End;
+use super::{misaligned, one_rank};
 use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
 use crate::sys;
@@ -193,29 +193,50 @@ impl<'a> Call<'a> {
             (None, Some(offset)) => recv_base.wrapping_byte_add(offset).cast_const(),
             (None, None) => recv.cast_const(),
         };
-        if self.comm.size == 1 && self.kind.redop().is_some_and(|op| op.0 >= sys::ncclRedOp_t::ncclNumOps.0) {
-            for (offset, count) in one_rank::pieces(self.count, self.element.size()) {
-                let bytes = offset * self.element.size();
-                // SAFETY: as below, for a part of the elements.
-                let code = unsafe {
-                    self.make_at(send.wrapping_byte_add(bytes), recv.wrapping_byte_add(bytes), count, handle)
-                };
-                if code != sys::ncclResult_t::ncclSuccess {
-                    return code;
-                }
+        if self.comm.size == 1 {
+            if self.kind.redop().is_some_and(|op| op.0 >= sys::ncclRedOp_t::ncclNumOps.0) && one_rank::hits() {
+                // SAFETY: the caller upholds the contract.
+                return unsafe { self.make_in_pieces(send, recv, handle) };
             }
-            return sys::ncclResult_t::ncclSuccess;
+        } else if misaligned::hits(self) {
+            // SAFETY: the caller upholds the contract; the pointers are those that C would get.
+            return unsafe { misaligned::make(self, send, recv, handle) };
         }
         // SAFETY: the caller upholds the contract: pointers to `count` elements as the kind counts them.
-        unsafe { self.make_at(send, recv, self.count, handle) }
+        unsafe { self.make_as(self.kind, send, recv, self.count, handle) }
     }
 
     /// # Safety
     ///
-    /// As [`Call::make`], with buffers of `count` elements, as the kind counts them.
-    #[inline]
-    unsafe fn make_at(
+    /// As [`Call::make`], for a reduction of one rank.
+    #[cold]
+    unsafe fn make_in_pieces(
         &self,
+        send: *const c_void,
+        recv: *mut c_void,
+        handle: sys::ncclComm_t,
+    ) -> sys::ncclResult_t {
+        for (offset, count) in one_rank::pieces(self.count, self.element.size()) {
+            let bytes = offset * self.element.size();
+            let (send, recv) = (send.wrapping_byte_add(bytes), recv.wrapping_byte_add(bytes));
+            // SAFETY: the caller upholds the contract; this is a part of the elements.
+            let code = unsafe { self.make_as(self.kind, send, recv, count, handle) };
+            if code != sys::ncclResult_t::ncclSuccess {
+                return code;
+            }
+        }
+        sys::ncclResult_t::ncclSuccess
+    }
+
+    /// Makes the C call of `kind` in place of its own.
+    ///
+    /// # Safety
+    ///
+    /// As [`Call::make`], with buffers of `count` elements, as `kind` counts them, and the same `kind` on all ranks.
+    #[inline]
+    pub(crate) unsafe fn make_as(
+        &self,
+        kind: Kind,
         send: *const c_void,
         recv: *mut c_void,
         count: usize,
@@ -225,7 +246,7 @@ impl<'a> Call<'a> {
         // SAFETY: the caller upholds the contract of all of them: pointers to `count` elements as the kind counts them,
         // checked when this call was made from borrowed slices, a live communicator and a live stream.
         unsafe {
-            match self.kind {
+            match kind {
                 Kind::AllReduce { op } => sys::ncclAllReduce(send, recv, count, element, op, handle, stream),
                 Kind::Reduce { op, root } => sys::ncclReduce(send, recv, count, element, op, int(root), handle, stream),
                 Kind::ReduceScatter { op } => sys::ncclReduceScatter(send, recv, count, element, op, handle, stream),

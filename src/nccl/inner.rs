@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::config::Config;
 use super::in_flight::InFlight;
 use super::ledger::Ledger;
+use super::ones::Ones;
 use crate::cuda::Device;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -71,6 +72,8 @@ pub(crate) struct Inner {
     /// Odd while a thread is inside an NCCL call on this communicator; the watchdog looks whether it moves.
     pub(crate) entered: AtomicU64,
     timeout_ms: AtomicU64,
+    /// For sums that must not be sums to NCCL.
+    pub(crate) ones: Ones,
     /// NCCL keeps pointers into it.
     _config: Config,
 }
@@ -101,6 +104,7 @@ impl Inner {
             ended: AtomicBool::new(false),
             entered: AtomicU64::new(0),
             timeout_ms: AtomicU64::new(0),
+            ones: Ones::default(),
             _config: config,
         });
         inner.set_timeout(timeout);

@@ -46,7 +46,9 @@ mod inner;
 mod interrupt;
 mod io;
 mod ledger;
+mod misaligned;
 mod one_rank;
+mod ones;
 mod operations;
 mod pair;
 #[cfg_attr(nccl_ge_2_28, allow(unused_imports))]

@@ -5,6 +5,13 @@
 //! 64-bit integers the last three. It is right where one block does all, and where the shares come out even. So the elements are
 //! given to it in such pieces.
 
+use crate::known_bugs;
+
+/// Whether the NCCL that is running has such a kernel.
+pub(crate) fn hits() -> bool {
+    known_bugs::ONE_RANK_PREMULSUM.is_running()
+}
+
 /// Bytes that one thread block takes.
 const BLOCK: usize = 16 << 10;
 

@@ -31,3 +31,4 @@ mod processes;
 mod streams;
 mod support;
 mod variable;
+mod windows;

@@ -1,0 +1,282 @@
+//! Bugs of versions of NVIDIA's libraries, in one place: what happens, and what this crate does about it.
+//!
+//! The program `gpucomm info` names those that concern what is installed, and `docs/known-bugs.md` shows them all; a test keeps the
+//! two the same. Whatever goes around a bug asks the table whether the *running* version has it.
+
+use crate::version::Version;
+
+/// One bug of one library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownBug {
+    /// A short name, which stays the same.
+    pub name: &'static str,
+    /// Whose bug it is.
+    pub library: Library,
+    /// The first version that has it, as far as is known; what came before the oldest version that this crate takes does not count.
+    pub first: Version,
+    /// The last version that has it; `None` where no version is known to be free of it.
+    pub last: Option<Version>,
+    /// The only compute capability that it concerns, if there is one.
+    pub compute_capability: Option<(u32, u32)>,
+    /// What happens.
+    pub what: &'static str,
+    /// What this crate does about it.
+    pub answer: Answer,
+    /// How it does so, or what a user can do.
+    pub how: &'static str,
+    /// Where that is in the source; empty where nothing is done.
+    pub place: &'static str,
+}
+
+/// A library that has bugs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Library {
+    /// NCCL.
+    Nccl,
+    /// NVSHMEM.
+    Nvshmem,
+}
+
+impl Library {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nccl => "NCCL",
+            Self::Nvshmem => "NVSHMEM",
+        }
+    }
+}
+
+/// What this crate does about a bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Programs do not meet it.
+    GoneAround,
+    /// What would meet it is an error.
+    Refused,
+    /// Nothing: programs may meet it.
+    Told,
+}
+
+impl Answer {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GoneAround => "gone around",
+            Self::Refused => "refused",
+            Self::Told => "told",
+        }
+    }
+}
+
+impl KnownBug {
+    /// Whether the NCCL that is running has it; where that cannot be known, it has.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn is_running(&self) -> bool {
+        crate::version::running_nccl().map_or(true, |version| self.concerns(version))
+    }
+
+    /// Whether this version of its library has it.
+    pub fn concerns(&self, version: Version) -> bool {
+        version >= self.first && self.last.is_none_or(|last| version <= last)
+    }
+
+    /// The versions, as text: `2.27.3 to 2.29.7`, `from 2.28.3 on`, `up to 3.2.5`.
+    pub fn versions(&self) -> String {
+        match self.last {
+            Some(last) if self.first == EVER => format!("up to {last}"),
+            Some(last) => format!("{} to {last}", self.first),
+            None if self.first == EVER => "all".to_owned(),
+            None => format!("from {} on", self.first),
+        }
+    }
+}
+
+/// Before every version.
+const EVER: Version = Version::new(0, 0, 0);
+
+/// The kernels for small messages between windows read beside an address that is no multiple of four bytes.
+pub(crate) const MISALIGNED_WINDOWS: KnownBug = KnownBug {
+    name: "misaligned-windows",
+    library: Library::Nccl,
+    first: Version::new(2, 27, 3),
+    last: Some(Version::new(2, 29, 7)),
+    compute_capability: None,
+    what: "between symmetric windows, all_gather of any type and all_reduce and reduce_scatter of f16 and bf16 sums give wrong data \
+           when what is sent lies at an address that is no multiple of 4; from 2.29.2 on also where one of the two buffers is a window",
+    answer: Answer::GoneAround,
+    how: "such a call is made so that NCCL does not take those kernels: as broadcasts in one group, or as a pre-multiplied sum with \
+          factor 1. It is slower; align what is sent to 4 bytes to keep the speed of windows",
+    place: "src/nccl/misaligned.rs",
+};
+
+/// The first version of [`MISALIGNED_WINDOWS`] in which one window is enough.
+pub(crate) const MISALIGNED_WITH_ONE_WINDOW: Version = Version::new(2, 29, 2);
+
+/// The kernel for pre-multiplied sums of one rank leaves elements out.
+pub(crate) const ONE_RANK_PREMULSUM: KnownBug = KnownBug {
+    name: "one-rank-premulsum",
+    library: Library::Nccl,
+    first: Version::new(2, 19, 1),
+    last: Some(Version::new(2, 29, 6)),
+    compute_capability: None,
+    what: "a pre-multiplied sum in a communicator of one rank leaves up to 31 elements at the end unwritten",
+    answer: Answer::GoneAround,
+    how: "the elements are given to NCCL in pieces that its kernel does whole",
+    place: "src/nccl/one_rank.rs",
+};
+
+/// Every bug that is known here.
+pub const TABLE: &[KnownBug] = &[
+    MISALIGNED_WINDOWS,
+    ONE_RANK_PREMULSUM,
+    KnownBug {
+        name: "window-offsets",
+        library: Library::Nccl,
+        first: Version::new(2, 28, 3),
+        last: None,
+        compute_capability: None,
+        what: "each rank chooses by itself where in the common address space a window lies, so ranks that take windows away at different \
+               moments can have one window at different places: with NVLS, data lands in the wrong memory",
+        answer: Answer::GoneAround,
+        how: "windows that were dropped are taken away where all ranks allocate, reclaim or close, and only those that all have dropped",
+        place: "src/nccl/retire.rs",
+    },
+    KnownBug {
+        name: "abort-keeps-windows",
+        library: Library::Nccl,
+        first: Version::new(2, 27, 3),
+        last: Some(Version::new(2, 29, 6)),
+        compute_capability: None,
+        what: "aborting a communicator that has windows loses their device memory until the process ends",
+        answer: Answer::GoneAround,
+        how: "from 2.28.7 on, the communicator is revoked and its windows are taken away before it is aborted; before, the memory is lost",
+        place: "src/nccl/ending.rs",
+    },
+    KnownBug {
+        name: "no-revoke",
+        library: Library::Nccl,
+        first: EVER,
+        last: Some(Version::new(2, 28, 6)),
+        compute_capability: None,
+        what: "a thread that waits inside NCCL for a peer cannot be woken: there is no ncclCommRevoke, and an abort beside it corrupts \
+               the heap",
+        answer: Answer::Told,
+        how: "the thread stays, its communicator is given up, and an abort answers StillRunning; use 2.28.7 or newer",
+        place: "src/nccl/interrupt.rs",
+    },
+    KnownBug {
+        name: "destroy-after-error",
+        library: Library::Nccl,
+        first: EVER,
+        last: None,
+        compute_capability: None,
+        what: "destroying a communicator that has an error leaves the thread within a group: its later calls are queued and never made",
+        answer: Answer::GoneAround,
+        how: "the error is asked for first, and such a communicator is aborted instead",
+        place: "src/nccl/ending.rs",
+    },
+    KnownBug {
+        name: "comm-blocking",
+        library: Library::Nccl,
+        first: EVER,
+        last: None,
+        compute_capability: None,
+        what: "NCCL_COMM_BLOCKING=0, in the environment or in a file of NCCL's, overrides what a program asks for: operations fail \
+               because the one before is not done",
+        answer: Answer::Refused,
+        how: "no communicator is made; the error says where the variable is set",
+        place: "src/nccl/environment.rs",
+    },
+    KnownBug {
+        name: "nvls-order",
+        library: Library::Nccl,
+        first: Version::new(2, 26, 2),
+        last: None,
+        compute_capability: None,
+        what: "all_gather and reduce_scatter by NVLS exchange the parts of ranks whose devices are not in the order of the bus \
+               (NVIDIA/nccl#1906)",
+        answer: Answer::Told,
+        how: "number ranks in the order of Device::all, leave CUDA_VISIBLE_DEVICES in ascending order, or set NCCL_NVLS_ENABLE=0",
+        place: "",
+    },
+    KnownBug {
+        name: "sm-120",
+        library: Library::Nccl,
+        first: EVER,
+        last: Some(Version::new(2, 26, 2)),
+        compute_capability: Some((12, 0)),
+        what: "wrong data and illegal accesses on devices of compute capability 12.0 (NVIDIA/nccl-tests#291, NVIDIA/nccl#2418)",
+        answer: Answer::Told,
+        how: "use a newer NCCL",
+        place: "",
+    },
+    KnownBug {
+        name: "remote-signals",
+        library: Library::Nvshmem,
+        first: EVER,
+        last: Some(Version::new(3, 2, 5)),
+        compute_capability: None,
+        what: "signals to PEs that NVLink does not reach can crash (NVIDIA/cuDecomp#111)",
+        answer: Answer::Told,
+        how: "use 3.3.24 or newer, or a symmetric heap whose granularity is 2 GiB or more",
+        place: "",
+    },
+    KnownBug {
+        name: "uid-bootstrap",
+        library: Library::Nvshmem,
+        first: EVER,
+        last: Some(Version::new(3, 7, 1)),
+        compute_capability: None,
+        what: "starting from a unique id can mix up messages on a loaded network: the start fails, or ends in wrong addresses \
+               (NVIDIA/nvshmem#97)",
+        answer: Answer::Told,
+        how: "start again, or use a newer NVSHMEM",
+        place: "",
+    },
+    KnownBug {
+        name: "deep-ep",
+        library: Library::Nvshmem,
+        first: Version::new(3, 5, 19),
+        last: None,
+        compute_capability: None,
+        what: "the layout of queue pairs on the device is another one: DeepEP without its change #564 times out (deepseek-ai/DeepEP#553, #707)",
+        answer: Answer::Told,
+        how: "of concern only where DeepEP runs beside this crate",
+        place: "",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_and_their_ends() {
+        let concerned =
+            |bug: &KnownBug, version: (u32, u32, u32)| bug.concerns(Version::new(version.0, version.1, version.2));
+        for (version, hit) in
+            [((2, 26, 6), false), ((2, 27, 3), true), ((2, 28, 9), true), ((2, 29, 7), true), ((2, 30, 3), false)]
+        {
+            assert_eq!(concerned(&MISALIGNED_WINDOWS, version), hit, "{version:?}");
+        }
+        assert_eq!(MISALIGNED_WINDOWS.versions(), "2.27.3 to 2.29.7");
+        let versions = |name: &str| TABLE.iter().find(|bug| bug.name == name).map(KnownBug::versions);
+        assert_eq!(versions("remote-signals").as_deref(), Some("up to 3.2.5"));
+        assert_eq!(versions("deep-ep").as_deref(), Some("from 3.5.19 on"));
+        assert_eq!(versions("comm-blocking").as_deref(), Some("all"));
+    }
+
+    #[test]
+    fn names_are_unique_and_places_exist() {
+        for (at, bug) in TABLE.iter().enumerate() {
+            assert!(TABLE[..at].iter().all(|other| other.name != bug.name), "{} twice", bug.name);
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(bug.place);
+            assert!(path.exists(), "{}: {} is not there", bug.name, path.display());
+            assert_eq!(bug.place.is_empty(), bug.answer == Answer::Told && bug.name != "no-revoke", "{}", bug.name);
+        }
+    }
+}
