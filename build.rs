@@ -64,6 +64,15 @@ fn cargo(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }
 
+/// A variable that is 1, or 0 or unset.
+fn flag(name: &str) -> Result<bool, String> {
+    match variable(name).as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(value) => Err(format!("error: {name}={value}: expected 0 or 1")),
+    }
+}
+
 fn build() -> Result<(), String> {
     let root = PathBuf::from(cargo("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(cargo("OUT_DIR"));
@@ -74,13 +83,13 @@ fn build() -> Result<(), String> {
     let this = std::env::current_exe().map_err(|error| format!("error: this build script is nowhere: {error}"))?;
     tell(format!("cargo::rustc-env=GPUCOMM_BUILD_SCRIPT={}", this.display()));
 
-    if variable("GPUCOMM_WRITE_SNAPSHOT").is_some() {
+    if flag("GPUCOMM_WRITE_SNAPSHOT")? {
         for (file, part) in [("snapshot.rs", "nccl"), ("snapshot_nvshmem.rs", "nvshmem")] {
             write_bindings(&[root.join("src/sys").join(file), part.into(), root.join("vendor/include")])?;
         }
     }
     let feature = |name: &str| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
-    let emulated = feature("EMULATOR") && variable("GPUCOMM_NO_EMULATOR").as_deref() != Some("1");
+    let emulated = feature("EMULATOR") && !flag("GPUCOMM_NO_EMULATOR")?;
     let with = With { nccl: feature("NCCL"), nvshmem: feature("NVSHMEM") };
     if emulated || variable("DOCS_RS").is_some() {
         tell(format!("cargo::rustc-cfg={}", if emulated { "gpucomm_emulator" } else { "gpucomm_snapshot" }));

@@ -1,5 +1,7 @@
 //! Deadlines: nothing in this crate waits without one.
 
+use std::ffi::OsStr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,24 +12,62 @@ static DEFAULT_MS: AtomicU64 = AtomicU64::new(0);
 
 const FALLBACK: Duration = Duration::from_secs(300);
 
+const VARIABLE: &str = "GPUCOMM_TIMEOUT";
+
 /// How long a call waits that is given no timeout of its own.
 ///
-/// Five minutes, unless `GPUCOMM_TIMEOUT` holds a number of seconds (a fraction is allowed) or
-/// [`set_default_timeout`] was called.
+/// Five minutes, unless `GPUCOMM_TIMEOUT` holds a time or [`set_default_timeout`] was called. The variable holds seconds, such as
+/// `2.5`, or a number with a unit: `500ms`, `2s`, `10m`, `1h`; empty is as good as not set. With anything else in it no device is
+/// found and no communicator made: [`Error::InvalidArgument`] names the variable, its value, and what is expected.
 pub fn default_timeout() -> Duration {
     match DEFAULT_MS.load(Ordering::Relaxed) {
         0 => {
-            let from_env = std::env::var("GPUCOMM_TIMEOUT")
-                .ok()
-                .and_then(|text| text.trim().parse::<f64>().ok())
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .filter(|timeout| !timeout.is_zero());
-            let timeout = from_env.unwrap_or(FALLBACK);
+            let timeout = from_environment().as_ref().ok().copied().flatten().unwrap_or(FALLBACK);
             set_default_timeout(timeout);
             timeout
         }
         ms => Duration::from_millis(ms),
     }
+}
+
+/// Whether the variable for timeouts holds one, if it is set: asked by whatever is called first.
+pub(crate) fn check_environment(operation: &'static str) -> Result<()> {
+    match from_environment() {
+        Ok(_) => Ok(()),
+        Err(value) => {
+            let expected = "a time of a millisecond or more, such as 2.5 (seconds), 500ms, 2s or 10m";
+            Err(Error::argument(operation, VARIABLE, expected, format!("{value:?}")))
+        }
+    }
+}
+
+/// What the variable says, or its value where that is no time; read once.
+fn from_environment() -> &'static Result<Option<Duration>, String> {
+    static READ: OnceLock<Result<Option<Duration>, String>> = OnceLock::new();
+    READ.get_or_init(|| parse(std::env::var_os(VARIABLE).as_deref()))
+}
+
+fn parse(value: Option<&OsStr>) -> Result<Option<Duration>, String> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
+    match value.to_str().and_then(time) {
+        Some(time) => Ok(Some(time)),
+        None => Err(value.to_string_lossy().into_owned()),
+    }
+}
+
+/// A number, of seconds or of the unit behind it; at least a millisecond.
+fn time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let seconds = match &text[number.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let time = Duration::try_from_secs_f64(number.trim_end().parse::<f64>().ok()? * seconds).ok()?;
+    (time.as_millis() > 0).then_some(time)
 }
 
 /// Sets how long a call waits that is given no timeout of its own, for the whole process.
@@ -98,5 +138,43 @@ pub(crate) fn backoff(round: u32) {
         64..256 => std::thread::yield_now(),
         256..1024 => std::thread::sleep(Duration::from_micros(50)),
         _ => std::thread::sleep(Duration::from_micros(500)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Option<Duration>, String> {
+        parse(Some(OsStr::new(text)))
+    }
+
+    #[test]
+    fn times() {
+        let ms = |ms| Ok(Some(Duration::from_millis(ms)));
+        for (text, want) in [
+            ("2.5", ms(2500)),
+            ("2", ms(2000)),
+            ("2s", ms(2000)),
+            ("500ms", ms(500)),
+            ("10m", ms(600_000)),
+            ("0.5h", ms(1_800_000)),
+            (" 2 s ", ms(2000)),
+            (".25", ms(250)),
+            ("1ms", ms(1)),
+            ("", Ok(None)),
+        ] {
+            assert_eq!(of(text), want, "{text:?}");
+        }
+        assert_eq!(parse(None), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_time() {
+        for text in
+            ["abc", "0", "-1", "0s", "0.0001", "2 days", "2d", "inf", "nan", "1e400", "s", "2s3", "2,5", "--", " "]
+        {
+            assert_eq!(of(text), Err(text.to_owned()), "{text:?}");
+        }
     }
 }

@@ -143,7 +143,7 @@ pub const TABLE: &[KnownBug] = &[
                moments can have one window at different places: with NVLS, data lands in the wrong memory",
         answer: Answer::GoneAround,
         how: "windows that were dropped are taken away where all ranks allocate, reclaim or close, and only those that all have dropped",
-        place: "src/nccl/retire.rs",
+        place: "src/nccl/allocate.rs",
     },
     KnownBug {
         name: "abort-keeps-windows",
@@ -270,12 +270,40 @@ mod tests {
         assert_eq!(versions("comm-blocking").as_deref(), Some("all"));
     }
 
+    /// The table of `docs/known-bugs.md`, as it must be.
+    fn table() -> String {
+        let mut text = "| library | versions | what happens | what is done |\n| --- | --- | --- | --- |\n".to_owned();
+        for bug in TABLE {
+            let only = bug.compute_capability.map(|(major, minor)| format!(", compute capability {major}.{minor}"));
+            let place = if bug.place.is_empty() { String::new() } else { format!(" ([{0}](../{0}))", bug.place) };
+            let (library, versions, only) = (bug.library.name(), bug.versions(), only.unwrap_or_default());
+            let (answer, how) = (bug.answer.name(), bug.how);
+            text +=
+                &format!("| {library} | {versions}{only} | `{}`: {} | {answer}: {how}{place} |\n", bug.name, bug.what);
+        }
+        text
+    }
+
+    /// `GPUCOMM_WRITE_DOCS=1` writes it anew.
+    #[test]
+    fn the_documentation_has_the_same_table() {
+        const BEGIN: &str = "<!-- from src/known_bugs.rs -->\n";
+        let (text, got) = include_str!("../docs/known-bugs.md").split_once(BEGIN).unwrap();
+        if std::env::var_os("GPUCOMM_WRITE_DOCS").is_some_and(|value| value == "1") {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/known-bugs.md");
+            std::fs::write(path, format!("{text}{BEGIN}{}", table())).unwrap();
+            return;
+        }
+        assert_eq!(got, table(), "GPUCOMM_WRITE_DOCS=1 cargo test --features emulator --lib known_bugs");
+    }
+
     #[test]
     fn names_are_unique_and_places_exist() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         for (at, bug) in TABLE.iter().enumerate() {
             assert!(TABLE[..at].iter().all(|other| other.name != bug.name), "{} twice", bug.name);
-            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(bug.place);
-            assert!(path.exists(), "{}: {} is not there", bug.name, path.display());
+            // The tests may run where the source is not.
+            assert!(!root.exists() || root.join(bug.place).exists(), "{}: {} is not there", bug.name, bug.place);
             assert_eq!(bug.place.is_empty(), bug.answer == Answer::Told && bug.name != "no-revoke", "{}", bug.name);
         }
     }

@@ -43,12 +43,14 @@ impl Device {
     /// Wraps `cudaGetDeviceCount`: how many GPUs this process can use.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where there is none, or no driver; [`Error::DriverTooOld`].
+    /// [`Error::NoDevice`] where there is none, or no driver; [`Error::DriverTooOld`]; [`Error::InvalidArgument`] where
+    /// `GPUCOMM_TIMEOUT` holds no time, see [`default_timeout`](crate::default_timeout).
     pub fn count() -> Result<usize> {
         static COUNT: OnceLock<usize> = OnceLock::new();
         if let Some(count) = COUNT.get() {
             return Ok(*count);
         }
+        crate::deadline::check_environment("Device::count")?;
         crate::version::check_cuda()?;
         crate::backend::announce();
         let mut count = 0;

@@ -14,6 +14,7 @@ use super::check::check;
 use super::communicator::Communicator;
 use super::config::{Config, InitOptions};
 use super::detached;
+use super::environment;
 use super::inner::{Family, Handle, Inner};
 use super::ledger::Ledger;
 use super::unique_id::UniqueId;
@@ -35,6 +36,7 @@ pub(crate) fn one_rank(
 ) -> Result<Communicator> {
     const OPERATION: &str = "Communicator::init_rank";
     version::check_nccl()?;
+    environment::check(OPERATION)?;
     if size == 0 || c_int::try_from(size).is_err() {
         return Err(Error::argument(OPERATION, "size", format!("1 to {} ranks", c_int::MAX), size));
     }
@@ -52,6 +54,7 @@ pub(crate) fn one_rank(
 pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec<Communicator>> {
     const OPERATION: &str = "Clique::init_all";
     version::check_nccl()?;
+    environment::check(OPERATION)?;
     if devices.is_empty() {
         return Err(Error::argument(OPERATION, "devices", "at least one device", "none"));
     }

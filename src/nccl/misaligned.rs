@@ -76,7 +76,7 @@ fn widest() -> Wide {
     static WIDEST: OnceLock<Wide> = OnceLock::new();
     *WIDEST.get_or_init(|| {
         let newer = version::running_nccl().map_or(true, |version| version >= MISALIGNED_WITH_ONE_WINDOW);
-        let asked_for = |name: &str| std::env::var_os(name).is_some_and(|value| value != "" && value != "0");
+        let asked_for = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let wanted = asked_for("NCCL_SYM_NOWIN_ENABLE") || asked_for("NCCL_SYM_KERNEL");
         Wide { with_one_window: newer, without_windows: newer && wanted }
     })

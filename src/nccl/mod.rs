@@ -37,6 +37,7 @@ mod config;
 mod data_type;
 mod detached;
 mod ending;
+mod environment;
 mod exchange;
 mod group;
 mod hint;

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::fmt;
 
 use super::check::check;
+use super::environment;
 use crate::error::Result;
 use crate::{sys, version};
 
@@ -22,8 +23,13 @@ impl UniqueId {
     /// Wraps `ncclGetUniqueId`: a new id. Needs no GPU.
     ///
     /// The calling process answers the other ranks while they start, so it must live until the communicator exists.
+    ///
+    /// # Errors
+    /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::InvalidArgument`](crate::Error::InvalidArgument) where
+    /// `NCCL_COMM_BLOCKING` is 0, see [`Communicator::init_rank`](super::Communicator::init_rank); what NCCL says.
     pub fn new() -> Result<Self> {
         version::check_nccl()?;
+        environment::check("UniqueId::new")?;
         let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };
         // SAFETY: `id` is a place for one id.
         check("ncclGetUniqueId", unsafe { sys::ncclGetUniqueId(&mut id) })?;

@@ -129,3 +129,22 @@ fn a_directory_that_cannot_be_read() {
     let reason = "Too many levels of symbolic links (os error 40)";
     assert_eq!(essence(&text), not_found("NCCL_HOME", "libnccl.so[.2]", "ROOT/loop", reason));
 }
+
+#[test]
+fn flags_that_are_neither_0_nor_1() {
+    for name in ["GPUCOMM_NO_EMULATOR", "GPUCOMM_WRITE_SNAPSHOT"] {
+        for value in ["yes", "true", "2"] {
+            let Some(mut script) = Script::new() else { return };
+            script.set("CARGO_FEATURE_EMULATOR", "1");
+            script.set(name, value);
+            assert_eq!(
+                script.failure().expect("no libclang is needed"),
+                format!("error: {name}={value}: expected 0 or 1\n")
+            );
+        }
+    }
+    let Some(mut script) = Script::new() else { return };
+    script.set("CARGO_FEATURE_EMULATOR", "1");
+    script.set("GPUCOMM_NO_EMULATOR", "0");
+    assert!(script.run().stdout.contains("gpucomm_emulator"));
+}

@@ -20,6 +20,7 @@ mod buffers;
 mod collectives;
 mod deadlines;
 mod disagreement;
+mod environment;
 mod faults;
 mod groups;
 mod lifecycle;

@@ -19,6 +19,7 @@ mod pinned;
 mod slice;
 mod stream;
 mod threads;
+mod timeout;
 
 /// Time enough for anything that is not stuck.
 pub const LONG: Duration = Duration::from_secs(60);

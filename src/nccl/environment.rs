@@ -1,0 +1,126 @@
+//! What the environment says, and NCCL's files: NCCL is told there what a program does not tell it.
+//!
+//! Its variables override what a communicator is made with, and its files set variables that the environment does not. One of them
+//! cannot be borne: `NCCL_COMM_BLOCKING=0` makes communicators whose calls return before they are done. They are made, and the first
+//! operation fails.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::deadline;
+use crate::error::{Error, Result};
+
+const BLOCKING: &str = "NCCL_COMM_BLOCKING";
+
+/// Refuses an environment in which NCCL would make communicators that do not block, or one that says nonsense to this crate.
+pub(crate) fn check(operation: &'static str) -> Result<()> {
+    deadline::check_environment(operation)?;
+    let Some((value, place)) = seen(|name| std::env::var_os(name), &files()) else { return Ok(()) };
+    if !is_zero(&value) {
+        return Ok(());
+    }
+    let expected = "1, or that it is not set: communicators block here, and keep their deadlines otherwise";
+    Err(Error::argument(operation, BLOCKING, expected, format!("{value:?} in {place}")))
+}
+
+/// The value that counts, and where it stands: the environment comes before the files, an earlier file before a later one, and in a
+/// file an earlier line before a later one.
+fn seen(read: impl Fn(&str) -> Option<std::ffi::OsString>, files: &[PathBuf]) -> Option<(String, String)> {
+    if let Some(value) = read(BLOCKING) {
+        return Some((value.to_string_lossy().into_owned(), "the environment".to_owned()));
+    }
+    files.iter().find_map(|file| {
+        let text = std::fs::read(file).ok()?;
+        let value = line_of(&String::from_utf8_lossy(&text))?.to_owned();
+        Some((value, file.display().to_string()))
+    })
+}
+
+/// The files that NCCL reads, in its order.
+fn files() -> Vec<PathBuf> {
+    let named = std::env::var_os("NCCL_CONF_FILE").filter(|name| !name.is_empty()).map(PathBuf::from);
+    let user = named.or_else(|| home().map(|home| home.join(".nccl.conf")));
+    user.into_iter().chain([PathBuf::from("/etc/nccl.conf")]).collect()
+}
+
+/// The home directory as NCCL finds it: that of the user, whatever `HOME` says.
+fn home() -> Option<PathBuf> {
+    let user = std::fs::metadata("/proc/self").ok()?.uid().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let own =
+        users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields.get(2) == Some(&&*user));
+    match own {
+        Some(fields) => fields.get(5).map(|home| Path::new(home).to_owned()),
+        None => std::env::home_dir(),
+    }
+}
+
+/// The value in the text of a file: lines of `NAME=value`, without any spaces around.
+fn line_of(text: &str) -> Option<&str> {
+    text.split('\n').find_map(|line| line.strip_prefix(BLOCKING)?.strip_prefix('='))
+}
+
+/// Whether NCCL takes a value for zero. It reads a number in the way of C: a word that is none counts as zero, one that is too large
+/// and an empty one as not set.
+fn is_zero(value: &str) -> bool {
+    if value.is_empty() {
+        return false;
+    }
+    let text = value.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
+    let (negative, text) = match text.strip_prefix(['-', '+']) {
+        Some(rest) => (text.starts_with('-'), rest),
+        None => (false, text),
+    };
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let (radix, digits) = match hex.filter(|rest| rest.starts_with(|first: char| first.is_ascii_hexdigit())) {
+        Some(rest) => (16, rest),
+        None => (if text.starts_with('0') { 8 } else { 10 }, text),
+    };
+    let end = digits.find(|digit: char| !digit.is_digit(radix)).unwrap_or(digits.len());
+    if end == 0 {
+        return true;
+    }
+    let sign = if negative { "-" } else { "" };
+    // NCCL keeps the lower half.
+    i64::from_str_radix(&format!("{sign}{}", &digits[..end]), radix).is_ok_and(|number| number as i32 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nccl_takes_for_zero() {
+        for zero in ["0", " 0", "00", "0x0", "-0", "no", "false", "0, please", "x1", " ", "4294967296", "0x"] {
+            assert!(is_zero(zero), "{zero:?}");
+        }
+        for other in ["", "1", " 1", "+1", "-1", "2", "0x1", "01", "1x", "99999999999999999999"] {
+            assert!(!is_zero(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_file() {
+        assert_eq!(line_of("NCCL_DEBUG=INFO\nNCCL_COMM_BLOCKING=0\n"), Some("0"));
+        assert_eq!(line_of("NCCL_COMM_BLOCKING=1\nNCCL_COMM_BLOCKING=0"), Some("1"));
+        for other in
+            ["", "#NCCL_COMM_BLOCKING=0", " NCCL_COMM_BLOCKING=0", "NCCL_COMM_BLOCKING =0", "NCCL_COMM_BLOCKING"]
+        {
+            assert_eq!(line_of(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_comes_before_the_files() {
+        let directory = std::env::temp_dir().join(format!("gpucomm-conf-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let files: Vec<_> = ["none", "first", "second"].iter().map(|name| directory.join(name)).collect();
+        std::fs::write(&files[1], "NCCL_COMM_BLOCKING=0\n").unwrap();
+        std::fs::write(&files[2], "NCCL_COMM_BLOCKING=1\n").unwrap();
+        let (value, place) = seen(|_| None, &files).unwrap();
+        assert_eq!((&*value, place), ("0", files[1].display().to_string()));
+        assert_eq!(seen(|_| Some("1".into()), &files).unwrap().0, "1");
+        assert_eq!(seen(|_| None, &files[..1]), None);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
