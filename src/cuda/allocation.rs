@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::check::{check, check_memory};
 use super::device::{Device, in_host_function};
-use super::pool;
+use super::in_flight::ENTRY;
+use super::{later, pool};
 use super::stream::Stream;
 use super::tracker::Tracker;
 use super::uses::{Access, Uses};
@@ -103,8 +104,10 @@ impl Allocation {
             check_memory("cudaMalloc", code, bytes, || device.to_string())?;
             return Ok(Self::make(ptr, bytes, device, Kind::Malloc));
         };
+        stream.room_for_one("cudaMallocFromPoolAsync", default_timeout())?;
         // SAFETY: writes a pointer to the address given; pool and stream are alive.
-        let code = unsafe { sys::cudaMallocFromPoolAsync(&raw mut ptr, bytes, pool, stream.as_raw()) };
+        let code = unsafe { sys::cudaMallocFromPoolAsync(&raw mut ptr, bytes, pool, stream.raw()) };
+        stream.count(ENTRY);
         check_memory("cudaMallocFromPoolAsync", code, bytes, || device.to_string())?;
         let made = Self::make(ptr, bytes, device, Kind::Pool(stream.clone()));
         // The memory exists only from this point of the stream on.
@@ -179,11 +182,8 @@ fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses:
     match kind {
         Kind::Empty => Ok(()),
         Kind::Pool(home) => {
-            home.device().ready()?;
-            uses.order(Access::Write, &home)?;
-            // SAFETY: from cudaMallocFromPoolAsync; the last handle is gone, and `home` waits for every use of other
-            // streams.
-            check("cudaFreeAsync", unsafe { sys::cudaFreeAsync(ptr, home.as_raw()) })
+            // SAFETY: from cudaMallocFromPoolAsync, and the last handle is gone.
+            unsafe { later::free(ptr, home, uses) }
         }
         Kind::Malloc => {
             device.ready()?;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::allocation::Region;
 use super::check::check;
 use super::device::Device;
-use super::event::Mark;
+use super::in_flight::ENTRY;
+use super::mark::Mark;
 use super::pinned::PinnedBuffer;
 use super::slice::{Slice, SliceMut};
 use super::staging::Block;
@@ -68,6 +69,7 @@ impl<T: Element> Slice<'_, T> {
         if region.bytes == 0 {
             return Ok(());
         }
+        stream.room_for_one(OPERATION, default_timeout())?;
         region.alloc.order(Access::Read, stream)?;
         target.uses().order(Access::Write, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
@@ -108,6 +110,7 @@ impl<T: Element> SliceMut<'_, T> {
         if region.bytes == 0 {
             return Ok(());
         }
+        stream.room_for_one(OPERATION, default_timeout())?;
         region.alloc.order(Access::Write, stream)?;
         source.uses().order(Access::Read, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
@@ -133,6 +136,7 @@ impl<T: Element> SliceMut<'_, T> {
         if to.bytes == 0 {
             return Ok(());
         }
+        stream.room_for_one(OPERATION, default_timeout())?;
         from.alloc.order(Access::Read, stream)?;
         to.alloc.order(Access::Write, stream)?;
         let way = if to.device() == from.device() {
@@ -174,7 +178,7 @@ pub(super) enum Way {
     Between(i32, i32),
 }
 
-/// Wraps `cudaMemcpyAsync` and `cudaMemcpyPeerAsync`.
+/// Wraps `cudaMemcpyAsync` and `cudaMemcpyPeerAsync`, for which the caller has made room, and counts it.
 ///
 /// # Safety
 /// `bytes` at `to` and `from` lie where `way` says, do not overlap, and stay allocated until the stream is done with
@@ -192,12 +196,15 @@ pub(super) unsafe fn enqueue(
         Way::OnDevice => sys::cudaMemcpyKind::cudaMemcpyDeviceToDevice,
         Way::Between(to_device, from_device) => {
             // SAFETY: as the caller promises.
-            let code = unsafe { sys::cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream.as_raw()) };
+            let code = unsafe { sys::cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream.raw()) };
+            stream.count(ENTRY);
             return check("cudaMemcpyPeerAsync", code);
         }
     };
     // SAFETY: as the caller promises.
-    check("cudaMemcpyAsync", unsafe { sys::cudaMemcpyAsync(to, from, bytes, kind, stream.as_raw()) })
+    let code = unsafe { sys::cudaMemcpyAsync(to, from, bytes, kind, stream.raw()) };
+    stream.count(ENTRY);
+    check("cudaMemcpyAsync", code)
 }
 
 /// Copies `from` to `region` through staging blocks; returns when the last bytes are read.
@@ -217,7 +224,8 @@ pub(super) unsafe fn upload(
     region.alloc.order(Access::Write, stream)?;
     let mut at = 0;
     let result = loop {
-        let block = match Block::take(operation, region.bytes - at, deadline) {
+        let room = stream.room_for_one(operation, deadline.remaining());
+        let block = match room.and_then(|()| Block::take(operation, region.bytes - at, deadline)) {
             Ok(block) => block,
             Err(error) => break Err(error),
         };
@@ -241,7 +249,7 @@ pub(super) unsafe fn upload(
 
 /// Gives back a block that `stream` uses now.
 pub(super) fn park(block: Block, stream: &Stream) {
-    match Mark::record(stream) {
+    match stream.mark() {
         Ok(mark) => block.park(mark),
         Err(_) => block.abandon(),
     }
@@ -268,6 +276,9 @@ unsafe fn download(
     let result = loop {
         while asked < region.bytes && queue.len() < DEPTH {
             let left = region.bytes - asked;
+            if let Err(error) = stream.room_for_one(operation, deadline.remaining()) {
+                return finish(region, stream, queue, Err(error));
+            }
             // Waits only while holding no block: two copies cannot wait for each other.
             let block =
                 if queue.is_empty() { Block::take(operation, left, deadline).map(Some) } else { Block::try_take(left) };
@@ -283,7 +294,7 @@ unsafe fn download(
                 let from = region.ptr().wrapping_byte_add(asked);
                 enqueue(block.ptr().cast(), from, bytes, Way::ToHost, stream)
             };
-            match (copied, Mark::record(stream)) {
+            match (copied, stream.mark()) {
                 (Ok(()), Ok(mark)) => queue.push_back((block, mark, bytes)),
                 (Err(error), Ok(mark)) => {
                     block.park(mark);
@@ -297,7 +308,7 @@ unsafe fn download(
             asked += bytes;
         }
         let Some((block, mark, bytes)) = queue.pop_front() else { break Ok(()) };
-        let waited = deadline.poll(operation, || format!("work on a stream of {}", stream.device()), || mark.reached());
+        let waited = deadline.poll(operation, || format!("work on a stream of {}", stream.device()), || stream.has_reached(&mark));
         // Work that an abort has ended leaves the memory without its result.
         let waited = waited.and_then(|()| stream.failure());
         if waited.is_err() {

@@ -51,14 +51,17 @@ impl Event {
     /// Wraps `cudaEventRecord`: the event is reached when the work is done that is on `stream` now.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a stream of another device; what CUDA says.
+    /// [`Error::InvalidArgument`] for a stream of another device; [`Error::Timeout`] where too much is on its way there;
+    /// what CUDA says.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         if stream.device() != self.device {
             return Err(Error::argument("Event::record", "stream", self.device, stream.device()));
         }
         self.device.ready()?;
-        // SAFETY: both handles are alive, and of one device.
-        check("cudaEventRecord", unsafe { sys::cudaEventRecord(self.raw, stream.as_raw()) })
+        stream.enqueue("Event::record", default_timeout(), || {
+            // SAFETY: both handles are alive, and of one device.
+            check("cudaEventRecord", unsafe { sys::cudaEventRecord(self.raw, stream.raw()) })
+        })
     }
 
     /// Wraps `cudaEventQuery`: whether the event is reached.
@@ -127,47 +130,5 @@ impl Drop for Event {
             // is reached.
             let _ = check("cudaEventDestroy", unsafe { sys::cudaEventDestroy(self.raw) });
         }
-    }
-}
-
-/// A recorded event from the spare ones of the device, to which it returns.
-pub(crate) struct Mark {
-    raw: sys::cudaEvent_t,
-    device: Device,
-}
-
-// SAFETY: as for `Event`.
-unsafe impl Send for Mark {}
-// SAFETY: as for `Event`.
-unsafe impl Sync for Mark {}
-
-impl Mark {
-    /// Wraps `cudaEventRecord`: the point after the work that is on `stream` now.
-    pub(crate) fn record(stream: &Stream) -> Result<Self> {
-        let device = stream.device();
-        device.ready()?;
-        let mark = Self { raw: pool::take_event(device)?, device };
-        // SAFETY: both handles are alive, and of one device.
-        check("cudaEventRecord", unsafe { sys::cudaEventRecord(mark.raw, stream.as_raw()) })?;
-        Ok(mark)
-    }
-
-    /// Wraps `cudaStreamWaitEvent`: later work on `stream` comes after this point.
-    pub(crate) fn hold(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: both handles are alive; they may be of different devices.
-        check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(stream.as_raw(), self.raw, 0) })
-    }
-
-    /// Wraps `cudaEventQuery`: whether the work before this point is done.
-    pub(crate) fn reached(&self) -> Result<bool> {
-        self.device.ready()?;
-        // SAFETY: the handle is alive.
-        check_ready("cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) })
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        pool::give_event(self.device, self.raw);
     }
 }

@@ -6,6 +6,7 @@ use super::allocation::Region;
 use super::check::check;
 use super::copy::{Way, enqueue, same_device};
 use super::driver;
+use super::in_flight::ENTRY;
 use super::slice::SliceMut;
 use super::staging::Block;
 use super::stream::Stream;
@@ -33,8 +34,11 @@ impl<T: Element> SliceMut<'_, T> {
         // SAFETY: an element has at most 8 bytes, all of them initialised.
         unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping((&raw const value).cast(), size_of::<T>()) };
         let _current = stream.device().bind()?;
+        stream.room_for_one(OPERATION, default_timeout())?;
         region.alloc.order(Access::Write, stream)?;
         let result = fill(region, &bytes[..size_of::<T>()], stream);
+        // Elements of 8 bytes may take two fills.
+        stream.count(if size_of::<T>() == 8 { 2 * ENTRY } else { ENTRY });
         region.alloc.note(Access::Write, stream);
         result
     }
@@ -43,7 +47,7 @@ impl<T: Element> SliceMut<'_, T> {
 /// Fills `region`, which is borrowed exclusively and ordered on `stream`, with `pattern`. The device is current.
 fn fill(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
     let to = region.ptr();
-    let raw = stream.as_raw();
+    let raw = stream.raw();
     let count = region.bytes / pattern.len();
     let address = to.addr() as sys::CUdeviceptr_v2;
     if pattern.iter().all(|b| *b == pattern[0]) {
@@ -105,6 +109,7 @@ fn fill_by_copies(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result
     copied?;
     let mut done = first;
     while done < region.bytes {
+        stream.room_for_one(OPERATION, deadline.remaining())?;
         let bytes = done.min(region.bytes - done);
         // SAFETY: both pieces lie within the region, the second after the first.
         unsafe { enqueue(region.ptr().wrapping_byte_add(done), region.ptr(), bytes, Way::OnDevice, stream)? };

@@ -21,6 +21,9 @@ mod device;
 mod driver;
 mod event;
 mod fill;
+mod in_flight;
+mod later;
+mod mark;
 mod pinned;
 mod pool;
 mod slice;
@@ -39,6 +42,9 @@ pub use buffer::DeviceBuffer;
 pub(crate) use check::check;
 pub use device::{CurrentDevice, Device, MemoryInfo, driver_version, runtime_version};
 pub use event::Event;
+#[cfg(feature = "nccl")]
+#[allow(unused_imports)]
+pub(crate) use in_flight::{LAUNCH, MOST_LAUNCHES};
 pub use pinned::PinnedBuffer;
 pub use slice::{Slice, SliceMut};
 pub use stream::{Stream, StreamOptions};

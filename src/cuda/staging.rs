@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::check::check_memory;
-use super::event::Mark;
+use super::mark::Mark;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;

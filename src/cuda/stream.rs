@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use super::check::{check, check_ready};
 use super::device::{Device, as_host_function, in_host_function};
-use super::event::{Event, Mark};
+use super::event::Event;
+use super::in_flight::{ENTRY, InFlight};
+use super::later;
+use super::mark::Mark;
 use super::uses::Lane;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
@@ -44,6 +47,7 @@ struct Inner {
     /// Whether it is destroyed with the last handle.
     owned: bool,
     failure: Arc<FailureSlot>,
+    in_flight: InFlight,
 }
 
 /// What went wrong on a stream without CUDA knowing of it: the first failure since the last wait.
@@ -78,7 +82,8 @@ impl Stream {
     }
 
     fn wrap(device: Device, raw: sys::cudaStream_t, owned: bool) -> Self {
-        Self { inner: Arc::new(Inner { raw, device, owned, failure: Arc::default() }) }
+        let in_flight = InFlight::new(!owned);
+        Self { inner: Arc::new(Inner { raw, device, owned, failure: Arc::default(), in_flight }) }
     }
 
     /// A stream that somebody else made and destroys.
@@ -95,10 +100,61 @@ impl Stream {
 
     /// The `cudaStream_t`. It lives as long as this value.
     ///
-    /// What others enqueue on it is not known to this crate: order it yourself against the buffers that it uses.
+    /// What others enqueue on it is not known to this crate: order it yourself against the buffers that it uses. From now
+    /// on fewer operations of this crate may be on their way there, because the others take places in its queue as well.
     #[inline]
     pub fn as_raw(&self) -> sys::cudaStream_t {
+        self.inner.in_flight.expose();
         self.inner.raw
+    }
+
+    /// The `cudaStream_t`, on which only this crate enqueues, and counts what it does.
+    #[inline]
+    pub(crate) fn raw(&self) -> sys::cudaStream_t {
+        self.inner.raw
+    }
+
+    pub(super) fn in_flight(&self) -> &InFlight {
+        &self.inner.in_flight
+    }
+
+    /// Before an enqueue: waits until what is on its way leaves room for `cost`, no longer than `timeout`, and only while
+    /// `refusal` says nothing. No lock that an abort needs may be held.
+    #[inline]
+    pub(crate) fn make_room(
+        &self,
+        cost: u64,
+        operation: &'static str,
+        timeout: Duration,
+        refusal: impl Fn() -> Option<Error>,
+    ) -> Result<()> {
+        self.inner.in_flight.make_room(self, cost, operation, timeout, refusal)
+    }
+
+    /// Before an enqueue that takes one place; see [`Stream::make_room`].
+    #[inline]
+    pub(crate) fn room_for_one(&self, operation: &'static str, timeout: Duration) -> Result<()> {
+        self.make_room(ENTRY, operation, timeout, || None)
+    }
+
+    /// After an enqueue, or an attempt, and before it is noted anywhere: counts what it cost.
+    #[inline]
+    pub(crate) fn count(&self, cost: u64) {
+        self.inner.in_flight.count(cost);
+    }
+
+    /// Makes a call that takes one place in the launch queue, once there is room for it.
+    #[inline]
+    pub(crate) fn enqueue<R>(
+        &self,
+        operation: &'static str,
+        timeout: Duration,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        self.room_for_one(operation, timeout)?;
+        let result = call();
+        self.count(ENTRY);
+        result
     }
 
     /// The device that does the work.
@@ -115,7 +171,7 @@ impl Stream {
         self.device().ready()?;
         let mut flags = 0;
         // SAFETY: the handle is alive; writes one integer to the address given.
-        check("cudaStreamGetFlags", unsafe { sys::cudaStreamGetFlags(self.as_raw(), &raw mut flags) })?;
+        check("cudaStreamGetFlags", unsafe { sys::cudaStreamGetFlags(self.raw(), &raw mut flags) })?;
         Ok(flags)
     }
 
@@ -127,7 +183,7 @@ impl Stream {
         self.device().ready()?;
         let mut priority = 0;
         // SAFETY: the handle is alive; writes one integer to the address given.
-        check("cudaStreamGetPriority", unsafe { sys::cudaStreamGetPriority(self.as_raw(), &raw mut priority) })?;
+        check("cudaStreamGetPriority", unsafe { sys::cudaStreamGetPriority(self.raw(), &raw mut priority) })?;
         Ok(priority)
     }
 
@@ -137,8 +193,14 @@ impl Stream {
     /// What CUDA says, failures of earlier work on the device among others.
     pub fn query(&self) -> Result<bool> {
         self.device().ready()?;
+        let position = self.inner.in_flight.position();
         // SAFETY: the handle is alive.
-        check_ready("cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.as_raw()) })
+        let done = check_ready("cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) })?;
+        if done {
+            self.inner.in_flight.see(position);
+            later::retry();
+        }
+        Ok(done)
     }
 
     /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than the default
@@ -159,10 +221,28 @@ impl Stream {
         let deadline = Deadline::after(timeout);
         if !self.query()? {
             // What other threads enqueue from now on is not waited for.
-            let mark = Mark::record(self)?;
-            deadline.poll("Stream::wait", || format!("work on a stream of {}", self.device()), || mark.reached())?;
+            let mark = self.inner.in_flight.mark_all(self)?;
+            deadline.poll(
+                "Stream::wait",
+                || format!("work on a stream of {}", self.device()),
+                || mark.as_ref().map_or_else(|| self.query(), |mark| self.has_reached(mark)),
+            )?;
         }
         self.failure()
+    }
+
+    /// Whether the stream has come to `mark`, a point of its own.
+    pub(crate) fn has_reached(&self, mark: &Mark) -> Result<bool> {
+        let reached = mark.reached()?;
+        if reached {
+            self.inner.in_flight.see(mark.position());
+        }
+        Ok(reached)
+    }
+
+    /// A point behind all that this crate has enqueued here so far.
+    pub(crate) fn mark(&self) -> Result<Mark> {
+        self.inner.in_flight.mark(self)
     }
 
     /// What a wait for this stream reports beside CUDA's errors: reported once.
@@ -181,17 +261,19 @@ impl Stream {
     /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
     ///
     /// # Errors
-    /// What CUDA says.
+    /// [`Error::Timeout`] where too much is on its way; what CUDA says.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         self.device().ready()?;
-        // SAFETY: both handles are alive; they may be of different devices.
-        check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(self.as_raw(), event.as_raw(), 0) })
+        self.enqueue("Stream::wait_event", default_timeout(), || {
+            // SAFETY: both handles are alive; they may be of different devices.
+            check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0) })
+        })
     }
 
     /// Wraps `cudaEventRecord`: an event that is reached when the work is done that is on the stream now.
     ///
     /// # Errors
-    /// What CUDA says.
+    /// As [`Event::record`].
     pub fn record(&self) -> Result<Event> {
         let event = Event::new(self.device())?;
         event.record(self)?;
@@ -206,13 +288,15 @@ impl Stream {
     /// fails before it comes to it, `f` is leaked.
     ///
     /// # Errors
-    /// What CUDA says.
+    /// [`Error::Timeout`] where too much is on its way; what CUDA says.
     pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
         let _current = self.device().set_current()?;
+        self.room_for_one("Stream::launch_host", default_timeout())?;
         let task: *mut Task =
             Box::into_raw(Box::new(Task { run: Box::new(f), failure: Arc::clone(&self.inner.failure) }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
-        let code = unsafe { sys::cudaLaunchHostFunc(self.as_raw(), Some(run_task), task.cast()) };
+        let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };
+        self.count(ENTRY);
         check("cudaLaunchHostFunc", code).inspect_err(|_| {
             // SAFETY: from `Box::into_raw` above; the call failed, so nobody else has it.
             drop(unsafe { Box::from_raw(task) });
@@ -273,7 +357,7 @@ impl Lane for Stream {
     }
 
     fn mark(&self) -> Result<Mark> {
-        Mark::record(self)
+        self.mark()
     }
 
     fn follow(&self, mark: &Mark) -> Result<()> {

@@ -10,9 +10,10 @@
 //! `order` of `s` that finds `s` there: every conflicting access was noted before, by whoever lent the memory since,
 //! so what is found is at least as new; and an unmarked entry of `s` alone covers all that was noted. `note` of `s`
 //! that finds `s` there, after its enqueue: the entry of `s` was unmarked at some moment. If another thread has marked
-//! it since, did the mark come before the enqueue? No: the runtime runs calls on one stream one after the other, so
-//! the mark's recording would happen before the enqueue, and the earlier store of nobody before this load, which then
-//! could not have found `s`. So the entry, marked or not, covers the access.
+//! it since, does the mark cover the enqueue? A mark may be older than the request for it, if the stream has counted
+//! nothing since. The enqueue was counted before this load, and the other thread stored nobody before it looked at the
+//! count; all four are sequentially consistent. Had it missed the enqueue, this load would have found nobody. So the
+//! entry, marked or not, covers the access.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -36,12 +37,12 @@ impl<L: Lane> Tracker<L> {
 
     #[inline]
     fn is_solo(&self, lane: &L) -> bool {
-        self.solo.load(Ordering::Acquire) == lane.id()
+        self.solo.load(Ordering::SeqCst) == lane.id()
     }
 
     fn change<R>(&self, f: impl FnOnce(&mut Uses<L>) -> R) -> R {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        self.solo.store(NOBODY, Ordering::Release);
+        self.solo.store(NOBODY, Ordering::SeqCst);
         let result = f(&mut uses);
         self.solo.store(uses.solo().map_or(NOBODY, Lane::id), Ordering::Release);
         result

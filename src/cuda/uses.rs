@@ -63,7 +63,7 @@ pub(crate) trait Lane: Clone {
     fn same(&self, other: &Self) -> bool {
         self.id() == other.id()
     }
-    /// The point after all work enqueued so far.
+    /// A point after all work that was enqueued and counted so far.
     fn mark(&self) -> Result<Self::Mark>;
     /// Work enqueued later runs after `mark` is reached.
     fn follow(&self, mark: &Self::Mark) -> Result<()>;

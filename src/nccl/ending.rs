@@ -54,7 +54,7 @@ pub(crate) fn finish_abort(inner: &Arc<Inner>, deadline: &Deadline) -> AbortOutc
         }
     };
     if let Some(error) = inner.refusal("wait") {
-        for stream in guard.in_flight.streams() {
+        for stream in guard.streams.all() {
             // Work that had completed keeps its result.
             if !stream.query().unwrap_or(false) {
                 stream.fail(error.clone());
@@ -62,7 +62,7 @@ pub(crate) fn finish_abort(inner: &Arc<Inner>, deadline: &Deadline) -> AbortOutc
         }
     }
     let Some(handle) = guard.handle.take() else { return AbortOutcome::Already };
-    guard.in_flight.clear();
+    guard.streams.clear();
     drop(guard);
     inner.forget_raw();
     let keep = Arc::clone(inner);
@@ -124,7 +124,7 @@ pub(crate) fn close(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
     // Destroying a communicator that has an error leaves NCCL's group depth raised on this thread.
     let failed = async_error(raw);
     let Some(handle) = guard.handle.take() else { return Ok(()) };
-    guard.in_flight.clear();
+    guard.streams.clear();
     drop(guard);
     inner.forget_raw();
     let keep = Arc::clone(inner);
@@ -159,7 +159,7 @@ pub(crate) fn async_error(raw: sys::ncclComm_t) -> Result<()> {
 fn wait_for_work(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
     const CLOSE: &str = "close";
     let streams = match inner.lock_within(deadline) {
-        Some(guard) => guard.in_flight.streams().to_vec(),
+        Some(guard) => guard.streams.all().to_vec(),
         None => return Err(deadline.error(CLOSE, "another thread is inside a call on this communicator")),
     };
     for stream in streams {

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::time::Duration;
 
 use super::config::Config;
-use super::in_flight::InFlight;
 use super::ledger::Ledger;
 use super::ones::Ones;
+use super::streams::Streams;
 use crate::cuda::Device;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub(crate) struct Family {
 pub(crate) struct Guarded {
     /// `None` once the communicator was destroyed, aborted, or given up.
     pub(crate) handle: Option<Handle>,
-    pub(crate) in_flight: InFlight,
+    pub(crate) streams: Streams,
 }
 
 const ACTIVE: u8 = 0;
@@ -97,7 +97,7 @@ impl Inner {
             size,
             device,
             family,
-            guarded: Mutex::new(Guarded { handle: Some(handle), in_flight: InFlight::default() }),
+            guarded: Mutex::new(Guarded { handle: Some(handle), streams: Streams::default() }),
             state: AtomicU8::new(ACTIVE),
             cause: OnceLock::new(),
             raw: AtomicPtr::new(handle.0),

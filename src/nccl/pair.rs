@@ -6,14 +6,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hint::{self, Apart};
-use super::in_flight;
 use super::refusal::Refusal;
 use super::signature::Signature;
+use crate::cuda::MOST_LAUNCHES;
 use crate::element::ElementKind;
 use crate::error::Result;
 
 /// Messages that one end may be ahead of the other before it waits: as many as operations may be in flight.
-const ENTRIES: u64 = in_flight::LIMIT;
+const ENTRIES: u64 = MOST_LAUNCHES;
 
 /// Entries beside each other. One end that is ahead so hands several to the other at once.
 const PER_LINE: u64 = 16;

@@ -13,7 +13,7 @@ use super::ending;
 use super::inner::{Guarded, Inner};
 use super::refusal::Refusal;
 use super::signature::Signature;
-use crate::cuda::{Access, Region, Stream};
+use crate::cuda::{Access, LAUNCH, Region, Stream};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -59,8 +59,8 @@ pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
 pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     outside_of_groups(call.operation)?;
     let inner = call.comm;
+    make_room(call)?;
     let (mut guard, handle) = inner.enter(call.operation)?;
-    guard.in_flight.make_room(inner, call.operation)?;
     order(call)?;
     let done = match agree(call) {
         // Nothing was agreed on, so the call may be made again.
@@ -74,6 +74,13 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Waits until the stream of `call` has room for it. Not under the lock, which an abort needs.
+#[inline]
+fn make_room(call: &Call<'_>) -> Result<()> {
+    let inner = call.comm;
+    call.stream.make_room(LAUNCH, call.operation, inner.timeout(), || inner.refusal(call.operation))
+}
+
 #[inline]
 fn launch_one(call: &Call<'_>, guard: &mut MutexGuard<'_, Guarded>, handle: sys::ncclComm_t) -> Result<()> {
     if call.count == 0 {
@@ -85,8 +92,9 @@ fn launch_one(call: &Call<'_>, guard: &mut MutexGuard<'_, Guarded>, handle: sys:
     if let Some(family) = &call.comm.family {
         family.ledger.look_ahead(call.comm.rank);
     }
+    call.stream.count(LAUNCH);
     note(call);
-    guard.in_flight.count(call.stream)?;
+    guard.streams.remember(call.stream);
     check::check(call.kind.function(), result)
 }
 
@@ -127,20 +135,23 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     }
     // One order for all threads, so that two groups cannot wait for each other's locks.
     inners.sort_unstable_by_key(|inner| inner.id);
+    let launches = launches(calls);
+    for call in &launches {
+        make_room(call)?;
+    }
     let launched = {
         let mut members = Members::new();
         for inner in &inners {
-            let (mut guard, handle) = inner.enter(first.operation)?;
-            guard.in_flight.make_room(inner, first.operation)?;
+            let (guard, handle) = inner.enter(first.operation)?;
             members.push(Member { inner, guard, handle });
         }
-        launch_group(calls, &mut members)
+        launch_group(calls, &launches, &mut members)
     };
     // The locks have been given back.
     launched.map_err(|error| failed(&inners, error))
 }
 
-fn launch_group(calls: &[Call<'_>], members: &mut Members<'_>) -> Result<()> {
+fn launch_group(calls: &[Call<'_>], launches: &[&Call<'_>], members: &mut Members<'_>) -> Result<()> {
     expect(calls);
     for call in calls {
         agree(call)?;
@@ -171,22 +182,29 @@ fn launch_group(calls: &[Call<'_>], members: &mut Members<'_>) -> Result<()> {
         result = result.and(ended);
     }
     members.iter().for_each(|member| member.inner.end_visit());
+    launches.iter().for_each(|call| call.stream.count(LAUNCH));
     let Ok(()) = each_use(calls(), |region, access, stream| {
         region.alloc.note(access, stream);
         Ok::<_, Infallible>(())
     });
-    // All of them before anything can fail: an abort has to know them.
+    // An abort has to know them.
     for call in calls() {
         let place = place(call, members);
-        members[place].guard.in_flight.remember_stream(call.stream);
-    }
-    for member in members {
-        // To the driver's queue a group is one launch a communicator.
-        if let Some(call) = calls().find(|call| call.comm.id == member.inner.id) {
-            member.guard.in_flight.count(call.stream)?;
-        }
+        members[place].guard.streams.remember(call.stream);
     }
     result
+}
+
+/// The first call of each communicator on each of its streams: to the launch queue of a stream, a group is as much as one
+/// launch of each communicator.
+fn launches<'c, 'a>(calls: &'c [Call<'a>]) -> SmallVec<[&'c Call<'a>; 4]> {
+    let mut firsts: SmallVec<[&Call<'_>; 4]> = SmallVec::new();
+    for call in calls.iter().filter(|call| call.count > 0) {
+        if !firsts.iter().any(|first| first.comm.id == call.comm.id && first.stream == call.stream) {
+            firsts.push(call);
+        }
+    }
+    firsts
 }
 
 /// Compares with the other ranks of the clique.

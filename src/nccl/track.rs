@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hint::{self, Apart};
-use super::in_flight;
 use super::refusal::Refusal;
 use super::signature::Signature;
+use crate::cuda::MOST_LAUNCHES;
 use crate::error::Result;
 
 /// Entries that are kept. A rank that is this far ahead of another one waits for it: as many as operations may be in flight, so
 /// that this happens only to a rank that needs nothing of the others, such as the root of broadcasts.
-const SLOTS: u64 = in_flight::LIMIT;
+const SLOTS: u64 = MOST_LAUNCHES;
 
 /// Looks at an entry that another rank is writing, before the deadline is asked for: eight stores take no longer.
 const WRITING: u32 = 100;
