@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::check::{check, check_memory};
 use super::device::{Device, in_host_function};
 use super::in_flight::ENTRY;
-use super::{later, pool};
 use super::stream::Stream;
 use super::tracker::Tracker;
 use super::uses::{Access, Uses};
+use super::{later, pool};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::Result;
 use crate::sys;
@@ -183,7 +183,7 @@ fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses:
         Kind::Empty => Ok(()),
         Kind::Pool(home) => {
             // SAFETY: from cudaMallocFromPoolAsync, and the last handle is gone.
-            unsafe { later::free(ptr, home, uses) }
+            unsafe { later::free(ptr, &home, uses) }
         }
         Kind::Malloc => {
             device.ready()?;

@@ -308,7 +308,11 @@ unsafe fn download(
             asked += bytes;
         }
         let Some((block, mark, bytes)) = queue.pop_front() else { break Ok(()) };
-        let waited = deadline.poll(operation, || format!("work on a stream of {}", stream.device()), || stream.has_reached(&mark));
+        let waited = deadline.poll(
+            operation,
+            || format!("work on a stream of {}", stream.device()),
+            || stream.has_reached(&mark),
+        );
         // Work that an abort has ended leaves the memory without its result.
         let waited = waited.and_then(|()| stream.failure());
         if waited.is_err() {

@@ -147,7 +147,7 @@ impl InFlight {
             backoff(round);
             round += 1;
         }
-        later::retry();
+        later::retry(stream);
         Ok(())
     }
 

@@ -1,13 +1,17 @@
 //! Memory of a pool that is freed in the order of a stream, when that has room for it.
 //!
 //! Dropping a buffer never waits. Behind work that hangs, the frees of many buffers would fill the launch queue of their
-//! stream, and the next one would wait inside the driver. So what finds no room is kept here, until the stream goes on.
+//! stream, and the next one would wait inside the driver. So what finds no room is kept here until its uses are done;
+//! then any stream of its device will do.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::check::check;
+use super::device::Device;
+use super::in_flight::ENTRY;
+use super::mark::Mark;
 use super::stream::Stream;
 use super::uses::{Access, Uses};
 use crate::error::Result;
@@ -15,14 +19,18 @@ use crate::sys;
 
 struct Later {
     ptr: *mut c_void,
-    home: Stream,
-    uses: Uses,
+    device: Device,
+    /// Behind all uses.
+    marks: Vec<Mark>,
 }
 
-// SAFETY: the pointer is an address of device memory that only `now` gives back; everything else is Send.
+// SAFETY: the pointer is an address of device memory that only `free_on` gives back; everything else is Send.
 unsafe impl Send for Later {}
 
 static WAITING: Mutex<Vec<Later>> = Mutex::new(Vec::new());
+
+/// How many may be found in use before the others are left for the next time: asking takes a microsecond.
+const TRIES: usize = 4;
 
 /// Whether there may be anything in [`WAITING`].
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -31,57 +39,78 @@ static ANY: AtomicBool = AtomicBool::new(false);
 ///
 /// # Safety
 /// `ptr` is from `cudaMallocFromPoolAsync`, not freed yet, and all that uses it is in `uses`.
-pub(super) unsafe fn free(ptr: *mut c_void, home: Stream, uses: Uses) -> Result<()> {
+pub(super) unsafe fn free(ptr: *mut c_void, home: &Stream, mut uses: Uses) -> Result<()> {
     home.device().ready()?;
-    let one = Later { ptr, home, uses };
-    if one.has_room()? {
-        return one.now();
+    if home.in_flight().has_reserve(home)? {
+        uses.order(Access::Write, home)?;
+        // SAFETY: as the caller promises; `home` waits for every use of other streams.
+        return unsafe { free_on(ptr, home) };
     }
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner).push(one);
-    ANY.store(true, Ordering::Release);
+    let one = Later { ptr, device: home.device(), marks: uses.into_marks()? };
+    keep([one]);
     Ok(())
 }
 
-/// Frees what has found room.
+/// # Safety
+/// `ptr` is from `cudaMallocFromPoolAsync`, of the device of `stream`, not freed yet, and `stream` is behind all that uses
+/// it.
+unsafe fn free_on(ptr: *mut c_void, stream: &Stream) -> Result<()> {
+    // SAFETY: as the caller promises.
+    let code = unsafe { sys::cudaFreeAsync(ptr, stream.raw()) };
+    stream.count(ENTRY);
+    check("cudaFreeAsync", code)
+}
+
+fn keep(some: impl IntoIterator<Item = Later>) {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner).extend(some);
+    ANY.store(true, Ordering::Release);
+}
+
+/// Frees what is used no more, on `stream`, which was found to go on.
 #[inline]
-pub(super) fn retry() {
+pub(super) fn retry(stream: &Stream) {
     if ANY.load(Ordering::Relaxed) {
-        try_all();
+        try_all(stream);
     }
 }
 
 #[cold]
-fn try_all() {
+fn try_all(stream: &Stream) {
     let all = {
         let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
         ANY.store(false, Ordering::Relaxed);
         std::mem::take(&mut *waiting)
     };
-    // Where something fails, the memory is leaked: the device may still use it.
-    let keep: Vec<_> = all
-        .into_iter()
-        .filter_map(|one| match one.has_room() {
-            Ok(false) => Some(one),
-            Ok(true) => one.now().err().and(None),
-            Err(_) => None,
-        })
-        .collect();
-    if !keep.is_empty() {
-        WAITING.lock().unwrap_or_else(PoisonError::into_inner).extend(keep);
-        ANY.store(true, Ordering::Release);
+    let mut left = Vec::new();
+    let mut all = all.into_iter();
+    while left.len() < TRIES
+        && let Some(mut one) = all.next()
+    {
+        // Where the device has failed, the memory is leaked.
+        match one.try_on(stream) {
+            Ok(true) | Err(_) => {}
+            Ok(false) => left.push(one),
+        }
+    }
+    // Those that were not tried come first the next time.
+    let left: Vec<_> = all.chain(left).collect();
+    if !left.is_empty() {
+        keep(left);
     }
 }
 
 impl Later {
-    fn has_room(&self) -> Result<bool> {
-        self.home.in_flight().has_reserve(&self.home)
-    }
-
-    fn now(mut self) -> Result<()> {
-        self.uses.order(Access::Write, &self.home)?;
-        // SAFETY: as the caller of `free` promised; `home` waits for every use of other streams.
-        let code = unsafe { sys::cudaFreeAsync(self.ptr, self.home.raw()) };
-        self.home.count(super::in_flight::ENTRY);
-        check("cudaFreeAsync", code)
+    fn try_on(&mut self, stream: &Stream) -> Result<bool> {
+        while let Some(mark) = self.marks.last() {
+            if !mark.reached()? {
+                return Ok(false);
+            }
+            self.marks.pop();
+        }
+        if self.device != stream.device() || !stream.in_flight().has_reserve(stream)? {
+            return Ok(false);
+        }
+        // SAFETY: as the caller of `free` promised, and all uses are done.
+        unsafe { free_on(self.ptr, stream) }.map(|()| true)
     }
 }

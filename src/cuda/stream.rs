@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::check::{check, check_ready};
@@ -58,6 +58,9 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
+/// All streams with their handles, so that those which are made of one handle are one.
+static ALL: Mutex<Vec<(usize, Weak<Inner>)>> = Mutex::new(Vec::new());
+
 impl Stream {
     /// Wraps `cudaStreamCreateWithPriority`: a stream with default options.
     ///
@@ -83,19 +86,34 @@ impl Stream {
 
     fn wrap(device: Device, raw: sys::cudaStream_t, owned: bool) -> Self {
         let in_flight = InFlight::new(!owned);
-        Self { inner: Arc::new(Inner { raw, device, owned, failure: Arc::default(), in_flight }) }
+        let inner = Arc::new(Inner { raw, device, owned, failure: Arc::default(), in_flight });
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).push((raw.addr(), Arc::downgrade(&inner)));
+        Self { inner }
     }
 
     /// A stream that somebody else made and destroys.
     ///
-    /// Two streams made of one handle count as two: they wait for each other by events.
+    /// Streams made of one handle are handles of one queue. As others may enqueue there too, fewer operations of this crate
+    /// may be on their way than on a stream of its own.
     ///
     /// # Safety
     /// `raw` is a stream of `device`, and none of the handles that CUDA gives a meaning of their own (null,
     /// `cudaStreamLegacy`, `cudaStreamPerThread`). It stays alive as long as the returned value, its clones, and all
     /// memory that was used on it.
     pub unsafe fn from_raw(device: Device, raw: sys::cudaStream_t) -> Self {
-        Self::wrap(device, raw, false)
+        let known = {
+            let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+            // One that is being dropped had a handle that is gone. Only what is returned is upgraded: the last handle must
+            // not be dropped under the lock.
+            all.iter().filter(|(handle, _)| *handle == raw.addr()).find_map(|(_, known)| known.upgrade())
+        };
+        match known {
+            Some(inner) => {
+                inner.in_flight.expose();
+                Self { inner }
+            }
+            None => Self::wrap(device, raw, false),
+        }
     }
 
     /// The `cudaStream_t`. It lives as long as this value.
@@ -198,7 +216,7 @@ impl Stream {
         let done = check_ready("cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) })?;
         if done {
             self.inner.in_flight.see(position);
-            later::retry();
+            later::retry(self);
         }
         Ok(done)
     }
@@ -377,6 +395,8 @@ impl std::fmt::Debug for Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        let this: *const Self = self;
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| known.as_ptr() != this);
         if self.owned && !in_host_function() {
             // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream
             // when its work is done.

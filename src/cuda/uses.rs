@@ -250,6 +250,15 @@ impl<L: Lane> Uses<L> {
         }
     }
 
+    /// Marks that are reached when all uses are done.
+    pub(crate) fn into_marks(mut self) -> Result<Vec<L::Mark>> {
+        for entry in self.writes.iter_mut().chain(self.reads.iter_mut()) {
+            entry.mark()?;
+        }
+        let lists = [self.writes, self.reads];
+        Ok(lists.into_iter().flat_map(|list| list.first.into_iter().chain(list.more)).filter_map(|u| u.mark).collect())
+    }
+
     /// Whether all uses are done. Does not wait.
     pub(crate) fn idle(&mut self) -> Result<bool> {
         let reads = self.reads.sweep()?;

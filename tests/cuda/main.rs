@@ -16,6 +16,7 @@ mod fill;
 mod forget;
 mod order;
 mod pinned;
+mod queue;
 mod slice;
 mod stream;
 mod threads;
