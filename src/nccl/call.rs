@@ -242,7 +242,7 @@ impl<'a> Call<'a> {
         count: usize,
         handle: sys::ncclComm_t,
     ) -> sys::ncclResult_t {
-        let (element, stream) = (data_type::raw(self.element), self.stream.as_raw());
+        let (element, stream) = (data_type::raw(self.element), self.stream.raw());
         // SAFETY: the caller upholds the contract of all of them: pointers to `count` elements as the kind counts them,
         // checked when this call was made from borrowed slices, a live communicator and a live stream.
         unsafe {
