@@ -35,6 +35,10 @@ const CHUNK: u64 = 96;
 /// Chunks that may be on their way.
 const CHUNKS: u64 = 4;
 
+/// Chunks without a mark on a stream that nothing else is known to be on its way on: many programs wait before they get
+/// there.
+const QUIET: u64 = 2;
+
 /// The cost that destructors may add. With it, half of the queue stays free: another stream may share it.
 const RESERVE: u64 = 128;
 
@@ -170,9 +174,12 @@ impl InFlight {
         let mut marks = self.lock();
         let mut marked = false;
         loop {
-            let (enqueued, done) = (self.enqueued.load(Ordering::Acquire), self.done.load(Ordering::Acquire));
-            let from = marks.last.max(done);
-            if !marked && enqueued > from && enqueued + cost > from + chunk {
+            let (enqueued, done) = (self.position(), self.done.load(Ordering::Acquire));
+            while marks.outstanding.front().is_some_and(|mark| mark.position() <= done) {
+                marks.spare = marks.outstanding.pop_front();
+            }
+            let due = (marks.last + chunk).max(done + QUIET * chunk);
+            if !marked && enqueued > marks.last.max(done) && enqueued + cost > due {
                 marked = true;
                 let mark = self.mark_under(&mut marks, stream)?;
                 marks.last = mark.position();
@@ -181,18 +188,14 @@ impl InFlight {
             }
             if enqueued + needed <= done + bound + reserve {
                 if reserve == 0 {
-                    let free_until = (from + chunk).min(done + bound).max(enqueued + cost);
+                    let free_until = due.min(done + bound).max(enqueued + cost);
                     self.free_until.store(free_until, Ordering::Relaxed);
                 }
                 return Ok(true);
             }
             match marks.outstanding.front() {
-                None => return Ok(false),
-                Some(mark) if mark.position() > done && !mark.reached()? => return Ok(false),
-                Some(mark) => {
-                    self.see(mark.position());
-                    marks.spare = marks.outstanding.pop_front();
-                }
+                Some(mark) if mark.reached()? => self.see(mark.position()),
+                _ => return Ok(false),
             }
         }
     }
