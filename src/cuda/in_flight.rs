@@ -35,8 +35,7 @@ const CHUNK: u64 = 96;
 /// Chunks that may be on their way.
 const CHUNKS: u64 = 4;
 
-/// Chunks without a mark on a stream that nothing else is known to be on its way on: many programs wait before they get
-/// there.
+/// Chunks without a mark on a stream that was seen to be done with everything: many programs wait before they get there.
 const QUIET: u64 = 2;
 
 /// The cost that destructors may add. With it, half of the queue stays free: another stream may share it.
@@ -95,8 +94,11 @@ impl InFlight {
     /// Others may enqueue on the stream from now on.
     #[inline]
     pub(super) fn expose(&self) {
-        if !self.exposed.load(Ordering::Relaxed) {
+        if !self.is_exposed() {
+            let _marks = self.lock();
             self.exposed.store(true, Ordering::Relaxed);
+            // What was granted before was more.
+            self.free_until.store(0, Ordering::Relaxed);
         }
     }
 
