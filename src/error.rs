@@ -149,6 +149,19 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same failure, as `operation` meets it.
+    pub(crate) fn met_by(&self, operation: &'static str) -> Self {
+        let mut error = self.clone();
+        match &mut error {
+            Self::Disagreement { operation: met, .. }
+            | Self::Timeout { operation: met, .. }
+            | Self::Aborted { operation: met, .. } => *met = operation,
+            // The others say which C function failed.
+            _ => {}
+        }
+        error
+    }
+
     /// An [`Error::InvalidArgument`].
     pub(crate) fn argument(
         operation: &'static str,

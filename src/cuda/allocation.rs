@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::check::{check, check_memory};
 use super::device::{Device, in_host_function};
 use super::in_flight::ENTRY;
+use super::lineage::Lineage;
 use super::stream::Stream;
 use super::tracker::Tracker;
 use super::uses::{Access, Uses};
@@ -68,6 +69,7 @@ pub(crate) struct Allocation {
     kind: Kind,
     window: OnceLock<WindowTag>,
     uses: Tracker,
+    lineage: Lineage,
 }
 
 // SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
@@ -86,6 +88,7 @@ impl Allocation {
             kind,
             window: OnceLock::new(),
             uses: Tracker::new(),
+            lineage: Lineage::new(),
         })
     }
 
@@ -141,6 +144,12 @@ impl Allocation {
 
     pub(crate) fn device(&self) -> Device {
         self.device
+    }
+
+    /// Which operations of communicators the bytes come from.
+    #[inline]
+    pub(crate) fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 
     /// The window over this memory, if there is one.
@@ -218,6 +227,12 @@ pub(crate) struct Region<'a> {
 }
 
 impl Region<'_> {
+    /// Whether these are all bytes of the allocation.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bytes == self.alloc.bytes
+    }
+
     /// Where it begins on the device; null in an allocation of no bytes.
     #[inline]
     pub(crate) fn ptr(&self) -> *mut c_void {

@@ -140,6 +140,12 @@ impl<T: Element> DeviceBuffer<T> {
         self.as_slice_mut().into_split(mid)
     }
 
+    /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
+    /// aborted: copies of them to the host report that no more.
+    pub fn accept(&mut self) {
+        self.as_slice_mut().accept();
+    }
+
     /// Wraps `cudaMemcpyAsync`; see [`SliceMut::copy_from_slice`].
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use super::allocation::Region;
 use super::check::check;
 use super::device::Device;
 use super::in_flight::ENTRY;
+use super::lineage::Lineage;
 use super::mark::Mark;
 use super::pinned::PinnedBuffer;
 use super::slice::{Slice, SliceMut};
@@ -35,9 +36,14 @@ impl<T: Element> Slice<'_, T> {
     /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
     /// than `timeout`.
     ///
+    /// What comes from an operation of a communicator that has failed or was aborted is not handed out as a result,
+    /// however often it is asked for: overwrite all of the buffer, or say
+    /// [`DeviceBuffer::accept`](super::DeviceBuffer::accept).
+    ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a
-    /// first part of `values` may have been written, in whole elements, and nothing more will be; what CUDA says.
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; why an operation of a communicator
+    /// has failed, such as [`Error::Aborted`]; what CUDA says; [`Error::Timeout`], after which a first part of `values` may
+    /// have been written, in whole elements, and nothing more will be.
     pub fn copy_to_slice_within(&self, stream: &Stream, values: &mut [T], timeout: Duration) -> Result<()> {
         const OPERATION: &str = "Slice::copy_to_slice";
         same_length(OPERATION, self.len(), values.len())?;
@@ -50,7 +56,7 @@ impl<T: Element> Slice<'_, T> {
     /// longer than the default timeout.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a stream of another device; [`Error::Timeout`]; what CUDA says.
+    /// As [`Slice::copy_to_slice_within`].
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let mut values = vec![T::ZERO; self.len()];
         self.copy_to_slice(stream, &mut values)?;
@@ -77,7 +83,9 @@ impl<T: Element> Slice<'_, T> {
         let result = unsafe { enqueue(target.ptr().cast(), region.ptr(), region.bytes, Way::ToHost, stream) };
         region.alloc.note(Access::Read, stream);
         target.uses().note(Access::Write, stream);
-        result
+        result?;
+        pass_on(region.alloc.lineage(), target.lineage(), true, stream);
+        Ok(())
     }
 }
 
@@ -118,7 +126,9 @@ impl<T: Element> SliceMut<'_, T> {
         let result = unsafe { enqueue(region.ptr(), source.ptr().cast(), region.bytes, Way::ToDevice, stream) };
         region.alloc.note(Access::Write, stream);
         source.uses().note(Access::Read, stream);
-        result
+        result?;
+        pass_on(source.lineage(), region.alloc.lineage(), region.is_whole(), stream);
+        Ok(())
     }
 
     /// Wraps `cudaMemcpyAsync`, and `cudaMemcpyPeerAsync` between devices: copies device memory, without waiting.
@@ -149,7 +159,19 @@ impl<T: Element> SliceMut<'_, T> {
         let result = unsafe { enqueue(to.ptr(), from.ptr(), to.bytes, way, stream) };
         from.alloc.note(Access::Read, stream);
         to.alloc.note(Access::Write, stream);
-        result
+        result?;
+        pass_on(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream);
+        Ok(())
+    }
+}
+
+/// After the enqueue of a copy: what was copied comes from the same operations of communicators, and waits for the stream
+/// cover them.
+fn pass_on(from: &Lineage, to: &Lineage, whole: bool, stream: &Stream) {
+    let origins = from.origins();
+    stream.history().cover(&origins);
+    if whole || !origins.is_empty() {
+        to.inherit(&origins, whole);
     }
 }
 
@@ -244,7 +266,11 @@ pub(super) unsafe fn upload(
         }
     };
     region.alloc.note(Access::Write, stream);
-    result
+    result?;
+    if region.is_whole() {
+        region.alloc.lineage().clear();
+    }
+    Ok(())
 }
 
 /// Gives back a block that `stream` uses now.
@@ -270,6 +296,7 @@ unsafe fn download(
         return Ok(());
     }
     region.alloc.order(Access::Read, stream)?;
+    let origins = region.alloc.lineage().origins();
     let mut queue = VecDeque::with_capacity(DEPTH);
     let mut asked = 0;
     let mut got = 0;
@@ -308,13 +335,10 @@ unsafe fn download(
             asked += bytes;
         }
         let Some((block, mark, bytes)) = queue.pop_front() else { break Ok(()) };
-        let waited = deadline.poll(
-            operation,
-            || format!("work on a stream of {}", stream.device()),
-            || stream.has_reached(&mark),
-        );
-        // Work that an abort has ended leaves the memory without its result.
-        let waited = waited.and_then(|()| stream.failure());
+        let what = || format!("work on a stream of {}{}", stream.device(), origins.pending());
+        let waited = deadline.poll(operation, what, || stream.has_reached(&mark));
+        let waited = waited.inspect_err(|_| stream.history().tell(&origins, true));
+        let waited = waited.and_then(|()| stream.judge(operation, &origins));
         if waited.is_err() {
             queue.push_front((block, mark, bytes));
             break waited;

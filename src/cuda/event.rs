@@ -1,11 +1,13 @@
 //! Events: points in the work of streams.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::check::{check, check_ready};
 use super::device::{Device, in_host_function};
 use super::pool;
 use super::stream::Stream;
+use super::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -17,6 +19,8 @@ pub struct Event {
     raw: sys::cudaEvent_t,
     device: Device,
     timing: bool,
+    /// The operations of communicators that come before it, as it was recorded last.
+    origins: Mutex<Origins>,
 }
 
 // SAFETY: the CUDA runtime allows events to be used from any thread, and from several at a time.
@@ -31,7 +35,7 @@ impl Event {
     /// What CUDA says.
     pub fn new(device: Device) -> Result<Self> {
         let raw = pool::create_event(device, sys::cudaEventDisableTiming)?;
-        Ok(Self { raw, device, timing: false })
+        Ok(Self { raw, device, timing: false, origins: Mutex::default() })
     }
 
     /// Wraps `cudaEventCreateWithFlags`: an event that also takes the time, for [`Event::elapsed_since`].
@@ -40,7 +44,7 @@ impl Event {
     /// What CUDA says.
     pub fn timing(device: Device) -> Result<Self> {
         let raw = pool::create_event(device, sys::cudaEventDefault)?;
-        Ok(Self { raw, device, timing: true })
+        Ok(Self { raw, device, timing: true, origins: Mutex::default() })
     }
 
     /// The device it belongs to.
@@ -58,17 +62,36 @@ impl Event {
             return Err(Error::argument("Event::record", "stream", self.device, stream.device()));
         }
         self.device.ready()?;
+        // Before the event: what is enqueued in between need not be covered by it.
+        let origins = stream.history().origins();
         stream.enqueue("Event::record", default_timeout(), || {
             // SAFETY: both handles are alive, and of one device.
             check("cudaEventRecord", unsafe { sys::cudaEventRecord(self.raw, stream.raw()) })
-        })
+        })?;
+        *self.origins.lock().unwrap_or_else(PoisonError::into_inner) = origins;
+        Ok(())
+    }
+
+    /// The operations of communicators that come before it.
+    pub(crate) fn origins(&self) -> Origins {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Wraps `cudaEventQuery`: whether the event is reached.
     ///
     /// # Errors
-    /// What CUDA says, failures of earlier work on the device among others.
+    /// As [`Event::wait`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
+        let origins = self.origins();
+        if !self.is_reached()? {
+            return Ok(false);
+        }
+        origins.judge("Event::query")?;
+        Ok(true)
+    }
+
+    /// Wraps `cudaEventQuery`: whether the device is done with what comes before the event, well or not.
+    pub(crate) fn is_reached(&self) -> Result<bool> {
         self.device.ready()?;
         // SAFETY: the handle is alive.
         check_ready("cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) })
@@ -76,10 +99,18 @@ impl Event {
 
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than `timeout`.
     ///
+    /// It covers what a wait for the stream would have covered when the event was recorded, and says each time it is
+    /// asked where an operation of a communicator has failed there.
+    ///
     /// # Errors
-    /// [`Error::Timeout`]; what CUDA says, failures of earlier work on the device among others.
+    /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`]; what CUDA says,
+    /// failures of earlier work on the device among others.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
-        Deadline::after(timeout).poll("Event::wait", || format!("an event of {}", self.device), || self.query())
+        const OPERATION: &str = "Event::wait";
+        let origins = self.origins();
+        let what = || format!("an event of {}{}", self.device, origins.pending());
+        Deadline::after(timeout).poll(OPERATION, what, || self.is_reached())?;
+        origins.judge(OPERATION)
     }
 
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than the default timeout.

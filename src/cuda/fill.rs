@@ -40,7 +40,11 @@ impl<T: Element> SliceMut<'_, T> {
         // Elements of 8 bytes may take two fills.
         stream.count(if size_of::<T>() == 8 { 2 * ENTRY } else { ENTRY });
         region.alloc.note(Access::Write, stream);
-        result
+        result?;
+        if region.is_whole() {
+            region.alloc.lineage().clear();
+        }
+        Ok(())
     }
 }
 

@@ -21,8 +21,10 @@ mod device;
 mod driver;
 mod event;
 mod fill;
+mod history;
 mod in_flight;
 mod later;
+mod lineage;
 mod mark;
 mod pinned;
 mod pool;
@@ -31,6 +33,7 @@ mod staging;
 mod stream;
 mod tracker;
 mod uses;
+mod work;
 
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
@@ -51,3 +54,5 @@ pub use stream::{Stream, StreamOptions};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use uses::{Access, Uses};
+#[cfg(feature = "nccl")]
+pub(crate) use work::{Fate, Origins, Work, Worker};

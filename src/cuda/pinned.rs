@@ -3,6 +3,7 @@
 use super::allocation::drop_deadline;
 use super::check::{check, check_memory};
 use super::device::{Device, in_host_function};
+use super::lineage::Lineage;
 use super::tracker::Tracker;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
@@ -15,6 +16,7 @@ pub struct PinnedBuffer<T: Element> {
     ptr: *mut T,
     len: usize,
     uses: Tracker,
+    lineage: Lineage,
 }
 
 // SAFETY: it owns its memory, elements are Send, and the uses are behind a mutex.
@@ -42,7 +44,7 @@ impl<T: Element> PinnedBuffer<T> {
             // SAFETY: that many bytes were allocated, and nobody else has them.
             unsafe { ptr.write_bytes(0, bytes) };
         }
-        Ok(Self { ptr: ptr.cast(), len, uses: Tracker::new() })
+        Ok(Self { ptr: ptr.cast(), len, uses: Tracker::new(), lineage: Lineage::new() })
     }
 
     /// Wraps `cudaHostAlloc`: a copy of `values` in pinned memory.
@@ -73,16 +75,27 @@ impl<T: Element> PinnedBuffer<T> {
         &self.uses
     }
 
+    /// Which operations of communicators the elements come from.
+    pub(crate) fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    /// Takes the elements as they are, also where they come from an operation of a communicator that has failed.
+    pub fn accept(&mut self) {
+        self.lineage.clear();
+    }
+
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
     ///
     /// # Errors
-    /// [`Error::Timeout`]; what CUDA says.
+    /// [`Error::Timeout`]; where the elements come from an operation of a communicator that has failed, each time why, such
+    /// as [`Error::Aborted`]; what CUDA says.
     pub fn as_slice(&self) -> Result<&[T]> {
-        Deadline::after(default_timeout()).poll(
-            "PinnedBuffer::as_slice",
-            || format!("copies to {} elements", self.len),
-            || self.uses.written(),
-        )?;
+        const OPERATION: &str = "PinnedBuffer::as_slice";
+        let origins = self.lineage.origins();
+        let what = || format!("copies to {} elements{}", self.len, origins.pending());
+        Deadline::after(default_timeout()).poll(OPERATION, what, || self.uses.written())?;
+        origins.judge(OPERATION)?;
         if self.len == 0 {
             return Ok(&[]);
         }
@@ -94,13 +107,13 @@ impl<T: Element> PinnedBuffer<T> {
     /// The elements, after the copies to and from them are done. Waits for those, no longer than the default timeout.
     ///
     /// # Errors
-    /// [`Error::Timeout`]; what CUDA says.
+    /// As [`PinnedBuffer::as_slice`]; say [`PinnedBuffer::accept`] to overwrite what a failed operation has left.
     pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
-        Deadline::after(default_timeout()).poll(
-            "PinnedBuffer::as_mut_slice",
-            || format!("copies of {} elements", self.len),
-            || self.uses.idle(),
-        )?;
+        const OPERATION: &str = "PinnedBuffer::as_mut_slice";
+        let origins = self.lineage.origins();
+        let what = || format!("copies of {} elements{}", self.len, origins.pending());
+        Deadline::after(default_timeout()).poll(OPERATION, what, || self.uses.idle())?;
+        origins.judge(OPERATION)?;
         if self.len == 0 {
             return Ok(&mut []);
         }

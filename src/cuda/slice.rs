@@ -167,6 +167,14 @@ impl<'a, T: Element> SliceMut<'a, T> {
         SliceMut { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData }
     }
 
+    /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
+    /// aborted. Failures are known of whole buffers only, so this does nothing where the view is a part of one.
+    pub fn accept(&mut self) {
+        if self.region().is_whole() {
+            self.alloc.lineage().clear();
+        }
+    }
+
     /// The same elements, to read.
     #[inline]
     pub fn as_slice(&self) -> Slice<'_, T> {

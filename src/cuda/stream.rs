@@ -3,16 +3,19 @@
 use std::any::Any;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::check::{check, check_ready};
 use super::device::{Device, as_host_function, in_host_function};
 use super::event::Event;
+use super::history::History;
 use super::in_flight::{ENTRY, InFlight};
 use super::later;
 use super::mark::Mark;
 use super::uses::Lane;
+use super::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -46,12 +49,15 @@ struct Inner {
     device: Device,
     /// Whether it is destroyed with the last handle.
     owned: bool,
-    failure: Arc<FailureSlot>,
+    /// Unlike that of any other stream, also of those that are gone.
+    serial: u64,
+    history: History,
+    panicked: Arc<PanicSlot>,
     in_flight: InFlight,
 }
 
-/// What went wrong on a stream without CUDA knowing of it: the first failure since the last wait.
-type FailureSlot = Mutex<Option<Error>>;
+/// The first panic of a host function since the last wait.
+type PanicSlot = Mutex<Option<Error>>;
 
 // SAFETY: the CUDA runtime allows streams to be used from any thread, and from several at a time.
 unsafe impl Send for Inner {}
@@ -85,8 +91,11 @@ impl Stream {
     }
 
     fn wrap(device: Device, raw: sys::cudaStream_t, owned: bool) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlight::new(!owned);
-        let inner = Arc::new(Inner { raw, device, owned, failure: Arc::default(), in_flight });
+        let (history, panicked) = (History::default(), Arc::default());
+        let inner = Arc::new(Inner { raw, device, owned, serial, history, panicked, in_flight });
         ALL.lock().unwrap_or_else(PoisonError::into_inner).push((raw.addr(), Arc::downgrade(&inner)));
         Self { inner }
     }
@@ -208,8 +217,18 @@ impl Stream {
     /// Wraps `cudaStreamQuery`: whether all work is done.
     ///
     /// # Errors
-    /// What CUDA says, failures of earlier work on the device among others.
+    /// As [`Stream::wait`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
+        let origins = self.history().origins();
+        if !self.is_idle()? {
+            return Ok(false);
+        }
+        self.judge("Stream::query", &origins)?;
+        Ok(true)
+    }
+
+    /// Wraps `cudaStreamQuery`: whether the device is done with all work, well or not.
+    pub(crate) fn is_idle(&self) -> Result<bool> {
         self.device().ready()?;
         let position = self.inner.in_flight.position();
         // SAFETY: the handle is alive.
@@ -232,21 +251,26 @@ impl Stream {
 
     /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than `timeout`.
     ///
+    /// That covers the operations of communicators that were enqueued here, those whose results were read here, and what
+    /// [`Stream::wait_event`] made the stream wait for. Where one of them has failed or was aborted, every wait says so,
+    /// until one has, and a communicator that is well has enqueued something more, or [`Stream::accept`] is called.
+    ///
     /// # Errors
-    /// [`Error::Timeout`]; [`Error::InvalidUsage`] where a host function of the stream has panicked since the last
-    /// wait; what CUDA says, failures of earlier work on the device among others.
+    /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`];
+    /// [`Error::InvalidUsage`] where a host function of the stream has panicked since the last wait; what CUDA says,
+    /// failures of earlier work on the device among others.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
+        const OPERATION: &str = "Stream::wait";
         let deadline = Deadline::after(timeout);
-        if !self.query()? {
+        let origins = self.history().origins();
+        if !self.is_idle()? {
             // What other threads enqueue from now on is not waited for.
             let mark = self.inner.in_flight.mark_all(self)?;
-            deadline.poll(
-                "Stream::wait",
-                || format!("work on a stream of {}", self.device()),
-                || mark.as_ref().map_or_else(|| self.query(), |mark| self.has_reached(mark)),
-            )?;
+            let what = || format!("work on a stream of {}{}", self.device(), origins.pending());
+            let done = || mark.as_ref().map_or_else(|| self.is_idle(), |mark| self.has_reached(mark));
+            deadline.poll(OPERATION, what, done).inspect_err(|_| self.history().tell(&origins, true))?;
         }
-        self.failure()
+        self.judge(OPERATION, &origins)
     }
 
     /// Whether the stream has come to `mark`, a point of its own.
@@ -263,20 +287,35 @@ impl Stream {
         self.inner.in_flight.mark(self)
     }
 
-    /// What a wait for this stream reports beside CUDA's errors: reported once.
-    pub(crate) fn failure(&self) -> Result<()> {
-        match self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    /// Takes what is on the stream as it is: failures that are known of until now are reported by waits for it no more.
+    /// What failed operations would have written stays marked; see [`DeviceBuffer::accept`](super::DeviceBuffer::accept).
+    pub fn accept(&self) {
+        self.history().accept();
+    }
+
+    /// The operations of communicators that it has to do with.
+    #[inline]
+    pub(crate) fn history(&self) -> &History {
+        &self.inner.history
+    }
+
+    /// A number that no other stream has, nor had.
+    #[inline]
+    pub(crate) fn serial(&self) -> u64 {
+        self.inner.serial
+    }
+
+    /// What a wait of `operation` reports when the device is done: failures of `origins`, and of host functions.
+    pub(crate) fn judge(&self, operation: &'static str, origins: &Origins) -> Result<()> {
+        origins.judge(operation).inspect_err(|_| self.history().tell(origins, false))?;
+        match self.inner.panicked.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(()),
             Some(error) => Err(error),
         }
     }
 
-    /// Has the next wait report `error`: work that is on the stream ends without its result.
-    pub(crate) fn fail(&self, error: Error) {
-        self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-    }
-
     /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
+    /// Waits for this stream cover what the event covers, then.
     ///
     /// # Errors
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
@@ -285,7 +324,9 @@ impl Stream {
         self.enqueue("Stream::wait_event", default_timeout(), || {
             // SAFETY: both handles are alive; they may be of different devices.
             check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0) })
-        })
+        })?;
+        self.history().cover(&event.origins());
+        Ok(())
     }
 
     /// Wraps `cudaEventRecord`: an event that is reached when the work is done that is on the stream now.
@@ -311,7 +352,7 @@ impl Stream {
         let _current = self.device().set_current()?;
         self.room_for_one("Stream::launch_host", default_timeout())?;
         let task: *mut Task =
-            Box::into_raw(Box::new(Task { run: Box::new(f), failure: Arc::clone(&self.inner.failure) }));
+            Box::into_raw(Box::new(Task { run: Box::new(f), panicked: Arc::clone(&self.inner.panicked) }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };
         self.count(ENTRY);
@@ -324,7 +365,7 @@ impl Stream {
 
 struct Task {
     run: Box<dyn FnOnce() + Send>,
-    failure: Arc<FailureSlot>,
+    panicked: Arc<PanicSlot>,
 }
 
 /// The host function that CUDA calls.
@@ -334,7 +375,7 @@ struct Task {
 unsafe extern "C" fn run_task(data: *mut c_void) {
     // SAFETY: as the caller promises.
     let task = unsafe { Box::from_raw(data.cast::<Task>()) };
-    let Task { run, failure } = *task;
+    let Task { run, panicked } = *task;
     as_host_function(|| {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
             let said = panic_text(payload.as_ref());
@@ -342,7 +383,7 @@ unsafe extern "C" fn run_task(data: *mut c_void) {
                 operation: "Stream::launch_host",
                 reason: format!("a host function panicked: {said}"),
             };
-            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             // Dropping the payload may panic in its turn.
             std::mem::forget(payload);
         }

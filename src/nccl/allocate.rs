@@ -51,20 +51,21 @@ impl<'a> Memory<'a> {
         stream: &Stream,
         len: usize,
     ) -> Result<CommBuffer<'comm, T>> {
-        let mut buffer = CommBuffer::new(self.into_allocation(window), len);
+        let mut buffer = CommBuffer::new(self.into_allocation(window, len * size_of::<T>()), len);
         buffer.fill(stream, T::ZERO)?;
         Ok(buffer)
     }
 
-    /// Hands the memory on to an allocation that frees it.
-    fn into_allocation(self, window: Option<(Window, u64)>) -> Arc<Allocation> {
+    /// Hands the memory on to an allocation of `bytes` that frees it.
+    fn into_allocation(self, window: Option<(Window, u64)>, bytes: usize) -> Arc<Allocation> {
+        debug_assert!(bytes <= self.bytes);
         let memory = std::mem::ManuallyDrop::new(self);
         let tag = WindowTag { communicator: memory.inner.id, window: window.map_or(0, |(_, number)| number) };
         let owner = Arc::clone(memory.inner);
         let window = window.map(|(window, _)| window);
         Allocation::external(
             memory.ptr,
-            memory.bytes,
+            bytes,
             memory.inner.device,
             Some(tag),
             Box::new(move |freed| reaper::bury(freed, &owner, window)),

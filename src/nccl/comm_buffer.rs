@@ -111,6 +111,12 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
         self.as_slice_mut().into_split(mid)
     }
 
+    /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
+    /// aborted: copies of them to the host report that no more.
+    pub fn accept(&mut self) {
+        self.as_slice_mut().accept();
+    }
+
     /// Copies from the host; see [`SliceMut::copy_from_slice`].
     pub fn copy_from_slice(&mut self, stream: &Stream, source: &[T]) -> Result<()> {
         self.as_slice_mut().copy_from_slice(stream, source)

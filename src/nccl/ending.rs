@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::check::check;
 use super::inner::{Handle, Inner};
 use super::{detached, interrupt};
+use crate::cuda::Worker;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -53,14 +54,6 @@ pub(crate) fn finish_abort(inner: &Arc<Inner>, deadline: &Deadline) -> AbortOutc
             }
         }
     };
-    if let Some(error) = inner.refusal("wait") {
-        for stream in guard.streams.all() {
-            // Work that had completed keeps its result.
-            if !stream.query().unwrap_or(false) {
-                stream.fail(error.clone());
-            }
-        }
-    }
     let Some(handle) = guard.handle.take() else { return AbortOutcome::Already };
     guard.streams.clear();
     drop(guard);
@@ -88,9 +81,18 @@ pub(crate) fn abort_without_waiting(inner: &Arc<Inner>, cause: Error) {
 
 /// Ends many communicators at once: each waits for the others inside NCCL, so they go in parallel.
 pub(crate) fn abort_all(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
+    finish_all(condemn_all(members, cause), deadline)
+}
+
+/// Condemns many communicators: those that the caller must end. All of them before the first is aborted, so that every thread
+/// that notices gets this cause.
+pub(crate) fn condemn_all(members: &[Arc<Inner>], cause: &Error) -> Vec<Arc<Inner>> {
+    members.iter().filter(|inner| inner.condemn(cause.clone())).cloned().collect()
+}
+
+/// Ends communicators that the caller has condemned, in parallel.
+pub(crate) fn finish_all(condemned: Vec<Arc<Inner>>, deadline: &Deadline) -> AbortOutcome {
     let mut outcome = AbortOutcome::Already;
-    // All are condemned before the first is aborted, so that every thread that notices gets this cause.
-    let condemned: Vec<_> = members.iter().filter(|inner| inner.condemn(cause.clone())).cloned().collect();
     let deadline = *deadline;
     let threads: Vec<_> =
         condemned.into_iter().map(|inner| detached::start("abort", move || finish_abort(&inner, &deadline))).collect();
@@ -114,6 +116,8 @@ pub(crate) fn close(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
     }
     wait_for_work(inner, deadline)?;
     super::reaper::drain(inner.id, deadline);
+    // What it did is well, then, whatever becomes of the end.
+    inner.health()?;
     if !inner.retire() {
         return Err(inner.refusal(CLOSE).unwrap_or(Error::Aborted { operation: CLOSE, reason: "unknown".into() }));
     }
@@ -164,7 +168,7 @@ fn wait_for_work(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
     };
     for stream in streams {
         let mut round = 0;
-        while !stream.query()? {
+        while !stream.is_idle()? {
             if let Some(error) = inner.refusal(CLOSE) {
                 return Err(error);
             }

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::time::Duration;
 
 use super::config::Config;
+use super::health::Readers;
 use super::ledger::Ledger;
 use super::ones::Ones;
 use super::streams::Streams;
-use crate::cuda::Device;
+use super::works::Works;
+use crate::cuda::{Device, Fate, Work, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -44,6 +46,7 @@ pub(crate) struct Guarded {
     /// `None` once the communicator was destroyed, aborted, or given up.
     pub(crate) handle: Option<Handle>,
     pub(crate) streams: Streams,
+    pub(crate) works: Works,
 }
 
 const ACTIVE: u8 = 0;
@@ -65,8 +68,11 @@ pub(crate) struct Inner {
     state: AtomicU8,
     /// Why the communicator is dead; set before `state` says so.
     cause: OnceLock<Error>,
-    /// The handle again, for waking a thread that holds the lock inside NCCL; null once the handle was taken.
+    /// How it has ended, for those who wait for its work.
+    fate: Arc<Fate>,
+    /// The handle again, for asking without the lock, and for waking a thread that holds the lock inside NCCL; null once the handle was taken.
     raw: AtomicPtr<sys::ncclComm>,
+    pub(crate) readers: Readers,
     /// Whether `ncclCommDestroy` or `ncclCommAbort` has returned: its windows are gone, and their memory may go.
     ended: AtomicBool,
     /// Odd while a thread is inside an NCCL call on this communicator; the watchdog looks whether it moves.
@@ -97,10 +103,12 @@ impl Inner {
             size,
             device,
             family,
-            guarded: Mutex::new(Guarded { handle: Some(handle), streams: Streams::default() }),
+            guarded: Mutex::new(Guarded { handle: Some(handle), streams: Streams::default(), works: Works::default() }),
             state: AtomicU8::new(ACTIVE),
             cause: OnceLock::new(),
+            fate: Arc::default(),
             raw: AtomicPtr::new(handle.0),
+            readers: Readers::default(),
             ended: AtomicBool::new(false),
             entered: AtomicU64::new(0),
             timeout_ms: AtomicU64::new(0),
@@ -122,7 +130,8 @@ impl Inner {
 
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
-        self.state.load(Ordering::Acquire) == ACTIVE
+        // In one order with the count of readers; an ordinary load where it matters.
+        self.state.load(Ordering::SeqCst) == ACTIVE
     }
 
     /// Why nothing more can be done with this communicator, as an error of `operation`; `None` while it is active.
@@ -141,12 +150,37 @@ impl Inner {
     pub(crate) fn condemn(&self, cause: Error) -> bool {
         // The first cause stays. Only who moves the state away from ACTIVE may end the communicator.
         let _ = self.cause.set(cause);
-        self.state.compare_exchange(ACTIVE, DEAD, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let first = self.state.compare_exchange(ACTIVE, DEAD, Ordering::SeqCst, Ordering::Acquire).is_ok();
+        if first && let Some(error) = self.refusal("wait") {
+            self.fate.fail(error);
+        }
+        first
     }
 
-    /// Marks the communicator as being closed, once: true for the one caller who must then end it.
+    /// Marks the communicator as being closed, once: true for the one caller who must then end it. All its work is done,
+    /// and was asked for errors since.
     pub(crate) fn retire(&self) -> bool {
-        self.state.compare_exchange(ACTIVE, CLOSING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let first = self.state.compare_exchange(ACTIVE, CLOSING, Ordering::SeqCst, Ordering::Acquire).is_ok();
+        if first {
+            self.fate.close();
+        }
+        first
+    }
+
+    /// Whether the communicator is being closed, or was.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSING
+    }
+
+    /// How it has ended, for those who wait for its work.
+    pub(crate) fn fate(&self) -> &Arc<Fate> {
+        &self.fate
+    }
+
+    /// A work of this communicator, whose operations come after number `base`.
+    pub(crate) fn new_work(&self, base: u64) -> Work {
+        let me: Weak<dyn Worker> = self.me.clone();
+        Work::new(me, Arc::clone(&self.fate), base)
     }
 
     /// The lock, whatever the state: for those who end the communicator. A panic of another thread under the lock leaves
@@ -174,15 +208,18 @@ impl Inner {
         }
     }
 
-    /// The handle without the lock. Live only for who has condemned the communicator, until it takes the handle.
+    /// The handle without the lock. Live for who has condemned the communicator, until it takes the handle; and for
+    /// readers.
     pub(crate) fn raw(&self) -> Option<Handle> {
         let raw = self.raw.load(Ordering::Acquire);
         (!raw.is_null()).then_some(Handle(raw))
     }
 
-    /// The handle was taken: nobody may wake threads by it any more.
+    /// The handle was taken, after the state was changed: nobody may wake threads by it any more, and nobody reads it when
+    /// this returns.
     pub(crate) fn forget_raw(&self) {
         self.raw.store(ptr::null_mut(), Ordering::Release);
+        self.readers.leave();
     }
 
     /// NCCL has let go of the communicator.

@@ -29,6 +29,7 @@
 mod aborter;
 mod allocate;
 mod call;
+mod carry;
 mod check;
 mod clique;
 mod comm_buffer;
@@ -40,6 +41,7 @@ mod ending;
 mod environment;
 mod exchange;
 mod group;
+mod health;
 mod hint;
 mod init;
 mod inner;
@@ -65,6 +67,7 @@ mod track;
 mod unique_id;
 mod variable;
 mod watchdog;
+mod works;
 
 pub use aborter::Aborter;
 pub use clique::Clique;

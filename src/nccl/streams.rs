@@ -27,8 +27,8 @@ impl Streams {
             }
             None => {
                 if self.0.len() >= MANY {
-                    // Streams whose work is done need not be told of a later abort.
-                    self.0.retain(|known| !known.query().unwrap_or(false));
+                    // Streams whose work is done need not be waited for.
+                    self.0.retain(|known| !known.is_idle().unwrap_or(false));
                 }
                 self.0.push(stream.clone());
             }

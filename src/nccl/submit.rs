@@ -95,6 +95,8 @@ fn launch_one(call: &Call<'_>, guard: &mut MutexGuard<'_, Guarded>, handle: sys:
     call.stream.count(LAUNCH);
     note(call);
     guard.streams.remember(call.stream);
+    let (work, number) = guard.works.enqueued(call.comm, call.stream);
+    call.carry(work, number, std::slice::from_ref(call));
     check::check(call.kind.function(), result)
 }
 
@@ -156,7 +158,8 @@ fn launch_group(calls: &[Call<'_>], launches: &[&Call<'_>], members: &mut Member
     for call in calls {
         agree(call)?;
     }
-    let calls = || calls.iter().filter(|call| call.count > 0);
+    let all = calls;
+    let calls = || all.iter().filter(|call| call.count > 0);
     each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
     if calls().next().is_none() {
         return Ok(());
@@ -190,7 +193,10 @@ fn launch_group(calls: &[Call<'_>], launches: &[&Call<'_>], members: &mut Member
     // An abort has to know them.
     for call in calls() {
         let place = place(call, members);
-        members[place].guard.streams.remember(call.stream);
+        let member = &mut members[place];
+        member.guard.streams.remember(call.stream);
+        let (work, number) = member.guard.works.enqueued(member.inner, call.stream);
+        call.carry(work, number, all);
     }
     result
 }

@@ -72,7 +72,7 @@ fn run() {
                     timeout: inner.timeout(),
                     detail: format!("rank {} waits inside NCCL for a peer that does not come", inner.rank),
                 };
-                end(&inner, cause);
+                end(&inner, &cause);
             } else if !inside && inner.is_active() {
                 look_for_errors(&inner);
             }
@@ -106,14 +106,15 @@ fn look_for_errors(inner: &Arc<Inner>) {
     let error = ending::async_error(raw);
     drop(guard);
     if let Err(error) = error {
-        end(inner, error);
+        end(inner, &error);
     }
 }
 
-/// Ends `inner` and its relatives on threads of their own, so that one that takes long keeps nobody else waiting.
-fn end(inner: &Arc<Inner>, cause: Error) {
-    let members = inner.relatives();
-    let _ = super::detached::start("abort", move || {
-        let _ = ending::abort_all(&members, &cause, &Deadline::after(GRACE));
-    });
+/// Ends `inner` and its relatives: no call is possible on them when this returns. The rest is done on threads of their own,
+/// so that one that takes long keeps nobody waiting.
+pub(crate) fn end(inner: &Inner, cause: &Error) {
+    let condemned = ending::condemn_all(&inner.relatives(), cause);
+    if !condemned.is_empty() {
+        let _ = super::detached::start("abort", move || ending::finish_all(condemned, &Deadline::after(GRACE)));
+    }
 }

@@ -21,6 +21,7 @@ mod collectives;
 mod deadlines;
 mod disagreement;
 mod environment;
+mod failures;
 mod faults;
 mod groups;
 mod lifecycle;

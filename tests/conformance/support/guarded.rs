@@ -37,6 +37,11 @@ impl<T: Number> Guarded<T> {
         self.buffer.slice_mut(FRONT..FRONT + self.len)
     }
 
+    /// Takes what is there, also where a failed operation has left it.
+    pub fn accept(&mut self) {
+        self.buffer.accept();
+    }
+
     /// The values; panics if a guard was overwritten.
     pub fn read(&self, stream: &Stream) -> Result<Vec<T>> {
         let mut all = self.buffer.to_vec(stream)?;

@@ -1,0 +1,118 @@
+//! What a stream was given to do that may fail behind the back of CUDA.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::work::{Fate, Origin, Origins, Work};
+
+/// Operations of communicators on a stream, and those that the stream was made to follow or whose data it has read.
+///
+/// A failure is told by every wait until one has told it and a communicator that is well has enqueued something since, or
+/// the user accepts it.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Whether there ever were entries.
+    any: AtomicBool,
+    entries: Mutex<Vec<Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    work: Arc<Work>,
+    /// The last operation; `None` for a work of this stream: whatever it enqueued last.
+    last: Option<u64>,
+    /// A wait has told the failure of operations up to this one, or that they take too long.
+    told: u64,
+    /// What the work had enqueued when a wait last told something.
+    seen: u64,
+}
+
+impl Entry {
+    fn origin(&self) -> Origin {
+        Origin { work: Arc::clone(&self.work), number: self.number() }
+    }
+
+    fn number(&self) -> u64 {
+        self.last.unwrap_or_else(|| self.work.enqueued())
+    }
+
+    /// Whether it need not be asked again. A work of this stream may go on.
+    fn is_over(&self) -> bool {
+        self.work.is_closed() || (self.last.is_some() && self.origin().is_settled())
+    }
+}
+
+impl History {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The work of a worker on this stream, whose next operation is `number`; `make` makes it where there is none.
+    pub(crate) fn adopt(&self, fate: &Arc<Fate>, number: u64, make: impl FnOnce() -> Work) -> Arc<Work> {
+        let mut entries = self.entries();
+        let goes_on = |entry: &&Entry| entry.last.is_none() && entry.work.is_of(fate) && entry.work.reaches(number);
+        if let Some(entry) = entries.iter().find(goes_on) {
+            return Arc::clone(&entry.work);
+        }
+        let work = Arc::new(make());
+        entries.push(Entry { work: Arc::clone(&work), last: None, told: 0, seen: work.base() });
+        self.any.store(true, Ordering::Release);
+        work
+    }
+
+    /// The stream has read what comes from `origins`, or was made to follow them.
+    pub(crate) fn cover(&self, origins: &Origins) {
+        if origins.is_empty() {
+            return;
+        }
+        let mut entries = self.entries();
+        for one in origins.iter().filter(|one| !one.is_settled()) {
+            match entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.work, &one.work)) {
+                Some(entry) => entry.last = entry.last.map(|last| last.max(one.number)),
+                None => {
+                    entries.retain(|entry| !entry.is_over());
+                    let (work, last) = (Arc::clone(&one.work), Some(one.number));
+                    entries.push(Entry { work, last, told: 0, seen: 0 });
+                }
+            }
+        }
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// What a wait covers that begins now.
+    pub(crate) fn origins(&self) -> Origins {
+        let mut origins = Origins::new();
+        if !self.any.load(Ordering::Acquire) {
+            return origins;
+        }
+        let mut entries = self.entries();
+        let goes_on =
+            |entry: &Entry| entry.last.is_none() && entry.work.enqueued() > entry.seen && !entry.origin().has_failed();
+        let goes_on = entries.iter().any(goes_on);
+        entries.retain(|entry| {
+            let known = goes_on && entry.told >= entry.number() && entry.origin().has_failed();
+            !(entry.is_over() || known)
+        });
+        entries.iter().for_each(|entry| origins.add(&entry.work, entry.number()));
+        origins
+    }
+
+    /// A wait for `origins` has told what of them has failed, or, being `late`, what is not known to be done.
+    pub(crate) fn tell(&self, origins: &Origins, late: bool) {
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        for entry in self.entries().iter_mut() {
+            let told = origins.iter().find(|one| Arc::ptr_eq(&one.work, &entry.work));
+            if let Some(one) = told.filter(|one| one.has_failed() || (late && !one.is_settled())) {
+                entry.told = entry.told.max(one.number);
+            }
+            entry.seen = entry.work.enqueued();
+        }
+    }
+
+    /// What has failed until now is told no more.
+    pub(crate) fn accept(&self) {
+        self.entries().retain(|entry| !entry.origin().has_failed());
+    }
+}

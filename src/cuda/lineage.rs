@@ -1,0 +1,134 @@
+//! Which operations of communicators the bytes of an allocation come from.
+//!
+//! One word says it as long as they all are of one [`Work`]: its id and the number of the last operation, relative to the
+//! first. To go on is one compare and exchange then. Everything else is behind a mutex, the works themselves too, which
+//! live as long as something comes from them.
+//!
+//! | word | list |
+//! |---|---|
+//! | 0 | empty |
+//! | id, number | the work with this id alone; its number stands in the word |
+//! | id, 0 | the same work, of which nothing is left: all was overwritten by others |
+//! | `MANY` | holds all there is |
+//!
+//! # Two threads
+//!
+//! Halves of one allocation may be written at the same time, so no change may be lost. Who changes the list holds the
+//! mutex, and puts `MANY` into the word before it looks at the list, which nobody replaces without the mutex. Who goes past
+//! the mutex exchanges a word with a work's id for one with the same id, and so loses nothing. What replaces or clears is a
+//! write of the whole allocation, and excludes other writers by its borrow.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::work::{Origins, Work};
+
+/// The list holds more than the word could say.
+const MANY: u64 = 1;
+
+const NUMBER: u64 = u32::MAX as u64;
+
+/// The word for the operations of `work` up to `number`, if one can say it.
+#[inline]
+fn word_of(work: &Work, number: u64) -> Option<u64> {
+    let offset = number.wrapping_sub(work.base());
+    (work.id() != 0 && offset <= NUMBER).then_some((u64::from(work.id()) << 32) | offset)
+}
+
+/// Where the bytes of an allocation come from.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    word: AtomicU64,
+    list: Mutex<Origins>,
+}
+
+impl Lineage {
+    pub(crate) fn new() -> Self {
+        Self { word: AtomicU64::new(0), list: Mutex::new(Origins::new()) }
+    }
+
+    /// Whether nothing comes from any operation.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.word.load(Ordering::Acquire) & NUMBER == 0
+    }
+
+    /// Whether nothing comes from operations of other works than `work`.
+    #[inline]
+    pub(crate) fn is_only(&self, work: &Work) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        word & NUMBER == 0 || (word >> 32 == u64::from(work.id()) && work.id() != 0)
+    }
+
+    /// Operation `number` of `work` writes some of the bytes; false where only [`Lineage::inherit`] can say so.
+    #[inline]
+    pub(crate) fn go_on(&self, work: &Work, number: u64) -> bool {
+        let old = self.word.load(Ordering::Acquire);
+        word_of(work, number).is_some_and(|new| {
+            old >> 32 == new >> 32 && self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// All bytes are overwritten by what comes from no operation.
+    #[inline]
+    pub(crate) fn clear(&self) {
+        let word = self.word.load(Ordering::Acquire);
+        if word == MANY {
+            self.change(Origins::clear);
+        } else if word != 0 {
+            self.word.store(word & !NUMBER, Ordering::Release);
+        }
+    }
+
+    /// Some bytes come from `origins` now; all of them, and nothing else, where they are overwritten as a `whole`.
+    pub(crate) fn inherit(&self, origins: &Origins, whole: bool) {
+        if whole && origins.is_empty() {
+            return self.clear();
+        }
+        self.change(|list| {
+            if whole {
+                list.clear();
+            }
+            list.merge(origins);
+        });
+    }
+
+    /// All there is.
+    pub(crate) fn origins(&self) -> Origins {
+        if self.is_empty() {
+            return Origins::new();
+        }
+        let mut list = self.lock();
+        let word = self.word.load(Ordering::Acquire);
+        self.refresh(&mut list, word);
+        list.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Origins> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings what `word` says into the list.
+    fn refresh(&self, list: &mut Origins, word: u64) {
+        if word & NUMBER == 0 {
+            list.clear();
+        } else if word != MANY
+            && let Some(one) = list.single()
+        {
+            one.number = one.work.base() + (word & NUMBER);
+        }
+    }
+
+    /// Changes the list, and has the word say it again if it can.
+    fn change(&self, change: impl FnOnce(&mut Origins)) {
+        let mut list = self.lock();
+        let word = self.word.swap(MANY, Ordering::AcqRel);
+        self.refresh(&mut list, word);
+        change(&mut list);
+        let word = match list.single() {
+            Some(one) => word_of(&one.work, one.number).unwrap_or(MANY),
+            None => MANY * u64::from(!list.is_empty()),
+        };
+        self.word.store(word, Ordering::Release);
+    }
+}

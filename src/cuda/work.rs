@@ -1,0 +1,222 @@
+//! Work that may fail behind the back of CUDA: the operations of a communicator on a stream.
+//!
+//! CUDA says when a stream has come past an operation, not whether the operation was right: one that was aborted leaves
+//! its stream as if it had been done. So memory, streams and events remember the operations that they come from, as
+//! [`Origin`]s, and every wait asks these when the device is done, before it says that all is well.
+//!
+//! # Why no failure is missed
+//!
+//! A worker writes down that it ends before it stops anything on the device, and the device is done with stopped work
+//! only after that. So whoever finds the device done by an abort finds the worker ended, too.
+//!
+//! What a wait has once found done and well stays well: [`Work`] keeps the number of the last such operation. The
+//! operations of a work come one after the other on one stream, so all before that one are well, too. What nobody had
+//! found done when the worker failed counts as failed: to ask the device then would be too late.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use smallvec::SmallVec;
+
+use crate::error::{Error, Result};
+
+/// What does the work: a communicator. This floor knows no more of it.
+pub(crate) trait Worker: std::fmt::Debug + Send + Sync {
+    /// Whether nothing has gone wrong, as far as can be known. Never waits, and takes no lock that an enqueue holds.
+    fn health(&self) -> Result<()>;
+
+    /// What the operations up to number `number`, and the last of them at least, wait for, where somebody knows:
+    /// operation, number, rank, peer, who is behind.
+    fn pending(&self, number: u64) -> Option<String>;
+}
+
+/// How a worker has ended, if it has. The first word on it stays.
+#[derive(Debug, Default)]
+pub(crate) struct Fate(OnceLock<Option<Error>>);
+
+impl Fate {
+    /// It has failed, or was aborted; before anything on the device is stopped.
+    pub(crate) fn fail(&self, error: Error) {
+        let _ = self.0.set(Some(error));
+    }
+
+    /// All that it did is done, and well.
+    pub(crate) fn close(&self) {
+        let _ = self.0.set(None);
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(self.0.get(), Some(None))
+    }
+
+    fn failure(&self) -> Option<&Error> {
+        self.0.get().and_then(Option::as_ref)
+    }
+}
+
+/// The operations of one worker on one stream. Their numbers grow; the worker's operations on other streams have the
+/// numbers between.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// Unlike that of any other work; 0 where numbers ran out.
+    id: u32,
+    /// All its operations have greater numbers.
+    base: u64,
+    /// The last operation that was enqueued.
+    enqueued: AtomicU64,
+    /// The last operation that somebody has found done and well.
+    observed: AtomicU64,
+    fate: Arc<Fate>,
+    worker: Weak<dyn Worker>,
+}
+
+impl Work {
+    /// A work whose operations come after number `base`.
+    pub(crate) fn new(worker: Weak<dyn Worker>, fate: Arc<Fate>, base: u64) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(0);
+        Self { id, base, enqueued: AtomicU64::new(base), observed: AtomicU64::new(base), fate, worker }
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    #[inline]
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Whether operation `number` can be one of it: a lineage has room for so many.
+    #[inline]
+    pub(crate) fn reaches(&self, number: u64) -> bool {
+        number - self.base <= u64::from(u32::MAX)
+    }
+
+    /// Whether it is of the worker with this fate.
+    pub(crate) fn is_of(&self, fate: &Arc<Fate>) -> bool {
+        Arc::ptr_eq(&self.fate, fate)
+    }
+
+    /// After the enqueue of operation `number`, or an attempt. One thread at a time.
+    #[inline]
+    pub(crate) fn enqueue(&self, number: u64) {
+        self.enqueued.store(number, Ordering::Release);
+    }
+
+    /// The last operation that was enqueued.
+    pub(crate) fn enqueued(&self) -> u64 {
+        self.enqueued.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing more can come of it, and all was well.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.fate.is_closed()
+    }
+}
+
+/// An operation that something comes from, and all earlier ones of its work.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) work: Arc<Work>,
+    pub(crate) number: u64,
+}
+
+impl Origin {
+    /// Whether it was found done and well, so that nobody need ask again.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.number <= self.work.observed.load(Ordering::Acquire) || self.work.is_closed()
+    }
+
+    /// Whether it is known to have failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.is_settled() && self.work.fate.failure().is_some()
+    }
+
+    /// Whether it went well, asked by `operation` after the device was found done with it.
+    fn judge(&self, operation: &'static str) -> Result<()> {
+        if self.is_settled() {
+            return Ok(());
+        }
+        let work = &self.work;
+        if let Some(error) = work.fate.failure() {
+            return Err(error.met_by(operation));
+        }
+        match work.worker.upgrade() {
+            Some(worker) => worker.health().map_err(|error| error.met_by(operation))?,
+            // It wrote down its end before it went.
+            None if work.is_closed() => return Ok(()),
+            None => {
+                let gone = Error::Aborted { operation, reason: String::from("its communicator is gone") };
+                return Err(work.fate.failure().map_or(gone, |error| error.met_by(operation)));
+            }
+        }
+        work.observed.fetch_max(self.number, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// What it waits for, if somebody knows.
+    fn pending(&self) -> Option<String> {
+        if self.is_settled() { None } else { self.work.worker.upgrade()?.pending(self.number) }
+    }
+}
+
+/// The operations that something comes from, each work once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Origins(SmallVec<[Origin; 2]>);
+
+impl Origins {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Origin> {
+        self.0.iter()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The only one, if there is one.
+    pub(crate) fn single(&mut self) -> Option<&mut Origin> {
+        match self.0.as_mut_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// Adds one; of a work that is there, the later number counts.
+    pub(crate) fn add(&mut self, work: &Arc<Work>, number: u64) {
+        self.0.retain(|one| Arc::ptr_eq(&one.work, work) || !one.is_settled());
+        match self.0.iter_mut().find(|one| Arc::ptr_eq(&one.work, work)) {
+            Some(one) => one.number = one.number.max(number),
+            None => self.0.push(Origin { work: Arc::clone(work), number }),
+        }
+    }
+
+    /// Adds those that are not settled.
+    pub(crate) fn merge(&mut self, others: &Self) {
+        others.iter().filter(|one| !one.is_settled()).for_each(|one| self.add(&one.work, one.number));
+    }
+
+    /// Asks all of them, after the device was found done with them: the first failure, as one of `operation`.
+    pub(crate) fn judge(&self, operation: &'static str) -> Result<()> {
+        // All are asked, so that what was well is known to be, whatever else failed.
+        let mut result = Ok(());
+        for one in self.iter() {
+            result = result.and(one.judge(operation));
+        }
+        result
+    }
+
+    /// What they wait for, as the end of a sentence; empty where nobody knows.
+    pub(crate) fn pending(&self) -> String {
+        self.iter().filter_map(Origin::pending).map(|text| format!("; {text}")).collect()
+    }
+}
