@@ -10,11 +10,12 @@
 //! | `late=rank0@op2:200ms` | rank 0 waits 200 ms (`us`, `ms` or `s`) in front of its operation 2 |
 //! | `async_error=rank1@op4` | instead of its operation 4, rank 1's communicator gets an asynchronous error |
 //! | `oom=device0@3` | the third allocation on device 0 fails |
-//! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` | the same, with that chance, at each operation or allocation |
+//! | `lose=device0@op5` | device 0 is lost when it comes to its work number 5: that, and what is queued, never runs, and every call that touches the device fails from then on |
+//! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` `lose=0.001` | the same, with that chance, at each operation, allocation or piece of work |
 //!
 //! Operations are the collectives, sends and receives that a rank issues on one communicator, counted from 1 in the order
-//! of their launch; allocations are counted from 1 on each device. A rule that names an operation or allocation acts once
-//! in a process. A chance depends on nothing but the seed, the rule, the rank or device and the number, so the same program
+//! of their launch; allocations are counted from 1 on each device, and so is its work: kernels, copies, fills and host
+//! functions, in the order in which they begin. A rule that names a number acts once in a process. A chance depends on nothing but the seed, the rule, the rank or device and the number, so the same program
 //! meets the same faults again. A value that does not follow this grammar is an error at the
 //! first use of a device.
 
@@ -43,10 +44,20 @@ enum When {
     Chance(f64),
 }
 
+/// What a rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// To a rank, in front of an operation.
+    Rank(Fault),
+    /// An allocation fails.
+    OutOfMemory,
+    /// A device is lost in front of a piece of work.
+    Lose,
+}
+
 #[derive(Debug)]
 struct Rule {
-    /// `None`: out of memory.
-    fault: Option<Fault>,
+    effect: Effect,
     when: When,
     used: AtomicBool,
 }
@@ -77,7 +88,12 @@ pub(in crate::emulator) fn at(rank: usize, number: u64) -> Option<Fault> {
     if PLAN.rules.is_empty() {
         return None;
     }
-    PLAN.find(rank as u64, number, false).and_then(|rule| rule.fault)
+    PLAN.fault(rank as u64, number)
+}
+
+/// Whether `device` is lost when it comes to its work `number`.
+pub(in crate::emulator) fn loses(device: i32, number: u64) -> bool {
+    !PLAN.rules.is_empty() && PLAN.hits(Effect::Lose, u64::from(device.unsigned_abs()), number)
 }
 
 /// Whether the allocation of `bytes` bytes on `device` is to fail. Counts the allocations.
@@ -91,7 +107,7 @@ pub(in crate::emulator) fn on_alloc(device: i32, _bytes: usize) -> bool {
     *number += 1;
     let number = *number;
     drop(counts);
-    PLAN.find(u64::from(device.unsigned_abs()), number, true).is_some()
+    PLAN.hits(Effect::OutOfMemory, u64::from(device.unsigned_abs()), number)
 }
 
 impl Plan {
@@ -108,11 +124,12 @@ impl Plan {
             }
             let (place, prefix, example) = match name {
                 "oom" => ("device", "", "oom=device0@3 or oom=0.01"),
+                "lose" => ("device", "op", "lose=device0@op5 or lose=0.001"),
                 "late" => ("rank", "op", "late=rank0@op2:200ms or late=0.01:5ms"),
                 "die" => ("rank", "op", "die=rank1@op5 or die=0.001"),
                 "hang" => ("rank", "op", "hang=rank1@op5 or hang=0.001"),
                 "async_error" => ("rank", "op", "async_error=rank1@op5 or async_error=0.001"),
-                _ => return Err(wrong("seed, die, hang, late, async_error or oom")),
+                _ => return Err(wrong("seed, die, hang, late, async_error, oom or lose")),
             };
             let (when, delay) = match value.split_once(':') {
                 Some((when, delay)) if name == "late" => (when, Some(duration(delay).ok_or_else(|| wrong(example))?)),
@@ -120,31 +137,42 @@ impl Plan {
                 _ => return Err(wrong(example)),
             };
             let when = When::parse(when, place, prefix).ok_or_else(|| wrong(example))?;
-            let fault = match name {
-                "die" => Some(Fault::Die),
-                "hang" => Some(Fault::Hang),
-                "late" => Some(Fault::Late(delay.unwrap_or_default())),
-                "async_error" => Some(Fault::AsyncError),
-                _ => None,
+            let effect = match name {
+                "die" => Effect::Rank(Fault::Die),
+                "hang" => Effect::Rank(Fault::Hang),
+                "late" => Effect::Rank(Fault::Late(delay.unwrap_or_default())),
+                "async_error" => Effect::Rank(Fault::AsyncError),
+                "lose" => Effect::Lose,
+                _ => Effect::OutOfMemory,
             };
-            plan.rules.push(Rule { fault, when, used: AtomicBool::new(false) });
+            plan.rules.push(Rule { effect, when, used: AtomicBool::new(false) });
         }
         Ok(plan)
     }
 
-    fn find(&self, who: u64, number: u64, allocation: bool) -> Option<&Rule> {
-        self.rules.iter().enumerate().find_map(|(index, rule)| {
-            if rule.fault.is_none() != allocation {
-                return None;
-            }
-            let hit = match rule.when {
-                When::At { who: whose, number: which } => {
-                    (whose, which) == (who, number) && !rule.used.swap(true, Ordering::Relaxed)
-                }
-                When::Chance(chance) => draw(self.seed, index as u64, who, number) < chance,
-            };
-            hit.then_some(rule)
+    /// The fault of `rank` in front of its operation `number`.
+    fn fault(&self, rank: u64, number: u64) -> Option<Fault> {
+        self.rules.iter().enumerate().find_map(|(index, rule)| match rule.effect {
+            Effect::Rank(fault) => rule.acts(self.seed, index, rank, number).then_some(fault),
+            _ => None,
         })
+    }
+
+    /// Whether a rule has this effect on `device` at its allocation or work `number`.
+    fn hits(&self, effect: Effect, device: u64, number: u64) -> bool {
+        let mut rules = self.rules.iter().enumerate();
+        rules.any(|(index, rule)| rule.effect == effect && rule.acts(self.seed, index, device, number))
+    }
+}
+
+impl Rule {
+    fn acts(&self, seed: u64, index: usize, who: u64, number: u64) -> bool {
+        match self.when {
+            When::At { who: whose, number: which } => {
+                (whose, which) == (who, number) && !self.used.swap(true, Ordering::Relaxed)
+            }
+            When::Chance(chance) => draw(seed, index as u64, who, number) < chance,
+        }
     }
 }
 
@@ -193,27 +221,24 @@ fn mix(mut value: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn fault(plan: &Plan, rank: u64, number: u64) -> Option<Fault> {
-        plan.find(rank, number, false).and_then(|rule| rule.fault)
-    }
-
     #[test]
     fn rules_act_where_they_say_and_once() {
-        let plan = Plan::parse("seed=7; die=rank1@op5;late=rank0@op2:200ms; oom=device0@3").expect("valid");
-        assert_eq!(fault(&plan, 1, 4), None);
-        assert_eq!(fault(&plan, 0, 5), None);
-        assert_eq!(fault(&plan, 1, 5), Some(Fault::Die));
-        assert_eq!(fault(&plan, 1, 5), None);
-        assert_eq!(fault(&plan, 0, 2), Some(Fault::Late(Duration::from_millis(200))));
-        assert!(plan.find(0, 3, true).is_some());
-        assert!(plan.find(0, 2, true).is_none());
+        let plan =
+            Plan::parse("seed=7; die=rank1@op5;late=rank0@op2:200ms; oom=device0@3;lose=device2@op3").expect("valid");
+        assert_eq!(plan.fault(1, 4), None);
+        assert_eq!(plan.fault(0, 5), None);
+        assert_eq!(plan.fault(1, 5), Some(Fault::Die));
+        assert_eq!(plan.fault(1, 5), None);
+        assert_eq!(plan.fault(0, 2), Some(Fault::Late(Duration::from_millis(200))));
+        assert!(plan.hits(Effect::OutOfMemory, 0, 3) && plan.hits(Effect::Lose, 2, 3));
+        assert!(!plan.hits(Effect::OutOfMemory, 0, 2) && !plan.hits(Effect::Lose, 0, 3));
     }
 
     #[test]
     fn chances_repeat_with_the_seed_and_differ_between_seeds() {
         let draws = |seed: u64| {
             let plan = Plan::parse(&format!("seed={seed};late=0.25:5ms")).expect("valid");
-            (1..=1000).map(|number| fault(&plan, 3, number).is_some()).collect::<Vec<_>>()
+            (1..=1000).map(|number| plan.fault(3, number).is_some()).collect::<Vec<_>>()
         };
         assert_eq!(draws(7), draws(7));
         assert_ne!(draws(7), draws(8));
@@ -236,6 +261,8 @@ mod tests {
             "late=0.1:5min",
             "oom=rank0@3",
             "oom=2",
+            "lose=device0@5",
+            "lose=rank0@op5",
             "seed=x",
             "explode=rank0@op1",
             "die=rank1@op5:3ms",

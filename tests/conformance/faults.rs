@@ -1,11 +1,14 @@
-//! Faults that the emulator injects: a rank that dies, hangs or is late, an asynchronous error, out of memory.
+//! Faults that the emulator injects: a rank that dies, hangs or is late, an asynchronous error, out of memory, a device
+//! that is lost.
 //!
 //! The emulator reads `GPUCOMM_EMULATOR_FAULTS` once in a process, so that each case is a child process. Real GPUs skip
 //! these tests.
 
 use std::time::{Duration, Instant};
 
-use gpucomm::{Backend, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
+use gpucomm::{
+    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId,
+};
 
 use crate::support::process::{Finished, Role, spawn, spawn_all};
 use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, still_works, watched};
@@ -18,7 +21,7 @@ const FAULTS: &str = "GPUCOMM_EMULATOR_FAULTS";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(30.0));
-    let roles: [(&str, fn(Role) -> Result<()>); 11] = [
+    let roles: [(&str, fn(Role) -> Result<()>); 12] = [
         ("survives", survives),
         ("dies as a thread", |_| fails_as_a_thread(5)),
         ("hangs as a thread", hangs_as_a_thread),
@@ -29,6 +32,7 @@ fn child() {
         ("out of memory", out_of_memory),
         ("out of memory of NCCL", |_| out_of_memory_of_nccl(false)),
         ("out of local memory of NCCL", |_| out_of_memory_of_nccl(true)),
+        ("loses a device", loses_a_device),
         ("nonsense", nonsense),
     ];
     for (name, body) in roles {
@@ -303,6 +307,41 @@ fn memory_that_runs_out() {
             for role in ["out of memory", "out of memory of NCCL", "out of local memory of NCCL"] {
                 alone(role, 1, "oom=device0@20").assert_success();
             }
+        }
+    });
+}
+
+/// Device 0 is lost in the midst of operations: every rank gets an error in time, drops return, and the devices that are left
+/// work.
+fn loses_a_device(_: Role) -> Result<()> {
+    let rig = Rig::new(2);
+    let result = quick(slower(15.0), || {
+        rig.try_run(|comm, stream| {
+            comm.set_timeout(slower(3.0));
+            let mut x = DeviceBuffer::from_slice(stream, &vec![1; 10_000])?;
+            (0..100).try_for_each(|_| step(comm, &mut x, stream))
+        })
+    });
+    println!("noticed: {}", result.expect_err("a lost device has answered"));
+    quick(slower(15.0), || drop(rig));
+    let left = Clique::init_all(&Device::all()?[1..])?;
+    let sums = left.spmd(|comm| {
+        let stream = Stream::new(comm.device())?;
+        let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5])?;
+        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+        x.to_vec(&stream)
+    })?;
+    assert_eq!(sums, vec![vec![left.size() as i32; 5]; left.size()]);
+    Ok(())
+}
+
+#[test]
+fn a_device_that_is_lost() {
+    watched(90.0, || {
+        if possible() {
+            let end = alone("loses a device", 1, "lose=device0@op20");
+            end.assert_success();
+            assert!(end.text.contains("noticed") && end.text.contains("is lost at its work #20"), "{}", end.text);
         }
     });
 }

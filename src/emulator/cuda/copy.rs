@@ -24,6 +24,7 @@ enum Place {
 impl Place {
     fn of(operation: &str, ptr: *const c_void, bytes: usize) -> Result<Self, cudaError> {
         if let Some((device, ..)) = arena::owner(ptr.addr()) {
+            device.check()?;
             let (_, used) = arena::locate(ptr, bytes).map_err(|fault| reject(operation, fault.text))?;
             return Ok(Self::Device(used, device.ordinal));
         }

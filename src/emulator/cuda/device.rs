@@ -4,8 +4,8 @@ use super::allocator::Blocks;
 use super::arena::Arena;
 use super::stream::{Stream, Ticket};
 use super::{fork, lock};
-use crate::emulator::report;
 use crate::emulator::settings::{self, settings};
+use crate::emulator::{fault, report};
 use crate::sys::cudaError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -22,6 +22,8 @@ pub(super) struct Device {
     pub blocks: Blocks,
     /// The code of the error that every call returns since it happened, 0 before.
     sticky: AtomicU32,
+    /// How many pieces of work have begun.
+    begun: AtomicU64,
     /// A bit for each peer whose memory was opened with cudaDeviceEnablePeerAccess.
     peers: AtomicU64,
     /// The stream behind the null handle.
@@ -96,6 +98,7 @@ impl Device {
             arena: OnceLock::new(),
             blocks: Blocks::new(settings().memory),
             sticky: AtomicU32::new(0),
+            begun: AtomicU64::new(0),
             peers: AtomicU64::new(0),
             legacy: OnceLock::new(),
             streams: Mutex::default(),
@@ -134,6 +137,16 @@ impl Device {
     /// Makes `error` stick, unless another one does.
     pub fn fail(&self, error: cudaError) {
         let _ = self.sticky.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Counts the work `name` that is about to begin; a fault that was asked for may take the device away from it.
+    pub fn begin_work(&self, name: &str) {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        if fault::loses(self.ordinal, number) {
+            let (variable, device) = (fault::VARIABLE, self.ordinal);
+            report::line(format!("injected by {variable}: device {device} is lost at its work #{number}, {name}"));
+            self.fail(cudaError::cudaErrorLaunchFailure);
+        }
     }
 
     /// Opens the memory of `peer` to kernels of this device. The emulator lets every copy through; it only keeps count.

@@ -1,7 +1,7 @@
 //! What happens on the host: pinned memory, and functions that a stream calls.
 
 use super::stream::{Stream, Task};
-use super::{device, driver_lock, lock};
+use super::{device, driver_lock, lock, poison};
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaHostFn_t};
 use std::alloc::Layout;
@@ -53,6 +53,8 @@ pub(super) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     if memory.is_null() {
         return Err(cudaError::cudaErrorMemoryAllocation);
     }
+    // SAFETY: that many bytes were just allocated.
+    unsafe { poison::fill(memory, bytes) };
     let address = memory.expose_provenance();
     let pinned = Pinned { address, layout, bytes, uses: Mutex::new(0), unused: Condvar::new() };
     lock(&PINNED).insert(address, Arc::new(pinned));

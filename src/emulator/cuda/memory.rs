@@ -4,7 +4,7 @@ use super::allocator::{Block, Origin};
 use super::device::{self, Device};
 use super::handle::Registry;
 use super::stream::{Stream, Task};
-use super::{arena, driver_lock};
+use super::{arena, driver_lock, poison};
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::ffi::c_void;
@@ -78,7 +78,7 @@ pub(super) fn allocate_async(
     let bytes = bytes as u64;
     let block = match device.blocks.reuse(device, bytes, stream) {
         Some(block) => block,
-        None => match device.blocks.allocate(device, bytes, Origin::Pool) {
+        None => match allocate_block(device, bytes, Origin::Pool)? {
             Some(block) => block,
             None => match device.blocks.steal(device, bytes) {
                 Some((block, free)) => {
@@ -105,11 +105,22 @@ pub(super) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), c
     Ok(())
 }
 
+/// A new allocation that nobody used before, or no longer uses. Memory that is reused in the order of a stream does not come
+/// here: it holds what was there.
+fn allocate_block(device: &'static Device, bytes: u64, origin: Origin) -> Result<Option<Arc<Block>>, cudaError> {
+    let arena = device.arena()?;
+    let block = device.blocks.allocate(device, bytes, origin);
+    if let Some(block) = &block {
+        // SAFETY: the range was free until now, and its pointer is not handed out yet.
+        unsafe { poison::fill(arena.at(block.offset), bytes as usize) };
+    }
+    Ok(block)
+}
+
 fn find_room(device: &'static Device, bytes: u64, origin: Origin) -> Result<Arc<Block>, cudaError> {
-    device.arena()?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(block) = device.blocks.allocate(device, bytes, origin) {
+        if let Some(block) = allocate_block(device, bytes, origin)? {
             return Ok(block);
         }
         let Some(free) = device.blocks.any_pending() else { return Err(cudaError::cudaErrorMemoryAllocation) };

@@ -22,6 +22,7 @@ mod handle;
 mod host;
 pub(in crate::emulator) mod memory;
 mod memset;
+mod poison;
 mod ranges;
 pub(in crate::emulator) mod stream;
 #[cfg(test)]

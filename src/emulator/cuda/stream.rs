@@ -374,6 +374,7 @@ impl Stream {
             Task::Free(block) => memory::release(&block, "cudaFreeAsync"),
             Task::Run(name, work) => {
                 let running = Running { stream: self, name };
+                self.device.begin_work(name);
                 // Also around the drop of work that does not run: it may own anything.
                 let done =
                     catch_unwind(AssertUnwindSafe(|| if running.cancelled() { drop(work) } else { work(&running) }));

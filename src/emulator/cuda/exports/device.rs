@@ -136,6 +136,7 @@ pub unsafe extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) 
         }
         let (own, peer) = (current()?, device(peer)?);
         own.check()?;
+        peer.check()?;
         own.enable_peer(peer)
     })
 }

@@ -61,7 +61,9 @@ pub unsafe extern "C" fn cudaStreamGetPriority(handle: cudaStream_t, priority: *
     runtime("cudaStreamGetPriority", || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         let out = unsafe { Out::new(priority)? };
-        out.set(stream::find(handle)?.priority);
+        let stream = stream::find(handle)?;
+        stream.device.check()?;
+        out.set(stream.priority);
         Ok(())
     })
 }
@@ -70,7 +72,9 @@ pub unsafe extern "C" fn cudaStreamGetFlags(handle: cudaStream_t, flags: *mut c_
     runtime("cudaStreamGetFlags", || {
         // SAFETY: as C declares it: an `unsigned` to write to, or null.
         let out = unsafe { Out::new(flags)? };
-        out.set(stream::find(handle)?.flags);
+        let stream = stream::find(handle)?;
+        stream.device.check()?;
+        out.set(stream.flags);
         Ok(())
     })
 }

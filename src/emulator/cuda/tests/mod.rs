@@ -4,6 +4,7 @@ mod checks;
 mod copies;
 mod devices;
 mod graph;
+mod lost;
 mod pools;
 mod processes;
 mod streams;

@@ -116,6 +116,34 @@ fn freed_memory_goes_round_on_its_stream_and_waits_for_others() {
     });
 }
 
+/// Whether fresh memory of any kind, also such as was used before, holds zeros.
+fn fresh_memory_is_zero() -> bool {
+    let stream = TestStream::new(0);
+    let pool = pool(0);
+    let mut zeros = Vec::new();
+    for bytes in [1, 1000, 5 << 20] {
+        for _ in 0..2 {
+            let mut host = null_mut();
+            ok!(cudaHostAlloc(&mut host, bytes, 0));
+            let nccl = super::super::memory::allocate(0, bytes).unwrap();
+            for memory in [malloc(bytes), take(bytes, pool, stream.0), nccl, host] {
+                // SAFETY: memory of the emulator's devices is memory of this process, just allocated with this size.
+                let (first, last) = unsafe { (*memory.cast::<u8>(), *memory.cast::<u8>().add(bytes - 1)) };
+                zeros.push(first == 0 && last == 0);
+                ok!(if memory == host { cudaFreeHost(memory) } else { cudaFree(memory) });
+            }
+        }
+    }
+    zeros.contains(&true)
+}
+
+#[test]
+fn fresh_memory_is_poisoned_in_strict_mode() {
+    isolated("pools::fresh_memory_is_poisoned_in_strict_mode", &[("GPUCOMM_EMULATOR_STRICT", "1")], || {
+        assert!(!fresh_memory_is_zero());
+    });
+}
+
 #[test]
 fn a_pool_keeps_its_pages_and_malloc_gives_them_back() {
     isolated("pools::a_pool_keeps_its_pages_and_malloc_gives_them_back", &[], || {

@@ -120,7 +120,9 @@ impl Rank {
                 let end = if state == OK { ncclCommDestroy(self.comm) } else { ncclCommAbort(self.comm) };
                 assert_eq!(end, OK, "{}", last_error());
             }
-            assert_eq!(cudaStreamDestroy(self.stream), cudaError::cudaSuccess);
+            // Some tests lose a device.
+            let destroyed = cudaStreamDestroy(self.stream);
+            assert!([cudaError::cudaSuccess, cudaError::cudaErrorLaunchFailure].contains(&destroyed), "{destroyed:?}");
         }
     }
 

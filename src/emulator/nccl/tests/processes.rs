@@ -91,6 +91,11 @@ fn an_asynchronous_error_comes_when_it_is_asked_for() {
 }
 
 #[test]
+fn a_rank_whose_device_is_lost_never_comes() {
+    all_well(&play("lost device", 1, &[(FAULTS, "lose=device1@op2")]));
+}
+
+#[test]
 fn an_allocation_fails_when_it_is_told_to() {
     all_well(&play("out of memory", 1, &[(FAULTS, "oom=device0@2")]));
 }
@@ -236,6 +241,23 @@ fn scene() {
                 abort(rank);
             }
         }),
+        "lost device" => spmd(2, |rank| {
+            let buffer = Buffer::new(&[1.0; 4]);
+            assert_eq!((rank.all_reduce(&buffer), rank.all_reduce(&buffer)), (OK, OK));
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(!rank.idle() && rank.state() == OK);
+            if rank.rank == 1 {
+                assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclUnhandledCudaError);
+                assert!(last_error().contains("719"), "{}", last_error());
+                return abort(rank);
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(!rank.idle(), "a GPU would wait too");
+            abort(rank);
+            rank.wait();
+            assert_eq!(buffer.values(), [2.0; 4]);
+        })
+        .clear(),
         "out of memory" => {
             let mut at = std::ptr::null_mut();
             // SAFETY: the pointer is valid for a write.
