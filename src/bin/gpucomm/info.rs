@@ -1,5 +1,6 @@
 //! `gpucomm info`: what this program was built with, what is running, and what it can do here.
 
+mod bugs;
 mod capabilities;
 mod devices;
 mod loaded;
@@ -32,6 +33,7 @@ pub fn run(options: &InfoArgs) -> Result<()> {
         })),
         "devices": devices,
         "capabilities": capabilities::describe(),
+        "known_bugs": bugs::describe(),
         "probe": options.probe.then(probe::run),
     });
     if options.json {

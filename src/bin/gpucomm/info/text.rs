@@ -66,6 +66,24 @@ pub fn lines(info: &Value) -> Vec<String> {
         }
         probe => lines.extend(tried(probe)),
     }
+    lines.extend(bugs(info));
+    lines
+}
+
+fn bugs(info: &Value) -> Vec<String> {
+    let bugs = info["known_bugs"].as_array().map_or(&[][..], |bugs| &bugs[..]);
+    if bugs.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new(), "Known bugs of the versions that are running".to_owned()];
+    for bug in bugs {
+        let [library, name, answer] = ["library", "name", "answer"].map(|key| text(&bug[key]));
+        lines.push(format!("  {answer:<11}  {library} {name}: {}", text(&bug["what"])));
+        lines.push(format!("  {:<11}  {}", "", text(&bug["how"])));
+    }
+    if info["backend"] == "emulator" {
+        lines.push("  (the emulator has those that GPUCOMM_EMULATOR_BUGS asks for)".to_owned());
+    }
     lines
 }
 
@@ -148,6 +166,15 @@ fn text(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    #[test]
+    fn bugs_are_named_with_what_is_done() {
+        let bug =
+            json!({ "library": "NCCL", "name": "a-bug", "what": "wrong data", "answer": "told", "how": "beware" });
+        let lines = super::bugs(&json!({ "backend": "nvidia", "known_bugs": [bug] }));
+        assert_eq!(lines[2..], ["  told         NCCL a-bug: wrong data", "               beware"]);
+        assert!(super::bugs(&json!({ "known_bugs": [] })).is_empty());
+    }
 
     #[test]
     fn a_library_that_is_too_old_is_said_to_be_refused() {
