@@ -41,14 +41,28 @@ impl Communicator {
     /// All ranks call it with the same id and size. It returns when all have come, or after the default timeout.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where a rank does not come; [`Error::InvalidArgument`] where `rank` is not below `size`.
+    /// [`Error::Timeout`] where a rank does not come; [`Error::InvalidArgument`] where `rank` is not below `size`, or where the
+    /// environment or a file of NCCL's sets `NCCL_COMM_BLOCKING` to 0, which would make a communicator whose operations fail.
     ///
     /// # Safety
-    /// Every rank must issue the same operations on this communicator in the same order, with counts, element types,
-    /// roots and reductions that belong together, and allocate its [`CommBuffer`]s in the same order. No rank can see
-    /// what another one passes, and a peer that passes a larger count writes beyond the buffers of this rank. All later
-    /// calls are safe because of this promise. The ranks of one process need no such promise:
-    /// see [`Clique`](super::Clique).
+    /// No rank can see what another one passes, and a peer that passes something else makes NCCL write beyond the buffers of this rank,
+    /// or into others. All later calls are safe because of this promise: the ranks, in all processes, behave as one program. That is,
+    /// on this communicator
+    ///
+    /// - all issue the same collectives, in the same order, with the same counts, element types, reductions and roots; the layouts of the
+    ///   forms with `_v` belong together. Only the factors of a [`PreMulSum`] may differ. Each send meets a receive of the same count and
+    ///   type, in the order in which the two ranks issue them;
+    /// - collectives that are in one [`group`](super::group) on one rank are in one group on all, the same ones in the same order. Messages may
+    ///   be grouped in any way;
+    /// - a collective that is in place on one rank is in place on all, as far as its form allows that;
+    /// - a buffer of a collective is a window ([`CommBuffer::is_window`]) on all ranks or on none. If it is one, it is the same window
+    ///   on all, the one that they allocated together, the data begins at the same element, and has the same length;
+    /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
+    /// - windows are dropped alike: between two allocations each rank drops the same ones;
+    /// - what is captured into a CUDA graph on one rank is captured on all;
+    /// - all run the same version of NCCL, with the same settings of it.
+    ///
+    /// The ranks of one process need no such promise, because they compare: see [`Clique`](super::Clique).
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
         // SAFETY: the caller makes the same promise.
         unsafe { Self::init_rank_with(device, size, id, rank, &InitOptions::default()) }
