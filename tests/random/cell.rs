@@ -1,0 +1,89 @@
+//! One element as the host knows it: its bits, and how far from them an answer may be.
+
+use fastrand::Rng;
+use gpucomm::{ElementKind, bf16, f16};
+
+/// An element of the model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cell {
+    pub bits: u64,
+    /// 0 where the bits must be these, infinity where they may be any. In between, for floats, the greatest difference.
+    pub slack: f64,
+}
+
+impl Cell {
+    pub const UNKNOWN: Self = Self { bits: 0, slack: f64::INFINITY };
+
+    pub const fn exact(bits: u64) -> Self {
+        Self { bits, slack: 0.0 }
+    }
+
+    pub fn is_known(self) -> bool {
+        self.slack.is_finite()
+    }
+
+    /// Whether `bits` are a right answer.
+    pub fn admits(self, kind: ElementKind, bits: u64) -> bool {
+        if self.slack == 0.0 {
+            return bits == self.bits;
+        }
+        !self.is_known() || (float(kind, bits) - float(kind, self.bits)).abs() <= self.slack
+    }
+}
+
+/// What the host has to know of a float type.
+pub struct Float {
+    /// The largest relative error of one rounding.
+    pub roundoff: f64,
+    /// Below this, values may be rounded to a multiple of it: a GPU flushes subnormal singles to zero, and bf16 are singles there.
+    pub least: f64,
+    pub largest: f64,
+}
+
+/// `None` for integers.
+pub fn properties(kind: ElementKind) -> Option<Float> {
+    let (roundoff, least, largest) = match kind {
+        ElementKind::F16 => (1.0 / 2048.0, 1.0 / 16_777_216.0, 65504.0),
+        ElementKind::Bf16 => (1.0 / 256.0, f64::from(f32::MIN_POSITIVE), f64::from(bf16::MAX)),
+        ElementKind::F32 => (f64::from(f32::EPSILON) / 2.0, f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+        ElementKind::F64 => (f64::EPSILON / 2.0, f64::MIN_POSITIVE, f64::MAX),
+        _ => return None,
+    };
+    Some(Float { roundoff, least, largest })
+}
+
+/// The value of a float, exactly.
+pub fn float(kind: ElementKind, bits: u64) -> f64 {
+    match kind {
+        ElementKind::F16 => f16::from_bits(bits as u16).to_f64(),
+        ElementKind::Bf16 => bf16::from_bits(bits as u16).to_f64(),
+        ElementKind::F32 => f64::from(f32::from_bits(bits as u32)),
+        ElementKind::F64 => f64::from_bits(bits),
+        _ => panic!("{kind} is no float"),
+    }
+}
+
+/// The nearest float of a kind.
+pub fn nearest(kind: ElementKind, value: f64) -> u64 {
+    match kind {
+        ElementKind::F16 => u64::from(f16::from_f64(value).to_bits()),
+        ElementKind::Bf16 => u64::from(bf16::from_f64(value).to_bits()),
+        ElementKind::F32 => u64::from((value as f32).to_bits()),
+        ElementKind::F64 => value.to_bits(),
+        _ => panic!("{kind} is no float"),
+    }
+}
+
+/// The bits that an element has.
+pub fn mask(kind: ElementKind) -> u64 {
+    u64::MAX >> (64 - 8 * kind.size())
+}
+
+/// A random element: integers from their whole range, floats mostly small enough to be summed and multiplied some times, now and
+/// then any bits, NaN and infinities among them.
+pub fn draw(rng: &mut Rng, kind: ElementKind) -> u64 {
+    if properties(kind).is_none() || rng.u32(..250) == 0 {
+        return rng.u64(..) & mask(kind);
+    }
+    nearest(kind, f64::from(rng.i32(-18..=18)) * 0.25)
+}

@@ -1,0 +1,163 @@
+//! What steps draw from: random numbers, and the memory as it is before the step.
+
+use fastrand::Rng;
+use gpucomm::ElementKind;
+
+use crate::cell;
+use crate::model::Model;
+use crate::not_yet::NotYet;
+
+/// How many buffers a program has at a time.
+pub const SLOTS: usize = 8;
+
+/// How many streams each rank has.
+pub const STREAMS: usize = 24;
+
+/// Element values; printed as their number only.
+#[derive(Clone)]
+pub struct Values(pub Vec<u64>);
+
+impl std::fmt::Debug for Values {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} values", self.0.len())
+    }
+}
+
+#[derive(Debug)]
+pub struct Generator {
+    pub rng: Rng,
+    pub model: Model,
+    /// Whether values may be forgotten, which leaks their memory.
+    pub forget: bool,
+    /// The element types of this program: a two-byte type and another, so that buffers of one type meet.
+    kinds: [ElementKind; 2],
+}
+
+impl Generator {
+    pub fn new(seed: u64, ranks: usize, forget: bool) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let two_bytes = [ElementKind::F16, ElementKind::Bf16];
+        let others: Vec<_> = ElementKind::ALL.into_iter().filter(|kind| kind.size() != 2).collect();
+        let kinds = [two_bytes[rng.usize(..2)], others[rng.usize(..others.len())]];
+        Self { rng, model: Model::new(ranks, SLOTS), forget, kinds }
+    }
+
+    pub fn ranks(&self) -> usize {
+        self.model.ranks
+    }
+
+    pub fn chance(&mut self, one_in: u32) -> bool {
+        self.rng.u32(..one_in) == 0
+    }
+
+    pub fn choose<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.rng.usize(..from.len())]
+    }
+
+    /// One value for each rank.
+    pub fn each<T>(&mut self, mut draw: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.ranks()).map(|_| draw(self)).collect()
+    }
+
+    /// A stream for each rank.
+    pub fn streams(&mut self) -> Vec<usize> {
+        self.each(|g| g.rng.usize(..STREAMS))
+    }
+
+    pub fn kind(&mut self) -> ElementKind {
+        self.choose(&self.kinds.clone())
+    }
+
+    pub fn values(&mut self, kind: ElementKind, len: usize) -> Values {
+        Values((0..len).map(|_| cell::draw(&mut self.rng, kind)).collect())
+    }
+
+    /// A slot that holds a buffer.
+    pub fn live(&mut self) -> Option<usize> {
+        let live: Vec<_> = (0..SLOTS).filter(|&slot| self.model.slots[slot].is_some()).collect();
+        (!live.is_empty()).then(|| self.choose(&live))
+    }
+
+    /// Another slot that holds a buffer of the same type as this one.
+    pub fn partner(&mut self, slot: usize) -> Option<usize> {
+        let kind = self.model.contents(slot).kind;
+        let alike = |other: &usize| self.model.slots[*other].as_ref().is_some_and(|contents| contents.kind == kind);
+        let partners: Vec<_> = (0..SLOTS).filter(|other| *other != slot && alike(other)).collect();
+        (!partners.is_empty()).then(|| self.choose(&partners))
+    }
+
+    /// A slot that holds none.
+    pub fn vacant(&self) -> Option<usize> {
+        (0..SLOTS).find(|&slot| self.model.slots[slot].is_none())
+    }
+
+    /// A number of elements up to `most`: 0, 1, odd ones, powers of two and their neighbours, all, and any.
+    pub fn length(&mut self, most: usize) -> usize {
+        let len = match self.rng.u32(..20) {
+            0 => 0,
+            1..=2 => 1,
+            3..=5 => 2 * self.rng.usize(..20) + 1,
+            6..=11 => {
+                let power = 1 << self.rng.u32(1..13);
+                power + self.rng.usize(..3) - 1
+            }
+            12..=15 => self.rng.usize(..70),
+            16..=17 => self.rng.usize(..3000),
+            18 => self.rng.usize(..40_000),
+            _ => most,
+        };
+        if len > most { self.rng.usize(..=most) } else { len }
+    }
+
+    /// Room for an offset of any alignment, in elements.
+    pub fn margin(kind: ElementKind) -> usize {
+        32 / kind.size()
+    }
+
+    /// Where `len` elements begin in `within.0..within.1`: bytes from the start of the buffer that are odd, or multiples of 2, 4, 8
+    /// and 16 and no more, equally often.
+    pub fn offset(&mut self, kind: ElementKind, within: (usize, usize), len: usize) -> usize {
+        let alignments: Vec<usize> = [1, 2, 4, 8, 16].into_iter().filter(|bytes| *bytes >= kind.size()).collect();
+        let alignment = self.choose(&alignments);
+        self.aligned(kind, alignment, within, len).unwrap_or_else(|| self.rng.usize(within.0..=within.1 - len))
+    }
+
+    /// A place at a multiple of so many bytes, and, below 16, of no more.
+    fn aligned(&mut self, kind: ElementKind, bytes: usize, within: (usize, usize), len: usize) -> Option<usize> {
+        let step = bytes / kind.size();
+        let fits = |at: &usize| at.is_multiple_of(step) && (bytes == 16 || !(at / step).is_multiple_of(2));
+        // Near the begin, so that operations meet what others left.
+        let last = (within.0 + 64).min(within.1 - len);
+        let places: Vec<usize> = (within.0..=last).filter(fits).collect();
+        (!places.is_empty()).then(|| self.choose(&places))
+    }
+
+    /// The offset of so many elements on each rank. Ranks that have to use a window alike have one offset.
+    pub fn offsets(
+        &mut self,
+        kind: ElementKind,
+        window: Window,
+        within: (usize, usize),
+        lens: &[usize],
+    ) -> Option<Vec<usize>> {
+        let draw = |g: &mut Self, len| {
+            if window != Window::None && !NotYet::WindowsAtOddAddresses.mended() {
+                return g.aligned(kind, 16, within, len);
+            }
+            Some(g.offset(kind, within, len))
+        };
+        if window == Window::Alike {
+            let longest = lens.iter().copied().max().unwrap_or_default();
+            return Some(vec![draw(self, longest)?; lens.len()]);
+        }
+        lens.iter().map(|&len| draw(self, len)).collect()
+    }
+}
+
+/// Whether a buffer is a window, and whether all ranks have to use the same part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    None,
+    Free,
+    Alike,
+}

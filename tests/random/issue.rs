@@ -1,0 +1,152 @@
+//! Calling an operation of the crate, on its own or within a group.
+
+use gpucomm::cuda::{Slice, SliceMut};
+use gpucomm::nccl::{FromRoot, Group, SendRecv, ToRoot};
+use gpucomm::{Communicator, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream};
+
+use crate::collective::{Collective, Form, What};
+use crate::layout::Layout;
+use crate::message::Message;
+use crate::number::{Factor, Memory, Number, ViewMut, typed};
+use crate::operation::{Operation, Region};
+use crate::reduce::Operator;
+
+/// The buffers of one rank for one operation.
+pub struct Io<'a, 'c> {
+    pub send: Option<(&'a Memory<'c>, Region)>,
+    pub recv: Option<ViewMut<'a>>,
+    pub factor: Option<&'a Factor<'a>>,
+}
+
+/// What a call goes through.
+pub enum Via<'g, 'a> {
+    Alone(&'a Communicator),
+    Group(&'g mut Group<'a>, &'a Communicator),
+}
+
+impl Via<'_, '_> {
+    fn rank(&self) -> usize {
+        match self {
+            Self::Alone(comm) | Self::Group(_, comm) => comm.rank(),
+        }
+    }
+}
+
+macro_rules! call {
+    ($via:expr, $method:ident($($argument:expr),*)) => {
+        match $via {
+            Via::Alone(comm) => comm.$method($($argument),*),
+            Via::Group(group, comm) => group.$method(comm, $($argument),*),
+        }
+    };
+}
+
+impl Operation {
+    /// Calls this rank's part of it.
+    pub fn issue<'a>(&'a self, io: Io<'a, '_>, via: &mut Via<'_, 'a>, streams: &'a [Stream]) -> Result<()> {
+        typed!(self.kind(), T => {
+            let send = io.send.map(|(memory, region)| T::of(memory).slice(region.at..region.at + region.len));
+            let buffers = Buffers::<T> { send, recv: io.recv.map(T::of_view) };
+            match self {
+                Self::Message(message) => buffers.message(message, via, streams),
+                Self::Collective(collective) => buffers.collective(collective, io.factor, via, streams),
+            }
+        })
+    }
+}
+
+struct Buffers<'a, T: Number> {
+    send: Option<Slice<'a, T>>,
+    recv: Option<SliceMut<'a, T>>,
+}
+
+impl<'a, T: Number> Buffers<'a, T> {
+    /// A message of a rank to itself has both ends here.
+    fn message(self, message: &Message, via: &mut Via<'_, 'a>, streams: &'a [Stream]) -> Result<()> {
+        let [from, to] = message.streams.map(|stream| &streams[stream]);
+        if let Some(send) = self.send {
+            call!(via, send(send, message.to, from))?;
+        }
+        if let Some(recv) = self.recv {
+            call!(via, recv(recv, message.from, to))?;
+        }
+        Ok(())
+    }
+
+    fn collective(
+        self,
+        collective: &'a Collective,
+        factor: Option<&'a Factor<'a>>,
+        via: &mut Via<'_, 'a>,
+        streams: &'a [Stream],
+    ) -> Result<()> {
+        let (rank, form, root) = (via.rank(), collective.forms[via.rank()], collective.root);
+        let stream = &streams[collective.streams[rank]];
+        let op = match collective.operator {
+            Operator::Sum => ReduceOp::Sum,
+            Operator::Prod => ReduceOp::Prod,
+            Operator::Min => ReduceOp::Min,
+            Operator::Max => ReduceOp::Max,
+            Operator::Avg => ReduceOp::Avg,
+            Operator::PreMul => ReduceOp::PreMul(T::of_factor(factor.expect("a factor"))),
+        };
+        match (collective.what, &collective.layout) {
+            (What::AllReduce, _) => call!(via, all_reduce(self.both(form), op, stream)),
+            (What::Reduce, _) => call!(via, reduce(self.into_to_root(form), op, root, stream)),
+            (What::Broadcast, _) => call!(via, broadcast(self.into_from_root(form), root, stream)),
+            (What::AllGather, _) => call!(via, all_gather(self.both(form), stream)),
+            (What::ReduceScatter, _) => call!(via, reduce_scatter(self.both(form), op, stream)),
+            (What::AllToAll, _) => {
+                let (send, recv) = self.out_of_place();
+                call!(via, all_to_all(send, recv, stream))
+            }
+            (What::Gather, _) => call!(via, gather(self.into_to_root(form), root, stream)),
+            (What::Scatter, _) => call!(via, scatter(self.into_from_root(form), root, stream)),
+            (What::AllToAllV, Layout::Matrix { send: sent, recv: received }) => {
+                let (send, recv) = self.out_of_place();
+                let (sent, received) = (sent[rank].as_layout(), received[rank].as_layout());
+                call!(via, all_to_all_v(send, sent, recv, received, stream))
+            }
+            (What::AllGatherV, Layout::Parts(parts)) => {
+                call!(via, all_gather_v(self.both(form), parts.as_layout(), stream))
+            }
+            (What::ReduceScatterV, Layout::Parts(parts)) => {
+                call!(via, reduce_scatter_v(self.both(form), parts.as_layout(), op, stream))
+            }
+            (What::GatherV, Layout::Parts(parts)) => {
+                call!(via, gather_v(self.into_to_root(form), parts.as_layout(), root, stream))
+            }
+            (What::ScatterV, Layout::Parts(parts)) => {
+                call!(via, scatter_v(self.into_from_root(form), parts.as_layout(), root, stream))
+            }
+            (what, layout) => panic!("{what:?} of {layout:?}"),
+        }
+    }
+
+    fn out_of_place(self) -> (Slice<'a, T>, SliceMut<'a, T>) {
+        (self.send.expect("what is sent"), self.recv.expect("a place for what comes"))
+    }
+
+    fn both(self, form: Form) -> SendRecv<'a, T> {
+        match form {
+            Form::InPlace => InPlace(self.recv.expect("a buffer")).into(),
+            _ => self.out_of_place().into(),
+        }
+    }
+
+    fn into_to_root(self, form: Form) -> ToRoot<'a, T> {
+        match form {
+            Form::InPlace => InPlace(self.recv.expect("a buffer")).into(),
+            Form::OneWay => SendOnly(self.send.expect("what is sent")).into(),
+            Form::OutOfPlace => self.out_of_place().into(),
+        }
+    }
+
+    fn into_from_root(self, form: Form) -> FromRoot<'a, T> {
+        match form {
+            Form::InPlace => InPlace(self.recv.expect("a buffer")).into(),
+            Form::OneWay => RecvOnly(self.recv.expect("a place for what comes")).into(),
+            Form::OutOfPlace => self.out_of_place().into(),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Random programs against a model on the host, on the emulator and on real GPUs.
+//!
+//! A program is a list of steps that a seed draws for 1 to 4 ranks. The host keeps what every buffer of every rank must hold, and
+//! ranks compare. Floats that were reduced may be off by a stated bound, see `reduce.rs`; all else is exact.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `GPUCOMM_RANDOM_SEED` | the first seed; printed at the start, drawn otherwise |
+//! | `GPUCOMM_RANDOM_SECONDS` | how long each mode goes on |
+//! | `GPUCOMM_RANDOM_COUNT` | how many programs each mode runs |
+//! | `GPUCOMM_RANDOM_RANKS` | the number of ranks; drawn otherwise. Programs for more than there are devices are left out |
+//! | `GPUCOMM_RANDOM_STEPS` | how many steps a program has; 60 |
+//! | `GPUCOMM_RANDOM_TRY` | what is drawn though it is known to fail, see `not_yet.rs` |
+//! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit |
+//!
+//! What fails prints the seed, the rank, the step and the command that repeats it. Where nothing moves for three times the timeout,
+//! the process says where each rank is, and ends.
+
+mod cell;
+mod collective;
+mod generator;
+mod issue;
+mod layout;
+mod message;
+mod model;
+mod not_yet;
+mod number;
+mod operation;
+mod outcome;
+mod program;
+mod programs;
+mod rank;
+mod reduce;
+mod settings;
+mod step;
+mod steps;
+mod watch;
+
+#[test]
+fn programs() {
+    programs::run();
+}

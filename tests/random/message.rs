@@ -1,0 +1,52 @@
+//! A message from one rank to another, or to itself.
+
+use gpucomm::ElementKind;
+
+use crate::generator::{Generator, Window};
+use crate::model::Flow;
+use crate::operation::{Region, Target};
+
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub kind: ElementKind,
+    pub from: usize,
+    pub to: usize,
+    pub send: Region,
+    pub target: Target,
+    pub recv: Region,
+    /// The streams of the two ranks; one stream where they are one rank.
+    pub streams: [usize; 2],
+}
+
+impl Message {
+    /// A message out of another buffer into `target`.
+    pub fn draw(g: &mut Generator, (from, to): (usize, usize), target: Target) -> Option<Self> {
+        let send = g.partner(target.slot)?;
+        let (source, sink) = (g.model.contents(send), g.model.contents(target.slot));
+        let (kind, within) = (source.kind, target.within(sink.len()));
+        let window = |window: bool| if window { Window::Free } else { Window::None };
+        let windows = [window(source.origin.is_window()), window(sink.origin.is_window())];
+        let source = source.len();
+        let most = source.min(within.1 - within.0);
+        let len = g.length(most.saturating_sub(Generator::margin(kind)));
+        let from_at = g.offsets(kind, windows[0], (0, source), &[len])?[0];
+        let to_at = g.offsets(kind, windows[1], within, &[len])?[0];
+        let mut streams = [g.streams()[0], g.streams()[0]];
+        if from == to {
+            streams[1] = streams[0];
+        }
+        Some(Self {
+            kind,
+            from,
+            to,
+            send: Region { slot: send, at: from_at, len },
+            target,
+            recv: Region { slot: target.slot, at: to_at, len },
+            streams,
+        })
+    }
+
+    pub fn flows(&self) -> Vec<Flow> {
+        vec![Flow::Move { from: (self.from, self.send.place()), to: (self.to, self.recv.place()), len: self.send.len }]
+    }
+}

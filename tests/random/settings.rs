@@ -1,0 +1,130 @@
+//! What the environment says.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use gpucomm::Device;
+
+use crate::watch::{self, say};
+
+/// A whole number from a variable.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.trim().parse().unwrap_or_else(|_| panic!("{name}: a whole number, not {text:?}")))
+}
+
+fn seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| number("GPUCOMM_RANDOM_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40)))
+}
+
+/// How many tests of this process run.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the watchdog has something to watch.
+pub fn is_running() -> bool {
+    RUNNING.load(Ordering::Relaxed) > 0
+}
+
+/// One mode that runs: seeds to try, for so long or so many.
+pub struct Run {
+    mode: &'static str,
+    /// The number of steps of a program.
+    pub steps: usize,
+    ranks: Option<usize>,
+    next: u64,
+    left: u64,
+    end: Instant,
+    begin: Instant,
+    done: u64,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Run {
+    /// Waits for its turn: each mode takes all devices, and sets the timeout of the process.
+    pub fn begin(mode: &'static str, seconds: u64, timeout: Duration) -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        gpucomm::set_default_timeout(slower(timeout));
+        let count = number("GPUCOMM_RANDOM_COUNT");
+        let seconds = number("GPUCOMM_RANDOM_SECONDS").unwrap_or(if count.is_some() { 1 << 20 } else { seconds });
+        let run = Self {
+            mode,
+            steps: number("GPUCOMM_RANDOM_STEPS").unwrap_or(60) as usize,
+            ranks: number("GPUCOMM_RANDOM_RANKS").map(|ranks| ranks as usize),
+            next: seed(),
+            left: count.unwrap_or(u64::MAX),
+            begin: Instant::now(),
+            end: Instant::now() + Duration::from_secs(seconds),
+            done: 0,
+            _turn: turn,
+        };
+        say(&format!("{mode}: GPUCOMM_RANDOM_SEED={}, {} steps, timeout {timeout:?}", run.next, run.steps));
+        RUNNING.fetch_add(1, Ordering::Relaxed);
+        watch::moved();
+        watch::start();
+        run
+    }
+
+    /// The next seeds, for one clique, and its number of ranks. Seeds that need more devices than there are are passed over.
+    pub fn batch(&mut self, size: u64) -> Option<Batch> {
+        let devices = Device::count().expect("the number of devices");
+        while self.left > 0 && Instant::now() < self.end {
+            let first = self.next;
+            let seeds = size.min(self.left);
+            self.next += seeds;
+            self.left -= seeds;
+            let ranks = self.ranks.unwrap_or_else(|| fastrand::Rng::with_seed(first).usize(1..=4));
+            if ranks <= devices {
+                self.done += seeds;
+                return Some(Batch { first, seeds, ranks, steps: self.steps, mode: self.mode });
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        say(&format!("{}: {} programs in {:.1} s", self.mode, self.done, self.begin.elapsed().as_secs_f64()));
+    }
+}
+
+/// Seeds whose programs one clique runs, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch {
+    pub first: u64,
+    pub seeds: u64,
+    pub ranks: usize,
+    pub steps: usize,
+    pub mode: &'static str,
+}
+
+impl Batch {
+    pub fn seeds(&self) -> impl Iterator<Item = u64> {
+        self.first..self.first + self.seeds
+    }
+
+    /// The command that runs this clique again, up to a program.
+    pub fn repeat(&self, seed: u64) -> String {
+        let program = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+        format!(
+            "seed {seed}, {} ranks: GPUCOMM_RANDOM_SEED={} GPUCOMM_RANDOM_COUNT={} GPUCOMM_RANDOM_RANKS={} \
+             GPUCOMM_RANDOM_STEPS={} {program} --exact {} --nocapture",
+            self.ranks,
+            self.first,
+            seed - self.first + 1,
+            self.ranks,
+            self.steps,
+            self.mode,
+        )
+    }
+}
+
+/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
+pub fn slower(limit: Duration) -> Duration {
+    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    limit.mul_f64(factor)
+}

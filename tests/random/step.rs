@@ -1,0 +1,59 @@
+//! What a program is made of.
+
+use gpucomm::Result;
+
+use crate::generator::Generator;
+use crate::model::Model;
+use crate::rank::Rank;
+use crate::steps::{bad, buffer, check, copy, crowd, exchange, order};
+
+/// One step of all ranks.
+///
+/// A new kind of step is a file in `steps/` with a function that draws it, given the memory before it, and a line in [`KINDS`].
+pub trait Step: std::fmt::Debug + Send + Sync {
+    /// What it does to the memory of all ranks.
+    fn apply(&self, model: &mut Model);
+
+    /// The same as one rank. Panics on a wrong answer.
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()>;
+}
+
+/// Draws a step, or nothing where the memory has no room for one.
+pub type Draw = fn(&mut Generator) -> Option<Box<dyn Step>>;
+
+/// The kinds of steps, and how often they come.
+pub const KINDS: &[(u32, Draw)] = &[
+    (16, buffer::make),
+    (3, buffer::release),
+    (8, copy::write),
+    (5, copy::fill),
+    (6, copy::between),
+    (3, copy::within),
+    (8, check::check),
+    (30, exchange::collective),
+    (12, exchange::group),
+    (9, exchange::messages),
+    (1, crowd::crowd),
+    (4, order::new_stream),
+    (4, order::event),
+    (4, order::host),
+    (2, order::synchronize),
+    (4, bad::argument),
+    (2, bad::group),
+];
+
+/// The next step of a program.
+pub fn draw(g: &mut Generator) -> Box<dyn Step> {
+    let total: u32 = KINDS.iter().map(|(weight, _)| weight).sum();
+    loop {
+        let mut at = g.rng.u32(..total);
+        let kind = KINDS.iter().find(|(weight, _)| {
+            let found = at < *weight;
+            at = at.saturating_sub(*weight);
+            found
+        });
+        if let Some(step) = kind.and_then(|(_, draw)| draw(g)) {
+            return step;
+        }
+    }
+}

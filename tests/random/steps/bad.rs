@@ -1,0 +1,182 @@
+//! What must be refused, and change nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use gpucomm::{
+    Communicator, Device, DeviceBuffer, Element, Error, InPlace, Layout, ReduceOp, Result, SendOnly, Stream,
+    group as grouped,
+};
+
+use crate::generator::Generator;
+use crate::model::Model;
+use crate::number::{Buffer, Number, typed};
+use crate::rank::Rank;
+use crate::step::Step;
+
+#[derive(Debug, Clone, Copy)]
+enum Mistake {
+    Root,
+    Peer,
+    Part,
+    Short,
+    StreamOfAnother,
+    MemoryOfAnother,
+    UncountableLayout,
+    LayoutOfAnotherSize,
+    Overlap,
+    SendOnlyAtRoot,
+    Length,
+}
+
+/// Bad arguments, on all ranks or on one.
+#[derive(Debug)]
+struct Argument {
+    mistake: Mistake,
+    only: Option<usize>,
+    slot: usize,
+    streams: Vec<usize>,
+}
+
+pub fn argument(g: &mut Generator) -> Option<Box<dyn Step>> {
+    use Mistake::{
+        LayoutOfAnotherSize, Length, MemoryOfAnother, Overlap, Part, Peer, Root, SendOnlyAtRoot, Short,
+        StreamOfAnother, UncountableLayout,
+    };
+    let mistake = g.choose(&[
+        Root,
+        Peer,
+        Part,
+        Short,
+        StreamOfAnother,
+        MemoryOfAnother,
+        UncountableLayout,
+        LayoutOfAnotherSize,
+        Overlap,
+        SendOnlyAtRoot,
+        Length,
+    ]);
+    let only = if g.rng.bool() { Some(g.rng.usize(..g.ranks())) } else { None };
+    Some(Box::new(Argument { mistake, only, slot: g.live()?, streams: g.streams() }))
+}
+
+fn refused(what: Mistake, result: Result<()>) {
+    assert!(matches!(result, Err(Error::InvalidArgument { .. })), "{what:?}: InvalidArgument, not {result:?}");
+}
+
+impl Step for Argument {
+    fn apply(&self, _: &mut Model) {}
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let me = rank.number();
+        if self.only.is_some_and(|only| only != me) {
+            return Ok(());
+        }
+        let (comm, stranger, stream) = (rank.comm, rank.stranger, rank.stream(&self.streams).clone());
+        let memory = rank.memory_mut(self.slot);
+        typed!(memory.kind(), T => self.mistake.make(comm, stranger, T::of_mut(memory), &stream))
+    }
+}
+
+impl Mistake {
+    fn make<T: Number>(
+        self,
+        comm: &Communicator,
+        stranger: Option<Device>,
+        buffer: &mut Buffer<'_, T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let (ranks, len) = (comm.size(), buffer.len());
+        let all = 0..len;
+        let other_stream = stranger.map(Stream::new).transpose()?;
+        let result = match self {
+            Self::Root => comm.broadcast(InPlace(buffer.slice_mut(all)), ranks, stream),
+            Self::Peer => comm.send(buffer.slice(all), ranks + 3, stream),
+            Self::Part if !len.is_multiple_of(ranks) => comm.all_gather(InPlace(buffer.slice_mut(all)), stream),
+            Self::Short => {
+                let longer = DeviceBuffer::<T>::zeroed(stream, len + 1)?;
+                comm.all_reduce((&longer, buffer.slice_mut(all)), ReduceOp::Sum, stream)
+            }
+            Self::StreamOfAnother => match &other_stream {
+                Some(stream) => comm.all_reduce(InPlace(buffer.slice_mut(all)), ReduceOp::Max, stream),
+                None => return Ok(()),
+            },
+            Self::MemoryOfAnother => match &other_stream {
+                Some(other) => {
+                    let foreign = DeviceBuffer::<T>::zeroed(other, len)?;
+                    comm.all_reduce((&foreign, buffer.slice_mut(all)), ReduceOp::Max, stream)
+                }
+                None => return Ok(()),
+            },
+            Self::UncountableLayout => {
+                comm.all_gather_v(InPlace(buffer.slice_mut(all)), &vec![usize::MAX; ranks], stream)
+            }
+            Self::LayoutOfAnotherSize => comm.all_gather_v(InPlace(buffer.slice_mut(all)), &vec![0; ranks + 1], stream),
+            Self::Overlap if ranks > 1 => {
+                let (counts, offsets) = (vec![1; ranks], vec![0; ranks]);
+                comm.all_gather_v(InPlace(buffer.slice_mut(all)), Layout::new(&counts, &offsets), stream)
+            }
+            Self::SendOnlyAtRoot => comm.gather(SendOnly(buffer.slice(all)), comm.rank(), stream),
+            Self::Length => buffer.slice_mut(all).copy_from_slice(stream, &vec![<T as Element>::ZERO; len + 1]),
+            Self::Part | Self::Overlap => return Ok(()),
+        };
+        refused(self, result);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Failure {
+    Error,
+    Panic,
+    Nested,
+}
+
+/// A group whose closure fails, on all ranks or on one.
+#[derive(Debug)]
+struct FailedGroup {
+    failure: Failure,
+    only: Option<usize>,
+    slot: usize,
+    streams: Vec<usize>,
+}
+
+pub fn group(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let failure = g.choose(&[Failure::Error, Failure::Panic, Failure::Nested]);
+    let only = if g.rng.bool() { Some(g.rng.usize(..g.ranks())) } else { None };
+    Some(Box::new(FailedGroup { failure, only, slot: g.live()?, streams: g.streams() }))
+}
+
+impl Step for FailedGroup {
+    fn apply(&self, _: &mut Model) {}
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        if self.only.is_some_and(|only| only != rank.number()) {
+            return Ok(());
+        }
+        let (comm, stream) = (rank.comm, rank.stream(&self.streams).clone());
+        let memory = rank.memory_mut(self.slot);
+        typed!(memory.kind(), T => {
+            let len = memory.len();
+            let mut buffer = T::of_mut(memory).slice_mut(0..len);
+            let mut fail = |end: &dyn Fn() -> Result<()>| {
+                grouped(|group| {
+                    group.all_reduce(comm, InPlace(buffer.reborrow()), ReduceOp::Sum, &stream)?;
+                    end()
+                })
+            };
+            let panic = || resume_unwind(Box::new("a closure that panics"));
+            match self.failure {
+                Failure::Error => {
+                    let end = || Err(Error::InvalidUsage { operation: "random", reason: "a closure that fails".into() });
+                    assert!(matches!(fail(&end), Err(Error::InvalidUsage { operation: "random", .. })));
+                }
+                Failure::Panic => {
+                    let caught = catch_unwind(AssertUnwindSafe(|| fail(&panic)));
+                    assert!(caught.is_err());
+                }
+                Failure::Nested => assert!(matches!(fail(&|| grouped(|_| Ok(()))), Err(Error::InvalidUsage { .. }))),
+            }
+        });
+        Ok(())
+    }
+}

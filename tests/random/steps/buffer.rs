@@ -1,0 +1,109 @@
+//! Buffers come and go.
+
+use gpucomm::{DeviceBuffer, ElementKind, Result};
+
+use crate::cell::Cell;
+use crate::generator::{Generator, Values};
+use crate::model::{Contents, Model, Origin};
+use crate::number::{Buffer, Number, typed};
+use crate::rank::Rank;
+use crate::step::Step;
+
+/// A new buffer on all ranks.
+#[derive(Debug)]
+struct Make {
+    slot: usize,
+    kind: ElementKind,
+    len: usize,
+    origin: Origin,
+    /// For those that are made from values.
+    values: Vec<Values>,
+    streams: Vec<usize>,
+}
+
+pub fn make(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let slot = g.vacant()?;
+    let kind = g.kind();
+    let origin = if g.chance(20) { Origin::Uninit } else { g.choose(&Origin::INITIAL) };
+    let len = match g.rng.u32(..12) {
+        // Little can be done with short ones.
+        0 => g.length(8000),
+        _ => 2 * Generator::margin(kind) + g.length(20_000).max(g.length(20_000)),
+    };
+    let has_values = matches!(origin, Origin::From | Origin::AllocFrom);
+    let values = g.each(|g| g.values(kind, if has_values { len } else { 0 }));
+    Some(Box::new(Make { slot, kind, len, origin, values, streams: g.streams() }))
+}
+
+impl Step for Make {
+    fn apply(&self, model: &mut Model) {
+        let cells = |values: &Values| match self.origin {
+            Origin::From | Origin::AllocFrom => values.0.iter().map(|&bits| Cell::exact(bits)).collect(),
+            Origin::Uninit => vec![Cell::UNKNOWN; self.len],
+            Origin::Zeroed | Origin::Alloc | Origin::Local => vec![Cell::exact(0); self.len],
+        };
+        let ranks = self.values.iter().map(cells).collect();
+        model.slots[self.slot] = Some(Contents { kind: self.kind, origin: self.origin, ranks });
+    }
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let (comm, stream, values) = (rank.comm, rank.stream(&self.streams), &self.values[rank.number()].0);
+        let memory = typed!(self.kind, T => {
+            let buffer: Buffer<'_, T> = match self.origin {
+                Origin::From => Buffer::Device(DeviceBuffer::from_slice(stream, &T::values(values))?),
+                Origin::Uninit => Buffer::Device(DeviceBuffer::uninit(stream, self.len)?),
+                Origin::Zeroed => Buffer::Device(DeviceBuffer::zeroed(stream, self.len)?),
+                Origin::Alloc => Buffer::Comm(comm.alloc(stream, self.len)?),
+                Origin::AllocFrom => Buffer::Comm(comm.alloc_from(stream, &T::values(values))?),
+                Origin::Local => Buffer::Comm(comm.alloc_local(stream, self.len)?),
+            };
+            T::into_memory(buffer)
+        });
+        assert_eq!((memory.kind(), memory.len()), (self.kind, self.len), "a new buffer");
+        rank.slots[self.slot] = Some(memory);
+        Ok(())
+    }
+}
+
+/// How a rank lets a buffer go.
+#[derive(Debug, Clone, Copy)]
+enum Farewell {
+    Drop,
+    /// On another thread.
+    DropElsewhere,
+    Forget,
+}
+
+#[derive(Debug)]
+struct Release {
+    slot: usize,
+    ways: Vec<Farewell>,
+}
+
+pub fn release(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let slot = g.live()?;
+    let ways = g.each(|g| match g.rng.u32(..12) {
+        0 if g.forget => Farewell::Forget,
+        1..=3 => Farewell::DropElsewhere,
+        _ => Farewell::Drop,
+    });
+    Some(Box::new(Release { slot, ways }))
+}
+
+impl Step for Release {
+    fn apply(&self, model: &mut Model) {
+        model.slots[self.slot] = None;
+    }
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let memory = rank.slots[self.slot].take();
+        match self.ways[rank.number()] {
+            Farewell::Drop => drop(memory),
+            Farewell::DropElsewhere => std::thread::scope(|scope| {
+                scope.spawn(move || drop(memory));
+            }),
+            Farewell::Forget => std::mem::forget(memory),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! What one rank does to its own buffers: writes, fills and copies.
+
+use gpucomm::{ElementKind, PinnedBuffer, Result};
+
+use crate::cell::Cell;
+use crate::generator::{Generator, Values};
+use crate::model::{Model, Place};
+use crate::number::{Number, typed};
+use crate::rank::Rank;
+use crate::step::Step;
+
+/// Values from the host.
+#[derive(Debug)]
+struct Write {
+    slot: usize,
+    kind: ElementKind,
+    at: Vec<usize>,
+    values: Vec<Values>,
+    /// Whether they are copied out of pinned memory.
+    pinned: Vec<bool>,
+    streams: Vec<usize>,
+}
+
+/// A part of a buffer on each rank, as offsets and lengths.
+fn parts(g: &mut Generator, kind: ElementKind, len: usize) -> (Vec<usize>, Vec<usize>) {
+    let part = |g: &mut Generator| {
+        let count = g.length(len);
+        (g.offset(kind, (0, len), count), count)
+    };
+    g.each(part).into_iter().unzip()
+}
+
+pub fn write(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let slot = g.live()?;
+    let (kind, len) = (g.model.contents(slot).kind, g.model.contents(slot).len());
+    let (at, lens) = parts(g, kind, len);
+    let values = lens.into_iter().map(|len| g.values(kind, len)).collect();
+    let pinned = g.each(|g| g.chance(3));
+    Some(Box::new(Write { slot, kind, at, values, pinned, streams: g.streams() }))
+}
+
+impl Step for Write {
+    fn apply(&self, model: &mut Model) {
+        for (rank, (&at, values)) in self.at.iter().zip(&self.values).enumerate() {
+            let cells: Vec<Cell> = values.0.iter().map(|&bits| Cell::exact(bits)).collect();
+            model.write(rank, Place { slot: self.slot, at }, &cells);
+        }
+    }
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let (me, stream) = (rank.number(), rank.stream(&self.streams).clone());
+        let (at, memory) = (self.at[me], rank.memory_mut(self.slot));
+        typed!(self.kind, T => {
+            let values = T::values(&self.values[me].0);
+            let mut target = T::of_mut(memory).slice_mut(at..at + values.len());
+            if self.pinned[me] {
+                target.copy_from_pinned(&stream, &PinnedBuffer::from_slice(&values)?)
+            } else {
+                target.copy_from_slice(&stream, &values)
+            }
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Fill {
+    slot: usize,
+    kind: ElementKind,
+    at: Vec<usize>,
+    lens: Vec<usize>,
+    values: Vec<u64>,
+    streams: Vec<usize>,
+}
+
+pub fn fill(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let slot = g.live()?;
+    let (kind, len) = (g.model.contents(slot).kind, g.model.contents(slot).len());
+    let (at, lens) = parts(g, kind, len);
+    let values = g.each(|g| g.values(kind, 1).0[0]);
+    Some(Box::new(Fill { slot, kind, at, lens, values, streams: g.streams() }))
+}
+
+impl Step for Fill {
+    fn apply(&self, model: &mut Model) {
+        for rank in 0..self.at.len() {
+            let cells = vec![Cell::exact(self.values[rank]); self.lens[rank]];
+            model.write(rank, Place { slot: self.slot, at: self.at[rank] }, &cells);
+        }
+    }
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let (me, stream) = (rank.number(), rank.stream(&self.streams).clone());
+        let (at, len, memory) = (self.at[me], self.lens[me], rank.memory_mut(self.slot));
+        typed!(self.kind, T => T::of_mut(memory).slice_mut(at..at + len).fill(&stream, T::of_bits(self.values[me])))
+    }
+}
+
+/// From one buffer to another.
+#[derive(Debug)]
+struct Between {
+    kind: ElementKind,
+    from: Vec<Place>,
+    to: Vec<Place>,
+    lens: Vec<usize>,
+    streams: Vec<usize>,
+}
+
+pub fn between(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let source = g.live()?;
+    let (sink, kind) = (g.partner(source)?, g.model.contents(source).kind);
+    let (from_len, to_len) = (g.model.contents(source).len(), g.model.contents(sink).len());
+    let lens = g.each(|g| g.length(from_len.min(to_len)));
+    let mut places = |slot: usize, within: usize| -> Vec<Place> {
+        lens.iter().map(|&len| Place { slot, at: g.offset(kind, (0, within), len) }).collect()
+    };
+    let (from, to) = (places(source, from_len), places(sink, to_len));
+    Some(Box::new(Between { kind, from, to, lens, streams: g.streams() }))
+}
+
+impl Step for Between {
+    fn apply(&self, model: &mut Model) {
+        for (rank, &len) in self.lens.iter().enumerate() {
+            model.copy(rank, self.from[rank], self.to[rank], len);
+        }
+    }
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let (me, stream) = (rank.number(), rank.stream(&self.streams).clone());
+        let (from, to, len) = (self.from[me], self.to[me], self.lens[me]);
+        let mut target = rank.slots[to.slot].take().expect("a buffer in the slot");
+        let source = rank.memory(from.slot);
+        let copied = typed!(self.kind, T => {
+            let source = T::of(source).slice(from.at..from.at + len);
+            T::of_mut(&mut target).slice_mut(to.at..to.at + len).copy_from(&stream, source)
+        });
+        rank.slots[to.slot] = Some(target);
+        copied
+    }
+}
+
+/// From one half of a buffer to the other.
+#[derive(Debug)]
+struct Within {
+    slot: usize,
+    kind: ElementKind,
+    /// For each rank, where the buffer is divided, how many elements are copied, and whether forwards.
+    ranks: Vec<(usize, usize, bool)>,
+    streams: Vec<usize>,
+}
+
+pub fn within(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let slot = g.live()?;
+    let (kind, len) = (g.model.contents(slot).kind, g.model.contents(slot).len());
+    let ranks = g.each(|g| {
+        let mid = g.rng.usize(..=len);
+        (mid, g.length(mid.min(len - mid)), g.rng.bool())
+    });
+    Some(Box::new(Within { slot, kind, ranks, streams: g.streams() }))
+}
+
+impl Step for Within {
+    fn apply(&self, model: &mut Model) {
+        let slot = self.slot;
+        for (rank, &(mid, len, forwards)) in self.ranks.iter().enumerate() {
+            let (front, back) = (Place { slot, at: 0 }, Place { slot, at: mid });
+            let (from, to) = if forwards { (front, back) } else { (back, front) };
+            model.copy(rank, from, to, len);
+        }
+    }
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let (stream, (mid, len, forwards)) = (rank.stream(&self.streams).clone(), self.ranks[rank.number()]);
+        let memory = rank.memory_mut(self.slot);
+        typed!(self.kind, T => {
+            let (mut front, mut back) = T::of_mut(memory).split_at_mut(mid);
+            if forwards {
+                back.slice_mut(..len).copy_from(&stream, front.slice(..len))
+            } else {
+                front.slice_mut(..len).copy_from(&stream, back.slice(..len))
+            }
+        })
+    }
+}

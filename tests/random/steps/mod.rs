@@ -1,0 +1,9 @@
+//! The kinds of steps.
+
+pub mod bad;
+pub mod buffer;
+pub mod check;
+pub mod copy;
+pub mod crowd;
+pub mod exchange;
+pub mod order;

@@ -1,0 +1,81 @@
+//! Who is where, and the end of a process in which nothing moves.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::settings;
+
+const RANKS: usize = 4;
+
+static STEPS: [AtomicUsize; RANKS] = [const { AtomicUsize::new(0) }; RANKS];
+static MOVES: AtomicU64 = AtomicU64::new(0);
+static PROGRAM: Mutex<String> = Mutex::new(String::new());
+
+/// A program begins; the text says how to repeat it.
+pub fn begin(repeat: String) {
+    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = repeat;
+    for rank in 0..RANKS {
+        step(rank, 0);
+    }
+}
+
+/// A rank begins a step.
+pub fn step(rank: usize, at: usize) {
+    STEPS[rank].store(at, Ordering::Relaxed);
+    moved();
+}
+
+/// Something was done.
+pub fn moved() {
+    MOVES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The step that a rank is in.
+pub fn step_of(rank: usize) -> usize {
+    STEPS[rank].load(Ordering::Relaxed)
+}
+
+/// Says something on stdout, also where the test harness hides what tests print.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "random: {text}");
+}
+
+/// Starts the watchdog: when nothing has moved for three times the timeout, it says where every rank is and ends the process.
+pub fn start() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::thread::spawn(watch);
+    });
+}
+
+fn watch() {
+    let (mut seen, mut since) = (MOVES.load(Ordering::Relaxed), Instant::now());
+    loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let moves = MOVES.load(Ordering::Relaxed);
+        if moves != seen {
+            (seen, since) = (moves, Instant::now());
+        }
+        let limit = 3 * gpucomm::default_timeout();
+        if settings::is_running() && since.elapsed() > limit {
+            say(&format!(
+                "nothing has moved for {limit:?}: {}",
+                PROGRAM.lock().unwrap_or_else(PoisonError::into_inner)
+            ));
+            let steps: Vec<usize> = (0..RANKS).map(step_of).collect();
+            say(&format!("the ranks are in steps {steps:?}; the threads wait in"));
+            threads();
+            std::process::abort();
+        }
+    }
+}
+
+/// What every thread of this process is called and waits in, as the kernel says.
+fn threads() {
+    for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default().trim().to_owned();
+        say(&format!("  {} {} {}", read("comm"), read("wchan"), read("syscall")));
+    }
+}
