@@ -44,8 +44,11 @@ impl Outcomes {
                 Outcome::Wrong { step, text } => (*step, text.clone()),
             };
             let first = if self.first == Some(rank) { ", the first" } else { "" };
-            let doing = program.steps.get(step).map_or("the end".to_owned(), |step| format!("{step:?}"));
-            say(&format!("seed {}, rank {rank}{first}, step {step}: {what}\n  in {doing}", program.seed));
+            say(&format!(
+                "seed {}, rank {rank}{first}, step {step}: {what}\n  in {}",
+                program.seed,
+                program.doing(step)
+            ));
         }
     }
 }

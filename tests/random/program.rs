@@ -29,6 +29,11 @@ impl Program {
         program
     }
 
+    /// A step in words.
+    pub fn doing(&self, at: usize) -> String {
+        self.steps.get(at).map_or("the end".to_owned(), |step| format!("{step:?}"))
+    }
+
     /// Runs it as one rank.
     pub fn run(&self, comm: &Communicator) -> Result<()> {
         let mut rank = Rank::new(comm, SLOTS)?;

@@ -1,5 +1,6 @@
 //! Right programs: every answer is right.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpucomm::{Clique, Device};
@@ -28,12 +29,11 @@ pub fn devices(batch: &Batch) -> Vec<Device> {
 }
 
 fn clique(batch: &Batch) {
-    watch::begin(batch.repeat(batch.first));
     let clique = Clique::init_all(&devices(batch)).expect("a clique");
     for seed in batch.seeds() {
         let repeat = batch.repeat(seed);
-        watch::begin(repeat.clone());
-        let program = Program::draw(seed, batch.ranks, batch.steps, true);
+        let program = Arc::new(Program::draw(seed, batch.ranks, batch.steps, true));
+        watch::begin(repeat.clone(), &program);
         let outcomes = outcome::of_ranks(&clique, |comm| program.run(comm));
         outcomes.tell(&program);
         assert!(outcomes.all_right(), "a right program failed: {repeat}");

@@ -2,20 +2,21 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::program::Program;
 use crate::settings;
 
 const RANKS: usize = 4;
 
 static STEPS: [AtomicUsize; RANKS] = [const { AtomicUsize::new(0) }; RANKS];
 static MOVES: AtomicU64 = AtomicU64::new(0);
-static PROGRAM: Mutex<String> = Mutex::new(String::new());
+static PROGRAM: Mutex<Option<(String, Arc<Program>)>> = Mutex::new(None);
 
 /// A program begins; the text says how to repeat it.
-pub fn begin(repeat: String) {
-    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = repeat;
+pub fn begin(repeat: String, program: &Arc<Program>) {
+    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = Some((repeat, Arc::clone(program)));
     for rank in 0..RANKS {
         step(rank, 0);
     }
@@ -60,22 +61,28 @@ fn watch() {
         }
         let limit = 3 * gpucomm::default_timeout();
         if settings::is_running() && since.elapsed() > limit {
-            say(&format!(
-                "nothing has moved for {limit:?}: {}",
-                PROGRAM.lock().unwrap_or_else(PoisonError::into_inner)
-            ));
-            let steps: Vec<usize> = (0..RANKS).map(step_of).collect();
-            say(&format!("the ranks are in steps {steps:?}; the threads wait in"));
-            threads();
+            say(&format!("nothing has moved for {limit:?}"));
+            report();
             std::process::abort();
         }
     }
 }
 
-/// What every thread of this process is called and waits in, as the kernel says.
-fn threads() {
+/// What runs, where each rank is, and what every thread of this process is called and waits in, as the kernel says. The emulator's
+/// streams are left out.
+fn report() {
+    if let Some((repeat, program)) = &*PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) {
+        say(repeat);
+        for rank in 0..RANKS {
+            let at = step_of(rank);
+            say(&format!("rank {rank}, step {at}: {}", program.doing(at)));
+        }
+    }
     for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default().trim().to_owned();
-        say(&format!("  {} {} {}", read("comm"), read("wchan"), read("syscall")));
+        let (name, waits) = (read("comm"), read("wchan"));
+        if !name.starts_with("gpucomm-dev") {
+            say(&format!("thread {} {name}: {waits}", task.file_name().display()));
+        }
     }
 }
