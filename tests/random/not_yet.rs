@@ -5,6 +5,8 @@
 pub enum NotYet {
     /// NCCL 2.27.3 to 2.29.7 gives wrong data for windows at addresses that are no multiple of 4.
     WindowsAtOddAddresses,
+    /// Dropping pinned memory waits for all devices, also where a peer's collective waits for this very thread.
+    PinnedDrops,
     /// A group of more calls than may be in flight is refused.
     LargeGroups,
 }
@@ -13,6 +15,7 @@ impl NotYet {
     fn name(self) -> &'static str {
         match self {
             Self::WindowsAtOddAddresses => "windows-at-odd-addresses",
+            Self::PinnedDrops => "pinned-drops",
             Self::LargeGroups => "large-groups",
         }
     }

@@ -10,7 +10,7 @@ use gpucomm::{Communicator, Device, PinnedBuffer, Result, Stream, group};
 use crate::generator::STREAMS;
 use crate::issue::{Io, Via};
 use crate::model::Factors;
-use crate::number::{Factor, Memory, Number, ViewMut, typed};
+use crate::number::{Factor, Memory, Number, ViewMut, typed, unpin};
 use crate::operation::Operation;
 
 /// How operations are issued.
@@ -64,8 +64,10 @@ impl<'c> Rank<'c> {
             let all = T::of(memory).slice(0..memory.len());
             if pinned {
                 let mut target = PinnedBuffer::<T>::new(memory.len())?;
-                all.copy_to_pinned(stream, &mut target)?;
-                Ok(target.as_slice()?.iter().map(|value| value.bits()).collect())
+                let copied = all.copy_to_pinned(stream, &mut target);
+                let bits = copied.and_then(|()| Ok(target.as_slice()?.iter().map(|value| value.bits()).collect()));
+                unpin(target);
+                bits
             } else {
                 Ok(all.to_vec(stream)?.into_iter().map(|value| value.bits()).collect())
             }

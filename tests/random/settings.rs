@@ -60,7 +60,12 @@ impl Run {
             done: 0,
             _turn: turn,
         };
-        say(&format!("{mode}: GPUCOMM_RANDOM_SEED={}, {} steps, timeout {timeout:?}", run.next, run.steps));
+        say(&format!(
+            "{mode}: GPUCOMM_RANDOM_SEED={}, {} steps, timeout {:?}",
+            run.next,
+            run.steps,
+            gpucomm::default_timeout()
+        ));
         RUNNING.fetch_add(1, Ordering::Relaxed);
         watch::moved();
         watch::start();
