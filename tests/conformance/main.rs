@@ -19,6 +19,7 @@ mod bad_usage;
 mod buffers;
 mod collectives;
 mod deadlines;
+mod depth;
 mod disagreement;
 mod environment;
 mod failures;
