@@ -1,19 +1,17 @@
 //! Streams: work of a device, done in order.
 
-use std::any::Any;
-use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::check::{check, check_ready};
-use super::device::{Device, as_host_function, in_host_function};
+use super::device::{Device, in_host_function};
 use super::event::Event;
 use super::history::History;
 use super::in_flight::{ENTRY, InFlight};
 use super::later;
 use super::mark::Mark;
+use super::panics::Panics;
 use super::uses::Lane;
 use super::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
@@ -52,12 +50,9 @@ struct Inner {
     /// Unlike that of any other stream, also of those that are gone.
     serial: u64,
     history: History,
-    panicked: Arc<PanicSlot>,
+    panics: Arc<Panics>,
     in_flight: InFlight,
 }
-
-/// The first panic of a host function since the last wait.
-type PanicSlot = Mutex<Option<Error>>;
 
 // SAFETY: the CUDA runtime allows streams to be used from any thread, and from several at a time.
 unsafe impl Send for Inner {}
@@ -94,8 +89,8 @@ impl Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlight::new(!owned);
-        let (history, panicked) = (History::default(), Arc::default());
-        let inner = Arc::new(Inner { raw, device, owned, serial, history, panicked, in_flight });
+        let (history, panics) = (History::default(), Arc::default());
+        let inner = Arc::new(Inner { raw, device, owned, serial, history, panics, in_flight });
         ALL.lock().unwrap_or_else(PoisonError::into_inner).push((raw.addr(), Arc::downgrade(&inner)));
         Self { inner }
     }
@@ -299,6 +294,11 @@ impl Stream {
         &self.inner.history
     }
 
+    /// Panics of its host functions that no wait has told yet.
+    pub(super) fn panics(&self) -> &Arc<Panics> {
+        &self.inner.panics
+    }
+
     /// A number that no other stream has, nor had.
     #[inline]
     pub(crate) fn serial(&self) -> u64 {
@@ -308,10 +308,7 @@ impl Stream {
     /// What a wait of `operation` reports when the device is done: failures of `origins`, and of host functions.
     pub(crate) fn judge(&self, operation: &'static str, origins: &Origins) -> Result<()> {
         origins.judge(operation).inspect_err(|_| self.history().tell(origins, false))?;
-        match self.inner.panicked.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
+        self.panics().tell()
     }
 
     /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
@@ -321,11 +318,12 @@ impl Stream {
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         self.device().ready()?;
+        let origins = event.origins();
         self.enqueue("Stream::wait_event", default_timeout(), || {
             // SAFETY: both handles are alive; they may be of different devices.
             check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0) })
         })?;
-        self.history().cover(&event.origins());
+        self.history().cover(&origins);
         Ok(())
     }
 
@@ -338,64 +336,6 @@ impl Stream {
         event.record(self)?;
         Ok(event)
     }
-
-    /// Wraps `cudaLaunchHostFunc`: runs `f` on a thread of the runtime when the work before it is done. Work behind it
-    /// waits for it.
-    ///
-    /// `f` must not use this crate: methods that would call CUDA give [`Error::InvalidUsage`] there, and what is
-    /// dropped there is leaked. A panic is caught, and the next wait for this stream reports it. Where the device
-    /// fails before it comes to it, `f` is leaked.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`] where too much is on its way; what CUDA says.
-    pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
-        let _current = self.device().set_current()?;
-        self.room_for_one("Stream::launch_host", default_timeout())?;
-        let task: *mut Task =
-            Box::into_raw(Box::new(Task { run: Box::new(f), panicked: Arc::clone(&self.inner.panicked) }));
-        // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
-        let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };
-        self.count(ENTRY);
-        check("cudaLaunchHostFunc", code).inspect_err(|_| {
-            // SAFETY: from `Box::into_raw` above; the call failed, so nobody else has it.
-            drop(unsafe { Box::from_raw(task) });
-        })
-    }
-}
-
-struct Task {
-    run: Box<dyn FnOnce() + Send>,
-    panicked: Arc<PanicSlot>,
-}
-
-/// The host function that CUDA calls.
-///
-/// # Safety
-/// `data` is a `Task` from `Box::into_raw`, given up by the caller.
-unsafe extern "C" fn run_task(data: *mut c_void) {
-    // SAFETY: as the caller promises.
-    let task = unsafe { Box::from_raw(data.cast::<Task>()) };
-    let Task { run, panicked } = *task;
-    as_host_function(|| {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-            let said = panic_text(payload.as_ref());
-            let error = Error::InvalidUsage {
-                operation: "Stream::launch_host",
-                reason: format!("a host function panicked: {said}"),
-            };
-            panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            // Dropping the payload may panic in its turn.
-            std::mem::forget(payload);
-        }
-    });
-}
-
-fn panic_text(payload: &(dyn Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(ToString::to_string)
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| String::from("(no message)"))
 }
 
 impl PartialEq for Stream {
