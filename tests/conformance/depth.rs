@@ -94,7 +94,8 @@ fn behind_a_rank_that_never_comes(ranks: usize, mix: Mix) {
         let start = Instant::now();
         let aborted = quick(limit, || abort_all(all));
         for stream in &streams {
-            while !stream.query().unwrap() {
+            // An error says that the device is done, too: what it is done with has failed.
+            while matches!(stream.query(), Ok(false)) {
                 assert!(start.elapsed() < limit, "{mix:?}: not drained after {:?}", start.elapsed());
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -103,9 +104,8 @@ fn behind_a_rank_that_never_comes(ranks: usize, mix: Mix) {
         println!("{mix:?}: {} taken, aborted in {aborted:?}, drained in {drained:?}", taken.load(Ordering::SeqCst));
         assert!(drained < limit, "{mix:?}: aborted in {aborted:?}, drained in {drained:?}");
     });
-    // The streams are as good as new, but for what waits for them still have to report.
     for stream in &streams {
-        let _ = stream.wait(slower(1.0));
+        stream.accept();
         let mut x = DeviceBuffer::<i32>::uninit(stream, 5).unwrap();
         x.fill(stream, 8).unwrap();
         assert_eq!(x.to_vec(stream).unwrap(), [8; 5]);
