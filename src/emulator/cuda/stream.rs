@@ -50,8 +50,6 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 struct Queue {
     tasks: VecDeque<Task>,
-    /// How many entries of the launch queue are taken, by the task that runs too.
-    places: usize,
     /// The thread exists.
     worker: bool,
     /// The thread sleeps and was not woken yet.
@@ -74,13 +72,6 @@ pub(super) enum Task {
     Stamp(Arc<OnceLock<Instant>>),
     /// The end of an allocation in stream order. It comes also when the device has failed: others may wait for the memory.
     Free(Arc<Block>),
-}
-
-impl Task {
-    /// Whether it takes an entry of the launch queue of its stream.
-    fn takes_a_place(&self) -> bool {
-        !matches!(self, Self::Free(_))
-    }
 }
 
 impl std::fmt::Debug for Task {
@@ -265,10 +256,8 @@ impl Stream {
     pub fn push(self: &Arc<Self>, task: Task) -> Result<Ticket, cudaError> {
         self.awaken()?;
         let before = self.predecessors();
-        let places = before.len() + usize::from(task.takes_a_place());
-        let mut queue = self.make_room(places);
         let added = before.len() as u64 + 1;
-        queue.places += places;
+        let mut queue = self.make_room(added);
         queue.tasks.extend(before.into_iter().map(Task::Wait));
         queue.tasks.push_back(task);
         // Only this lock's holder writes, so this is no race.
@@ -282,16 +271,18 @@ impl Stream {
         Ok(Ticket { stream: self.clone(), number })
     }
 
-    fn make_room(&self, places: usize) -> MutexGuard<'_, Queue> {
-        let most = settings().queue;
-        let full = |queue: &Queue| queue.places > 0 && queue.places + places > most;
+    fn make_room(&self, added: u64) -> MutexGuard<'_, Queue> {
+        let most = settings().queue as u64;
+        // Both change under the lock only.
+        let taken = || self.submitted.load(Ordering::Relaxed) - self.completed.load(Ordering::Relaxed);
+        let full = || taken() > 0 && taken() + added > most;
         let mut queue = lock(&self.queue);
-        if places == 0 || !full(&queue) {
+        if !full() {
             return queue;
         }
         let mut patience = Patience::new();
         queue.waiters += 1;
-        while full(&queue) {
+        while full() {
             patience.check(|| {
                 let (call, device) = (report::call(), self.device.ordinal);
                 format!("the launch queue of a stream of device {device} is full ({most} entries): {call}")
@@ -346,10 +337,8 @@ impl Stream {
         loop {
             if let Some(task) = queue.tasks.pop_front() {
                 drop(queue);
-                let place = usize::from(task.takes_a_place());
                 self.perform(task);
                 queue = lock(&self.queue);
-                queue.places -= place;
                 let done = self.completed.load(Ordering::Relaxed) + 1;
                 self.completed.store(done, Ordering::Release);
                 if queue.waiters > 0 {

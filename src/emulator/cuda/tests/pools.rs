@@ -86,7 +86,8 @@ fn memory_runs_out_and_comes_back() {
 
 #[test]
 fn freed_memory_goes_round_on_its_stream_and_waits_for_others() {
-    isolated("pools::freed_memory_goes_round_on_its_stream_and_waits_for_others", &[], || {
+    let long = [("GPUCOMM_EMULATOR_QUEUE", "4000")];
+    isolated("pools::freed_memory_goes_round_on_its_stream_and_waits_for_others", &long, || {
         let _expected = expect("is no pool");
         let (stream, other) = (TestStream::new(0), TestStream::new(0));
         let pool = pool(0);

@@ -237,14 +237,15 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
                     2 => ok!(cudaLaunchHostFunc(stream, Some(add), address(count))),
                     3 => ok!(cudaStreamWaitEvent(stream, std::ptr::without_provenance_mut(untimed), 0)),
                     4 => ok!(cudaEventRecord(std::ptr::without_provenance_mut(timed), stream)),
-                    5 => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
+                    5 => ok!(cudaFreeAsync(malloc(64), stream)),
+                    6 => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
                     _ => ok!(cudaEventRecord(std::ptr::without_provenance_mut(untimed), stream)),
                 }
             };
             let handle = stream.0.addr();
-            for kind in 0..6 {
+            for kind in 0..7 {
                 let hold = other.close_gate();
-                call(6, other.0.addr());
+                call(7, other.0.addr());
                 // The gate takes a place too.
                 let gate = stream.close_gate();
                 for _ in 1..8 {
@@ -252,7 +253,7 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
                 }
                 // What takes no place is not blocked, nor are other streams.
                 assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
-                call(5, other.0.addr());
+                call(6, other.0.addr());
                 assert!(blocks(gate, || call(kind, handle)), "kind {kind} was not blocked");
                 drop(hold);
                 stream.wait();
@@ -262,7 +263,7 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
             for _ in 1..8 {
                 call(0, handle);
             }
-            assert!(!blocks(gate, || call(6, handle)), "a record without a time takes no place");
+            assert!(!blocks(gate, || call(7, handle)), "a record without a time takes no place");
             stream.wait();
             assert_eq!(count.load(Ordering::Relaxed), 8);
         },
