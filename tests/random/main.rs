@@ -9,14 +9,16 @@
 //! | `GPUCOMM_RANDOM_SECONDS` | how long each mode goes on |
 //! | `GPUCOMM_RANDOM_COUNT` | how many programs each mode runs |
 //! | `GPUCOMM_RANDOM_RANKS` | the number of ranks; drawn otherwise. Programs for more than there are devices are left out |
-//! | `GPUCOMM_RANDOM_STEPS` | how many steps a program has; 60 |
+//! | `GPUCOMM_RANDOM_STEPS` | how many steps a program has |
 //! | `GPUCOMM_RANDOM_TRY` | what is drawn though it is known to fail, see `not_yet.rs` |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit |
 //!
 //! What fails prints the seed, the rank, the step and the command that repeats it. Where nothing moves for three times the timeout,
 //! the process says where each rank is, and ends.
 
+mod abort;
 mod cell;
+mod cliques;
 mod collective;
 mod generator;
 mod issue;
@@ -39,4 +41,9 @@ mod watch;
 #[test]
 fn programs() {
     programs::run();
+}
+
+#[test]
+fn abort() {
+    abort::run();
 }

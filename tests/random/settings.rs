@@ -30,8 +30,7 @@ pub fn is_running() -> bool {
 /// One mode that runs: seeds to try, for so long or so many.
 pub struct Run {
     mode: &'static str,
-    /// The number of steps of a program.
-    pub steps: usize,
+    steps: usize,
     ranks: Option<usize>,
     next: u64,
     left: u64,
@@ -43,7 +42,7 @@ pub struct Run {
 
 impl Run {
     /// Waits for its turn: each mode takes all devices, and sets the timeout of the process.
-    pub fn begin(mode: &'static str, seconds: u64, timeout: Duration) -> Self {
+    pub fn begin(mode: &'static str, steps: u64, seconds: u64, timeout: Duration) -> Self {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         gpucomm::set_default_timeout(slower(timeout));
@@ -51,7 +50,7 @@ impl Run {
         let seconds = number("GPUCOMM_RANDOM_SECONDS").unwrap_or(if count.is_some() { 1 << 20 } else { seconds });
         let run = Self {
             mode,
-            steps: number("GPUCOMM_RANDOM_STEPS").unwrap_or(60) as usize,
+            steps: number("GPUCOMM_RANDOM_STEPS").unwrap_or(steps) as usize,
             ranks: number("GPUCOMM_RANDOM_RANKS").map(|ranks| ranks as usize),
             next: seed(),
             left: count.unwrap_or(u64::MAX),

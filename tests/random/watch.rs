@@ -15,8 +15,8 @@ static MOVES: AtomicU64 = AtomicU64::new(0);
 static PROGRAM: Mutex<Option<(String, Arc<Program>)>> = Mutex::new(None);
 
 /// A program begins; the text says how to repeat it.
-pub fn begin(repeat: String, program: &Arc<Program>) {
-    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = Some((repeat, Arc::clone(program)));
+pub fn begin(repeat: &str, program: &Arc<Program>) {
+    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = Some((repeat.to_owned(), Arc::clone(program)));
     for rank in 0..RANKS {
         step(rank, 0);
     }
