@@ -18,6 +18,7 @@ mod bad_input;
 mod bad_usage;
 mod buffers;
 mod collectives;
+mod dead_peers;
 mod deadlines;
 mod depth;
 mod disagreement;
