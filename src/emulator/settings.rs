@@ -24,8 +24,9 @@ pub(in crate::emulator) struct Settings {
     pub memory: u64,
     /// GPUCOMM_EMULATOR_QUEUE: how many entries the launch queue of a stream has.
     pub queue: usize,
-    /// GPUCOMM_EMULATOR_DRIVER_LOCK: a call that waits for devices holds up calls of other threads.
-    pub driver_lock: bool,
+    /// GPUCOMM_EMULATOR_DRIVER_LOCK: 1: a call that waits for devices holds up calls of other threads; 2: and `cudaHostAlloc`
+    /// waits too.
+    pub driver_lock: u32,
     /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
     pub deadlock: Option<Duration>,
     /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
@@ -38,7 +39,7 @@ impl Default for Settings {
             devices: 4,
             memory: 16 << 30,
             queue: 1022,
-            driver_lock: false,
+            driver_lock: 0,
             deadlock: Some(Duration::from_secs(10)),
             strict: false,
         }
@@ -78,7 +79,9 @@ impl Variables {
         self.take("MEMORY", &mut all.memory, bytes, memory);
         let entries = format_args!("a number from {} to {}", QUEUE.start(), QUEUE.end());
         self.take("QUEUE", &mut all.queue, entries, |text| text.parse().ok().filter(|entries| QUEUE.contains(entries)));
-        self.take("DRIVER_LOCK", &mut all.driver_lock, "0 or 1", flag);
+        self.take("DRIVER_LOCK", &mut all.driver_lock, "0, 1 or 2", |text| {
+            text.parse().ok().filter(|level| *level <= 2)
+        });
         self.take("DEADLOCK", &mut all.deadlock, "seconds, such as 2.5, or 0 for no reports", |text| {
             let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
             Some((!time.is_zero()).then_some(time))

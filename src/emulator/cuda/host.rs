@@ -3,6 +3,7 @@
 use super::stream::{Stream, Task};
 use super::{device, driver_lock, lock, poison};
 use crate::emulator::report;
+use crate::emulator::settings::settings;
 use crate::sys::{cudaError, cudaHostFn_t};
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -43,10 +44,13 @@ pub(super) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
     }
-    let alone = driver_lock::exclusive();
-    if alone.is_some() {
+    let _lock = if settings().driver_lock > 1 {
+        let alone = driver_lock::exclusive();
         device::synchronize_all();
-    }
+        (alone, None)
+    } else {
+        (None, driver_lock::shared())
+    };
     let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| cudaError::cudaErrorMemoryAllocation)?;
     // SAFETY: the layout has a size above zero.
     let memory = unsafe { std::alloc::alloc(layout) };

@@ -77,6 +77,16 @@ fn with_a_lock_of_the_driver_who_waits_holds_up_the_others() {
             assert_eq!(late, (true, true), "kind {kind}");
         }
         let gate = stream.close_gate();
-        assert!(until_opened(gate, || assert!(!pinned().is_null())), "cudaHostAlloc waits too");
+        assert!(!until_opened(gate, || assert!(!pinned().is_null())), "cudaHostAlloc waits for nothing");
+    });
+}
+
+#[test]
+fn and_pinned_memory_may_wait_when_it_is_allocated() {
+    let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "2")];
+    isolated("waits::and_pinned_memory_may_wait_when_it_is_allocated", &environment, || {
+        let stream = TestStream::new(0);
+        let gate = stream.close_gate();
+        assert!(until_opened(gate, || assert!(!pinned().is_null())));
     });
 }
