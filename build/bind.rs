@@ -30,6 +30,7 @@ const FUNCTIONS: &[&str] = &[
     "cudaStreamGetFlags",
     "cudaStreamQuery",
     "cudaStreamWaitEvent",
+    "cudaThreadExchangeStreamCaptureMode",
     "cudaLaunchHostFunc",
     "cudaEventCreateWithFlags",
     "cudaEventDestroy",

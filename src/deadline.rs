@@ -98,11 +98,6 @@ impl Deadline {
         self.timeout.saturating_sub(self.start.elapsed())
     }
 
-    /// This deadline, or one after `timeout` from now, whichever comes first.
-    pub(crate) fn sooner(&self, timeout: Duration) -> Self {
-        Self::after(timeout.min(self.remaining()))
-    }
-
     /// The error that says `operation` was not done in time.
     pub(crate) fn error(&self, operation: &'static str, detail: impl Into<String>) -> Error {
         Error::Timeout { operation, timeout: self.timeout, detail: detail.into() }

@@ -30,6 +30,7 @@ mod mark;
 mod panics;
 mod pinned;
 mod pool;
+mod settle;
 mod slice;
 mod staging;
 mod stream;
@@ -45,12 +46,16 @@ pub use buffer::DeviceBuffer;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use check::check;
+#[cfg(feature = "nccl")]
+pub(crate) use device::in_host_function;
 pub use device::{CurrentDevice, Device, MemoryInfo, driver_version, runtime_version};
 pub use event::Event;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use in_flight::{LAUNCH, MOST_LAUNCHES};
 pub use pinned::PinnedBuffer;
+#[cfg(feature = "nccl")]
+pub(crate) use settle::settle;
 pub use slice::{Slice, SliceMut};
 pub use stream::{Stream, StreamOptions};
 #[cfg(feature = "nccl")]

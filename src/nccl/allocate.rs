@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::check;
 use super::comm_buffer::CommBuffer;
-use super::inner::Inner;
+use super::inner::{Inner, Window};
 use super::prepare::Site;
-use super::reaper::{self, Window};
+use super::reaper;
 use super::submit;
 use crate::cuda::{Allocation, Stream, WindowTag};
 use crate::element::Element;
@@ -197,12 +197,12 @@ fn register_locked(members: &[&Arc<Inner>], memory: &[Memory<'_>]) -> Result<Vec
         family.ledger.rendezvous(*entry, &deadline, || inner.refusal(OPERATION))?;
     }
     let mut windows = vec![ptr::null_mut(); members.len()];
-    members.iter().for_each(|inner| inner.begin_visit());
+    super::inner::begin_visits(members.iter().map(|inner| &***inner), OPERATION)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
         for (((_, handle), memory), window) in entered.iter().zip(memory).zip(&mut windows) {
-            // SAFETY: a live communicator under its lock, memory of NCCL, and a place for the window, which is written
+            // SAFETY: a live communicator during a visit, memory of NCCL, and a place for the window, which is written
             // when the group ends.
             let code = unsafe { sys::ncclCommWindowRegister(*handle, memory.ptr, memory.bytes, window, flags) };
             result = result.and(check::check(FUNCTION, code));
@@ -210,7 +210,12 @@ fn register_locked(members: &[&Arc<Inner>], memory: &[Memory<'_>]) -> Result<Vec
         // SAFETY: this thread has opened the group above.
         result = result.and(check::check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
     }
-    members.iter().for_each(|inner| inner.end_visit());
+    for (inner, window) in members.iter().zip(&windows) {
+        if !window.is_null() {
+            inner.windows().push(Window(*window));
+        }
+        inner.end_visit();
+    }
     result?;
     Ok(windows
         .into_iter()

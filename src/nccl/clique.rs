@@ -8,10 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use super::comm_buffer::CommBuffer;
-use super::communicator::{Communicator, abort_members};
+use super::communicator::{Communicator, abort_members, close_members, drop_members};
 use super::config::InitOptions;
-use super::ending::AbortOutcome;
-use super::{allocate, init};
+use super::ending::{self, AbortOutcome};
+use super::scope::Scope;
+use super::{allocate, helper, init};
 use crate::cuda::{Device, Stream};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -20,7 +21,8 @@ use crate::error::{Error, Result};
 /// they are about to launch.
 ///
 /// A rank that issues another operation, count, element type, reduction or root than the ranks before it gets
-/// [`Error::Disagreement`], nothing that disagrees is launched, and all ranks are aborted.
+/// [`Error::Disagreement`], nothing that disagrees is launched, and all ranks are aborted. Dropping it closes all ranks at the
+/// same time, as dropping a [`Communicator`] does one, and waits for ten seconds at most before it aborts them.
 #[derive(Debug)]
 pub struct Clique {
     ranks: Vec<Communicator>,
@@ -63,37 +65,42 @@ impl Clique {
     }
 
     /// The ranks, to be moved to threads of your own. They go on comparing.
-    pub fn into_ranks(self) -> Vec<Communicator> {
-        self.ranks
+    pub fn into_ranks(mut self) -> Vec<Communicator> {
+        std::mem::take(&mut self.ranks)
     }
 
     /// Runs `program` once for each rank, all at the same time, each on a thread of its own on which the rank's device is
     /// current. Returns what they return, in the order of ranks.
     ///
+    /// Communicators and cliques that `program` makes on these threads end with it: where a rank fails, they are aborted as
+    /// well, and those that are being made are given up.
+    ///
     /// # Errors
-    /// The first error that a rank returned, in time. All ranks are aborted then, so that none waits for one that has
-    /// given up.
+    /// The first error that a rank returned, in time; where ranks disagree, that of the rank which differs. All ranks are
+    /// aborted then, so that none waits for one that has given up. [`Error::InvalidUsage`] where a thread cannot be started,
+    /// and within a host function of a stream; `program` has not run then, and the clique is as it was.
     ///
     /// # Panics
-    /// If a rank panics, all are aborted, and the panic goes on here when all have ended.
+    /// If a rank panics before another one fails, all are aborted, and the panic goes on here when all have ended.
     pub fn spmd<R: Send>(&self, program: impl Fn(&Communicator) -> Result<R> + Sync) -> Result<Vec<R>> {
-        let first = Mutex::new(None);
+        const SPMD: &str = "spmd";
+        ending::outside_of_host_functions(SPMD)?;
+        let scope = Scope::new();
+        let failures = Mutex::new(Vec::new());
         let fail = |failure: Failure| {
             let reason = failure.to_string();
             let is_first = {
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                let is_first = first.is_none();
-                if is_first {
-                    *first = Some(failure);
-                }
-                is_first
+                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                failures.push(failure);
+                failures.len() == 1
             };
             if is_first {
-                let _ = abort_members(&self.ranks, reason);
+                let _ = abort_members(&self.ranks, scope.fail(&reason), reason);
             }
         };
         let run = |communicator: &Communicator| {
             let rank = communicator.rank();
+            let _joined = scope.join();
             let attempt = panic::catch_unwind(AssertUnwindSafe(|| {
                 let _current = communicator.device().set_current()?;
                 program(communicator)
@@ -105,15 +112,29 @@ impl Clique {
             }
             None
         };
+        // Held until all threads are there, or one is not to be had.
+        let go = Mutex::new(true);
         let values: Vec<_> = thread::scope(|scope| {
-            let threads: Vec<_> = self.ranks.iter().map(|rank| scope.spawn(move || run(rank))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
-        });
-        match first.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            None => values.into_iter().collect::<Option<Vec<R>>>().ok_or_else(|| Error::InvalidUsage {
-                operation: "spmd",
-                reason: "a rank ended without a value".into(),
-            }),
+            let mut held = go.lock().unwrap_or_else(PoisonError::into_inner);
+            let start = |rank| {
+                let (run, go) = (&run, &go);
+                let wait_and_run = move || {
+                    let go = *go.lock().unwrap_or_else(PoisonError::into_inner);
+                    if go { run(rank) } else { None }
+                };
+                thread::Builder::new().name(format!("rank {}", rank.rank())).spawn_scoped(scope, wait_and_run)
+            };
+            let threads: std::io::Result<Vec<_>> = self.ranks.iter().map(start).collect();
+            *held = threads.is_ok();
+            drop(held);
+            let threads = threads.map_err(|error| helper::cannot_start(SPMD, &error))?;
+            Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect())
+        })?;
+        match blame(failures.into_inner().unwrap_or_else(PoisonError::into_inner)) {
+            None => values
+                .into_iter()
+                .collect::<Option<Vec<R>>>()
+                .ok_or_else(|| Error::InvalidUsage { operation: SPMD, reason: "a rank ended without a value".into() }),
             Some(Failure::Error { error, .. }) => Err(error),
             Some(Failure::Panic { payload, .. }) => panic::resume_unwind(payload),
         }
@@ -140,19 +161,21 @@ impl Clique {
 
     /// Wraps `ncclCommAbort`, on all ranks; see [`Aborter::abort`](super::Aborter::abort).
     pub fn abort(self, reason: &str) -> AbortOutcome {
-        abort_members(&self.ranks, reason.to_owned())
+        abort_members(&self.ranks, Vec::new(), reason.to_owned())
     }
 
     /// Wraps `ncclCommFinalize` and `ncclCommDestroy`, on all ranks at the same time.
     ///
     /// # Errors
-    /// The first of [`Communicator::close`].
+    /// As [`Communicator::close`]; the first one.
     pub fn close(self, timeout: Duration) -> Result<()> {
-        thread::scope(|scope| {
-            let threads: Vec<_> = self.ranks.into_iter().map(|rank| scope.spawn(move || rank.close(timeout))).collect();
-            let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-            ended.into_iter().try_for_each(|result| result.unwrap_or_else(|payload| panic::resume_unwind(payload)))
-        })
+        close_members(&self.ranks, timeout)
+    }
+}
+
+impl Drop for Clique {
+    fn drop(&mut self) {
+        drop_members(&self.ranks);
     }
 }
 
@@ -169,4 +192,18 @@ impl std::fmt::Display for Failure {
             Self::Panic { rank, .. } => write!(f, "rank {rank} panicked"),
         }
     }
+}
+
+/// The failure that brought the others: of the rank that differs, where ranks disagree, else the first one in time.
+fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
+    let differs = failures.iter().find_map(|failure| match failure {
+        Failure::Error { error: Error::Disagreement { rank, .. }, .. } => Some(*rank),
+        _ => None,
+    });
+    let at_fault = |failure: &Failure| match failure {
+        Failure::Error { rank, error: Error::Disagreement { .. } } => Some(*rank) == differs,
+        _ => false,
+    };
+    let at = failures.iter().position(at_fault).unwrap_or(0);
+    (at < failures.len()).then(|| failures.swap_remove(at))
 }

@@ -20,8 +20,9 @@ use crate::sys;
 /// Wraps `ncclComm_t`: one rank, on one device.
 ///
 /// It may be moved between threads and shared by them; one call is made at a time. Its collectives are in
-/// [`operations`](super#operations). Dropping it waits for its work, for at most ten seconds, and then does what
-/// [`Communicator::close`] does; while panicking, or where that fails, it is aborted.
+/// [`operations`](super#operations). Dropping it does what [`Communicator::close`] does, within ten seconds or its timeout,
+/// whichever is less. While panicking, or where that fails, it is aborted as [`Aborter::abort`] does it, the ranks of its
+/// clique included, so that dropping all of them waits once.
 #[derive(Debug)]
 pub struct Communicator {
     inner: Arc<Inner>,
@@ -123,10 +124,10 @@ impl Communicator {
     /// There is no need to call it now and then: a thread of this crate does, and aborts the communicator on an error.
     ///
     /// # Errors
-    /// What NCCL reports, or why the communicator has ended.
+    /// What NCCL reports, or why the communicator has ended; [`Error::InvalidUsage`] within a host function of a stream.
     pub fn async_error(&self) -> Result<()> {
-        let (_guard, handle) = self.inner.enter("async_error")?;
-        ending::async_error(handle)
+        ending::outside_of_host_functions("async_error")?;
+        self.inner.async_error().unwrap_or_else(|| Err(self.inner.dead("async_error")))
     }
 
     /// Wraps `ncclGetLastError`: a copy of the last message of NCCL in this process, which may be about another call.
@@ -159,11 +160,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case.
     pub fn close(self, timeout: Duration) -> Result<()> {
-        let closed = ending::close(&self.inner, &Deadline::after(timeout));
-        if let Err(error) = &closed {
-            ending::abort_without_waiting(&self.inner, error.clone());
-        }
-        closed
+        close_members(&[self], timeout)
     }
 
     /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
@@ -226,7 +223,7 @@ impl Communicator {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        ending::drop_communicator(&self.inner);
+        drop_members(std::slice::from_ref(self));
     }
 }
 
@@ -235,8 +232,30 @@ pub(crate) fn aborted(reason: String) -> Error {
     Error::Aborted { operation: "abort", reason }
 }
 
-/// Ends the communicators of `members`, because of `reason`.
-pub(crate) fn abort_members(members: &[Communicator], reason: String) -> AbortOutcome {
-    let members: Vec<_> = members.iter().map(|member| Arc::clone(&member.inner)).collect();
-    ending::abort_all(&members, &aborted(reason), &Deadline::after(GRACE))
+fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) -> Vec<Arc<Inner>> {
+    members.into_iter().map(|member| Arc::clone(&member.inner)).collect()
+}
+
+/// Closes the communicators of `members`. Where that fails, they are aborted, and all ranks of this process with them; that
+/// is not waited for.
+pub(crate) fn close_members<'a>(members: impl IntoIterator<Item = &'a Communicator>, timeout: Duration) -> Result<()> {
+    let members = inners(members);
+    let closed = ending::close(&members, &Deadline::after(timeout));
+    if let Err(error) = &closed {
+        let relatives: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
+        ending::start_abort(&relatives, error);
+    }
+    closed
+}
+
+/// What dropping `members` does.
+pub(crate) fn drop_members<'a>(members: impl IntoIterator<Item = &'a Communicator>) {
+    ending::drop_all(&inners(members));
+}
+
+/// Ends the communicators of `members` and `others`, because of `reason`.
+pub(crate) fn abort_members(members: &[Communicator], others: Vec<Arc<Inner>>, reason: String) -> AbortOutcome {
+    let mut all = inners(members);
+    all.extend(others);
+    ending::abort(&all, &aborted(reason), &Deadline::after(GRACE))
 }

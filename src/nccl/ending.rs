@@ -1,12 +1,17 @@
-//! The end of a communicator: abort, or finalize and destroy. Each happens exactly once.
+//! The end of a communicator: abort, or finalize and destroy. Each happens exactly once, on the communicator's own thread.
+//!
+//! An abort raises NCCL's flag on all members before anything else may wait for a device: kernels that spin look at it, and
+//! what waits for them, a driver call of ours among others, waits until they see it. Hence no CUDA call here comes before
+//! the flags, and no lock: the gate is shut, and who is not inside NCCL is not waited for.
 
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use super::check::check;
-use super::inner::{Handle, Inner};
-use super::{detached, interrupt};
-use crate::cuda::Worker;
+use super::inner::Inner;
+use super::{health, interrupt, reaper};
+use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -14,9 +19,8 @@ use crate::sys;
 /// How long an end may take that nobody gave a deadline.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// How long a call may take before it counts as waiting for a peer. One that goes on must not be interrupted: what it uses
-/// would be taken from it.
-const BLOCKED: Duration = Duration::from_secs(1);
+/// How long the lock is waited for, for what can be left undone.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// What became of an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,144 +28,165 @@ const BLOCKED: Duration = Duration::from_secs(1);
 pub enum AbortOutcome {
     /// The communicator is gone, and its operations have left the device.
     Done,
-    /// It had been aborted or closed before.
+    /// It had been aborted or closed before, and is gone.
     Already,
-    /// Aborting goes on by itself, or is not possible because a thread stays inside NCCL. Nothing of the communicator is
+    /// Ending goes on by itself, or is not possible because a thread stays inside NCCL. Nothing of the communicator is
     /// freed then.
     StillRunning,
 }
 
-/// Ends `inner` because of `cause`, unless somebody else has ended it.
-pub(crate) fn abort(inner: &Arc<Inner>, cause: Error, deadline: &Deadline) -> AbortOutcome {
-    if !inner.condemn(cause) {
-        return AbortOutcome::Already;
+/// Ends `members` because of `cause`, but for those that somebody else has ended, and waits for the end of all.
+pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
+    let first = start_abort(members, cause);
+    match wait_for_end(members, deadline) {
+        false => AbortOutcome::StillRunning,
+        true if first => AbortOutcome::Done,
+        true => AbortOutcome::Already,
     }
-    finish_abort(inner, deadline)
 }
 
-/// Ends `inner`, which the caller has condemned.
-pub(crate) fn finish_abort(inner: &Arc<Inner>, deadline: &Deadline) -> AbortOutcome {
-    let mut guard = match inner.lock_within(&deadline.sooner(BLOCKED)) {
-        Some(guard) => guard,
-        None => {
-            // Somebody stays inside NCCL, waiting for a peer.
-            if let Some(handle) = inner.raw() {
-                interrupt::interrupt(inner, handle, deadline);
-            }
-            match inner.lock_within(deadline) {
-                Some(guard) => guard,
-                None => return AbortOutcome::StillRunning,
-            }
+/// Whether NCCL has let go of all `members` before the deadline.
+fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool {
+    let mut round = 0;
+    while !members.iter().all(|inner| inner.has_ended()) {
+        // A host function keeps its stream waiting, and so perhaps the end.
+        if deadline.expired() || cuda::in_host_function() {
+            return false;
         }
-    };
-    let Some(handle) = guard.handle.take() else { return AbortOutcome::Already };
-    guard.streams.clear();
-    drop(guard);
-    inner.forget_raw();
-    let keep = Arc::clone(inner);
-    let aborted = detached::run("ncclCommAbort", deadline, move || {
-        // SAFETY: the handle was taken out of its place, so nobody else has it, and no thread is inside a call on it.
-        // NCCL reads strings of the configuration until it is gone: `keep` has them.
-        let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
-        keep.set_ended();
-    });
-    match aborted {
-        Ok(_) => AbortOutcome::Done,
-        Err(_) => AbortOutcome::StillRunning,
+        backoff(round);
+        round += 1;
     }
+    true
 }
 
-/// Ends `inner` because of `cause`, unless somebody else has ended it; on a thread of its own.
-pub(crate) fn abort_without_waiting(inner: &Arc<Inner>, cause: Error) {
-    if inner.condemn(cause) {
+/// As [`abort`], without waiting; whether any of them was active.
+pub(crate) fn start_abort(members: &[Arc<Inner>], cause: &Error) -> bool {
+    // All are condemned before the first is aborted, so that every thread that notices gets this cause.
+    let condemned: Vec<_> = members.iter().filter(|inner| inner.condemn(cause.clone())).collect();
+    for inner in &condemned {
         let inner = Arc::clone(inner);
-        let _ = detached::start("abort", move || finish_abort(&inner, &Deadline::after(GRACE)));
+        inner.clone().helper().run(move || tear_down(&inner));
+    }
+    !condemned.is_empty()
+}
+
+/// Aborts `inner` on its own thread; the gate is shut.
+fn tear_down(inner: &Inner) {
+    let revoked = interrupt::clear(inner);
+    #[cfg(nccl_ge_2_28_7)]
+    save_windows(inner, revoked);
+    #[cfg(not(nccl_ge_2_28_7))]
+    let _ = revoked;
+    // SAFETY: the handle is live, and nobody uses it any more: the gate is shut and empty, and only who has shut it comes
+    // here. Revoking has returned. What NCCL keeps pointers into, the household of `inner` has.
+    let _ = unsafe { sys::ncclCommAbort(inner.handle().raw()) };
+    let_go(inner);
+}
+
+/// NCCL has let go of `inner`. Its streams go here, on a thread of their device.
+fn let_go(inner: &Inner) {
+    inner.set_ended();
+    if let Some(mut guard) = inner.lock_within(&Deadline::after(BUSY)) {
+        guard.streams.clear();
     }
 }
 
-/// Ends many communicators at once: each waits for the others inside NCCL, so they go in parallel.
-pub(crate) fn abort_all(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
-    finish_all(condemn_all(members, cause), deadline)
+/// Before an abort of a library that forgets the windows of what it aborts, and with them their memory: stops the
+/// communicator without freeing it, and takes them off. That costs the time of revoking, half a second to one.
+#[cfg(nccl_ge_2_28_7)]
+fn save_windows(inner: &Inner, revoked: bool) {
+    use crate::version::{self, Version};
+
+    let windows = std::mem::take(&mut *inner.windows());
+    if windows.is_empty() || version::running_nccl().is_ok_and(|running| running >= Version::new(2, 29, 7)) {
+        return;
+    }
+    if !revoked {
+        interrupt::revoke(inner);
+    }
+    for window in windows {
+        // SAFETY: as for the abort that follows: a live communicator that nobody else uses. The device has left it.
+        let _ = unsafe { sys::ncclCommWindowDeregister(inner.handle().raw(), window.0) };
+    }
 }
 
-/// Condemns many communicators: those that the caller must end. All of them before the first is aborted, so that every thread
-/// that notices gets this cause.
-pub(crate) fn condemn_all(members: &[Arc<Inner>], cause: &Error) -> Vec<Arc<Inner>> {
-    members.iter().filter(|inner| inner.condemn(cause.clone())).cloned().collect()
-}
-
-/// Ends communicators that the caller has condemned, in parallel.
-pub(crate) fn finish_all(condemned: Vec<Arc<Inner>>, deadline: &Deadline) -> AbortOutcome {
-    let mut outcome = AbortOutcome::Already;
-    let deadline = *deadline;
-    let threads: Vec<_> =
-        condemned.into_iter().map(|inner| detached::start("abort", move || finish_abort(&inner, &deadline))).collect();
-    for thread in threads {
-        let one = match thread {
-            Ok(receiver) => receiver.recv_timeout(deadline.remaining()).unwrap_or(AbortOutcome::StillRunning),
-            Err(_) => AbortOutcome::StillRunning,
-        };
-        if outcome != AbortOutcome::StillRunning {
-            outcome = one;
+/// Finalizes and destroys `members` after their operations have completed, all at the same time.
+///
+/// On an error, those that are still active stay so: abort them.
+pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
+    const CLOSE: &str = "close";
+    if cuda::in_host_function() {
+        return Err(in_host_function(CLOSE));
+    }
+    members.iter().try_for_each(|inner| wait_for_work(inner, deadline))?;
+    members.iter().for_each(|inner| reaper::drain(inner.id, deadline));
+    // What they did is well, then, whatever becomes of the end.
+    members.iter().try_for_each(|inner| inner.health())?;
+    let mut closed = Ok(());
+    let retired: Vec<_> = members
+        .iter()
+        .filter(|inner| {
+            let first = inner.retire();
+            if !first && closed.is_ok() {
+                closed = Err(inner.dead(CLOSE));
+            }
+            first
+        })
+        .collect();
+    for inner in &retired {
+        closed = closed.and_then(|()| is_fit(inner, deadline));
+    }
+    let (sender, ends) = mpsc::channel();
+    let orderly = closed.is_ok();
+    for inner in &retired {
+        let (inner, sender) = (Arc::clone(inner), sender.clone());
+        inner.clone().helper().run(move || {
+            let destroyed = if orderly { destroy(&inner) } else { Ok(()) };
+            if !orderly {
+                tear_down(&inner);
+            }
+            let _ = sender.send(destroyed);
+        });
+    }
+    drop(sender);
+    for _ in 0..retired.len() {
+        match ends.recv_timeout(deadline.remaining()) {
+            Ok(ended) => closed = closed.and(ended),
+            Err(_) => return closed.and(Err(deadline.error(CLOSE, "NCCL goes on ending the communicator by itself"))),
         }
     }
-    outcome
+    closed
 }
 
-/// Finalizes and destroys `inner` after its operations have completed.
-pub(crate) fn close(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
+/// Whether `inner`, which the caller has retired, can be destroyed: destroying a communicator that has an error leaves NCCL's
+/// group depth raised.
+fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
+    deadline.poll("close", || "another thread is inside a call on this communicator".into(), || Ok(inner.is_left()))?;
+    // SAFETY: the handle is live, and this thread alone may end the communicator.
+    unsafe { health::async_error(inner.handle()) }
+}
+
+/// Finalizes and destroys `inner`, whose gate is shut and empty, and which has no error.
+fn destroy(inner: &Inner) -> Result<()> {
+    let raw = inner.handle().raw();
+    // SAFETY: the handle is live, and nobody else uses it any more: only who has shut the gate comes here.
+    let finalized = check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(raw) });
+    if finalized.is_err() {
+        tear_down(inner);
+        return finalized;
+    }
+    // SAFETY: as above; a finalized communicator is destroyed once.
+    let destroyed = check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(raw) });
+    let_go(inner);
+    destroyed
+}
+
+/// Waits until all that was enqueued is done.
+fn wait_for_work(inner: &Inner, deadline: &Deadline) -> Result<()> {
     const CLOSE: &str = "close";
     if let Some(error) = inner.refusal(CLOSE) {
         return Err(error);
     }
-    wait_for_work(inner, deadline)?;
-    super::reaper::drain(inner.id, deadline);
-    // What it did is well, then, whatever becomes of the end.
-    inner.health()?;
-    if !inner.retire() {
-        return Err(inner.refusal(CLOSE).unwrap_or(Error::Aborted { operation: CLOSE, reason: "unknown".into() }));
-    }
-    let Some(mut guard) = inner.lock_within(deadline) else {
-        return Err(deadline.error(CLOSE, "another thread is inside a call on this communicator"));
-    };
-    let Some(Handle(raw)) = guard.handle else { return Ok(()) };
-    // Destroying a communicator that has an error leaves NCCL's group depth raised on this thread.
-    let failed = async_error(raw);
-    let Some(handle) = guard.handle.take() else { return Ok(()) };
-    guard.streams.clear();
-    drop(guard);
-    inner.forget_raw();
-    let keep = Arc::clone(inner);
-    if let Err(error) = failed {
-        let _ = detached::run("ncclCommAbort", deadline, move || {
-            // SAFETY: the handle was taken out of its place, so nobody else has it, and no thread is inside a call on it.
-            let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
-            keep.set_ended();
-        });
-        return Err(error);
-    }
-    detached::run("ncclCommDestroy", deadline, move || {
-        // SAFETY: the handle was taken out of its place, so nobody else has it; it had no error when it was last asked.
-        check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(handle.raw()) })?;
-        // SAFETY: as above; a finalized communicator is destroyed once.
-        check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(handle.raw()) })?;
-        keep.set_ended();
-        Ok(())
-    })?
-}
-
-/// Wraps `ncclCommGetAsyncError`; the caller holds the lock of the communicator that `raw` is of.
-pub(crate) fn async_error(raw: sys::ncclComm_t) -> Result<()> {
-    const FUNCTION: &str = "ncclCommGetAsyncError";
-    let mut state = sys::ncclResult_t::ncclSuccess;
-    // SAFETY: a live communicator under its lock, and a place for the answer.
-    check(FUNCTION, unsafe { sys::ncclCommGetAsyncError(raw, &mut state) })?;
-    check(FUNCTION, state)
-}
-
-/// Waits until all that was enqueued is done.
-fn wait_for_work(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
-    const CLOSE: &str = "close";
     let streams = match inner.lock_within(deadline) {
         Some(guard) => guard.streams.all().to_vec(),
         None => return Err(deadline.error(CLOSE, "another thread is inside a call on this communicator")),
@@ -182,14 +207,31 @@ fn wait_for_work(inner: &Arc<Inner>, deadline: &Deadline) -> Result<()> {
     Ok(())
 }
 
-/// What dropping a communicator does: it is closed if that succeeds within [`GRACE`], else aborted.
-pub(crate) fn drop_communicator(inner: &Arc<Inner>) {
-    if !inner.is_active() {
+/// What dropping communicators does: they are closed if that succeeds within [`GRACE`] for all, else they are aborted, and all
+/// ranks of this process with them.
+pub(crate) fn drop_all(members: &[Arc<Inner>]) {
+    let active: Vec<_> = members.iter().filter(|inner| inner.is_active()).cloned().collect();
+    if cuda::in_host_function() {
+        // NCCL must not be called here, and still needs what it has pointers into.
+        std::mem::forget(active);
         return;
     }
-    let deadline = Deadline::after(GRACE.min(inner.timeout()));
-    if std::thread::panicking() || close(inner, &deadline).is_err() {
-        let cause = Error::Aborted { operation: "drop", reason: "it was dropped with work in flight".into() };
-        let _ = abort(inner, cause, &Deadline::after(GRACE));
+    let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else { return };
+    if std::thread::panicking() || close(&active, &Deadline::after(GRACE.min(timeout))).is_err() {
+        let cause = Error::Aborted { operation: "drop", reason: "a rank was dropped with work in flight".into() };
+        let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();
+        if start_abort(&relatives, &cause) {
+            wait_for_end(&relatives, &Deadline::after(GRACE));
+        }
     }
+}
+
+/// Refuses what enters NCCL within a host function of a stream.
+pub(crate) fn outside_of_host_functions(operation: &'static str) -> Result<()> {
+    if cuda::in_host_function() { Err(in_host_function(operation)) } else { Ok(()) }
+}
+
+#[cold]
+fn in_host_function(operation: &'static str) -> Error {
+    Error::InvalidUsage { operation, reason: "a host function of a stream must not call NCCL".into() }
 }

@@ -1,22 +1,27 @@
 //! Starting communicators, with a deadline.
 //!
 //! Communicators are made blocking, because a non-blocking one takes ten times as long for each operation, and a blocking
-//! one split from it 2 to 3 µs longer and twice the device memory. A blocking start cannot be stopped, so it runs on a
-//! thread of its own: if a rank does not come in time, the caller gets its error, and the thread is left behind; should the
-//! rank come after all, it aborts what it then has.
+//! one split from it 2 to 3 µs longer and twice the device memory. A blocking start cannot be stopped, so it runs on the
+//! communicator's own thread: if a rank does not come in time, the caller gets its error, and the thread is left behind;
+//! should the rank come after all, it aborts what it then has. The ranks of a clique start as one group of NCCL, which ends
+//! the starts of all when that of one fails.
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::check::check;
 use super::communicator::Communicator;
 use super::config::{Config, InitOptions};
-use super::detached;
+use super::ending;
 use super::environment;
-use super::inner::{Family, Handle, Inner};
+use super::helper::Helper;
+use super::household::Household;
+use super::inner::{Family, Handle, Inner, Parts};
 use super::ledger::Ledger;
+use super::scope;
 use super::unique_id::UniqueId;
 use super::watchdog;
 use crate::cuda::Device;
@@ -25,6 +30,9 @@ use crate::error::{Error, Result};
 use crate::{sys, version};
 
 const FUNCTION: &str = "ncclCommInitRankConfig";
+
+/// How often a start looks whether the program that it is part of has failed.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// One rank; the others are made elsewhere.
 pub(crate) fn one_rank(
@@ -35,26 +43,22 @@ pub(crate) fn one_rank(
     options: &InitOptions,
 ) -> Result<Communicator> {
     const OPERATION: &str = "Communicator::init_rank";
-    version::check_nccl()?;
-    environment::check(OPERATION)?;
+    begin(OPERATION)?;
     if size == 0 || c_int::try_from(size).is_err() {
         return Err(Error::argument(OPERATION, "size", format!("1 to {} ranks", c_int::MAX), size));
     }
     if rank >= size {
         return Err(Error::argument(OPERATION, "rank", format!("a rank below {size}"), rank));
     }
-    let deadline = Deadline::after(options.timeout);
-    let start = Start::begin(device, size, *id, rank, options.config.clone())?;
-    let inner = start.finish(OPERATION, &deadline, None, options)?;
-    watchdog::watch(&inner)?;
-    Ok(Communicator::from_inner(inner))
+    let start = Start { operation: OPERATION, id: *id, size, ranks: vec![(rank, device)] };
+    let members = start.run(None, options)?;
+    members.into_iter().next().map(Communicator::from_inner).ok_or_else(|| nothing(OPERATION))
 }
 
 /// All ranks of a communicator within this process.
 pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec<Communicator>> {
     const OPERATION: &str = "Clique::init_all";
-    version::check_nccl()?;
-    environment::check(OPERATION)?;
+    begin(OPERATION)?;
     if devices.is_empty() {
         return Err(Error::argument(OPERATION, "devices", "at least one device", "none"));
     }
@@ -63,93 +67,142 @@ pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec
             return Err(Error::argument(OPERATION, "devices", "each device once", format!("{device} twice")));
         }
     }
-    let deadline = Deadline::after(options.timeout);
-    let id = UniqueId::new()?;
     let size = devices.len();
     let family = Arc::new(Family { ledger: Ledger::new(size), members: OnceLock::new() });
-    let starts = devices
-        .iter()
-        .enumerate()
-        .map(|(rank, device)| Start::begin(*device, size, id, rank, options.config.clone()))
-        .collect::<Result<Vec<_>>>()?;
-    // Every start is waited for, so that a failure of one leaves no handle of another without an owner.
-    let finished: Vec<_> =
-        starts.into_iter().map(|start| start.finish(OPERATION, &deadline, Some(&family), options)).collect();
-    let members = finished.into_iter().collect::<Result<Vec<_>>>()?;
-    let weak = members.iter().map(Arc::downgrade).collect();
-    family.members.set(weak).map_err(|_| Error::InvalidUsage {
-        operation: OPERATION,
-        reason: "the ranks belong to another clique already".into(),
-    })?;
-    for inner in &members {
-        watchdog::watch(inner)?;
-    }
+    let ranks = devices.iter().copied().enumerate().collect();
+    let start = Start { operation: OPERATION, id: UniqueId::new()?, size, ranks };
+    let members = start.run(Some(family), options)?;
     Ok(members.into_iter().map(Communicator::from_inner).collect())
 }
 
-/// A start that is under way on its own thread.
-struct Start {
-    receiver: Receiver<Result<Made>>,
-    device: Device,
-    size: usize,
-    rank: usize,
+fn begin(operation: &'static str) -> Result<()> {
+    ending::outside_of_host_functions(operation)?;
+    version::check_nccl()?;
+    environment::check(operation)
 }
 
-/// A communicator that nobody has taken yet: aborted unless somebody does.
-struct Made {
-    handle: Option<Handle>,
-    /// NCCL keeps pointers into it.
-    config: Config,
+/// Waits for a start that is under way.
+fn wait(operation: &'static str, start: &Receiver<Result<Made>>, deadline: &Deadline, size: usize) -> Result<Made> {
+    let scope = scope::current();
+    loop {
+        match start.recv_timeout(deadline.remaining().min(LOOK)) {
+            Ok(made) => return made,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(nothing(operation)),
+        }
+        if let Some(reason) = scope.as_ref().and_then(|scope| scope.failure()) {
+            return Err(Error::Aborted { operation, reason });
+        }
+        if deadline.expired() {
+            return Err(deadline.error(operation, format!("not all of the {size} ranks have come")));
+        }
+    }
+}
+
+#[cold]
+fn nothing(operation: &'static str) -> Error {
+    Error::InvalidUsage { operation, reason: "NCCL made no communicator".into() }
+}
+
+/// The start of those ranks of a communicator that one call makes.
+struct Start {
+    operation: &'static str,
+    id: UniqueId,
+    size: usize,
+    ranks: Vec<(usize, Device)>,
 }
 
 impl Start {
-    fn begin(device: Device, size: usize, id: UniqueId, rank: usize, config: Config) -> Result<Self> {
-        let receiver = detached::start(FUNCTION, move || {
-            let _current = device.set_current()?;
-            let mut raw_config = config.to_raw();
-            let mut handle = ptr::null_mut();
-            // SAFETY: a place for the handle, and a configuration that was initialised and outlives the communicator.
-            // The sizes fit: they were checked before.
-            let result = unsafe {
-                sys::ncclCommInitRankConfig(&mut handle, size as c_int, id.to_raw(), rank as c_int, &mut raw_config)
-            };
-            check(FUNCTION, result)?;
-            Ok(Made { handle: Some(Handle(handle)), config })
-        })?;
-        Ok(Self { receiver, device, size, rank })
+    fn run(self, family: Option<Arc<Family>>, options: &InitOptions) -> Result<Vec<Arc<Inner>>> {
+        let Self { operation, id, size, ranks } = self;
+        let deadline = Deadline::after(options.timeout);
+        // All threads that the communicators will ever need, before there is a communicator.
+        watchdog::start(operation)?;
+        let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
+        let household = Household::join(&id, ranks.len());
+        let config = household.keep(options.config.clone());
+        let made = Made { ranks, handles: Vec::new(), household: Arc::clone(&household) };
+        // Handed over or kept: a start that is too late is aborted where it was made.
+        let (sender, receiver) = mpsc::sync_channel(0);
+        helpers[0].run(move || {
+            let _ = sender.send(made.start(id, size, &config));
+        });
+        let (handles, ranks) = wait(operation, &receiver, &deadline, size)?.take();
+        let members: Vec<_> = helpers
+            .into_iter()
+            .zip(handles.into_iter().zip(ranks))
+            .map(|(helper, (handle, (rank, device)))| {
+                let (family, household) = (family.clone(), Arc::clone(&household));
+                Inner::new(Parts { handle, rank, size, device, family, household, helper, timeout: options.timeout })
+            })
+            .collect();
+        if let Some(family) = family {
+            let _ = family.members.set(members.iter().map(Arc::downgrade).collect());
+        }
+        watchdog::look_after(&members);
+        if let Some(scope) = scope::current() {
+            scope.adopt(&members);
+            if let Some(reason) = scope.failure() {
+                let error = Error::Aborted { operation, reason };
+                ending::start_abort(&members, &error);
+                return Err(error);
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// Ranks that are being started, and their communicators as long as nobody has taken them: aborted then.
+struct Made {
+    ranks: Vec<(usize, Device)>,
+    /// Null where NCCL has made none.
+    handles: Vec<Handle>,
+    household: Arc<Household>,
+}
+
+impl Made {
+    /// Starts the ranks, on a thread that may stay here for ever.
+    fn start(mut self, id: UniqueId, size: usize, config: &Config) -> Result<Self> {
+        let mut raw_config = config.to_raw();
+        for (_, device) in &self.ranks {
+            // A rank that is missing for want of its device would leave the others waiting.
+            drop(device.set_current()?);
+        }
+        self.handles = vec![Handle(ptr::null_mut()); self.ranks.len()];
+        // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+        let mut result = check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+        if result.is_ok() {
+            for ((rank, device), Handle(handle)) in self.ranks.iter().zip(&mut self.handles) {
+                let current = device.set_current();
+                // SAFETY: a place for the handle, and a configuration that was initialised; what it points to lives as long
+                // as the household. The sizes fit: they were checked before.
+                let code = unsafe {
+                    sys::ncclCommInitRankConfig(handle, size as c_int, id.to_raw(), *rank as c_int, &mut raw_config)
+                };
+                result = result.and(current.and(check(FUNCTION, code)));
+            }
+            // SAFETY: this thread has opened the group above. After an error NCCL starts none.
+            result = result.and(check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
+        }
+        if result.is_ok() && self.handles.iter().any(|handle| handle.raw().is_null()) {
+            result = Err(nothing(FUNCTION));
+        }
+        result.map(|()| self)
     }
 
-    fn finish(
-        self,
-        operation: &'static str,
-        deadline: &Deadline,
-        family: Option<&Arc<Family>>,
-        options: &InitOptions,
-    ) -> Result<Arc<Inner>> {
-        let Self { receiver, device, size, rank } = self;
-        let mut made = match receiver.recv_timeout(deadline.remaining()) {
-            Ok(made) => made?,
-            Err(RecvTimeoutError::Timeout) => {
-                return Err(deadline.error(operation, format!("rank {rank} waits for the other {} ranks", size - 1)));
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::InvalidUsage { operation, reason: "its thread panicked".into() });
-            }
-        };
-        let handle = made
-            .handle
-            .take()
-            .ok_or_else(|| Error::InvalidUsage { operation, reason: "NCCL made no communicator".into() })?;
-        let config = std::mem::take(&mut made.config);
-        Ok(Inner::new(handle, rank, size, device, family.cloned(), options.timeout, config))
+    /// The communicators, which the caller ends from now on.
+    fn take(mut self) -> (Vec<Handle>, Vec<(usize, Device)>) {
+        (std::mem::take(&mut self.handles), std::mem::take(&mut self.ranks))
     }
 }
 
 impl Drop for Made {
     fn drop(&mut self) {
-        if let Some(Handle(raw)) = self.handle.take() {
-            // SAFETY: the communicator was made in time or too late, and nobody else has its handle.
-            let _ = unsafe { sys::ncclCommAbort(raw) };
+        for handle in std::mem::take(&mut self.handles).into_iter().filter(|handle| !handle.raw().is_null()) {
+            // SAFETY: the start has returned, well or not, in time or too late: NCCL gives the handle before it starts, and
+            // leaves it to be aborted. Nobody else has it.
+            let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
         }
+        self.ranks.iter().for_each(|_| self.household.leave());
     }
 }

@@ -1,16 +1,16 @@
 //! What a communicator shares with its aborters, its buffers and the watchdog.
 //!
-//! One lock guards the C handle. Every NCCL call on the communicator is made under it, and so is its end: aborting while
-//! another thread is inside NCCL corrupts the heap. The one exception is the call that wakes a thread which blocks inside
-//! NCCL, waiting for a peer; see [`interrupt`](super::interrupt).
+//! Every NCCL call on it is a visit through its [`Gate`], and so its end has to wait for none: aborting while another thread
+//! is inside NCCL corrupts the heap. The one exception is the call that wakes a thread which blocks inside NCCL, waiting for
+//! a peer; see [`interrupt`](super::interrupt).
 
-use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::config::Config;
-use super::health::Readers;
+use super::gate::{Gate, Locked};
+use super::helper::Helper;
+use super::household::Household;
 use super::ledger::Ledger;
 use super::ones::Ones;
 use super::streams::Streams;
@@ -30,8 +30,20 @@ impl Handle {
     }
 }
 
-// SAFETY: a communicator may be used from any thread, one at a time; the lock in `Inner` sees to that.
+// SAFETY: a communicator may be used from any thread, one at a time; the gate in `Inner` sees to that.
 unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+/// A registered window; NCCL before 2.27 has none.
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window(pub(crate) sys::ncclWindow_t);
+
+// SAFETY: a handle, used during visits of its communicator only.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
 
 /// The ranks of one process that belong together.
 #[derive(Debug)]
@@ -41,10 +53,8 @@ pub(crate) struct Family {
 }
 
 /// What the lock guards.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Guarded {
-    /// `None` once the communicator was destroyed, aborted, or given up.
-    pub(crate) handle: Option<Handle>,
     pub(crate) streams: Streams,
     pub(crate) works: Works,
 }
@@ -57,6 +67,9 @@ const DEAD: u8 = 2;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Inner {
+    gate: Gate<Guarded>,
+    /// Live until the gate is shut and empty; then it belongs to whoever ends the communicator.
+    handle: Handle,
     me: Weak<Self>,
     /// Unique among the communicators of this process.
     pub(crate) id: u64,
@@ -64,58 +77,61 @@ pub(crate) struct Inner {
     pub(crate) size: usize,
     pub(crate) device: Device,
     pub(crate) family: Option<Arc<Family>>,
-    guarded: Mutex<Guarded>,
     state: AtomicU8,
     /// Why the communicator is dead; set before `state` says so.
     cause: OnceLock<Error>,
     /// How it has ended, for those who wait for its work.
     fate: Arc<Fate>,
-    /// The handle again, for asking without the lock, and for waking a thread that holds the lock inside NCCL; null once the handle was taken.
-    raw: AtomicPtr<sys::ncclComm>,
-    pub(crate) readers: Readers,
-    /// Whether `ncclCommDestroy` or `ncclCommAbort` has returned: its windows are gone, and their memory may go.
+    /// Whether NCCL has let go of this rank.
     ended: AtomicBool,
-    /// Odd while a thread is inside an NCCL call on this communicator; the watchdog looks whether it moves.
-    pub(crate) entered: AtomicU64,
+    household: Arc<Household>,
+    helper: Helper,
     timeout_ms: AtomicU64,
     /// For sums that must not be sums to NCCL.
     pub(crate) ones: Ones,
-    /// NCCL keeps pointers into it.
-    _config: Config,
+    /// The windows that are registered.
+    windows: Mutex<Vec<Window>>,
+    /// Reductions of the user's that could not be destroyed when they were dropped.
+    dropped_ops: Mutex<Vec<sys::ncclRedOp_t>>,
+}
+
+/// What a new communicator is made of.
+pub(crate) struct Parts {
+    pub(crate) handle: Handle,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) device: Device,
+    pub(crate) family: Option<Arc<Family>>,
+    pub(crate) household: Arc<Household>,
+    pub(crate) helper: Helper,
+    pub(crate) timeout: Duration,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Inner {
-    pub(crate) fn new(
-        handle: Handle,
-        rank: usize,
-        size: usize,
-        device: Device,
-        family: Option<Arc<Family>>,
-        timeout: Duration,
-        config: Config,
-    ) -> Arc<Self> {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let inner = Arc::new_cyclic(|me| Self {
+            gate: Gate::new(Guarded::default()),
+            handle: parts.handle,
             me: me.clone(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            rank,
-            size,
-            device,
-            family,
-            guarded: Mutex::new(Guarded { handle: Some(handle), streams: Streams::default(), works: Works::default() }),
+            rank: parts.rank,
+            size: parts.size,
+            device: parts.device,
+            family: parts.family,
             state: AtomicU8::new(ACTIVE),
             cause: OnceLock::new(),
             fate: Arc::default(),
-            raw: AtomicPtr::new(handle.0),
-            readers: Readers::default(),
             ended: AtomicBool::new(false),
-            entered: AtomicU64::new(0),
+            household: parts.household,
+            helper: parts.helper,
             timeout_ms: AtomicU64::new(0),
             ones: Ones::default(),
-            _config: config,
+            windows: Mutex::default(),
+            dropped_ops: Mutex::default(),
         });
-        inner.set_timeout(timeout);
+        inner.set_timeout(parts.timeout);
         inner
     }
 
@@ -130,8 +146,7 @@ impl Inner {
 
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
-        // In one order with the count of readers; an ordinary load where it matters.
-        self.state.load(Ordering::SeqCst) == ACTIVE
+        self.state.load(Ordering::Acquire) == ACTIVE
     }
 
     /// Why nothing more can be done with this communicator, as an error of `operation`; `None` while it is active.
@@ -146,23 +161,31 @@ impl Inner {
         }
     }
 
-    /// Marks the communicator dead, once: true for the one caller who must then end it.
+    /// Marks the communicator dead, once: true for the one caller who must then end it. Nobody enters NCCL any more.
     pub(crate) fn condemn(&self, cause: Error) -> bool {
         // The first cause stays. Only who moves the state away from ACTIVE may end the communicator.
         let _ = self.cause.set(cause);
-        let first = self.state.compare_exchange(ACTIVE, DEAD, Ordering::SeqCst, Ordering::Acquire).is_ok();
+        let first = self.leave_active(DEAD);
         if first && let Some(error) = self.refusal("wait") {
             self.fate.fail(error);
         }
         first
     }
 
-    /// Marks the communicator as being closed, once: true for the one caller who must then end it. All its work is done,
-    /// and was asked for errors since.
+    /// Marks the communicator as being closed, once: true for the one caller who must then end it. Nobody enters NCCL any
+    /// more. All its work is done, and was asked for errors since.
     pub(crate) fn retire(&self) -> bool {
-        let first = self.state.compare_exchange(ACTIVE, CLOSING, Ordering::SeqCst, Ordering::Acquire).is_ok();
+        let first = self.leave_active(CLOSING);
         if first {
             self.fate.close();
+        }
+        first
+    }
+
+    fn leave_active(&self, state: u8) -> bool {
+        let first = self.state.compare_exchange(ACTIVE, state, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if first {
+            self.gate.shut();
         }
         first
     }
@@ -183,12 +206,11 @@ impl Inner {
         Work::new(me, Arc::clone(&self.fate), base)
     }
 
-    /// The lock, whatever the state: for those who end the communicator. A panic of another thread under the lock leaves
-    /// nothing half done, so poison is ignored.
-    pub(crate) fn lock_within(&self, deadline: &Deadline) -> Option<MutexGuard<'_, Guarded>> {
+    /// The lock, whatever the state.
+    pub(crate) fn lock_within(&self, deadline: &Deadline) -> Option<Locked<'_, Guarded>> {
         let mut round = 0;
         loop {
-            if let Some(guard) = self.try_lock() {
+            if let Some(guard) = self.gate.try_lock() {
                 return Some(guard);
             }
             if deadline.expired() {
@@ -199,62 +221,87 @@ impl Inner {
         }
     }
 
-    #[inline]
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Guarded>> {
-        match self.guarded.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+    /// The handle, for who has condemned or retired the communicator; nobody else uses it once [`Inner::is_left`].
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Whether no thread is inside NCCL.
+    pub(crate) fn is_left(&self) -> bool {
+        self.gate.is_empty()
+    }
+
+    /// Changes with each visit to NCCL; odd during one.
+    pub(crate) fn visit(&self) -> u64 {
+        self.gate.visit()
+    }
+
+    /// The thread that ends this communicator.
+    pub(crate) fn helper(&self) -> &Helper {
+        &self.helper
+    }
+
+    /// NCCL has let go of this rank.
+    pub(crate) fn set_ended(&self) {
+        if !self.ended.swap(true, Ordering::AcqRel) {
+            self.household.leave();
         }
     }
 
-    /// The handle without the lock. Live for who has condemned the communicator, until it takes the handle; and for
-    /// readers.
-    pub(crate) fn raw(&self) -> Option<Handle> {
-        let raw = self.raw.load(Ordering::Acquire);
-        (!raw.is_null()).then_some(Handle(raw))
-    }
-
-    /// The handle was taken, after the state was changed: nobody may wake threads by it any more, and nobody reads it when
-    /// this returns.
-    pub(crate) fn forget_raw(&self) {
-        self.raw.store(ptr::null_mut(), Ordering::Release);
-        self.readers.leave();
-    }
-
-    /// NCCL has let go of the communicator.
-    pub(crate) fn set_ended(&self) {
-        self.ended.store(true, Ordering::Release);
-    }
-
-    /// Whether NCCL has let go of the communicator.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    /// Whether NCCL has let go of this rank.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// The lock and the live handle, for one operation.
+    /// Whether NCCL has let go of all ranks of this process: nothing of the communicator uses memory any more, and its
+    /// windows are gone.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.household.is_empty()
+    }
+
+    /// The windows that are registered: changed during visits, and when the communicator ends.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn windows(&self) -> MutexGuard<'_, Vec<Window>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reductions that are still to be destroyed.
+    pub(crate) fn dropped_ops(&self) -> MutexGuard<'_, Vec<sys::ncclRedOp_t>> {
+        self.dropped_ops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock and the handle, for one operation; the handle is live during a visit only, see [`Inner::inside`].
     #[inline]
-    pub(crate) fn enter(&self, operation: &'static str) -> Result<(MutexGuard<'_, Guarded>, sys::ncclComm_t)> {
-        let guard = match self.try_lock() {
+    pub(crate) fn enter(&self, operation: &'static str) -> Result<(Locked<'_, Guarded>, sys::ncclComm_t)> {
+        let guard = match self.gate.try_lock() {
             Some(guard) => guard,
             None => self.wait_for_lock(operation)?,
         };
         if !self.is_active() {
-            return Err(self.refusal(operation).unwrap_or(Error::Aborted { operation, reason: "unknown".into() }));
+            return Err(self.dead(operation));
         }
-        match guard.handle {
-            Some(Handle(handle)) => Ok((guard, handle)),
-            None => Err(Error::Aborted { operation, reason: "it was closed".into() }),
-        }
+        Ok((guard, self.handle.raw()))
+    }
+
+    /// As [`Inner::enter`], for who does not wait: `None` while another thread is at it, and where the communicator has ended.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn try_enter(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
+        self.gate.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle.raw()))
+    }
+
+    /// Why nothing more can be done with this communicator, which is active no more.
+    #[cold]
+    pub(crate) fn dead(&self, operation: &'static str) -> Error {
+        self.refusal(operation).unwrap_or(Error::Aborted { operation, reason: "unknown".into() })
     }
 
     #[cold]
-    fn wait_for_lock(&self, operation: &'static str) -> Result<MutexGuard<'_, Guarded>> {
+    fn wait_for_lock(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
         let deadline = Deadline::after(self.timeout());
         let mut round = 0;
         loop {
-            if let Some(guard) = self.try_lock() {
+            if let Some(guard) = self.gate.try_lock() {
                 return Ok(guard);
             }
             if let Some(error) = self.refusal(operation) {
@@ -268,25 +315,35 @@ impl Inner {
         }
     }
 
-    /// Runs `call`, which enters NCCL, so that the watchdog sees how long it takes. The caller holds the lock.
+    /// Runs `call`, which enters NCCL, as a visit: meanwhile the handle is live, and the watchdog sees how long it takes. The
+    /// caller holds the lock.
+    ///
+    /// # Errors
+    /// Why the communicator has ended; `call` has not run then.
     #[inline]
-    pub(crate) fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
-        self.begin_visit();
+    pub(crate) fn inside<R>(&self, operation: &'static str, call: impl FnOnce() -> R) -> Result<R> {
+        self.begin_visit(operation)?;
         let result = call();
         self.end_visit();
-        result
+        Ok(result)
     }
 
-    /// Before a call that enters NCCL. The caller holds the lock.
+    /// Before calls that enter NCCL. The caller holds the lock, and ends the visit if it has begun.
     #[inline]
-    pub(crate) fn begin_visit(&self) {
-        self.entered.store(self.entered.load(Ordering::Relaxed) + 1, Ordering::Release);
+    pub(crate) fn begin_visit(&self, operation: &'static str) -> Result<()> {
+        if self.gate.enter() { Ok(()) } else { Err(self.dead(operation)) }
     }
 
-    /// After it.
+    /// After them.
     #[inline]
     pub(crate) fn end_visit(&self) {
-        self.entered.store(self.entered.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.gate.leave();
+    }
+
+    /// Runs `ask` on the live handle beside whatever happens inside, without the lock; `None` where the gate is shut. It must
+    /// not block.
+    pub(crate) fn beside<R>(&self, ask: impl FnOnce(Handle) -> R) -> Option<R> {
+        self.gate.beside(|| ask(self.handle))
     }
 
     /// All ranks of this process that belong together: this one alone, where there are no others.
@@ -305,6 +362,20 @@ impl Inner {
         }
         Err(Error::argument(operation, what, format!("a rank below {}", self.size), rank))
     }
+}
+
+/// Begins a visit to each of `members`, or none. The caller holds their locks, and ends the visits.
+pub(crate) fn begin_visits<'a>(
+    members: impl Iterator<Item = &'a Inner> + Clone,
+    operation: &'static str,
+) -> Result<()> {
+    for (begun, inner) in members.clone().enumerate() {
+        if let Err(error) = inner.begin_visit(operation) {
+            members.take(begun).for_each(Inner::end_visit);
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// The error that a later `operation` gets, after `cause` has ended the communicator.

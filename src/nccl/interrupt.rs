@@ -1,46 +1,59 @@
-//! Waking a thread that blocks inside NCCL.
+//! Waking a thread that blocks inside NCCL, and stopping a communicator without freeing it.
 //!
 //! The first operation on a communicator, or the first with a peer, exchanges addresses inside the call, and a peer that
-//! never comes leaves it blocked. `ncclCommRevoke` (2.28.7) makes it return with an error and frees nothing, so it may be
-//! called from another thread without the lock; measured, it takes 0.5 to 0.9 s. Only a call that really waits may be woken:
-//! one that goes on would lose what it uses. With older versions nothing safe can be done, and the call blocks until the
-//! peer comes.
+//! never comes leaves it blocked. `ncclCommRevoke` (2.28.7) raises the flag that NCCL and its kernels look at while they
+//! wait, waits until the device has left, and frees nothing, so it may be called while a thread is inside. Only a call that
+//! really waits may be woken: one that goes on would lose what it uses. With older versions nothing safe can be done, and
+//! the call blocks until the peer comes.
+//!
+//! Nothing may be freed before revoking has returned: it goes on using the communicator when those that it woke have left.
 
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::inner::{Handle, Inner};
+use super::inner::Inner;
 use crate::deadline::{Deadline, backoff};
 
-/// Makes the thread that is inside NCCL on `inner` leave it, if NCCL can do that; true if it left before the deadline.
+/// How long a call may take before it counts as waiting for a peer.
+const BLOCKED: Duration = Duration::from_secs(1);
+
+/// How often a thread is looked for that cannot be woken.
+const PATIENT: Duration = Duration::from_millis(20);
+
+/// Waits until nobody is inside NCCL, for which it wakes who does not leave by itself; whether it revoked for that.
 ///
-/// The caller has condemned `inner` and so alone may end it: the handle stays live for as long as this runs.
-pub(crate) fn interrupt(inner: &Inner, handle: Handle, deadline: &Deadline) -> bool {
-    let visit = inner.entered.load(Ordering::Acquire);
-    if visit.is_multiple_of(2) {
-        return true;
-    }
-    revoke(handle, deadline);
+/// The caller has condemned `inner`, and ends it on this thread.
+pub(crate) fn clear(inner: &Inner) -> bool {
+    let soon = Deadline::after(BLOCKED);
     let mut round = 0;
-    while inner.entered.load(Ordering::Acquire) == visit {
-        if deadline.expired() {
-            return false;
+    while !inner.is_left() {
+        if soon.expired() {
+            let revoked = revoke(inner);
+            while !inner.is_left() {
+                std::thread::sleep(PATIENT);
+            }
+            return revoked;
         }
         backoff(round);
         round += 1;
     }
+    false
+}
+
+/// Wraps `ncclCommRevoke`: returns when the device has left, and NCCL is done; whether there is such a function.
+///
+/// The caller has condemned `inner`, and ends it on this thread.
+#[cfg(nccl_ge_2_28_7)]
+pub(crate) fn revoke(inner: &Inner) -> bool {
+    use crate::sys;
+
+    // SAFETY: the handle is live: this thread alone ends the communicator, and has not yet. Revoking sets flags that NCCL
+    // reads while it waits, and is made to be called while calls are under way.
+    let _ = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
     true
 }
 
-#[cfg(nccl_ge_2_28_7)]
-fn revoke(handle: Handle, deadline: &Deadline) {
-    use crate::sys;
-
-    let _ = super::detached::run("ncclCommRevoke", deadline, move || {
-        // SAFETY: the handle is live until the caller of `interrupt` ends it, which it does only after the other thread
-        // left. Revoking sets flags that NCCL reads while it waits, and is made to be called while calls are under way.
-        unsafe { sys::ncclCommRevoke(handle.raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) }
-    });
-}
-
+/// There is no such function before NCCL 2.28.7.
 #[cfg(not(nccl_ge_2_28_7))]
-fn revoke(_handle: Handle, _deadline: &Deadline) {}
+pub(crate) fn revoke(_inner: &Inner) -> bool {
+    false
+}

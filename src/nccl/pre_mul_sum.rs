@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::check::check;
 use super::communicator::Communicator;
 use super::data_type;
+use super::ending;
 use super::inner::Inner;
-use crate::cuda::{Region, Slice};
+use crate::cuda::{self, Region, Slice};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -17,7 +18,8 @@ use crate::sys;
 ///
 /// Made by [`Communicator::pre_mul_sum`] and [`Communicator::pre_mul_sum_device`]; borrows the communicator, and the
 /// factor where it lies on the device. Every rank has its own, and the factors may differ. Dropping it wraps
-/// `ncclRedOpDestroy`; operations that were enqueued with it go on.
+/// `ncclRedOpDestroy`, later where another thread is inside a call on the communicator: it waits for nobody. Operations that
+/// were enqueued with it go on.
 #[derive(Debug)]
 pub struct PreMulSum<'a, T: Element> {
     raw: sys::ncclRedOp_t,
@@ -57,11 +59,14 @@ impl<'a, T: Element> PreMulSum<'a, T> {
         region: Option<Region<'a>>,
     ) -> Result<Self> {
         const FUNCTION: &str = "ncclRedOpCreatePreMulSum";
+        ending::outside_of_host_functions("pre_mul_sum")?;
         let (_guard, handle) = inner.enter(FUNCTION)?;
         let mut raw = sys::ncclRedOp_t(0);
-        // SAFETY: a live communicator under its lock, and a factor as the caller promises.
-        let result =
-            unsafe { sys::ncclRedOpCreatePreMulSum(&mut raw, factor, data_type::raw(T::KIND), residence, handle) };
+        let result = inner.inside(FUNCTION, || {
+            destroy_dropped(inner, handle);
+            // SAFETY: a live communicator during a visit, and a factor as the caller promises.
+            unsafe { sys::ncclRedOpCreatePreMulSum(&mut raw, factor, data_type::raw(T::KIND), residence, handle) }
+        })?;
         check(FUNCTION, result)?;
         Ok(Self { raw, inner: Arc::clone(inner), factor: region, _element: PhantomData })
     }
@@ -86,10 +91,21 @@ impl<'a, T: Element> PreMulSum<'a, T> {
 
 impl<T: Element> Drop for PreMulSum<'_, T> {
     fn drop(&mut self) {
-        // After an abort the communicator has taken its operations with it.
-        if let Ok((_guard, handle)) = self.inner.enter("ncclRedOpDestroy") {
-            // SAFETY: a live communicator under its lock, and an operation of it that is destroyed once.
-            let _ = unsafe { sys::ncclRedOpDestroy(self.raw, handle) };
+        self.inner.dropped_ops().push(self.raw);
+        // Where another thread is inside, the next one destroys it. After an abort the communicator has taken its operations
+        // with it, as it does when it is closed.
+        if !cuda::in_host_function()
+            && let Some((_guard, handle)) = self.inner.try_enter()
+        {
+            let _ = self.inner.inside("ncclRedOpDestroy", || destroy_dropped(&self.inner, handle));
         }
+    }
+}
+
+/// Destroys the reductions that were dropped; called during a visit.
+fn destroy_dropped(inner: &Inner, handle: sys::ncclComm_t) {
+    for raw in std::mem::take(&mut *inner.dropped_ops()) {
+        // SAFETY: a live communicator, whose visitor calls this, and an operation of it that is destroyed once.
+        let _ = unsafe { sys::ncclRedOpDestroy(raw, handle) };
     }
 }

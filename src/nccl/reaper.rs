@@ -1,26 +1,22 @@
-//! Memory of NCCL that was dropped while the device still used it.
+//! Memory of NCCL that was dropped, freed by a thread that nobody waits for.
 //!
-//! `ncclMemFree` does not wait for the device, and a destructor must not wait long, so such memory is kept here until
-//! its uses are done. The watchdog looks; closing a communicator does too.
+//! `ncclMemFree` does not wait for the uses of the memory, and may wait for everything else on the device: for a collective
+//! that spins until its peers come, or until somebody aborts it. So neither a destructor calls it nor the watchdog.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-use super::inner::Inner;
-use super::watchdog;
-use crate::cuda::{Device, Freed, Uses};
+use super::helper;
+use super::inner::{Inner, Window};
+use crate::cuda::{self, Device, Freed, Uses};
 use crate::deadline::{Deadline, backoff};
+use crate::error::Result;
 use crate::sys;
 
-/// A registered window; NCCL before 2.27 has none.
-#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Window(pub(crate) sys::ncclWindow_t);
-
-// SAFETY: a handle, used under the lock of its communicator only.
-unsafe impl Send for Window {}
-// SAFETY: as above.
-unsafe impl Sync for Window {}
+/// How often it looks at memory that is still in use.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Memory to be freed.
 struct Remains {
@@ -34,56 +30,82 @@ struct Remains {
 // SAFETY: the pointer is an address of device memory that only `free` gives back.
 unsafe impl Send for Remains {}
 
-static REMAINS: Mutex<Vec<Remains>> = Mutex::new(Vec::new());
-
-fn remains() -> MutexGuard<'static, Vec<Remains>> {
-    REMAINS.lock().unwrap_or_else(PoisonError::into_inner)
+/// All remains.
+struct Yard {
+    waiting: Vec<Remains>,
+    /// The communicators of those that the reaper has in hand.
+    in_hand: Vec<u64>,
+    /// Whether something has come since the reaper looked.
+    fresh: bool,
+    running: bool,
 }
 
-/// Held while remains are out of the list to be freed, so that nobody who waits for them takes the list for all there is.
-static REAPING: Mutex<()> = Mutex::new(());
+static YARD: Mutex<Yard> = Mutex::new(Yard { waiting: Vec::new(), in_hand: Vec::new(), fresh: false, running: false });
+static CHANGED: Condvar = Condvar::new();
 
-pub(crate) fn is_empty() -> bool {
-    remains().is_empty()
+fn yard() -> MutexGuard<'static, Yard> {
+    YARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Frees memory at once if nothing uses it any more, else later.
+/// Starts the reaper, unless it runs: before there is anything to bury.
+pub(crate) fn start(operation: &'static str) -> Result<()> {
+    let mut yard = yard();
+    if !yard.running {
+        let spawned = thread::Builder::new().name("gpucomm-reaper".into()).spawn(run);
+        spawned.map_err(|error| helper::cannot_start(operation, &error))?;
+        yard.running = true;
+    }
+    Ok(())
+}
+
+/// Frees memory as soon as nothing uses it any more.
 pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>, window: Option<Window>) {
-    let mut one = Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), window };
-    let kept = if one.idle() { one.free() } else { Some(one) };
-    if let Some(one) = kept {
-        remains().push(one);
-        watchdog::wake();
-    }
+    let one = Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), window };
+    let mut yard = yard();
+    yard.waiting.push(one);
+    yard.fresh = true;
+    CHANGED.notify_all();
 }
 
-/// Frees what is no longer used, unless another thread is at it.
-pub(crate) fn reap() {
-    let _reaping = match REAPING.try_lock() {
-        Ok(reaping) => reaping,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return,
-    };
-    let waiting = std::mem::take(&mut *remains());
-    let mut kept = Vec::new();
-    for mut one in waiting {
-        kept.extend(if one.idle() { one.free() } else { Some(one) });
-    }
-    remains().append(&mut kept);
-}
-
-/// Frees what belongs to one communicator, waiting for it until the deadline.
+/// Waits until the memory of one communicator is free, or the deadline has passed.
 pub(crate) fn drain(communicator: u64, deadline: &Deadline) {
+    let gone = |yard: &Yard| {
+        !yard.in_hand.contains(&communicator) && yard.waiting.iter().all(|one| one.inner.id != communicator)
+    };
     let mut round = 0;
-    while !deadline.expired() {
-        reap();
-        let all_here = !matches!(REAPING.try_lock(), Err(TryLockError::WouldBlock));
-        if all_here && !remains().iter().any(|one| one.inner.id == communicator) {
-            return;
-        }
+    while !gone(&yard()) && !deadline.expired() {
         backoff(round);
         round += 1;
     }
+}
+
+fn run() {
+    loop {
+        let mut kept = Vec::new();
+        for mut one in take() {
+            // On a device that is lost the memory is lost as well.
+            if cuda::settle(one.device).is_ok() {
+                kept.extend(if one.idle() { one.free() } else { Some(one) });
+            }
+        }
+        let mut yard = yard();
+        yard.in_hand.clear();
+        yard.waiting.append(&mut kept);
+    }
+}
+
+/// What is to be looked at, at once where something has come, else after a while.
+fn take() -> Vec<Remains> {
+    let mut yard = yard();
+    if !yard.waiting.is_empty() && !yard.fresh {
+        yard = CHANGED.wait_timeout(yard, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    while yard.waiting.is_empty() {
+        yard = CHANGED.wait(yard).unwrap_or_else(PoisonError::into_inner);
+    }
+    yard.fresh = false;
+    yard.in_hand = yard.waiting.iter().map(|one| one.inner.id).collect();
+    std::mem::take(&mut yard.waiting)
 }
 
 impl Remains {
@@ -99,8 +121,6 @@ impl Remains {
         {
             return Some(self);
         }
-        // Without its device the memory stays allocated.
-        let _current = self.device.set_current().ok()?;
         // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, and
         // no window lies over it.
         let _ = unsafe { sys::ncclMemFree(self.ptr) };
@@ -110,21 +130,18 @@ impl Remains {
 
 /// Whether the window is gone.
 #[cfg(nccl_ge_2_27)]
-fn deregister(inner: &Arc<Inner>, Window(window): Window) -> bool {
-    // Who holds the lock may be waiting for a peer: the watchdog must not wait with it, nor a destructor.
-    let Some(guard) = inner.try_lock() else { return false };
-    match guard.handle {
-        Some(super::inner::Handle(handle)) if inner.is_active() => {
-            // SAFETY: a live communicator under its lock, and a window of it that is deregistered once.
-            let _ = unsafe { sys::ncclCommWindowDeregister(handle, window) };
-            true
-        }
-        // A communicator that has ended took its windows with it; one that is about to has not yet.
-        _ => inner.has_ended(),
-    }
+fn deregister(inner: &Inner, window: Window) -> bool {
+    // Who holds the lock may be waiting for a peer, and there is other memory to free.
+    let Some((_guard, handle)) = inner.try_enter() else { return inner.is_gone() };
+    let deregistered = inner.inside("ncclCommWindowDeregister", || {
+        inner.windows().retain(|known| *known != window);
+        // SAFETY: a live communicator, during a visit, and a window of it that is deregistered once.
+        let _ = unsafe { sys::ncclCommWindowDeregister(handle, window.0) };
+    });
+    deregistered.is_ok()
 }
 
 #[cfg(not(nccl_ge_2_27))]
-fn deregister(_inner: &Arc<Inner>, _window: Window) -> bool {
+fn deregister(_inner: &Inner, _window: Window) -> bool {
     true
 }

@@ -3,14 +3,14 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::ptr;
-use std::sync::MutexGuard;
 
 use smallvec::SmallVec;
 
 use super::call::Call;
 use super::check;
 use super::ending;
-use super::inner::{Guarded, Inner};
+use super::gate::Locked;
+use super::inner::{self, Guarded, Inner};
 use super::refusal::Refusal;
 use super::signature::Signature;
 use crate::cuda::{Access, LAUNCH, Region, Stream};
@@ -82,13 +82,13 @@ fn make_room(call: &Call<'_>) -> Result<()> {
 }
 
 #[inline]
-fn launch_one(call: &Call<'_>, guard: &mut MutexGuard<'_, Guarded>, handle: sys::ncclComm_t) -> Result<()> {
+fn launch_one(call: &Call<'_>, guard: &mut Locked<'_, Guarded>, handle: sys::ncclComm_t) -> Result<()> {
     if call.count == 0 {
         return Ok(());
     }
-    // SAFETY: the handle is live, as its lock is held; the regions were just ordered, and the ranks agree: in a clique
+    // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
     // they have compared, and who made a communicator across processes has promised it.
-    let result = call.comm.inside(|| unsafe { call.make(handle) });
+    let result = call.comm.inside(call.operation, || unsafe { call.make(handle) })?;
     if let Some(family) = &call.comm.family {
         family.ledger.look_ahead(call.comm.rank);
     }
@@ -119,7 +119,7 @@ pub(crate) fn all(calls: &[Call<'_>]) -> Result<()> {
 /// A communicator that takes part in a group.
 struct Member<'a> {
     inner: &'a Inner,
-    guard: MutexGuard<'a, Guarded>,
+    guard: Locked<'a, Guarded>,
     handle: sys::ncclComm_t,
 }
 
@@ -167,7 +167,10 @@ fn launch_group(calls: &[Call<'_>], launches: &[&Call<'_>], members: &mut Member
     let place = |call: &Call<'_>, members: &Members<'_>| {
         members.iter().position(|member| member.inner.id == call.comm.id).unwrap_or(0)
     };
-    members.iter().for_each(|member| member.inner.begin_visit());
+    inner::begin_visits(
+        members.iter().map(|member| member.inner),
+        calls().next().map_or("group", |call| call.operation),
+    )?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
@@ -319,7 +322,7 @@ pub(crate) fn failed(members: &[&Inner], error: Error) -> Error {
         return if matches!(error, Error::Disagreement { .. }) { error } else { dead };
     }
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
-    let _ = ending::abort_all(&everybody, &error, &Deadline::after(ending::GRACE));
+    let _ = ending::abort(&everybody, &error, &Deadline::after(ending::GRACE));
     error
 }
 

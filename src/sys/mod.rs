@@ -79,6 +79,7 @@ emulated! {
     cudaStreamGetFlags
     cudaStreamQuery
     cudaStreamWaitEvent
+    cudaThreadExchangeStreamCaptureMode
     cudaLaunchHostFunc
     cudaEventCreateWithFlags
     cudaEventDestroy

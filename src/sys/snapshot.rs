@@ -67,6 +67,9 @@ pub struct cudaDeviceAttr(pub ::std::os::raw::c_uint);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct cudaDeviceP2PAttr(pub ::std::os::raw::c_uint);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct cudaStreamCaptureMode(pub ::std::os::raw::c_uint);
 #[repr(C)]
 #[derive(Debug)]
 pub struct ncclComm {
@@ -301,6 +304,17 @@ impl cudaDeviceP2PAttr {
         4,
     );
 }
+impl cudaStreamCaptureMode {
+    pub const cudaStreamCaptureModeGlobal: cudaStreamCaptureMode = cudaStreamCaptureMode(
+        0,
+    );
+    pub const cudaStreamCaptureModeThreadLocal: cudaStreamCaptureMode = cudaStreamCaptureMode(
+        1,
+    );
+    pub const cudaStreamCaptureModeRelaxed: cudaStreamCaptureMode = cudaStreamCaptureMode(
+        2,
+    );
+}
 impl ncclResult_t {
     pub const ncclSuccess: ncclResult_t = ncclResult_t(0);
     pub const ncclUnhandledCudaError: ncclResult_t = ncclResult_t(1);
@@ -409,6 +423,9 @@ unsafe extern "C" {
         stream: cudaStream_t,
         event: cudaEvent_t,
         flags: ::std::os::raw::c_uint,
+    ) -> cudaError_t;
+    pub fn cudaThreadExchangeStreamCaptureMode(
+        mode: *mut cudaStreamCaptureMode,
     ) -> cudaError_t;
     pub fn cudaLaunchHostFunc(
         stream: cudaStream_t,

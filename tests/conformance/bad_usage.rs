@@ -1,5 +1,9 @@
 //! Calls at the wrong time: after an abort, after a failure, on a communicator that a rank has left.
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gpucomm::nccl::AbortOutcome;
 use gpucomm::{DeviceBuffer, Error, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, group};
 
 use crate::support::{Rig, assert_names, each_type, quick, rank_counts, slower, still_works, watched};
@@ -54,8 +58,9 @@ fn every_call_after_an_abort() {
     watched(60.0, || {
         for ranks in rank_counts(&[1, 2]) {
             let rig = Rig::new(ranks);
+            assert_eq!(rig.clique.rank(0).aborter().abort("because of the test"), AbortOutcome::Done);
             rig.clique.ranks().iter().for_each(|comm| {
-                assert_eq!(comm.aborter().abort("because of the test"), gpucomm::nccl::AbortOutcome::Done);
+                assert_eq!(comm.aborter().abort("once more"), AbortOutcome::Already);
             });
             each_type!(after_abort_of(&rig));
             still_works(ranks);
@@ -65,21 +70,26 @@ fn every_call_after_an_abort() {
     });
 }
 
-/// Aborting takes the ranks one by one from under a running clique; everybody learns of it.
+/// Each rank aborts, and one of them is the first; memory and streams go on.
 #[test]
 fn buffers_of_an_aborted_communicator_are_still_memory() {
     watched(60.0, || {
         for ranks in rank_counts(&[1, 2]) {
             let rig = Rig::new(ranks);
+            let (all, done) = (Barrier::new(ranks), AtomicUsize::new(0));
             rig.run(|comm, stream| {
                 let mut window = comm.alloc_from(stream, &[1.5f32; 100])?;
                 stream.synchronize()?;
-                assert_eq!(comm.aborter().abort("because of the test"), gpucomm::nccl::AbortOutcome::Done);
+                all.wait();
+                let outcome = comm.aborter().abort("because of the test");
+                assert_ne!(outcome, AbortOutcome::StillRunning);
+                done.fetch_add((outcome == AbortOutcome::Done).into(), Ordering::Relaxed);
                 assert_eq!(window.to_vec(stream)?, [1.5; 100]);
                 window.fill(stream, 2.5)?;
                 assert_eq!(window.to_vec(stream)?, [2.5; 100]);
                 Ok(())
             });
+            assert_eq!(done.into_inner(), 1);
             drop(rig);
             still_works(ranks);
         }
@@ -92,7 +102,7 @@ fn spmd_after_an_abort() {
     watched(60.0, || {
         for ranks in rank_counts(&[1, 2, 4]) {
             let rig = Rig::new(ranks);
-            assert_eq!(rig.clique.rank(0).aborter().abort("because of the test"), gpucomm::nccl::AbortOutcome::Done);
+            assert_eq!(rig.clique.rank(0).aborter().abort("because of the test"), AbortOutcome::Done);
             let result = quick(slower(20.0), || {
                 rig.try_run(|comm, stream| {
                     let mut x = DeviceBuffer::<f32>::zeroed(stream, 4)?;

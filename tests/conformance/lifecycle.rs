@@ -1,7 +1,7 @@
 //! Ends: drops in every order, `mem::forget` of every public value, close and abort.
 
 use std::mem::forget;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use gpucomm::cuda::Event;
@@ -190,13 +190,15 @@ fn ranks_of_a_clique_are_numbered_as_its_devices() {
 fn abort_ends_every_use() {
     watched(60.0, || {
         for ranks in rank_counts(&[1, 2]) {
+            let all = Barrier::new(ranks);
             owners(ranks, |comm| {
                 let stream = Stream::new(comm.device())?;
                 let aborter = comm.aborter();
                 let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 10])?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
                 stream.synchronize()?;
-                assert_eq!(aborter.abort("the test says so"), AbortOutcome::Done);
+                all.wait();
+                assert_ne!(aborter.abort("the test says so"), AbortOutcome::StillRunning);
                 assert_eq!(aborter.clone().abort("again"), AbortOutcome::Already);
                 let error = comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap_err();
                 assert!(matches!(error, Error::Aborted { .. }), "{error:?}");

@@ -193,8 +193,12 @@ fn perform(batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
         (job.run)()?;
     } else if !jobs.is_empty() {
         let mut threads = Vec::with_capacity(jobs.len());
+        // Where one fails, the others are stopped, as NCCL does it.
+        let comms: Arc<[Arc<Comm>]> = jobs.iter().map(|job| job.comm.clone()).collect();
         for job in jobs {
-            let thread = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(job.run);
+            let comms = comms.clone();
+            let run = move || (job.run)().inspect_err(|_| comms.iter().for_each(|comm| comm.abort.set()));
+            let thread = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(run);
             threads.push((job.name, thread.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?));
         }
         let mut first = Ok(());

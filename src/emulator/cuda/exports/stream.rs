@@ -7,6 +7,7 @@ use super::super::stream::{self, STREAMS, Stream};
 use super::{Out, launch, runtime};
 use crate::emulator::report;
 use crate::sys::*;
+use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -95,6 +96,20 @@ pub unsafe extern "C" fn cudaStreamWaitEvent(handle: cudaStream_t, event: cudaEv
             return Err(cudaError::cudaErrorInvalidValue);
         }
         event::find(event)?.hold(&stream::find(handle)?)
+    })
+}
+
+pub unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut cudaStreamCaptureMode) -> cudaError_t {
+    thread_local! {
+        static MODE: Cell<cudaStreamCaptureMode> = const { Cell::new(cudaStreamCaptureMode::cudaStreamCaptureModeGlobal) };
+    }
+    runtime("cudaThreadExchangeStreamCaptureMode", || {
+        if mode.is_null() {
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        // SAFETY: as C declares it: a mode to read, and to write the one before to.
+        unsafe { *mode = MODE.replace(*mode) };
+        Ok(())
     })
 }
 

@@ -1,0 +1,208 @@
+//! The way into NCCL: one thread at a time, and none once somebody is about to free the communicator.
+//!
+//! A call is made by the thread that holds the lock, and only during a visit. Who ends the communicator shuts the gate, and
+//! does not ask for the lock: its holder may be in a driver call that waits for the very kernels that the end would stop.
+//! From then on nobody comes in; who is inside is waited for, or woken, and who holds the lock outside is refused when it
+//! tries. Asking for asynchronous errors takes nanoseconds and may happen beside any other call, so it needs no lock: it is
+//! counted, and waited for as well.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// A lock over `T`, and the gate that its holder passes through.
+#[derive(Debug)]
+pub(crate) struct Gate<T> {
+    locked: AtomicBool,
+    shut: AtomicBool,
+    readers: AtomicU32,
+    /// Odd during a visit. Only the holder of the lock writes it.
+    visits: AtomicU64,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through `Locked` only, of which there is one at a time: `locked` sees to that.
+unsafe impl<T: Send> Sync for Gate<T> {}
+
+impl<T> Gate<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            locked: AtomicBool::new(false),
+            shut: AtomicBool::new(false),
+            readers: AtomicU32::new(0),
+            visits: AtomicU64::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// The lock, if nobody holds it. Given back also by a holder that panics: it leaves nothing half done.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_, T>> {
+        let taken = self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then(|| Locked { gate: self })
+    }
+
+    /// Begins a visit; false where the gate is shut. The caller holds the lock, and ends the visit if it has begun.
+    #[inline]
+    #[must_use]
+    pub(crate) fn enter(&self) -> bool {
+        let visit = self.visits.load(Ordering::Relaxed);
+        // Sequentially consistent, as everything is that `shut` and `is_empty` do: either this thread sees that the gate is
+        // shut, or who shuts it sees this visit.
+        self.visits.swap(visit + 1, Ordering::SeqCst);
+        if self.shut.load(Ordering::SeqCst) {
+            self.leave();
+            return false;
+        }
+        true
+    }
+
+    /// Ends a visit.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.visits.store(self.visits.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Runs `ask` beside whatever else happens inside; `None` where the gate is shut. `ask` must not block, nor panic.
+    #[inline]
+    pub(crate) fn beside<R>(&self, ask: impl FnOnce() -> R) -> Option<R> {
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        let answer = (!self.shut.load(Ordering::SeqCst)).then(ask);
+        self.readers.fetch_sub(1, Ordering::Release);
+        answer
+    }
+
+    /// Lets nobody in any more.
+    pub(crate) fn shut(&self) {
+        self.shut.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nobody is inside: of a gate that is shut, for good.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.visits.load(Ordering::SeqCst).is_multiple_of(2) && self.readers.load(Ordering::SeqCst) == 0
+    }
+
+    /// A number that changes with each visit; odd during one.
+    pub(crate) fn visit(&self) -> u64 {
+        self.visits.load(Ordering::Acquire)
+    }
+}
+
+/// The lock, held.
+#[derive(Debug)]
+pub(crate) struct Locked<'a, T> {
+    gate: &'a Gate<T>,
+}
+
+impl<T> Deref for Locked<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this thread holds the lock, and nobody else reaches the value without it.
+        unsafe { &*self.gate.value.get() }
+    }
+}
+
+impl<T> DerefMut for Locked<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and `self` is borrowed alone.
+        unsafe { &mut *self.gate.value.get() }
+    }
+}
+
+impl<T> Drop for Locked<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.gate.locked.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicPtr;
+    use std::thread;
+
+    #[test]
+    fn one_holder_at_a_time() {
+        let gate = Gate::new(0u64);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        loop {
+                            if let Some(mut value) = gate.try_lock() {
+                                *value += 1;
+                                break;
+                            }
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(*gate.try_lock().unwrap(), 40_000);
+    }
+
+    #[test]
+    fn a_panic_gives_the_lock_back() {
+        let gate = Gate::new(());
+        let caught = thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let _locked = gate.try_lock().unwrap();
+                    panic!("under the lock");
+                })
+                .join()
+        });
+        assert!(caught.is_err());
+        assert!(gate.try_lock().is_some());
+    }
+
+    #[test]
+    fn a_shut_gate_lets_nobody_in() {
+        let gate = Gate::new(());
+        let _locked = gate.try_lock().unwrap();
+        assert!(gate.enter());
+        assert!(gate.visit() % 2 == 1 && !gate.is_empty());
+        gate.shut();
+        assert!(!gate.is_empty(), "who is inside stays until it leaves");
+        gate.leave();
+        assert!(gate.is_empty());
+        assert!(!gate.enter());
+        assert!(gate.is_empty());
+        assert_eq!(gate.beside(|| 1), None);
+    }
+
+    /// Visitors and readers use what is freed once the gate is shut and empty.
+    #[test]
+    fn nobody_is_inside_what_is_freed() {
+        for _ in 0..300 {
+            let gate = Gate::new(());
+            let value = AtomicPtr::new(Box::into_raw(Box::new(7)));
+            // SAFETY: read inside only, and freed once the gate is shut and empty.
+            let look = || assert_eq!(unsafe { *value.load(Ordering::Relaxed) }, 7);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _locked = gate.try_lock().unwrap();
+                    while gate.enter() {
+                        look();
+                        gate.leave();
+                    }
+                });
+                scope.spawn(|| while gate.beside(look).is_some() {});
+                scope.spawn(|| {
+                    thread::yield_now();
+                    gate.shut();
+                    while !gate.is_empty() {
+                        std::hint::spin_loop();
+                    }
+                    // SAFETY: from `Box::into_raw`, freed once.
+                    drop(unsafe { Box::from_raw(value.swap(std::ptr::null_mut(), Ordering::Relaxed)) });
+                });
+            });
+        }
+    }
+}
