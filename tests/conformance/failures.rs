@@ -1,6 +1,7 @@
 //! No wait says `Ok` over work that has failed: not the first one, not the tenth, on no stream; and nobody else is
 //! disturbed.
 
+use std::sync::Barrier;
 use std::time::Duration;
 
 use gpucomm::nccl::AbortOutcome;
@@ -164,6 +165,7 @@ fn what_was_done_before_stays() {
     watched(90.0, || {
         for ranks in rank_counts(&[2, 4]) {
             let rig = Rig::new(ranks);
+            let all = Barrier::new(ranks);
             rig.run(|comm, stream| {
                 let sum = ranks as i32 * 7;
                 let mut first = DeviceBuffer::from_slice(stream, &[7; 4])?;
@@ -174,6 +176,7 @@ fn what_was_done_before_stays() {
                 comm.all_reduce((&second, &mut third), ReduceOp::Max, stream)?;
                 assert_eq!(second.to_vec(stream)?, [sum; 4]);
                 stream.record()?.wait(slower(20.0))?;
+                all.wait();
                 if comm.rank() != 0 {
                     return Ok(());
                 }
@@ -199,6 +202,7 @@ fn two_communicators_on_one_stream() {
             let devices = &Device::all().unwrap()[..ranks];
             let (first, second) = (Clique::init_all(devices).unwrap(), Clique::init_all(devices).unwrap());
             let others = second.ranks();
+            let all = Barrier::new(ranks);
             let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
             first
                 .spmd(|comm| {
@@ -208,6 +212,7 @@ fn two_communicators_on_one_stream() {
                     other.all_reduce(InPlace(&mut y), ReduceOp::Sum, stream)?;
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                     stream.synchronize()?;
+                    all.wait();
                     if comm.rank() == 0 {
                         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                         abort(comm);
