@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::config::Config;
+use super::connect::Connected;
 use super::control::{Life, Segment};
 use super::error::{Failure, Outcome, remember};
 use super::futex::SLICE;
@@ -35,6 +36,7 @@ impl AbortFlag {
                 let head = segment.head();
                 head.arrival.nudge();
                 head.host.nudge();
+                head.connect.nudge();
                 head.news.ring();
                 segment.rank(comm.rank).bell.ring();
             }
@@ -130,6 +132,7 @@ pub(super) struct Comm {
     pub(super) abort: Arc<AbortFlag>,
     pub(super) segment: OnceLock<Arc<Segment>>,
     pub(super) issued: Mutex<Issued>,
+    pub(super) connected: Mutex<Connected>,
     pub(super) progress: Progress,
     pub(super) redops: Mutex<Redops>,
     pub(super) windows: Mutex<HashMap<usize, Window>>,
@@ -154,6 +157,7 @@ impl Comm {
             abort,
             segment: OnceLock::new(),
             issued: Mutex::default(),
+            connected: Mutex::default(),
             progress: Progress::default(),
             redops: Mutex::default(),
             windows: Mutex::default(),

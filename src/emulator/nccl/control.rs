@@ -50,6 +50,8 @@ pub(super) struct Head {
     pub(super) broken: AtomicU32,
     /// Calls of the host that all ranks make: split, window registration.
     pub(super) host: Gate,
+    /// First meetings inside calls of collectives. See [`super::connect`].
+    pub(super) connect: Gate,
 }
 
 /// What a rank is.
@@ -77,6 +79,8 @@ pub(super) struct Rank {
     pub(super) departed: AtomicU64,
     /// Calls of the host that this rank has come to.
     pub(super) hosted: AtomicU64,
+    /// First meetings inside calls of collectives that this rank has come to.
+    pub(super) connected: AtomicU64,
     /// What it is doing, for reports. See [`super::deadlock`].
     pub(super) activity: [AtomicU64; 4],
     /// Rings when a message to or from this rank has made progress.
@@ -132,6 +136,8 @@ impl Rank {
 pub(super) struct Pair {
     /// See [`super::p2p`].
     pub(super) state: AtomicU32,
+    /// How far the sender and the receiver are with their first meeting. See [`super::connect`].
+    pub(super) met: [AtomicU32; 2],
     _pad: AtomicU32,
     /// Messages that were sent and received.
     pub(super) done: AtomicU64,

@@ -50,6 +50,17 @@ impl Activity {
         match kind {
             Kind::Init => kind.name().to_owned(),
             Kind::Split | Kind::WindowRegister => format!("{} (host call #{number})", kind.name()),
+            Kind::Connect => {
+                let what = Kind::from_code(*number);
+                let peers = match what {
+                    Some(Kind::Send | Kind::Recv) => format!("rank {peer}"),
+                    _ => "all ranks".to_owned(),
+                };
+                format!(
+                    "the call of its first {} of this kind, inside which it meets {peers}",
+                    what.map_or("operation", Kind::name)
+                )
+            }
             Kind::Send => format!("Send of {count} elements to rank {peer} (operation #{number})"),
             Kind::Recv => format!("Recv of {count} elements from rank {peer} (operation #{number})"),
             _ if kind.rooted() => {

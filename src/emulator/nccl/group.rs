@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::comm::Comm;
+use super::connect;
 use super::error::{Failure, Outcome};
 use super::launch::{self, Batch, StreamHandle};
 use super::operation::Operation;
@@ -208,5 +209,6 @@ fn perform(batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
         }
         first?;
     }
+    connect::connect(&batches)?;
     batches.into_iter().try_for_each(launch::launch)
 }

@@ -3,7 +3,7 @@
 use crate::sys::{ncclDataType_t, ncclRedOp_t};
 
 /// What a rank can do together with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(super) enum Kind {
     AllReduce = 1,
@@ -19,9 +19,10 @@ pub(super) enum Kind {
     Init,
     Split,
     WindowRegister,
+    Connect,
 }
 
-const KINDS: [(Kind, &str); 13] = [
+const KINDS: [(Kind, &str); 14] = [
     (Kind::AllReduce, "AllReduce"),
     (Kind::Reduce, "Reduce"),
     (Kind::Broadcast, "Broadcast"),
@@ -35,6 +36,7 @@ const KINDS: [(Kind, &str); 13] = [
     (Kind::Init, "CommInitRank"),
     (Kind::Split, "CommSplit"),
     (Kind::WindowRegister, "CommWindowRegister"),
+    (Kind::Connect, "a first meeting"),
 ];
 
 impl Kind {

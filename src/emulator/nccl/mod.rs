@@ -10,6 +10,7 @@
 mod collective;
 mod comm;
 mod config;
+mod connect;
 mod control;
 mod deadlock;
 mod error;

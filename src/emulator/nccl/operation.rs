@@ -141,7 +141,7 @@ fn parts(kind: Kind, size: usize, root: bool) -> (usize, usize) {
         Kind::Scatter => (at_root(size), 1),
         Kind::Send => (1, 0),
         Kind::Recv => (0, 1),
-        Kind::Init | Kind::Split | Kind::WindowRegister => (0, 0),
+        Kind::Init | Kind::Split | Kind::WindowRegister | Kind::Connect => (0, 0),
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) unsafe fn run(operation: &Operation, rank: usize, peers: &[Peer]) {
             }
             Kind::Gather => way.copy(me.send, root.recv.add(rank * bytes), bytes),
             Kind::Scatter => way.copy(root.send.add(rank * bytes), me.recv, bytes),
-            Kind::Send | Kind::Recv | Kind::Init | Kind::Split | Kind::WindowRegister => {}
+            Kind::Send | Kind::Recv | Kind::Init | Kind::Split | Kind::WindowRegister | Kind::Connect => {}
         }
     }
     way.finish();

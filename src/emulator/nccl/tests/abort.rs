@@ -7,6 +7,7 @@ use super::*;
 #[test]
 fn an_abort_frees_a_stream_that_waits_for_a_rank_that_never_comes() {
     spmd(2, |rank| {
+        rank.connect();
         let buffer = Buffer::new(&[1.0; 4]);
         if rank.rank == 0 {
             for _ in 0..10 {
@@ -33,6 +34,7 @@ fn an_abort_frees_a_stream_that_waits_for_a_rank_that_never_comes() {
 #[test]
 fn a_rank_that_waits_for_an_aborted_one_goes_on_waiting() {
     spmd(2, |rank| {
+        rank.connect();
         let buffer = Buffer::new(&[1.0; 4]);
         if rank.rank == 0 {
             // SAFETY: takes no pointers.
@@ -52,6 +54,7 @@ fn a_rank_that_waits_for_an_aborted_one_goes_on_waiting() {
 fn the_next_communicator_works_after_an_abort() {
     for _ in 0..3 {
         spmd(3, |rank| {
+            rank.connect();
             let buffer = Buffer::new(&[1.0; 4]);
             if rank.rank != 1 {
                 assert_eq!(rank.all_reduce(&buffer), OK);
@@ -85,6 +88,7 @@ fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
                     // SAFETY: the pointer is valid for a write.
                     assert_eq!(unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, OK);
                     let child = Rank { rank, size: 2, comm: child, stream: stream() };
+                    child.connect();
                     let buffer = Buffer::zeros(4);
                     if rank == 0 {
                         assert_eq!(child.all_reduce(&buffer), OK);
@@ -114,8 +118,9 @@ fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
     });
 }
 
+/// A revoke may come from another thread at any time, an abort may not.
 #[test]
-fn aborts_at_random_moments_neither_hang_nor_corrupt() {
+fn revokes_at_random_moments_neither_hang_nor_corrupt() {
     for round in 0..30u64 {
         let id = unique_id();
         within_limit(move || {
@@ -129,14 +134,16 @@ fn aborts_at_random_moments_neither_hang_nor_corrupt() {
                         let buffer = Buffer::new(&vec![1.0; 20_000]);
                         let handle = comm.addr();
                         let delay = Duration::from_micros((round * 7919 + rank.rank as u64 * 104_729) % 3000);
-                        let aborter = std::thread::spawn(move || {
+                        let revoker = std::thread::spawn(move || {
                             std::thread::sleep(delay);
                             // SAFETY: takes no pointers.
-                            assert_eq!(unsafe { ncclCommAbort(std::ptr::without_provenance_mut(handle)) }, OK);
+                            assert_eq!(unsafe { ncclCommRevoke(std::ptr::without_provenance_mut(handle), 0) }, OK);
                         });
-                        while rank.all_reduce(&buffer) == OK && !aborter.is_finished() {}
-                        aborter.join().expect("the abort succeeds");
+                        while rank.all_reduce(&buffer) == OK && !revoker.is_finished() {}
+                        revoker.join().expect("the revoke succeeds");
                         rank.wait();
+                        // SAFETY: takes no pointers.
+                        assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
                         // SAFETY: nothing is left to do on the stream.
                         assert_eq!(unsafe { cudaStreamDestroy(rank.stream) }, cudaError::cudaSuccess);
                     });

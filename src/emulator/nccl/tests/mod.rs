@@ -2,6 +2,7 @@
 
 mod abort;
 mod collectives;
+mod connect;
 mod groups;
 mod lifecycle;
 mod messages;
@@ -147,6 +148,23 @@ impl Rank {
     pub(super) fn idle(&self) -> bool {
         // SAFETY: takes no pointers.
         unsafe { cudaStreamQuery(self.stream) == cudaError::cudaSuccess }
+    }
+
+    /// Meets all ranks in a small all-reduce and in messages both ways, as first calls do by themselves.
+    pub(super) fn connect(&self) {
+        let (one, all) = (Buffer::zeros(1), Buffer::zeros(self.size));
+        let float = ncclDataType_t::ncclFloat32;
+        // SAFETY: the buffers stay until the stream is idle.
+        unsafe {
+            assert_eq!(ncclGroupStart(), OK);
+            for peer in 0..self.size {
+                assert_eq!(ncclSend(one.0, 1, float, peer as i32, self.comm, self.stream), OK);
+                assert_eq!(ncclRecv(all.at(peer), 1, float, peer as i32, self.comm, self.stream), OK);
+            }
+            assert_eq!(ncclGroupEnd(), OK, "{}", last_error());
+        }
+        assert_eq!(self.all_reduce(&one), OK, "{}", last_error());
+        self.wait();
     }
 
     pub(super) fn all_reduce(&self, buffer: &Buffer) -> ncclResult_t {

@@ -114,9 +114,9 @@ fn a_deadlock_is_reported_once_with_who_waits_for_whom() {
     assert_eq!(lines.len(), 2, "{text}");
     let find = |start: &str| lines.iter().find(|line| line.contains(start)).expect(start);
     let zero = find("rank 0 has waited");
-    assert!(zero.contains("AllReduce of 4 elements (collective #2)"), "{zero}");
-    assert!(zero.contains("for rank 1, which waits in Recv of 4 elements from rank 0 (operation #2)"), "{zero}");
-    assert!(zero.contains("for rank 2, which last finished AllReduce of 4 elements (collective #1)"), "{zero}");
+    assert!(zero.contains("AllReduce of 4 elements (collective #3)"), "{zero}");
+    assert!(zero.contains("for rank 1, which waits in Recv of 4 elements from rank 0 (operation #9)"), "{zero}");
+    assert!(zero.contains("for rank 2, which last finished AllReduce of 4 elements (collective #2)"), "{zero}");
     let one = find("rank 1 has waited");
     assert!(one.contains("for rank 0, which waits in AllReduce"), "{one}");
 }
@@ -170,6 +170,7 @@ fn scene() {
         "work" => work(&join()),
         "leave" => {
             let rank = join();
+            rank.connect();
             let buffer = Buffer::new(&[1.0; 4]);
             if me == 1 {
                 std::thread::sleep(Duration::from_millis(100));
@@ -272,6 +273,7 @@ fn scene() {
             assert!(last_error().contains("die=rank1"), "{}", last_error());
         }
         "deadlock" => threads(3, |rank, buffer| {
+            rank.connect();
             assert_eq!(rank.all_reduce(buffer), OK);
             match rank.rank {
                 0 => assert_eq!(rank.all_reduce(buffer), OK),
