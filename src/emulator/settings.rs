@@ -27,6 +27,8 @@ pub(in crate::emulator) struct Settings {
     /// GPUCOMM_EMULATOR_DRIVER_LOCK: 1: a call that waits for devices holds up calls of other threads; 2: and `cudaHostAlloc`
     /// waits too.
     pub driver_lock: u32,
+    /// GPUCOMM_EMULATOR_CONNECT: first operations meet their peers inside the call.
+    pub connect: bool,
     /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
     pub deadlock: Option<Duration>,
     /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
@@ -40,6 +42,7 @@ impl Default for Settings {
             memory: 16 << 30,
             queue: 1022,
             driver_lock: 0,
+            connect: cfg!(test),
             deadlock: Some(Duration::from_secs(10)),
             strict: false,
         }
@@ -82,6 +85,7 @@ impl Variables {
         self.take("DRIVER_LOCK", &mut all.driver_lock, "0, 1 or 2", |text| {
             text.parse().ok().filter(|level| *level <= 2)
         });
+        self.take("CONNECT", &mut all.connect, "0 or 1", flag);
         self.take("DEADLOCK", &mut all.deadlock, "seconds, such as 2.5, or 0 for no reports", |text| {
             let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
             Some((!time.is_zero()).then_some(time))
@@ -163,7 +167,7 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            for name in ["DEVICES", "MEMORY", "QUEUE", "DRIVER_LOCK", "DEADLOCK", "STRICT", "QUIET"] {
+            for name in ["DEVICES", "MEMORY", "QUEUE", "DRIVER_LOCK", "CONNECT", "DEADLOCK", "STRICT", "QUIET"] {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");
             }

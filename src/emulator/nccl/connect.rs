@@ -22,6 +22,7 @@ use super::kind::Kind;
 use super::launch::Batch;
 use super::operation::Operation;
 use crate::emulator::report;
+use crate::emulator::settings::settings;
 
 /// How long one of several meetings may keep the others of its group waiting.
 const TURN: Duration = Duration::from_millis(1);
@@ -45,10 +46,6 @@ const COME: u32 = 1;
 const COME_BOTH: u32 = 2;
 const CONNECTED: u32 = 3;
 const REFUSED: u32 = 4;
-
-fn enabled() -> bool {
-    cfg!(test) || std::env::var_os("GPUCOMM_EMULATOR_CONNECT").is_some_and(|value| value == "1")
-}
 
 /// Calls `visit` with everything that `operation` needs.
 fn links(comm: &Comm, operation: &Operation, mut visit: impl FnMut(Link)) {
@@ -78,7 +75,7 @@ fn links(comm: &Comm, operation: &Operation, mut visit: impl FnMut(Link)) {
 /// Connects what the operations of one group need and have not yet: messages first, then collectives, one family of
 /// communicators after the other.
 pub(super) fn connect(batches: &[Batch]) -> Outcome {
-    if !enabled() {
+    if !settings().connect {
         return Ok(());
     }
     let mut pairs = Vec::new();
@@ -253,7 +250,7 @@ struct Pairs<'a> {
     segment: &'a Segment,
     to: Vec<usize>,
     from: Vec<usize>,
-    /// What this rank has done at its ends: 0, [`COME`], [`CONNECTED`] or [`REFUSED`].
+    /// How far this rank is: 0, [`COME`] or [`CONNECTED`].
     step: u32,
     heard: u32,
     watch: Option<Watch<'a>>,
@@ -284,17 +281,23 @@ impl Pairs<'_> {
         }
     }
 
-    /// Ranks whose ends have not come as far as this one's.
+    /// Peers whose ends have not come as far as this rank's.
     fn behind(&self) -> impl Iterator<Item = usize> {
         let behind = |pair: &Pair, theirs: usize| pair.met[theirs].load(Ordering::Acquire) < self.step;
         self.ends().filter(move |&(_, pair, [_, theirs])| behind(pair, theirs)).map(|(peer, ..)| peer)
     }
 
-    /// Whether those that have come, have come for the same directions.
-    fn compare(&self) -> Outcome {
+    /// Whether all peers have come as far as this rank; an error if one has come for other directions.
+    fn all_here(&self) -> Outcome<bool> {
+        let mut here = true;
         for (peer, pair, [mine, theirs]) in self.ends() {
-            let [mine, theirs] = [mine, theirs].map(|end| pair.met[end].load(Ordering::Acquire));
-            if theirs == REFUSED || [COME, COME_BOTH].contains(&theirs) && mine != theirs {
+            let [mine, theirs] = [mine, theirs].map(|end| &pair.met[end]);
+            let came = theirs.load(Ordering::Acquire);
+            here &= came >= self.step;
+            let expected = mine.load(Ordering::Relaxed);
+            if came == REFUSED || [COME, COME_BOTH].contains(&came) && self.step == COME && came != expected {
+                mine.store(REFUSED, Ordering::Release);
+                self.segment.rank(peer).bell.ring();
                 let text = format!(
                     "the first messages between rank {} and rank {peer} go both ways in one call of one of them and not of \
                      the other: NCCL, which connects both ways at once here, takes one for the other",
@@ -304,7 +307,7 @@ impl Pairs<'_> {
                 return Err(Failure::internal(text));
             }
         }
-        Ok(())
+        Ok(here)
     }
 }
 
@@ -314,17 +317,10 @@ impl Meeting for Pairs<'_> {
             self.go(COME);
         }
         self.heard = self.segment.rank(self.comm.rank).bell.read();
-        if self.step == COME {
-            if let Err(failure) = self.compare() {
-                self.go(REFUSED);
-                return Err(failure);
-            }
-            if self.behind().next().is_some() {
-                return Ok(false);
-            }
+        if self.step == COME && self.all_here()? {
             self.go(CONNECTED);
         }
-        if self.behind().next().is_some() {
+        if self.step == COME || !self.all_here()? {
             return Ok(false);
         }
         let mut connected = lock(&self.comm.connected);
@@ -346,8 +342,11 @@ impl Meeting for Pairs<'_> {
     }
 
     fn withdraw(&mut self) {
-        if self.step != REFUSED {
-            self.go(0);
+        for (_, pair, [mine, _]) in self.ends() {
+            let came = &pair.met[mine];
+            if came.load(Ordering::Relaxed) != REFUSED {
+                came.store(0, Ordering::Release);
+            }
         }
         self.activity().publish(self.segment.rank(self.comm.rank), Phase::Stopped);
     }
