@@ -5,10 +5,10 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use super::allocation::Region;
+use super::carry;
 use super::check::check;
 use super::device::Device;
 use super::in_flight::ENTRY;
-use super::lineage::Lineage;
 use super::mark::Mark;
 use super::pinned::PinnedBuffer;
 use super::slice::{Slice, SliceMut};
@@ -84,7 +84,7 @@ impl<T: Element> Slice<'_, T> {
         region.alloc.note(Access::Read, stream);
         target.uses().note(Access::Write, stream);
         result?;
-        pass_on(region.alloc.lineage(), target.lineage(), true, stream);
+        carry::copy(region.alloc.lineage(), target.lineage(), true, stream.history());
         Ok(())
     }
 }
@@ -127,7 +127,7 @@ impl<T: Element> SliceMut<'_, T> {
         region.alloc.note(Access::Write, stream);
         source.uses().note(Access::Read, stream);
         result?;
-        pass_on(source.lineage(), region.alloc.lineage(), region.is_whole(), stream);
+        carry::copy(source.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());
         Ok(())
     }
 
@@ -160,18 +160,8 @@ impl<T: Element> SliceMut<'_, T> {
         from.alloc.note(Access::Read, stream);
         to.alloc.note(Access::Write, stream);
         result?;
-        pass_on(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream);
+        carry::copy(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream.history());
         Ok(())
-    }
-}
-
-/// After the enqueue of a copy: what was copied comes from the same operations of communicators, and waits for the stream
-/// cover them.
-fn pass_on(from: &Lineage, to: &Lineage, whole: bool, stream: &Stream) {
-    let origins = from.origins();
-    stream.history().cover(&origins);
-    if whole || !origins.is_empty() {
-        to.inherit(&origins, whole);
     }
 }
 

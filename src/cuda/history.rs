@@ -1,6 +1,6 @@
 //! What a stream was given to do that may fail behind the back of CUDA.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::work::{Fate, Origin, Origins, Work};
@@ -13,6 +13,8 @@ use super::work::{Fate, Origin, Origins, Work};
 pub(crate) struct History {
     /// Whether there ever were entries.
     any: AtomicBool,
+    /// The id of a work of this stream; 0 for none.
+    own: AtomicU32,
     entries: Mutex<Vec<Entry>>,
 }
 
@@ -57,7 +59,14 @@ impl History {
         let work = Arc::new(make());
         entries.push(Entry { work: Arc::clone(&work), last: None, told: 0, seen: work.base() });
         self.any.store(true, Ordering::Release);
+        self.own.store(work.id(), Ordering::Release);
         work
+    }
+
+    /// The id of a work that was adopted and is covered by every wait; 0 for none.
+    #[inline]
+    pub(crate) fn own(&self) -> u32 {
+        self.own.load(Ordering::Acquire)
     }
 
     /// The stream has read what comes from `origins`, or was made to follow them.
@@ -70,7 +79,7 @@ impl History {
             match entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.work, &one.work)) {
                 Some(entry) => entry.last = entry.last.map(|last| last.max(one.number)),
                 None => {
-                    entries.retain(|entry| !entry.is_over());
+                    self.forget(&mut entries, Entry::is_over);
                     let (work, last) = (Arc::clone(&one.work), Some(one.number));
                     entries.push(Entry { work, last, told: 0, seen: 0 });
                 }
@@ -88,11 +97,10 @@ impl History {
         let mut entries = self.entries();
         let goes_on =
             |entry: &Entry| entry.last.is_none() && entry.work.enqueued() > entry.seen && !entry.origin().has_failed();
-        let goes_on = entries.iter().any(goes_on);
-        entries.retain(|entry| {
-            let known = goes_on && entry.told >= entry.number() && entry.origin().has_failed();
-            !(entry.is_over() || known)
-        });
+        if entries.iter().any(goes_on) {
+            self.forget(&mut entries, |entry| entry.told >= entry.number() && entry.origin().has_failed());
+        }
+        self.forget(&mut entries, Entry::is_over);
         entries.iter().for_each(|entry| origins.add(&entry.work, entry.number()));
         origins
     }
@@ -113,6 +121,17 @@ impl History {
 
     /// What has failed until now is told no more.
     pub(crate) fn accept(&self) {
-        self.entries().retain(|entry| !entry.origin().has_failed());
+        self.forget(&mut self.entries(), |entry| entry.origin().has_failed());
+    }
+
+    /// Drops entries.
+    fn forget(&self, entries: &mut Vec<Entry>, which: impl Fn(&Entry) -> bool) {
+        entries.retain(|entry| {
+            let forgotten = which(entry);
+            if forgotten && entry.work.id() == self.own() {
+                self.own.store(0, Ordering::Release);
+            }
+            !forgotten
+        });
     }
 }

@@ -35,6 +35,15 @@ fn word_of(work: &Work, number: u64) -> Option<u64> {
     (work.id() != 0 && offset <= NUMBER).then_some((u64::from(work.id()) << 32) | offset)
 }
 
+/// A place where another thread may come between; in tests one is let in.
+#[inline]
+fn between() {
+    #[cfg(test)]
+    if fastrand::bool() {
+        std::thread::yield_now();
+    }
+}
+
 /// Where the bytes of an allocation come from.
 #[derive(Debug)]
 pub(crate) struct Lineage {
@@ -64,9 +73,28 @@ impl Lineage {
     #[inline]
     pub(crate) fn go_on(&self, work: &Work, number: u64) -> bool {
         let old = self.word.load(Ordering::Acquire);
+        between();
         word_of(work, number).is_some_and(|new| {
             old >> 32 == new >> 32 && self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
+    }
+
+    /// Some bytes, or all, are overwritten by what `from` stands for; false where only [`Lineage::inherit`] can say so:
+    /// unless it is nothing, or comes from the work with id `own`, as what is here.
+    #[inline]
+    pub(crate) fn take(&self, from: &Self, whole: bool, own: u32) -> bool {
+        let word = from.word.load(Ordering::Acquire);
+        if word & NUMBER == 0 {
+            if whole {
+                self.clear();
+            }
+            return true;
+        }
+        let old = self.word.load(Ordering::Acquire);
+        between();
+        let of_own = |word: u64| own != 0 && word >> 32 == u64::from(own);
+        let new = if whole { word } else { word.max(old) };
+        of_own(word) && of_own(old) && self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// All bytes are overwritten by what comes from no operation.
@@ -124,6 +152,7 @@ impl Lineage {
         let mut list = self.lock();
         let word = self.word.swap(MANY, Ordering::AcqRel);
         self.refresh(&mut list, word);
+        between();
         change(&mut list);
         let word = match list.single() {
             Some(one) => word_of(&one.work, one.number).unwrap_or(MANY),

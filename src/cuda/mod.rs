@@ -15,6 +15,7 @@
 mod allocation;
 mod attribute;
 mod buffer;
+pub(crate) mod carry;
 mod check;
 mod copy;
 mod device;
@@ -44,6 +45,8 @@ pub(crate) use allocation::{Allocation, FreeHook, Freed, Region, WindowTag};
 pub use attribute::{DeviceAttribute, P2pAttribute};
 pub use buffer::DeviceBuffer;
 #[cfg(feature = "nccl")]
+pub(crate) use carry::Form;
+#[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use check::check;
 #[cfg(feature = "nccl")]
@@ -62,4 +65,4 @@ pub use stream::{Stream, StreamOptions};
 #[allow(unused_imports)]
 pub(crate) use uses::{Access, Uses};
 #[cfg(feature = "nccl")]
-pub(crate) use work::{Fate, Origins, Work, Worker};
+pub(crate) use work::{Fate, Work, Worker};

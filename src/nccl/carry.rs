@@ -4,32 +4,25 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::call::{Call, Kind};
-use crate::cuda::{Origins, Region, Work};
+use crate::cuda::{Form, Region, Work, carry};
 
 impl Call<'_> {
     /// After the enqueue, or an attempt, as operation `number` of `work`; `together` are the calls of its group, or it alone.
     #[inline]
     pub(crate) fn carry(&self, work: &Arc<Work>, number: u64, together: &[Call<'_>]) {
-        let known = |region: &Option<Region<'_>>| region.as_ref().is_none_or(|r| r.alloc.lineage().is_only(work));
-        let goes_on = |region: &Region<'_>| region.alloc.lineage().go_on(work, number);
-        if !(known(&self.send) && known(&self.scalar) && self.recv.as_ref().is_none_or(goes_on)) {
-            self.mix(work, number, together);
-        }
+        let [send, scalar, recv] =
+            [&self.send, &self.scalar, &self.recv].map(|region| region.as_ref().map(|region| region.alloc.lineage()));
+        let history = self.stream.history();
+        carry::operation((work, number), [send, scalar], recv, history, || self.form(together));
     }
 
-    /// The same where other works, or none, have a part in the memory.
-    #[cold]
-    fn mix(&self, work: &Arc<Work>, number: u64, together: &[Call<'_>]) {
-        let mut origins = Origins::new();
-        let read_there = self.recv.as_ref().filter(|_| self.reads_recv());
-        for region in [self.send.as_ref(), self.scalar.as_ref(), read_there].into_iter().flatten() {
-            origins.merge(&region.alloc.lineage().origins());
-        }
-        // Its waits tell what became of that, though they may never look at the result.
-        self.stream.history().cover(&origins);
-        if let Some(recv) = &self.recv {
-            origins.add(work, number);
-            recv.alloc.lineage().inherit(&origins, self.overwrites(together));
+    fn form(&self, together: &[Call<'_>]) -> Form {
+        if self.reads_recv() {
+            Form::InPlace
+        } else if self.overwrites(together) {
+            Form::Whole
+        } else {
+            Form::Part
         }
     }
 
