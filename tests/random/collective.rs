@@ -2,7 +2,7 @@
 
 use gpucomm::ElementKind;
 
-use crate::generator::{Generator, Window};
+use crate::generator::Generator;
 use crate::layout::Layout;
 use crate::model::{Factors, Flow, Place};
 use crate::operation::{Region, Target};
@@ -84,9 +84,9 @@ pub struct Collective {
     pub factors: Factors,
     pub layout: Layout,
     pub forms: Vec<Form>,
-    send: Vec<Region>,
-    target: Target,
-    recv: Vec<Region>,
+    pub send: Vec<Region>,
+    pub target: Target,
+    pub recv: Vec<Region>,
     pub streams: Vec<usize>,
 }
 
@@ -115,17 +115,12 @@ impl Collective {
                 *len += extra;
             }
         }
-        let window = |window: bool| match (window, alike) {
-            (false, _) => Window::None,
-            (true, false) => Window::Free,
-            (true, true) => Window::Alike,
-        };
         let fits = |lens: &[usize], room: usize| lens.iter().all(|len| *len <= room);
         if !fits(&send_lens, source) || !fits(&recv_lens, within.1 - within.0) {
             return None;
         }
-        let send_at = g.offsets(kind, window(windows[0]), (0, source), &send_lens)?;
-        let recv_at = g.offsets(kind, window(windows[1]), within, &recv_lens)?;
+        let send_at = g.offsets(kind, alike && windows[0], (0, source), &send_lens);
+        let recv_at = g.offsets(kind, alike && windows[1], within, &recv_lens);
         let operator = if what.reduces() { g.choose(&Operator::ALL) } else { Operator::Sum };
         let factors = if operator == Operator::PreMul { factors(g, kind, target.slot) } else { Factors::None };
         let regions = |slot: usize, at: Vec<usize>, lens: Vec<usize>| -> Vec<Region> {
@@ -242,7 +237,7 @@ impl Collective {
 }
 
 /// How many elements each rank sends and receives.
-fn lens(what: What, forms: &[Form], layout: &Layout) -> (Vec<usize>, Vec<usize>) {
+pub fn lens(what: What, forms: &[Form], layout: &Layout) -> (Vec<usize>, Vec<usize>) {
     let each = |rank: usize| match layout {
         Layout::Whole(len) => (*len, *len),
         Layout::Matrix { send, recv } => (send[rank].end(), recv[rank].end()),

@@ -5,10 +5,12 @@ use gpucomm::ElementKind;
 
 use crate::cell;
 use crate::model::Model;
-use crate::not_yet::NotYet;
 
 /// How many buffers a program has at a time.
 pub const SLOTS: usize = 8;
+
+/// Slots beside those for what a rank does that no program knows of.
+pub const SPARE: [usize; 2] = [SLOTS, SLOTS + 1];
 
 /// How many streams each rank has.
 pub const STREAMS: usize = 24;
@@ -119,45 +121,20 @@ impl Generator {
     pub fn offset(&mut self, kind: ElementKind, within: (usize, usize), len: usize) -> usize {
         let alignments: Vec<usize> = [1, 2, 4, 8, 16].into_iter().filter(|bytes| *bytes >= kind.size()).collect();
         let alignment = self.choose(&alignments);
-        self.aligned(kind, alignment, within, len).unwrap_or_else(|| self.rng.usize(within.0..=within.1 - len))
-    }
-
-    /// A place at a multiple of so many bytes, and, below 16, of no more.
-    fn aligned(&mut self, kind: ElementKind, bytes: usize, within: (usize, usize), len: usize) -> Option<usize> {
-        let step = bytes / kind.size();
-        let fits = |at: &usize| at.is_multiple_of(step) && (bytes == 16 || !(at / step).is_multiple_of(2));
+        let step = alignment / kind.size();
+        let fits = |at: &usize| at.is_multiple_of(step) && (alignment == 16 || !(at / step).is_multiple_of(2));
         // Near the begin, so that operations meet what others left.
-        let last = (within.0 + 64).min(within.1 - len);
-        let places: Vec<usize> = (within.0..=last).filter(fits).collect();
-        (!places.is_empty()).then(|| self.choose(&places))
+        let last = within.1 - len;
+        let places: Vec<usize> = (within.0..=last.min(within.0 + 64)).filter(fits).collect();
+        if places.is_empty() { self.rng.usize(within.0..=last) } else { self.choose(&places) }
     }
 
-    /// The offset of so many elements on each rank. Ranks that have to use a window alike have one offset.
-    pub fn offsets(
-        &mut self,
-        kind: ElementKind,
-        window: Window,
-        within: (usize, usize),
-        lens: &[usize],
-    ) -> Option<Vec<usize>> {
-        let draw = |g: &mut Self, len| {
-            if window != Window::None && !NotYet::WindowsAtOddAddresses.mended() {
-                return g.aligned(kind, 16, within, len);
-            }
-            Some(g.offset(kind, within, len))
-        };
-        if window == Window::Alike {
+    /// The offset of so many elements on each rank, one for all where they have to be `alike`.
+    pub fn offsets(&mut self, kind: ElementKind, alike: bool, within: (usize, usize), lens: &[usize]) -> Vec<usize> {
+        if alike {
             let longest = lens.iter().copied().max().unwrap_or_default();
-            return Some(vec![draw(self, longest)?; lens.len()]);
+            return vec![self.offset(kind, within, longest); lens.len()];
         }
-        lens.iter().map(|&len| draw(self, len)).collect()
+        lens.iter().map(|&len| self.offset(kind, within, len)).collect()
     }
-}
-
-/// Whether a buffer is a window, and whether all ranks have to use the same part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Window {
-    None,
-    Free,
-    Alike,
 }

@@ -23,7 +23,7 @@ pub enum Layout {
 }
 
 impl Parts {
-    fn packed(counts: Vec<usize>) -> Self {
+    pub fn packed(counts: Vec<usize>) -> Self {
         let offsets = (0..counts.len()).map(|rank| counts[..rank].iter().sum()).collect();
         Self { counts, offsets, packed: true }
     }

@@ -17,9 +17,12 @@
 //! the process says where each rank is, and ends.
 
 mod abort;
+mod alteration;
 mod cell;
 mod cliques;
 mod collective;
+mod deviation;
+mod disagree;
 mod generator;
 mod issue;
 mod layout;
@@ -46,4 +49,9 @@ fn programs() {
 #[test]
 fn abort() {
     abort::run();
+}
+
+#[test]
+fn disagree() {
+    disagree::run();
 }

@@ -2,7 +2,7 @@
 
 use gpucomm::ElementKind;
 
-use crate::generator::{Generator, Window};
+use crate::generator::Generator;
 use crate::model::Flow;
 use crate::operation::{Region, Target};
 
@@ -24,13 +24,11 @@ impl Message {
         let send = g.partner(target.slot)?;
         let (source, sink) = (g.model.contents(send), g.model.contents(target.slot));
         let (kind, within) = (source.kind, target.within(sink.len()));
-        let window = |window: bool| if window { Window::Free } else { Window::None };
-        let windows = [window(source.origin.is_window()), window(sink.origin.is_window())];
         let source = source.len();
         let most = source.min(within.1 - within.0);
         let len = g.length(most.saturating_sub(Generator::margin(kind)));
-        let from_at = g.offsets(kind, windows[0], (0, source), &[len])?[0];
-        let to_at = g.offsets(kind, windows[1], within, &[len])?[0];
+        let from_at = g.offset(kind, (0, source), len);
+        let to_at = g.offset(kind, within, len);
         let mut streams = [g.streams()[0], g.streams()[0]];
         if from == to {
             streams[1] = streams[0];

@@ -46,7 +46,7 @@ impl<T: Element> Buffer<'_, T> {
 
 /// Drops pinned memory.
 pub fn unpin<T: Element>(buffer: PinnedBuffer<T>) {
-    if NotYet::PinnedDrops.mended() { drop(buffer) } else { std::mem::forget(buffer) }
+    if NotYet::Drops.mended() { drop(buffer) } else { std::mem::forget(buffer) }
 }
 
 /// An element type, in and out of the enums over all types.

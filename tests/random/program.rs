@@ -2,7 +2,9 @@
 
 use gpucomm::{Communicator, Result};
 
+use crate::deviation::{Deviant, all_here};
 use crate::generator::{Generator, SLOTS};
+use crate::not_yet::NotYet;
 use crate::rank::Rank;
 use crate::step::{self, Step};
 use crate::steps::check;
@@ -36,12 +38,31 @@ impl Program {
 
     /// Runs it as one rank.
     pub fn run(&self, comm: &Communicator) -> Result<()> {
-        let mut rank = Rank::new(comm, SLOTS)?;
-        for (at, step) in self.steps.iter().enumerate() {
-            watch::step(comm.rank(), at);
-            step.run(&mut rank)?;
+        self.run_steps(&mut Rank::new(comm)?, |_, step, rank| step.run(rank))
+    }
+
+    /// Runs it as one rank, one of which deviates; returns when all ranks have come to the end.
+    pub fn run_deviating(&self, comm: &Communicator, deviant: &Deviant) -> Result<()> {
+        let mut rank = Rank::new(comm)?;
+        rank.leaks = !NotYet::Drops.mended();
+        let run = |at, step: &dyn Step, rank: &mut Rank<'_>| deviant.run(at, step, rank);
+        let done = self.run_steps(&mut rank, run).and_then(|()| all_here(&rank, 5));
+        if done.is_err() && rank.leaks {
+            std::mem::forget(rank);
         }
-        watch::step(comm.rank(), self.steps.len());
+        done
+    }
+
+    fn run_steps(
+        &self,
+        rank: &mut Rank<'_>,
+        run: impl Fn(usize, &dyn Step, &mut Rank<'_>) -> Result<()>,
+    ) -> Result<()> {
+        for (at, step) in self.steps.iter().enumerate() {
+            watch::step(rank.number(), at);
+            run(at, &**step, rank)?;
+        }
+        watch::step(rank.number(), self.steps.len());
         rank.finish()
     }
 }

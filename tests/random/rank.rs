@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpucomm::nccl::PreMulSum;
 use gpucomm::{Communicator, Device, PinnedBuffer, Result, Stream, group};
 
-use crate::generator::STREAMS;
+use crate::generator::{SLOTS, SPARE, STREAMS};
 use crate::issue::{Io, Via};
 use crate::model::Factors;
 use crate::number::{Factor, Memory, Number, ViewMut, typed, unpin};
@@ -28,16 +28,18 @@ pub struct Rank<'c> {
     pub slots: Vec<Option<Memory<'c>>>,
     /// Another device than this rank's, if there is one.
     pub stranger: Option<Device>,
+    /// Whether buffers are forgotten instead of dropped.
+    pub leaks: bool,
     /// Host functions: the stream of each, and how often it ran.
     hosted: Vec<(Stream, Arc<AtomicUsize>)>,
 }
 
 impl<'c> Rank<'c> {
-    pub fn new(comm: &'c Communicator, slots: usize) -> Result<Self> {
+    pub fn new(comm: &'c Communicator) -> Result<Self> {
         let streams = (0..STREAMS).map(|_| Stream::new(comm.device())).collect::<Result<_>>()?;
         let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
-        let slots = (0..slots).map(|_| None).collect();
-        Ok(Self { comm, streams, slots, stranger, hosted: Vec::new() })
+        let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
+        Ok(Self { comm, streams, slots, stranger, leaks: false, hosted: Vec::new() })
     }
 
     pub fn number(&self) -> usize {

@@ -1,7 +1,9 @@
 //! What a program is made of.
 
+use fastrand::Rng;
 use gpucomm::Result;
 
+use crate::deviation::Deviation;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
@@ -16,6 +18,11 @@ pub trait Step: std::fmt::Debug + Send + Sync {
 
     /// The same as one rank. Panics on a wrong answer.
     fn run(&self, rank: &mut Rank<'_>) -> Result<()>;
+
+    /// Something else that rank `who` may do, so that no rank may end well.
+    fn deviate(&self, _: &mut Rng, _who: usize) -> Option<Deviation> {
+        None
+    }
 }
 
 /// Draws a step, or nothing where the memory has no room for one.

@@ -1,8 +1,10 @@
 //! Buffers come and go.
 
+use fastrand::Rng;
 use gpucomm::{DeviceBuffer, ElementKind, Result};
 
 use crate::cell::Cell;
+use crate::deviation::Deviation;
 use crate::generator::{Generator, Values};
 use crate::model::{Contents, Model, Origin};
 use crate::number::{Buffer, Number, typed};
@@ -63,6 +65,14 @@ impl Step for Make {
         rank.slots[self.slot] = Some(memory);
         Ok(())
     }
+
+    /// A window of another size.
+    fn deviate(&self, _: &mut Rng, _: usize) -> Option<Deviation> {
+        let len = self.len + 5000;
+        let values = self.values.iter().map(|_| Values(vec![0; len])).collect();
+        let other = Self { len, values, streams: self.streams.clone(), ..*self };
+        self.origin.is_window().then(|| Deviation::instead("window", other))
+    }
 }
 
 /// How a rank lets a buffer go.
@@ -98,6 +108,7 @@ impl Step for Release {
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let memory = rank.slots[self.slot].take();
         match self.ways[rank.number()] {
+            _ if rank.leaks => std::mem::forget(memory),
             Farewell::Drop => drop(memory),
             Farewell::DropElsewhere => std::thread::scope(|scope| {
                 scope.spawn(move || drop(memory));

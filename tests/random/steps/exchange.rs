@@ -1,11 +1,14 @@
 //! Operations between ranks: alone, in groups, and messages that are grouped as each rank likes.
 
+use fastrand::Rng;
 use gpucomm::Result;
 
 use crate::collective::Collective;
+use crate::deviation::{Change, Deviation, Stray};
 use crate::generator::{Generator, SLOTS};
 use crate::message::Message;
 use crate::model::{Factors, Model};
+use crate::not_yet::NotYet;
 use crate::operation::{Half, Operation, Target};
 use crate::rank::{Rank, Way};
 use crate::step::Step;
@@ -31,6 +34,20 @@ impl Step for Alone {
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         rank.issue(&[&self.operation], self.ways[rank.number()])
+    }
+
+    fn deviate(&self, rng: &mut Rng, who: usize) -> Option<Deviation> {
+        let Operation::Collective(collective) = &self.operation else { return None };
+        // What is sent once too often or never received need not be noticed.
+        match rng.u32(..6) {
+            0 if !collective.what.is_messages() => Some(Deviation::fenced("one less", Change::Skip)),
+            1 if !collective.what.is_messages() => Some(Deviation::fenced("one more", Change::Twice)),
+            _ => {
+                let (name, other) = collective.altered(rng, who)?;
+                let other = Stray(Operation::Collective(Box::new(other)));
+                Some(Deviation::fenced(name, Change::Instead(Box::new(other))))
+            }
+        }
     }
 }
 
@@ -141,6 +158,45 @@ impl Step for Grouped {
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         rank.issue(&self.0.iter().collect::<Vec<_>>(), Way::Grouped)
+    }
+
+    /// One collective less in the group, two in another order, or each by itself.
+    fn deviate(&self, rng: &mut Rng, _: usize) -> Option<Deviation> {
+        let collectives: Vec<(usize, &Collective)> = (0..self.0.len())
+            .filter_map(|at| match &self.0[at] {
+                Operation::Collective(collective) if !collective.what.is_messages() => Some((at, &**collective)),
+                _ => None,
+            })
+            .collect();
+        let (&(first, one), &(second, other)) = (collectives.first()?, collectives.get(1)?);
+        let mut operations = self.0.clone();
+        match rng.u32(..3) {
+            0 => {
+                operations.remove(collectives[rng.usize(..collectives.len())].0);
+                Some(Deviation::fenced("one less in a group", Change::Instead(Box::new(Self(operations)))))
+            }
+            1 if one.signature() != other.signature() => {
+                operations.swap(first, second);
+                Some(Deviation::instead("order", Self(operations)))
+            }
+            2 if NotYet::Grouping.mended() && one.is_needed(0) && other.is_needed(0) => {
+                let only_collectives = collectives.len() == self.0.len();
+                only_collectives.then(|| Deviation::instead("grouping", OneByOne(operations)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Several operations without a group.
+#[derive(Debug)]
+struct OneByOne(Vec<Operation>);
+
+impl Step for OneByOne {
+    fn apply(&self, _: &mut Model) {}
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        rank.issue(&self.0.iter().collect::<Vec<_>>(), Way::OneByOne)
     }
 }
 
