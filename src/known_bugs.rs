@@ -129,6 +129,19 @@ pub(crate) const ONE_RANK_PREMULSUM: KnownBug = KnownBug {
     place: "src/nccl/one_rank.rs",
 };
 
+/// Windows that are left over are not taken apart.
+pub(crate) const ABORT_KEEPS_WINDOWS: KnownBug = KnownBug {
+    name: "abort-keeps-windows",
+    library: Library::Nccl,
+    first: Version::new(2, 27, 3),
+    last: Some(Version::new(2, 29, 6)),
+    compute_capability: None,
+    what: "aborting a communicator that has windows loses their device memory until the process ends",
+    answer: Answer::GoneAround,
+    how: "from 2.28.7 on, the communicator is revoked and its windows are taken away before it is aborted; before, the memory is lost",
+    place: "src/nccl/ending.rs",
+};
+
 /// Every bug that is known here.
 pub const TABLE: &[KnownBug] = &[
     MISALIGNED_WINDOWS,
@@ -143,19 +156,9 @@ pub const TABLE: &[KnownBug] = &[
                moments can have one window at different places: with NVLS, data lands in the wrong memory",
         answer: Answer::GoneAround,
         how: "windows that were dropped are taken away where all ranks allocate, reclaim or close, and only those that all have dropped",
-        place: "src/nccl/allocate.rs",
+        place: "src/nccl/retire.rs",
     },
-    KnownBug {
-        name: "abort-keeps-windows",
-        library: Library::Nccl,
-        first: Version::new(2, 27, 3),
-        last: Some(Version::new(2, 29, 6)),
-        compute_capability: None,
-        what: "aborting a communicator that has windows loses their device memory until the process ends",
-        answer: Answer::GoneAround,
-        how: "from 2.28.7 on, the communicator is revoked and its windows are taken away before it is aborted; before, the memory is lost",
-        place: "src/nccl/ending.rs",
-    },
+    ABORT_KEEPS_WINDOWS,
     KnownBug {
         name: "no-revoke",
         library: Library::Nccl,

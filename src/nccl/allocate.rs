@@ -1,75 +1,116 @@
 //! Allocating the memory of a [`CommBuffer`](super::CommBuffer).
 
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::check;
 use super::comm_buffer::CommBuffer;
-use super::inner::{Inner, Window};
+use super::inner::Inner;
 use super::prepare::Site;
-use super::reaper;
-use super::submit;
-use crate::cuda::{Allocation, Stream, WindowTag};
+use super::{check, reaper, submit};
+#[cfg(nccl_ge_2_27)]
+use super::{
+    comm_buffer::next_window,
+    inner::begin_visits,
+    retire::{self, Entered, Member},
+    signature::Signature,
+    windows::{Burial, Window},
+};
+use crate::cuda::{Allocation, FreeHook, Stream, WindowTag};
+#[cfg(nccl_ge_2_27)]
+use crate::cuda::{Freed, Uses};
+use crate::deadline::Deadline;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;
 
 const OPERATION: &str = "alloc";
 const LOCAL: &str = "alloc_local";
+const RECLAIM: &str = "reclaim";
 
 /// Windows begin and end at pages of this size.
 const PAGE: usize = 4096;
 
+/// How long memory that is about to be freed is waited for, where there is no other.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How large a buffer is.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    /// Bytes of its elements.
+    used: usize,
+    /// Bytes in whole pages: an empty one has a page too, so that it can be a window.
+    pages: usize,
+}
+
+impl Size {
+    fn of<T: Element>(operation: &'static str, len: usize) -> Result<Self> {
+        let used = len.checked_mul(size_of::<T>());
+        let pages = used.and_then(|used| used.max(1).checked_next_multiple_of(PAGE));
+        match (used, pages.filter(|&pages| isize::try_from(pages).is_ok())) {
+            (Some(used), Some(pages)) => Ok(Self { used, pages }),
+            _ => Err(Error::argument(operation, "len", "a length whose bytes can be counted", len)),
+        }
+    }
+}
+
 /// Memory of NCCL that is freed unless it is handed on.
 struct Memory<'a> {
     ptr: *mut std::ffi::c_void,
-    bytes: usize,
+    size: Size,
     inner: &'a Arc<Inner>,
 }
 
 impl<'a> Memory<'a> {
-    /// Wraps `ncclMemAlloc`.
-    fn new(inner: &'a Arc<Inner>, bytes: usize) -> Result<Self> {
+    /// Wraps `ncclMemAlloc`. Where memory has run out, that of buffers which were dropped is waited for.
+    fn new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {
+        match Self::try_new(inner, size) {
+            Err(Error::OutOfMemory { .. }) if reaper::holds(inner.id) => {
+                reaper::drain(inner.id, &Deadline::after(inner.timeout().min(PATIENCE)));
+                Self::try_new(inner, size)
+            }
+            made => made,
+        }
+    }
+
+    fn try_new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {
         const FUNCTION: &str = "ncclMemAlloc";
         let _current = inner.device.set_current()?;
         let mut ptr = ptr::null_mut();
         // SAFETY: writes a pointer to the address given; the device is current.
-        let result = unsafe { sys::ncclMemAlloc(&mut ptr, bytes) };
+        let result = unsafe { sys::ncclMemAlloc(&mut ptr, size.pages) };
         match check::check(FUNCTION, result) {
-            Ok(()) => Ok(Self { ptr, bytes, inner }),
-            Err(error) if is_out_of_memory(&error, inner, bytes) => {
-                Err(Error::OutOfMemory { operation: FUNCTION, bytes, place: inner.device.to_string() })
+            Ok(()) => Ok(Self { ptr, size, inner }),
+            Err(error) if is_out_of_memory(&error, inner, size.pages) => {
+                Err(Error::OutOfMemory { operation: FUNCTION, bytes: size.pages, place: inner.device.to_string() })
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Hands the memory on to a buffer of zeros.
-    fn into_buffer<'comm, T: Element>(
-        self,
-        window: Option<(Window, u64)>,
-        stream: &Stream,
-        len: usize,
-    ) -> Result<CommBuffer<'comm, T>> {
-        let mut buffer = CommBuffer::new(self.into_allocation(window, len * size_of::<T>()), len);
-        buffer.fill(stream, T::ZERO)?;
-        Ok(buffer)
+    /// Hands the memory on to an allocation that frees it: of a window with this number, if it is one.
+    fn into_allocation(self, window: Option<u64>) -> Arc<Allocation> {
+        let memory = ManuallyDrop::new(self);
+        let tag = WindowTag { communicator: memory.inner.id, window: window.unwrap_or(0) };
+        let owner = Arc::clone(memory.inner);
+        let free: FreeHook = match window {
+            None => Box::new(move |freed| reaper::bury(freed, &owner)),
+            Some(number) => Box::new(move |freed| {
+                if let Some(burial) = owner.windows.bury(number, freed) {
+                    reaper::receive(burial, &owner);
+                }
+            }),
+        };
+        Allocation::external(memory.ptr, memory.size.used, memory.inner.device, Some(tag), free)
     }
 
-    /// Hands the memory on to an allocation of `bytes` that frees it.
-    fn into_allocation(self, window: Option<(Window, u64)>, bytes: usize) -> Arc<Allocation> {
-        debug_assert!(bytes <= self.bytes);
-        let memory = std::mem::ManuallyDrop::new(self);
-        let tag = WindowTag { communicator: memory.inner.id, window: window.map_or(0, |(_, number)| number) };
-        let owner = Arc::clone(memory.inner);
-        let window = window.map(|(window, _)| window);
-        Allocation::external(
-            memory.ptr,
-            bytes,
-            memory.inner.device,
-            Some(tag),
-            Box::new(move |freed| reaper::bury(freed, &owner, window)),
-        )
+    /// Frees the memory once NCCL has let go of the communicator, which may know it.
+    #[cfg(nccl_ge_2_27)]
+    fn leave(self) {
+        let memory = ManuallyDrop::new(self);
+        let freed = Freed { ptr: memory.ptr, device: memory.inner.device, uses: Uses::new() };
+        reaper::receive(Burial::AfterTheEnd(freed), memory.inner);
     }
 }
 
@@ -91,28 +132,19 @@ fn is_out_of_memory(error: &Error, inner: &Inner, bytes: usize) -> bool {
             || inner.device.memory_info().map_or(true, |info| info.free < bytes))
 }
 
-/// Bytes of a buffer, in whole pages: an empty one has a page too, so that it can be a window.
-fn size_of_elements<T: Element>(operation: &'static str, len: usize) -> Result<usize> {
-    len.checked_mul(size_of::<T>())
-        .map(|bytes| bytes.max(1))
-        .and_then(|bytes| bytes.checked_next_multiple_of(PAGE))
-        .filter(|&bytes| isize::try_from(bytes).is_ok())
-        .ok_or_else(|| Error::argument(operation, "len", "a length whose bytes can be counted", len))
-}
-
-/// What both ways to allocate check first; the bytes of a buffer.
+/// What both ways to allocate check first; the size of a buffer.
 fn begin<T: Element>(
     operation: &'static str,
     members: &[&Arc<Inner>],
     streams: &[&Stream],
     len: usize,
-) -> Result<usize> {
+) -> Result<Size> {
     submit::outside_of_groups(operation)?;
-    let bytes = size_of_elements::<T>(operation, len)?;
+    let size = Size::of::<T>(operation, len)?;
     for (inner, stream) in members.iter().zip(streams) {
         Site::new(operation, inner, stream)?;
     }
-    Ok(bytes)
+    Ok(size)
 }
 
 /// A buffer, zeroed, that is no window: the other ranks have no part in it.
@@ -121,9 +153,16 @@ pub(crate) fn local<'comm, T: Element>(
     stream: &Stream,
     len: usize,
 ) -> Result<CommBuffer<'comm, T>> {
-    let bytes = begin::<T>(LOCAL, &[inner], &[stream], len)?;
+    let size = begin::<T>(LOCAL, &[inner], &[stream], len)?;
     drop(inner.enter(LOCAL)?);
-    Memory::new(inner, bytes)?.into_buffer(None, stream, len)
+    zeros(Memory::new(inner, size)?.into_allocation(None), stream, len)
+}
+
+/// A buffer over an allocation, zeroed.
+fn zeros<'comm, T: Element>(alloc: Arc<Allocation>, stream: &Stream, len: usize) -> Result<CommBuffer<'comm, T>> {
+    let mut buffer = CommBuffer::new(alloc, len);
+    buffer.fill(stream, T::ZERO)?;
+    Ok(buffer)
 }
 
 /// A buffer of one rank, zeroed. Where windows exist, all ranks must call this.
@@ -138,102 +177,110 @@ pub(crate) fn many<'comm, T: Element>(
     streams: &[&Stream],
     len: usize,
 ) -> Result<Vec<CommBuffer<'comm, T>>> {
-    let bytes = begin::<T>(OPERATION, members, streams, len)?;
-    let memory = members.iter().map(|inner| Memory::new(inner, bytes)).collect::<Result<Vec<_>>>();
-    let windows = match &memory {
-        Ok(memory) => register(members, memory)?,
-        // The others are about to wait for this rank.
-        Err(error) => return Err(give_up(members, error.clone())),
-    };
-    let mut buffers = Vec::with_capacity(members.len());
-    for ((memory, window), stream) in memory?.into_iter().zip(windows).zip(streams) {
-        buffers.push(memory.into_buffer(window, stream, len)?);
-    }
-    Ok(buffers)
-}
-
-/// In a clique with several ranks, a rank that cannot take part ends the clique: registration is collective.
-fn give_up(members: &[&Arc<Inner>], error: Error) -> Error {
-    let others = members.first().is_some_and(|inner| inner.size > members.len());
-    if others && cfg!(nccl_ge_2_27) {
-        let members: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-        return submit::failed(&members, error);
-    }
-    error
+    let size = begin::<T>(OPERATION, members, streams, len)?;
+    // All of it has an owner before anything else can fail.
+    let memory = allocate(members, size)?;
+    memory.into_iter().zip(streams).map(|(alloc, stream)| zeros(alloc, stream, len)).collect()
 }
 
 #[cfg(not(nccl_ge_2_27))]
-fn register(members: &[&Arc<Inner>], _memory: &[Memory<'_>]) -> Result<Vec<Option<(Window, u64)>>> {
-    Ok(members.iter().map(|_| None).collect())
+fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+    let memory = members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>()?;
+    Ok(memory.into_iter().map(|memory| memory.into_allocation(None)).collect())
 }
 
-/// Wraps `ncclCommWindowRegister`, in one group for all members.
+/// Memory of each member, as windows that belong together.
 #[cfg(nccl_ge_2_27)]
-fn register(members: &[&Arc<Inner>], memory: &[Memory<'_>]) -> Result<Vec<Option<(Window, u64)>>> {
+fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+    let mut approaching = retire::approach(members, OPERATION)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    register_locked(members, memory).map_err(|error| submit::failed(&refs, error))
+    let memory = allocate_together(&mut approaching, size).map_err(|error| submit::failed(&refs, error))?;
+    drop(approaching);
+    memory
 }
 
+/// The outer error is one that the other ranks wait behind.
 #[cfg(nccl_ge_2_27)]
-fn register_locked(members: &[&Arc<Inner>], memory: &[Memory<'_>]) -> Result<Vec<Option<(Window, u64)>>> {
-    use super::comm_buffer::next_window;
-    use crate::deadline::Deadline;
+fn allocate_together(approaching: &mut [Member<'_>], size: Size) -> Result<Result<Vec<Arc<Allocation>>>> {
+    let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
+    let mut entered = members.iter().map(|inner| inner.enter(OPERATION)).collect::<Result<Vec<_>>>()?;
+    let entries = retire::meet(approaching, &mut entered, OPERATION, &Signature::register(size.pages))?;
+    // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
+    // waits for the device comes back.
+    let memory = match members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>() {
+        Ok(memory) => memory,
+        // The others are about to wait for this rank, if there are any.
+        Err(error) if members.first().is_some_and(|inner| inner.size > members.len()) => return Err(error),
+        Err(error) => return Ok(Err(error)),
+    };
+    let (numbers, registered) = register(&members, &entered, &memory, &entries)?;
+    let mut owned = Vec::with_capacity(members.len());
+    for (memory, number) in memory.into_iter().zip(numbers) {
+        match number {
+            None if registered.is_err() => memory.leave(),
+            number => owned.push(memory.into_allocation(number)),
+        }
+    }
+    registered?;
+    Ok(Ok(owned))
+}
 
+/// Wraps `ncclCommWindowRegister`, in one group for all members. The number of each window, and what NCCL says, which may be an error
+/// although there are some; it answers no window, without an error, where the ranks cannot reach each other's memory.
+#[cfg(nccl_ge_2_27)]
+fn register(
+    members: &[&Arc<Inner>],
+    entered: &Entered<'_>,
+    memory: &[Memory<'_>],
+    entries: &[Option<u64>],
+) -> Result<(Vec<Option<u64>>, Result<()>)> {
     const FUNCTION: &str = "ncclCommWindowRegister";
     let flags = sys::NCCL_WIN_COLL_SYMMETRIC as std::ffi::c_int;
-    let mut entered = Vec::with_capacity(members.len());
-    for inner in members {
-        entered.push(inner.enter(OPERATION)?);
-    }
-    let bytes = memory.first().map_or(0, |memory| memory.bytes);
-    let mut numbers = Vec::with_capacity(members.len());
-    for inner in members {
-        numbers.push(agree(inner, bytes)?);
-    }
-    if let (Some(inner), Some(Some(entry))) = (members.first(), numbers.first())
-        && let Some(family) = &inner.family
-    {
-        let deadline = Deadline::after(inner.timeout());
-        family.ledger.rendezvous(*entry, &deadline, || inner.refusal(OPERATION))?;
-    }
-    let mut windows = vec![ptr::null_mut(); members.len()];
-    super::inner::begin_visits(members.iter().map(|inner| &***inner), OPERATION)?;
+    let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
+    begin_visits(members.iter().map(|inner| &***inner), OPERATION)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
         for (((_, handle), memory), window) in entered.iter().zip(memory).zip(&mut windows) {
             // SAFETY: a live communicator during a visit, memory of NCCL, and a place for the window, which is written
             // when the group ends.
-            let code = unsafe { sys::ncclCommWindowRegister(*handle, memory.ptr, memory.bytes, window, flags) };
+            let code = unsafe { sys::ncclCommWindowRegister(*handle, memory.ptr, memory.size.pages, window, flags) };
             result = result.and(check::check(FUNCTION, code));
         }
         // SAFETY: this thread has opened the group above.
         result = result.and(check::check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
     }
-    for (inner, window) in members.iter().zip(&windows) {
-        if !window.is_null() {
-            inner.windows().push(Window(*window));
+    let known = members.iter().zip(windows).zip(entries).map(|((inner, window), entry)| {
+        let number = (!window.is_null()).then(|| entry.map_or_else(next_window, |entry| entry + 1));
+        // Before the visit ends: an abort takes those off that it finds.
+        if let Some(number) = number {
+            inner.windows.add(number, Window(window));
         }
         inner.end_visit();
-    }
-    result?;
-    Ok(windows
-        .into_iter()
-        .zip(numbers)
-        // NCCL answers no window, without an error, where the ranks cannot reach each other's memory.
-        .map(|(window, entry): (sys::ncclWindow_t, _)| {
-            (!window.is_null()).then(|| (Window(window), entry.map_or_else(next_window, |entry| entry + 1)))
-        })
-        .collect())
+        number
+    });
+    Ok((known.collect(), result))
 }
 
-/// Compares the size with the other ranks of the clique; the number of the registration.
-#[cfg(nccl_ge_2_27)]
-fn agree(inner: &Inner, bytes: usize) -> Result<Option<u64>> {
-    let Some(family) = &inner.family else { return Ok(None) };
-    let signature = super::signature::Signature::register(bytes);
-    let mut waiting = None;
-    let mut wait = |round| submit::keep_waiting(inner, OPERATION, &mut waiting, round);
-    let entry = family.ledger.collective(inner.rank, &signature, &mut wait);
-    entry.map(Some).map_err(|refusal| submit::refused(OPERATION, inner.rank, refusal, &signature))
+/// Frees the memory of windows that all ranks have dropped. All ranks must call this.
+#[cfg_attr(not(nccl_ge_2_27), allow(unused_variables))]
+pub(crate) fn reclaim(members: &[&Arc<Inner>]) -> Result<()> {
+    submit::outside_of_groups(RECLAIM)?;
+    #[cfg(nccl_ge_2_27)]
+    {
+        let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+        let mut approaching = retire::approach(members, RECLAIM)?;
+        let mut together = || {
+            let mut entered = members.iter().map(|inner| inner.enter(RECLAIM)).collect::<Result<Vec<_>>>()?;
+            retire::meet(&mut approaching, &mut entered, RECLAIM, &Signature::reclaim())
+        };
+        together().map_err(|error| submit::failed(&refs, error))?;
+    }
+    for inner in members {
+        let deadline = Deadline::after(inner.timeout());
+        if !reaper::drain(inner.id, &deadline) {
+            return Err(deadline.error(RECLAIM, "memory that was dropped is still in use"));
+        }
+    }
+    Ok(())
 }

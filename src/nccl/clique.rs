@@ -159,6 +159,15 @@ impl Clique {
         allocate::many(&members, &streams, len)
     }
 
+    /// Frees the memory of windows that were dropped, on all ranks, for one thread that drives them all; see [`Communicator::reclaim`].
+    ///
+    /// # Errors
+    /// As [`Communicator::reclaim`].
+    pub fn reclaim(&self) -> Result<()> {
+        let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
+        allocate::reclaim(&members)
+    }
+
     /// Wraps `ncclCommAbort`, on all ranks; see [`Aborter::abort`](super::Aborter::abort).
     pub fn abort(self, reason: &str) -> AbortOutcome {
         abort_members(&self.ranks, Vec::new(), reason.to_owned())

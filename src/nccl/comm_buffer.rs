@@ -19,7 +19,12 @@ use crate::error::Result;
 /// communicator, which therefore cannot be closed or dropped before. Copies, slices and collectives take it like a
 /// [`DeviceBuffer`](crate::DeviceBuffer).
 ///
-/// Made by [`Communicator::alloc`] and its like. Dropped while the device still uses it, the memory is freed later.
+/// Made by [`Communicator::alloc`] and its like. Dropping it waits for nothing: memory that is no window is freed when the device has done
+/// with it, a window with its memory where all ranks come together next, see [`Communicator::reclaim`].
+///
+/// Between windows, elements of one or two bytes are best sent from addresses that are multiples of four: some versions of NCCL give
+/// wrong data otherwise (`misaligned-windows` of [`known_bugs`](crate::known_bugs)), so such calls take a way of their own there, which is
+/// slower for small messages.
 pub struct CommBuffer<'comm, T: Element> {
     alloc: Arc<Allocation>,
     len: usize,

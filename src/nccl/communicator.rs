@@ -59,7 +59,8 @@ impl Communicator {
     /// - a buffer of a collective is a window ([`CommBuffer::is_window`]) on all ranks or on none. If it is one, it is the same window
     ///   on all, the one that they allocated together, the data begins at the same element, and has the same length;
     /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
-    /// - windows are dropped alike: between two allocations each rank drops the same ones;
+    /// - windows are dropped alike: between two allocations, or calls of [`Communicator::reclaim`], which all make in the same order too,
+    ///   each rank drops the same ones;
     /// - what is captured into a CUDA graph on one rank is captured on all;
     /// - all run the same version of NCCL, with the same settings of it.
     ///
@@ -166,11 +167,12 @@ impl Communicator {
     /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
     /// communicator.
     ///
-    /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it.
+    /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it. Windows that all ranks have
+    /// dropped before go here, once the device has done with them; see [`Communicator::reclaim`].
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::Disagreement`] where the ranks of a clique ask for different sizes;
-    /// [`Error::Timeout`] where one does not come.
+    /// [`Error::Timeout`] where one does not come, or what uses memory that was dropped goes on.
     pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
         allocate::one(&self.inner, stream, len)
     }
@@ -200,6 +202,22 @@ impl Communicator {
     /// of `len` elements cannot be counted.
     pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
         allocate::local(&self.inner, stream, len)
+    }
+
+    /// Wraps `ncclCommWindowDeregister` and `ncclMemFree`: frees the memory of windows that were dropped. All ranks call it, among their
+    /// collectives.
+    ///
+    /// Dropping a [`CommBuffer`] that is a window does not take the window away, and keeps its memory: ranks that do so at different
+    /// moments come to different views of where windows lie. All ranks do it together at the next allocation, here, or when the
+    /// communicator is closed. In a clique those windows go that all ranks have dropped before; across processes those that this
+    /// rank has, which is why ranks must drop alike, see [`Communicator::init_rank`]. Memory of [`Communicator::alloc_local`] is freed
+    /// as soon as the device has done with it.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where a rank does not come, or what uses the memory goes on; [`Error::Disagreement`] where the ranks of a clique do
+    /// something else.
+    pub fn reclaim(&self) -> Result<()> {
+        allocate::reclaim(&[&self.inner])
     }
 
     /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarHostImmediate`: a sum of what each rank has multiplied by its

@@ -14,6 +14,8 @@ use super::{health, interrupt, reaper};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
+#[cfg(nccl_ge_2_28_7)]
+use crate::known_bugs;
 use crate::sys;
 
 /// How long an end may take that nobody gave a deadline.
@@ -71,7 +73,7 @@ pub(crate) fn start_abort(members: &[Arc<Inner>], cause: &Error) -> bool {
 }
 
 /// Aborts `inner` on its own thread; the gate is shut.
-fn tear_down(inner: &Inner) {
+fn tear_down(inner: &Arc<Inner>) {
     let revoked = interrupt::clear(inner);
     #[cfg(nccl_ge_2_28_7)]
     save_windows(inner, revoked);
@@ -84,8 +86,9 @@ fn tear_down(inner: &Inner) {
 }
 
 /// NCCL has let go of `inner`. Its streams go here, on a thread of their device.
-fn let_go(inner: &Inner) {
+fn let_go(inner: &Arc<Inner>) {
     inner.set_ended();
+    inner.windows.end().into_iter().for_each(|burial| reaper::receive(burial, inner));
     if let Some(mut guard) = inner.lock_within(&Deadline::after(BUSY)) {
         guard.streams.clear();
     }
@@ -94,20 +97,27 @@ fn let_go(inner: &Inner) {
 /// Before an abort of a library that forgets the windows of what it aborts, and with them their memory: stops the
 /// communicator without freeing it, and takes them off. That costs the time of revoking, half a second to one.
 #[cfg(nccl_ge_2_28_7)]
-fn save_windows(inner: &Inner, revoked: bool) {
-    use crate::version::{self, Version};
-
-    let windows = std::mem::take(&mut *inner.windows());
-    if windows.is_empty() || version::running_nccl().is_ok_and(|running| running >= Version::new(2, 29, 7)) {
+fn save_windows(inner: &Arc<Inner>, revoked: bool) {
+    if inner.windows.is_empty() || !known_bugs::ABORT_KEEPS_WINDOWS.is_running() {
         return;
     }
     if !revoked {
         interrupt::revoke(inner);
     }
-    for window in windows {
-        // SAFETY: as for the abort that follows: a live communicator that nobody else uses. The device has left it.
+    // The device has left the communicator.
+    take_off_windows(inner);
+}
+
+/// Wraps `ncclCommWindowDeregister` for all windows of `inner`, whose gate is shut and empty. No window comes after them, so the order
+/// does not matter.
+fn take_off_windows(inner: &Arc<Inner>) {
+    #[cfg(nccl_ge_2_27)]
+    for window in inner.windows.registered() {
+        // SAFETY: a live communicator that nobody else uses: only who has shut the gate comes here. Its operations are done, or have been
+        // stopped, and the window is one of its own that is deregistered once, as all are forgotten below.
         let _ = unsafe { sys::ncclCommWindowDeregister(inner.handle().raw(), window.0) };
     }
+    inner.windows.clear().into_iter().for_each(|burial| reaper::receive(burial, inner));
 }
 
 /// Finalizes and destroys `members` after their operations have completed, all at the same time.
@@ -119,7 +129,6 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
         return Err(in_host_function(CLOSE));
     }
     members.iter().try_for_each(|inner| wait_for_work(inner, deadline))?;
-    members.iter().for_each(|inner| reaper::drain(inner.id, deadline));
     // What they did is well, then, whatever becomes of the end.
     members.iter().try_for_each(|inner| inner.health())?;
     let mut closed = Ok(());
@@ -155,6 +164,10 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
             Err(_) => return closed.and(Err(deadline.error(CLOSE, "NCCL goes on ending the communicator by itself"))),
         }
     }
+    // What other streams still do with memory that was dropped is no reason to fail.
+    members.iter().for_each(|inner| {
+        let _ = reaper::drain(inner.id, deadline);
+    });
     closed
 }
 
@@ -167,8 +180,9 @@ fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
 }
 
 /// Finalizes and destroys `inner`, whose gate is shut and empty, and which has no error.
-fn destroy(inner: &Inner) -> Result<()> {
+fn destroy(inner: &Arc<Inner>) -> Result<()> {
     let raw = inner.handle().raw();
+    take_off_windows(inner);
     // SAFETY: the handle is live, and nobody else uses it any more: only who has shut the gate comes here.
     let finalized = check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(raw) });
     if finalized.is_err() {

@@ -8,8 +8,8 @@
 
 use std::ffi::c_int;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::check::check;
@@ -20,7 +20,6 @@ use super::environment;
 use super::helper::Helper;
 use super::household::Household;
 use super::inner::{Family, Handle, Inner, Parts};
-use super::ledger::Ledger;
 use super::scope;
 use super::unique_id::UniqueId;
 use super::watchdog;
@@ -68,7 +67,7 @@ pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec
         }
     }
     let size = devices.len();
-    let family = Arc::new(Family { ledger: Ledger::new(size), members: OnceLock::new() });
+    let family = Arc::new(Family::new(size));
     let ranks = devices.iter().copied().enumerate().collect();
     let start = Start { operation: OPERATION, id: UniqueId::new()?, size, ranks };
     let members = start.run(Some(family), options)?;

@@ -13,7 +13,10 @@ use super::helper::Helper;
 use super::household::Household;
 use super::ledger::Ledger;
 use super::ones::Ones;
+#[cfg(nccl_ge_2_27)]
+use super::points::Points;
 use super::streams::Streams;
+use super::windows::Windows;
 use super::works::Works;
 use crate::cuda::{Device, Fate, Work, Worker};
 use crate::deadline::{Deadline, backoff};
@@ -35,21 +38,24 @@ unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
-/// A registered window; NCCL before 2.27 has none.
-#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window(pub(crate) sys::ncclWindow_t);
-
-// SAFETY: a handle, used during visits of its communicator only.
-unsafe impl Send for Window {}
-// SAFETY: as above.
-unsafe impl Sync for Window {}
-
 /// The ranks of one process that belong together.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(crate) ledger: Ledger,
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) points: Points,
     pub(crate) members: OnceLock<Vec<Weak<Inner>>>,
+}
+
+impl Family {
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            ledger: Ledger::new(size),
+            #[cfg(nccl_ge_2_27)]
+            points: Points::new(size),
+            members: OnceLock::new(),
+        }
+    }
 }
 
 /// What the lock guards.
@@ -57,6 +63,9 @@ pub(crate) struct Family {
 pub(crate) struct Guarded {
     pub(crate) streams: Streams,
     pub(crate) works: Works,
+    /// How often this rank has come to a point where windows retire.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) points: u64,
 }
 
 const ACTIVE: u8 = 0;
@@ -89,8 +98,7 @@ pub(crate) struct Inner {
     timeout_ms: AtomicU64,
     /// For sums that must not be sums to NCCL.
     pub(crate) ones: Ones,
-    /// The windows that are registered.
-    windows: Mutex<Vec<Window>>,
+    pub(crate) windows: Windows,
     /// Reductions of the user's that could not be destroyed when they were dropped.
     dropped_ops: Mutex<Vec<sys::ncclRedOp_t>>,
 }
@@ -128,7 +136,7 @@ impl Inner {
             helper: parts.helper,
             timeout_ms: AtomicU64::new(0),
             ones: Ones::default(),
-            windows: Mutex::default(),
+            windows: Windows::default(),
             dropped_ops: Mutex::default(),
         });
         inner.set_timeout(parts.timeout);
@@ -255,15 +263,8 @@ impl Inner {
 
     /// Whether NCCL has let go of all ranks of this process: nothing of the communicator uses memory any more, and its
     /// windows are gone.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn is_gone(&self) -> bool {
         self.household.is_empty()
-    }
-
-    /// The windows that are registered: changed during visits, and when the communicator ends.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-    pub(crate) fn windows(&self) -> MutexGuard<'_, Vec<Window>> {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reductions that are still to be destroyed.

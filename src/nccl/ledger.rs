@@ -75,7 +75,13 @@ impl Ledger {
 
     /// Waits until all ranks have come to collective number `entry`: for calls that block inside NCCL until all are there.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-    pub(crate) fn rendezvous(&self, entry: u64, deadline: &Deadline, stop: impl Fn() -> Option<Error>) -> Result<()> {
+    pub(crate) fn rendezvous(
+        &self,
+        operation: &'static str,
+        entry: u64,
+        deadline: &Deadline,
+        stop: impl Fn() -> Option<Error>,
+    ) -> Result<()> {
         let mut round = 0;
         while self.collectives.missing(entry).next().is_some() {
             if let Some(error) = stop() {
@@ -83,7 +89,7 @@ impl Ledger {
             }
             if deadline.expired() {
                 let missing: Vec<String> = self.collectives.missing(entry).map(|rank| rank.to_string()).collect();
-                return Err(deadline.error("alloc", format!("waiting for rank {}", missing.join(", "))));
+                return Err(deadline.error(operation, format!("waiting for rank {}", missing.join(", "))));
             }
             backoff(round);
             round += 1;

@@ -57,11 +57,15 @@ mod operations;
 mod pair;
 #[cfg_attr(nccl_ge_2_28, allow(unused_imports))]
 mod pieces;
+#[cfg(nccl_ge_2_27)]
+mod points;
 mod pre_mul_sum;
 mod prepare;
 mod reaper;
 mod reduce_op;
 mod refusal;
+#[cfg(nccl_ge_2_27)]
+mod retire;
 mod scope;
 mod signature;
 mod streams;
@@ -70,6 +74,7 @@ mod track;
 mod unique_id;
 mod variable;
 mod watchdog;
+mod windows;
 mod works;
 
 pub use aborter::Aborter;

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::helper;
-use super::inner::{Inner, Window};
+use super::inner::Inner;
+use super::windows::Burial;
 use crate::cuda::{self, Device, Freed, Uses};
 use crate::deadline::{Deadline, backoff};
 use crate::error::Result;
@@ -24,7 +25,8 @@ struct Remains {
     device: Device,
     uses: Uses,
     inner: Arc<Inner>,
-    window: Option<Window>,
+    /// Whether NCCL may know the memory until it has let go of the communicator.
+    after_the_end: bool,
 }
 
 // SAFETY: the pointer is an address of device memory that only `free` gives back.
@@ -58,25 +60,42 @@ pub(crate) fn start(operation: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Frees memory as soon as nothing uses it any more.
-pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>, window: Option<Window>) {
-    let one = Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), window };
+/// Frees memory that is no window, as soon as nothing uses it any more.
+pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>) {
+    receive(Burial::Soon(freed), inner);
+}
+
+/// Frees memory as soon as nothing uses it any more, and NCCL does not know it.
+pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
+    let (freed, after_the_end) = match burial {
+        Burial::Soon(freed) => (freed, false),
+        Burial::AfterTheEnd(freed) => (freed, true),
+    };
+    let one =
+        Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), after_the_end };
     let mut yard = yard();
     yard.waiting.push(one);
     yard.fresh = true;
     CHANGED.notify_all();
 }
 
-/// Waits until the memory of one communicator is free, or the deadline has passed.
-pub(crate) fn drain(communicator: u64, deadline: &Deadline) {
-    let gone = |yard: &Yard| {
-        !yard.in_hand.contains(&communicator) && yard.waiting.iter().all(|one| one.inner.id != communicator)
-    };
+/// Whether memory of one communicator is on its way here, and not free yet.
+pub(crate) fn holds(communicator: u64) -> bool {
+    let yard = yard();
+    yard.in_hand.contains(&communicator) || yard.waiting.iter().any(|one| one.inner.id == communicator)
+}
+
+/// Waits until [`holds`] says no; whether it does before the deadline.
+pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
     let mut round = 0;
-    while !gone(&yard()) && !deadline.expired() {
+    while holds(communicator) {
+        if deadline.expired() {
+            return false;
+        }
         backoff(round);
         round += 1;
     }
+    true
 }
 
 fn run() {
@@ -85,7 +104,7 @@ fn run() {
         for mut one in take() {
             // On a device that is lost the memory is lost as well.
             if cuda::settle(one.device).is_ok() {
-                kept.extend(if one.idle() { one.free() } else { Some(one) });
+                if one.idle() { one.free() } else { kept.push(one) }
             }
         }
         let mut yard = yard();
@@ -111,37 +130,12 @@ fn take() -> Vec<Remains> {
 impl Remains {
     /// Whether nothing uses the memory. Where the device cannot tell, the memory stays.
     fn idle(&mut self) -> bool {
-        self.uses.idle().unwrap_or(false)
+        (!self.after_the_end || self.inner.is_gone()) && self.uses.idle().unwrap_or(false)
     }
 
-    /// Frees the memory, or gives it back while it is a window of a communicator that is coming to its end.
-    fn free(self) -> Option<Self> {
-        if let Some(window) = self.window
-            && !deregister(&self.inner, window)
-        {
-            return Some(self);
-        }
+    fn free(self) {
         // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, and
         // no window lies over it.
         let _ = unsafe { sys::ncclMemFree(self.ptr) };
-        None
     }
-}
-
-/// Whether the window is gone.
-#[cfg(nccl_ge_2_27)]
-fn deregister(inner: &Inner, window: Window) -> bool {
-    // Who holds the lock may be waiting for a peer, and there is other memory to free.
-    let Some((_guard, handle)) = inner.try_enter() else { return inner.is_gone() };
-    let deregistered = inner.inside("ncclCommWindowDeregister", || {
-        inner.windows().retain(|known| *known != window);
-        // SAFETY: a live communicator, during a visit, and a window of it that is deregistered once.
-        let _ = unsafe { sys::ncclCommWindowDeregister(handle, window.0) };
-    });
-    deregistered.is_ok()
-}
-
-#[cfg(not(nccl_ge_2_27))]
-fn deregister(_inner: &Inner, _window: Window) -> bool {
-    true
 }

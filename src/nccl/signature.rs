@@ -13,6 +13,9 @@ pub(crate) struct Signature(pub(crate) [u64; 6]);
 /// The code of a window registration, beside those of [`Kind::code`].
 const REGISTER: u8 = 32;
 
+/// The code of a point at which windows retire, and nothing else happens.
+const RECLAIM: u8 = 33;
+
 /// The reduction code of every pre-multiplied sum: each rank has a handle and a factor of its own.
 const PRE_MUL: u64 = 0xff;
 
@@ -48,6 +51,12 @@ impl Signature {
         Self([u64::from(REGISTER), bytes as u64, 0, 0, 0, 0])
     }
 
+    /// Windows that were dropped are taken away.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn reclaim() -> Self {
+        Self([u64::from(RECLAIM), 0, 0, 0, 0, 0])
+    }
+
     /// A message of `count` elements of the kind with this number.
     pub(crate) fn message(element: u64, count: u64) -> Self {
         Self([u64::from(Kind::MESSAGE) | element << 8, count, 0, 0, 0, 0])
@@ -67,6 +76,7 @@ impl Signature {
             8 => "scatter",
             Kind::MESSAGE => "send and recv",
             REGISTER => return format!("alloc of {count} bytes"),
+            RECLAIM => return "reclaim".into(),
             _ => "an unknown operation",
         };
         let element = ElementKind::ALL.iter().find(|&&kind| kind as u64 == head >> 8 & 0xff);

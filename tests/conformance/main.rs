@@ -32,6 +32,7 @@ mod p2p;
 mod panics;
 mod premul;
 mod processes;
+mod retire;
 mod streams;
 mod support;
 mod variable;

@@ -11,6 +11,7 @@ use super::error::{Failure, Outcome, remember};
 use super::futex::SLICE;
 use super::redop::Redops;
 use super::registry;
+use super::space::Space;
 use super::window::Window;
 use crate::sys::ncclResult_t;
 
@@ -136,6 +137,8 @@ pub(super) struct Comm {
     pub(super) progress: Progress,
     pub(super) redops: Mutex<Redops>,
     pub(super) windows: Mutex<HashMap<usize, Window>>,
+    /// Where they lie.
+    pub(super) space: Mutex<Space>,
     finalized: AtomicBool,
     state: AtomicU32,
     text: Mutex<Option<String>>,
@@ -161,6 +164,7 @@ impl Comm {
             progress: Progress::default(),
             redops: Mutex::default(),
             windows: Mutex::default(),
+            space: Mutex::default(),
             finalized: AtomicBool::new(false),
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
             text: Mutex::new(None),

@@ -30,6 +30,7 @@ mod redop;
 mod reduce;
 mod registry;
 mod share;
+mod space;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -15,7 +15,7 @@ use super::host;
 use super::kind::Kind;
 use super::launch::cuda;
 use crate::emulator::cuda::{arena, device, memory};
-use crate::emulator::fault;
+use crate::emulator::{fault, report};
 use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t};
 
 /// What a window's address must be a multiple of.
@@ -62,6 +62,8 @@ pub(super) fn free(pointer: *mut c_void) -> Outcome {
 /// A registered range.
 #[derive(Debug)]
 pub(super) struct Window {
+    /// In the address space of all ranks.
+    place: u64,
     #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
     used: arena::InUse,
 }
@@ -119,11 +121,20 @@ pub(super) unsafe fn register(
 }
 
 fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
+    let place = lock(&comm.space).take(bytes as u64);
+    let agreed = agree_at(comm, place, address, bytes, flags);
+    if agreed.is_err() {
+        lock(&comm.space).give(place);
+    }
+    Ok(Window { place, used: agreed? })
+}
+
+fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {
     let mine = check(comm, address, bytes, flags);
-    let words = [u64::from(mine.is_ok()), bytes as u64, u64::from(flags.cast_unsigned())];
+    let words = [u64::from(mine.is_ok()), bytes as u64, u64::from(flags.cast_unsigned()), place];
     let shown = host::exchange(comm, Kind::WindowRegister, &words)?;
-    let window = mine?;
-    for (peer, [valid, size, theirs, ..]) in shown.iter().enumerate() {
+    let used = mine?;
+    for (peer, [valid, size, theirs, where_theirs, ..]) in shown.iter().enumerate() {
         if *valid == 0 {
             return Err(Failure::argument(format!("the buffer of rank {peer} was refused")));
         }
@@ -133,11 +144,18 @@ fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Windo
                 comm.rank
             )));
         }
+        if *where_theirs != place {
+            report::violation(format!(
+                "ncclCommWindowRegister: the window lies at {place:#x} on rank {} and at {where_theirs:#x} on rank {peer}: they have taken \
+                 windows away at different points, and with NVLS data would land in other memory",
+                comm.rank
+            ));
+        }
     }
-    Ok(window)
+    Ok(used)
 }
 
-fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
+fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {
     if flags.cast_unsigned() & !NCCL_WIN_COLL_SYMMETRIC != 0 {
         return Err(Failure::argument(format!(
             "the window's flags are {flags:#x}, expected 0 or NCCL_WIN_COLL_SYMMETRIC"
@@ -163,7 +181,7 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Windo
             location.device, comm.device, comm.rank
         )));
     }
-    Ok(Window { used })
+    Ok(used)
 }
 
 /// `ncclCommWindowDeregister`: local.
@@ -173,7 +191,10 @@ pub(super) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
     }
     let removed = lock(&comm.windows).remove(&window.addr());
     match removed {
-        Some(_) => Ok(()),
+        Some(window) => {
+            lock(&comm.space).give(window.place);
+            Ok(())
+        }
         None => Err(Failure::argument(format!("{window:p} is no window of this communicator"))),
     }
 }
