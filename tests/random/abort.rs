@@ -10,7 +10,7 @@ use gpucomm::{Backend, Device, Error};
 use crate::cliques;
 use crate::outcome::{self, Outcome};
 use crate::program::Program;
-use crate::settings::{Batch, Run, slower};
+use crate::settings::{Batch, Run, rng, slower};
 use crate::watch::{self, say};
 
 /// What calls of an aborted program may take.
@@ -50,7 +50,7 @@ fn free() -> Vec<usize> {
 
 /// Runs one program. Whether it was aborted, and how long it then took to end.
 fn clique(batch: &Batch) -> (bool, Duration) {
-    let mut rng = fastrand::Rng::with_seed(batch.first);
+    let mut rng = rng(batch.first, "abort");
     let clique = cliques::start(batch, TIMEOUT);
     let (program, repeat) =
         (Arc::new(Program::draw(batch.first, batch.ranks, batch.steps, false)), batch.repeat(batch.first));

@@ -8,7 +8,7 @@ use gpucomm::{Clique, Device};
 
 use crate::outcome;
 use crate::program::Program;
-use crate::settings::{Batch, slower};
+use crate::settings::{Batch, rng, slower};
 use crate::watch;
 
 /// What calls of programs may take that nothing disturbs.
@@ -18,7 +18,7 @@ pub const PATIENT: Duration = Duration::from_secs(20);
 fn devices(batch: &Batch) -> Vec<Device> {
     let mut devices = Device::all().expect("devices");
     devices.truncate(batch.ranks);
-    fastrand::Rng::with_seed(batch.first).shuffle(&mut devices);
+    rng(batch.first, "devices").shuffle(&mut devices);
     devices
 }
 

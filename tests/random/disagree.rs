@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fastrand::Rng;
 use gpucomm::{Backend, Error};
 
 use crate::cliques;
 use crate::deviation::{Deviant, Deviation};
 use crate::outcome::{self, Outcome};
 use crate::program::Program;
-use crate::settings::{Batch, Run, slower};
+use crate::settings::{Batch, Run, rng, slower};
 use crate::watch::{self, say};
 
 /// How long an abort may take after the timeout.
@@ -67,7 +66,7 @@ fn clique(batch: &Batch) -> (&'static str, [usize; 3]) {
 
 /// One of the ways in which one rank may deviate: each that was found in some attempts is as likely.
 fn draw(program: &Program, batch: &Batch) -> Deviant {
-    let mut rng = Rng::with_seed(!batch.first);
+    let mut rng = rng(batch.first, "deviation");
     let mut ways: BTreeMap<&str, Deviant> = BTreeMap::new();
     for _ in 0..200 {
         let (rank, step) = (rng.usize(..batch.ranks), rng.usize(..program.steps.len()));

@@ -5,6 +5,7 @@ use gpucomm::ElementKind;
 
 use crate::cell;
 use crate::model::Model;
+use crate::settings;
 
 /// How many buffers a program has at a time.
 pub const SLOTS: usize = 8;
@@ -37,7 +38,7 @@ pub struct Generator {
 
 impl Generator {
     pub fn new(seed: u64, ranks: usize, forget: bool) -> Self {
-        let mut rng = Rng::with_seed(seed);
+        let mut rng = settings::rng(seed, "program");
         let two_bytes = [ElementKind::F16, ElementKind::Bf16];
         let others: Vec<_> = ElementKind::ALL.into_iter().filter(|kind| kind.size() != 2).collect();
         let kinds = [two_bytes[rng.usize(..2)], others[rng.usize(..others.len())]];

@@ -32,6 +32,9 @@ mod not_yet;
 mod number;
 mod operation;
 mod outcome;
+#[path = "../support/process.rs"]
+mod process;
+mod processes;
 mod program;
 mod programs;
 mod rank;
@@ -40,6 +43,11 @@ mod settings;
 mod step;
 mod steps;
 mod watch;
+
+/// What child processes have in their environment beside what they inherit and are given.
+fn environment() -> [(&'static str, String); 0] {
+    []
+}
 
 #[test]
 fn programs() {
@@ -54,4 +62,15 @@ fn abort() {
 #[test]
 fn disagree() {
     disagree::run();
+}
+
+#[test]
+fn processes() {
+    processes::run();
+}
+
+#[test]
+#[ignore = "a rank of `processes`"]
+fn child() {
+    processes::child();
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use gpucomm::Device;
 
 use crate::watch::{self, say};
@@ -79,7 +80,7 @@ impl Run {
             let seeds = size.min(self.left);
             self.next += seeds;
             self.left -= seeds;
-            let ranks = self.ranks.unwrap_or_else(|| fastrand::Rng::with_seed(first).usize(1..=4));
+            let ranks = self.ranks.unwrap_or_else(|| rng(first, "ranks").usize(1..=4));
             if ranks <= devices {
                 self.done += seeds;
                 return Some(Batch { first, seeds, ranks, steps: self.steps, mode: self.mode });
@@ -111,6 +112,16 @@ impl Batch {
         self.first..self.first + self.seeds
     }
 
+    /// What a child process needs to run the same programs.
+    pub fn environment(&self) -> [(&'static str, String); 4] {
+        [
+            ("GPUCOMM_RANDOM_SEED", self.first.to_string()),
+            ("GPUCOMM_RANDOM_COUNT", self.seeds.to_string()),
+            ("GPUCOMM_RANDOM_RANKS", self.ranks.to_string()),
+            ("GPUCOMM_RANDOM_STEPS", self.steps.to_string()),
+        ]
+    }
+
     /// The command that runs this clique again, up to a program.
     pub fn repeat(&self, seed: u64) -> String {
         let program = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
@@ -125,6 +136,15 @@ impl Batch {
             self.mode,
         )
     }
+}
+
+/// Random numbers of a seed, other ones for each purpose.
+pub fn rng(seed: u64, purpose: &str) -> Rng {
+    // FNV-1a, so that it is the same with every version of Rust.
+    let bytes = seed.to_le_bytes().into_iter().chain(purpose.bytes());
+    Rng::with_seed(
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)),
+    )
 }
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.

@@ -4,6 +4,7 @@ pub mod expect;
 pub mod guarded;
 pub mod harness;
 pub mod number;
+#[path = "../../support/process.rs"]
 pub mod process;
 pub mod random;
 pub mod reference;
@@ -13,6 +14,11 @@ pub use guarded::Guarded;
 pub use harness::{Rig, rank_counts, skip, slower, watched};
 pub use number::{Number, Op};
 pub use random::Case;
+
+/// What child processes have in their environment.
+fn environment() -> [(&'static str, String); 1] {
+    [("GPUCOMM_TEST_SEED", random::seed().to_string())]
+}
 
 /// Calls a function of one type parameter for every element type.
 macro_rules! each_type {

@@ -77,7 +77,7 @@ pub fn spawn(test: &str, role: &str, (rank, size): (usize, usize), id: &UniqueId
     let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
     command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env(ROLE, role).env(RANK, rank.to_string()).env(SIZE, size.to_string()).env(ID, hex);
-    command.env("GPUCOMM_TEST_SEED", super::random::seed().to_string());
+    command.envs(super::environment());
     command.envs(env.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("start this program again");

@@ -1,0 +1,129 @@
+//! A process a rank: right programs, and programs in the midst of which one process is killed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use gpucomm::{Backend, Error};
+
+use crate::cliques::PATIENT;
+use crate::not_yet::NotYet;
+use crate::process::{Child, Role, all_succeed, spawn_all};
+use crate::program::Program;
+use crate::settings::{Batch, Run, rng, slower};
+use crate::watch::{self, say};
+
+/// The path of the test that a child runs.
+const CHILD: &str = "child";
+
+/// The role of ranks whose programs are right, and of ranks one of which is killed.
+const RIGHT: &str = "right";
+const BEREFT: &str = "bereft";
+
+/// How many programs a communicator runs.
+const PROGRAMS: u64 = 3;
+
+/// What calls of ranks that are bereft of one may take.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How a child ends whose programs ended with an error.
+const FAILED: i32 = 3;
+
+pub fn run() {
+    let mut run = Run::begin("processes", 40, 9, PATIENT);
+    let (mut kills, mut slowest) = (0, Duration::ZERO);
+    while let Some(batch) = run.batch(PROGRAMS) {
+        let mut rng = rng(batch.first, "processes");
+        let repeat = Repeat(batch.repeat(batch.first + batch.seeds - 1));
+        if batch.ranks > 1 && rng.u32(..4) == 0 {
+            slowest = slowest.max(bereft(&batch, &mut rng));
+            kills += 1;
+        } else {
+            all_succeed(start(&batch, RIGHT), slower(2 * PATIENT));
+        }
+        std::mem::forget(repeat);
+        watch::moved();
+    }
+    say(&format!("processes: {kills} were killed, the slowest survivor ended {slowest:.1?} after that"));
+}
+
+/// Says how to repeat what failed.
+struct Repeat(String);
+
+impl Drop for Repeat {
+    fn drop(&mut self) {
+        say(&self.0);
+    }
+}
+
+fn start(batch: &Batch, role: &str) -> Vec<Child> {
+    let environment = batch.environment();
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    spawn_all(CHILD, role, batch.ranks, &environment)
+}
+
+/// Kills one rank at a random moment. How long the slowest of the others then took.
+fn bereft(batch: &Batch, rng: &mut Rng) -> Duration {
+    let mut children = start(batch, BEREFT);
+    for child in &mut children {
+        child.wait_for("begins", slower(PATIENT));
+    }
+    let longest = if gpucomm::backend() == Backend::Nvidia { 500 } else { 100 };
+    std::thread::sleep(Duration::from_millis(rng.u64(..longest)));
+    let mut victim = children.swap_remove(rng.usize(..batch.ranks));
+    victim.kill();
+    let killed = Instant::now();
+    drop(victim);
+    for child in children {
+        let end = child.finish(slower(PATIENT));
+        assert_eq!(end.status.code(), Some(FAILED), "{}: {}\n{}", end.what, end.status, end.text);
+    }
+    killed.elapsed()
+}
+
+/// One rank.
+pub fn child() {
+    if let Some(role) = Role::of_this_process(RIGHT) {
+        right(&role);
+    }
+    if let Some(role) = Role::of_this_process(BEREFT) {
+        let error = left_behind(&role);
+        say(&format!("ended with {error}"));
+        assert!(matches!(error, Error::Timeout { .. } | Error::Aborted { .. } | Error::Nccl { .. }), "{error:?}");
+        std::process::exit(FAILED);
+    }
+}
+
+fn right(role: &Role) {
+    let mut run = Run::begin("processes", 40, 60, PATIENT);
+    let comm = role.join().expect("a communicator");
+    let batch = run.batch(u64::MAX).expect("seeds");
+    for seed in batch.seeds() {
+        let program = Arc::new(Program::draw(seed, role.size, batch.steps, false));
+        watch::begin(&batch.repeat(seed), &program);
+        if let Err(error) = program.run(&comm) {
+            let step = watch::step_of(role.rank);
+            panic!("seed {seed}, rank {}, step {step}: {error}\n  in {}", role.rank, program.doing(step));
+        }
+    }
+    comm.close(slower(PATIENT)).expect("the end of a communicator that works");
+}
+
+/// Goes on with programs until an error comes.
+fn left_behind(role: &Role) -> Error {
+    let mut run = Run::begin("processes", 40, 60, TIMEOUT);
+    let comm = role.join().expect("a communicator");
+    let batch = run.batch(1).expect("a seed");
+    say("begins");
+    for seed in batch.first.. {
+        let program = Arc::new(Program::draw(seed, role.size, batch.steps, false));
+        watch::begin(&batch.repeat(seed), &program);
+        if let Err(error) = program.run_bravely(&comm) {
+            if !NotYet::Drops.mended() {
+                std::mem::forget(comm);
+            }
+            return error;
+        }
+    }
+    unreachable!("seeds do not end")
+}
