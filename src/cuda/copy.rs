@@ -12,7 +12,7 @@ use super::in_flight::ENTRY;
 use super::mark::Mark;
 use super::pinned::PinnedBuffer;
 use super::slice::{Slice, SliceMut};
-use super::staging::Block;
+use super::staging::Staged;
 use super::stream::Stream;
 use super::uses::Access;
 use crate::deadline::{Deadline, default_timeout};
@@ -93,7 +93,8 @@ impl<T: Element> SliceMut<'_, T> {
     /// Wraps `cudaMemcpyAsync`: copies from the host, after the earlier work on `stream`.
     ///
     /// `values` are read before this returns; the device may get them later. Waits only where so many copies are under
-    /// way already that there is no memory left to stage them in (64 MiB), no longer than the default timeout.
+    /// way on the stream already that its share of the memory to stage them in is used up (64 MiB), no longer than the
+    /// default timeout.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a
@@ -237,7 +238,7 @@ pub(super) unsafe fn upload(
     let mut at = 0;
     let result = loop {
         let room = stream.room_for_one(operation, deadline.remaining());
-        let block = match room.and_then(|()| Block::take(operation, region.bytes - at, deadline)) {
+        let block = match room.and_then(|()| Staged::take(operation, stream, region.bytes - at, deadline)) {
             Ok(block) => block,
             Err(error) => break Err(error),
         };
@@ -264,7 +265,7 @@ pub(super) unsafe fn upload(
 }
 
 /// Gives back a block that `stream` uses now.
-pub(super) fn park(block: Block, stream: &Stream) {
+pub(super) fn park(block: Staged, stream: &Stream) {
     match stream.mark() {
         Ok(mark) => block.park(mark),
         Err(_) => block.abandon(),
@@ -297,8 +298,11 @@ unsafe fn download(
                 return finish(region, stream, queue, Err(error));
             }
             // Waits only while holding no block: two copies cannot wait for each other.
-            let block =
-                if queue.is_empty() { Block::take(operation, left, deadline).map(Some) } else { Block::try_take(left) };
+            let block = if queue.is_empty() {
+                Staged::take(operation, stream, left, deadline).map(Some)
+            } else {
+                Staged::try_take(stream, left)
+            };
             let block = match block {
                 Ok(Some(block)) => block,
                 Ok(None) => break,
@@ -344,7 +348,7 @@ unsafe fn download(
 fn finish(
     region: Region<'_>,
     stream: &Stream,
-    queue: VecDeque<(Block, Mark, usize)>,
+    queue: VecDeque<(Staged, Mark, usize)>,
     result: Result<()>,
 ) -> Result<()> {
     for (block, mark, _) in queue {

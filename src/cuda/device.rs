@@ -255,7 +255,7 @@ impl Device {
     /// # Errors
     /// What CUDA says; [`Error::InvalidUsage`] within a host function of a stream.
     pub fn set_current(self) -> Result<CurrentDevice> {
-        refuse_in_host_function()?;
+        outside_host_functions("cudaSetDevice")?;
         let previous = current()?;
         if previous != self {
             set(self)?;
@@ -267,7 +267,7 @@ impl Device {
     /// Wraps `cudaSetDevice`: as [`Device::set_current`], but calls it in any case. For driver functions, which need
     /// the context that only this call binds to a thread.
     pub(crate) fn bind(self) -> Result<CurrentDevice> {
-        refuse_in_host_function()?;
+        outside_host_functions("cudaSetDevice")?;
         let previous = current()?;
         set(self)?;
         THREAD.set(Thread::Ready);
@@ -287,13 +287,25 @@ impl Device {
 
     #[cold]
     fn make_ready(self) -> Result<()> {
-        refuse_in_host_function()?;
+        outside_host_functions("cudaSetDevice")?;
         let now = current()?;
         if now != self && !driver::in_use(now.0) {
             set(self)?;
         }
         THREAD.set(Thread::Ready);
         Ok(())
+    }
+}
+
+/// To be called before calls that concern no device; see [`Device::ready`].
+pub(crate) fn any_ready() -> Result<()> {
+    if THREAD.get() == Thread::Ready {
+        return Ok(());
+    }
+    let all = Device::all()?;
+    match all.iter().find(|device| driver::in_use(device.0)) {
+        Some(device) => device.ready(),
+        None => Ok(()),
     }
 }
 
@@ -315,10 +327,11 @@ fn set(device: Device) -> Result<()> {
     check("cudaSetDevice", unsafe { sys::cudaSetDevice(device.0) })
 }
 
-fn refuse_in_host_function() -> Result<()> {
+/// Refuses `operation`, which calls CUDA or may, within a host function of a stream.
+pub(crate) fn outside_host_functions(operation: &'static str) -> Result<()> {
     if in_host_function() {
         return Err(Error::InvalidUsage {
-            operation: "Stream::launch_host",
+            operation,
             reason: String::from("a host function of a stream must not call CUDA"),
         });
     }

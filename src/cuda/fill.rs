@@ -8,7 +8,7 @@ use super::copy::{Way, enqueue, same_device};
 use super::driver;
 use super::in_flight::ENTRY;
 use super::slice::SliceMut;
-use super::staging::Block;
+use super::staging::Staged;
 use super::stream::Stream;
 use super::uses::Access;
 use crate::deadline::{Deadline, default_timeout};
@@ -100,7 +100,7 @@ fn result(operation: &'static str, code: sys::CUresult) -> Result<()> {
 fn fill_by_copies(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
     let deadline = Deadline::after(default_timeout());
     let first = region.bytes.min(64 << 10);
-    let block = Block::take(OPERATION, first, &deadline)?;
+    let block = Staged::take(OPERATION, stream, first, &deadline)?;
     let first = first.min(block.size());
     // SAFETY: the block has room for `first` bytes, a multiple of the pattern, and nobody else uses it.
     let piece = unsafe { std::slice::from_raw_parts_mut(block.ptr(), first) };

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use super::check::check;
 use super::device::Device;
 use super::in_flight::ENTRY;
-use super::mark::Mark;
+use super::mark::Marks;
 use super::stream::Stream;
 use super::uses::{Access, Uses};
 use crate::error::Result;
@@ -21,7 +21,7 @@ struct Later {
     ptr: *mut c_void,
     device: Device,
     /// Behind all uses.
-    marks: Vec<Mark>,
+    marks: Marks,
 }
 
 // SAFETY: the pointer is an address of device memory that only `free_on` gives back; everything else is Send.

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use smallvec::SmallVec;
+
 use super::check::{check, check_ready};
 use super::device::Device;
 use super::pool;
 use super::stream::Stream;
 use crate::error::Result;
 use crate::sys;
+
+/// Marks behind the uses of some memory: mostly one.
+pub(crate) type Marks = SmallVec<[Mark; 1]>;
 
 /// A recorded event from the spare ones of the device, to which it returns. Clones are the same point.
 #[derive(Clone)]
@@ -17,6 +22,8 @@ pub(crate) struct Mark(Arc<Point>);
 struct Point {
     raw: sys::cudaEvent_t,
     device: Device,
+    /// That of the stream.
+    serial: u64,
     /// Unique in this process, and not 0.
     number: u64,
     /// The cost of what the stream had enqueued before it; see [`InFlight`](super::in_flight::InFlight).
@@ -38,11 +45,12 @@ impl Mark {
         let mut spare = spare.filter(|mark| mark.0.device == device);
         let mut point = match spare.take_if(|mark| Arc::get_mut(&mut mark.0).is_some()) {
             Some(Self(point)) => point,
-            None => Arc::new(Point { raw: pool::take_event(device)?, device, number: 0, position: 0 }),
+            None => Arc::new(Point { raw: pool::take_event(device)?, device, serial: 0, number: 0, position: 0 }),
         };
         // SAFETY: both handles are alive, and of one device.
         check("cudaEventRecord", unsafe { sys::cudaEventRecord(point.raw, stream.raw()) })?;
         if let Some(point) = Arc::get_mut(&mut point) {
+            point.serial = stream.serial();
             point.number = NEXT.fetch_add(1, Ordering::Relaxed);
             point.position = 0;
         }
@@ -58,6 +66,11 @@ impl Mark {
 
     pub(super) fn position(&self) -> u64 {
         self.0.position
+    }
+
+    /// The serial number of the stream that it was recorded on.
+    pub(super) fn serial(&self) -> u64 {
+        self.0.serial
     }
 
     pub(super) fn number(&self) -> u64 {

@@ -14,6 +14,7 @@
 
 mod allocation;
 mod attribute;
+mod block;
 mod buffer;
 pub(crate) mod carry;
 mod check;
@@ -43,6 +44,7 @@ mod work;
 #[allow(unused_imports)]
 pub(crate) use allocation::{Allocation, FreeHook, Freed, Region, WindowTag};
 pub use attribute::{DeviceAttribute, P2pAttribute};
+pub use block::trim_pinned;
 pub use buffer::DeviceBuffer;
 #[cfg(feature = "nccl")]
 pub(crate) use carry::Form;

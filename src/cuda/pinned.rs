@@ -1,18 +1,21 @@
 //! Pinned memory of the host, that devices copy from and to without waiting.
 
-use super::allocation::drop_deadline;
-use super::check::{check, check_memory};
-use super::device::{Device, in_host_function};
+use super::block::Block;
+use super::device::{Device, in_host_function, outside_host_functions};
 use super::lineage::Lineage;
 use super::tracker::Tracker;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::sys;
 
 /// Elements in pinned memory of the host. Copies between it and devices are asynchronous; access from the host waits
 /// for them.
+///
+/// Dropping it never waits: the memory is kept, and used again once no device uses it any more. See
+/// [`trim_pinned`](super::trim_pinned).
 pub struct PinnedBuffer<T: Element> {
+    /// `None` for no elements.
+    block: Option<Block>,
     ptr: *mut T,
     len: usize,
     uses: Tracker,
@@ -25,26 +28,26 @@ unsafe impl<T: Element> Send for PinnedBuffer<T> {}
 unsafe impl<T: Element> Sync for PinnedBuffer<T> {}
 
 impl<T: Element> PinnedBuffer<T> {
-    /// Wraps `cudaHostAlloc`: `len` zeros in pinned memory that every device can use.
+    /// Wraps `cudaHostAlloc`: `len` zeros in pinned memory that every device can use. Where memory of that size is kept, it
+    /// is used again.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::InvalidArgument`] for a length whose bytes cannot be counted; what CUDA says.
     pub fn new(len: usize) -> Result<Self> {
+        outside_host_functions("PinnedBuffer::new")?;
         Device::count()?;
         let bytes =
             len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
                 let most = isize::MAX.unsigned_abs() / size_of::<T>();
                 Error::argument("PinnedBuffer::new", "length", format_args!("at most {most}"), len)
             })?;
-        let mut ptr = std::ptr::null_mut();
+        let block = if bytes > 0 { Some(Block::new(bytes)?) } else { None };
+        let ptr = block.as_ref().map_or(std::ptr::null_mut(), Block::ptr);
         if bytes > 0 {
-            // SAFETY: writes a pointer to the address given.
-            let code = unsafe { sys::cudaHostAlloc(&raw mut ptr, bytes, sys::cudaHostAllocPortable) };
-            check_memory("cudaHostAlloc", code, bytes, || String::from("the host"))?;
-            // SAFETY: that many bytes were allocated, and nobody else has them.
+            // SAFETY: the block has that many bytes, and nobody else uses it.
             unsafe { ptr.write_bytes(0, bytes) };
         }
-        Ok(Self { ptr: ptr.cast(), len, uses: Tracker::new(), lineage: Lineage::new() })
+        Ok(Self { block, ptr: ptr.cast(), len, uses: Tracker::new(), lineage: Lineage::new() })
     }
 
     /// Wraps `cudaHostAlloc`: a copy of `values` in pinned memory.
@@ -129,20 +132,18 @@ impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
 }
 
 impl<T: Element> Drop for PinnedBuffer<T> {
-    /// Waits some seconds for copies under way; then the memory is leaked.
+    /// Does not wait.
     fn drop(&mut self) {
-        let mut uses = self.uses.take();
-        if self.len == 0 {
-            return;
-        }
+        let uses = self.uses.take();
+        let Some(block) = self.block.take() else { return };
         if in_host_function() {
             // CUDA must not be called here.
-            std::mem::forget(uses);
+            std::mem::forget((uses, block));
             return;
         }
-        if drop_deadline().poll("cudaFreeHost", String::new, || uses.idle()).is_ok() {
-            // SAFETY: from cudaHostAlloc, and no device uses it any more.
-            let _ = check("cudaFreeHost", unsafe { sys::cudaFreeHost(self.ptr.cast()) });
+        // Where the device has failed, the memory is leaked: nobody knows whether it is used.
+        if let Ok(marks) = uses.into_marks() {
+            block.park(marks, false);
         }
     }
 }

@@ -3,114 +3,50 @@
 //! The device never reads or writes memory that a caller lent: values go through a block that the library owns. A wait
 //! that gives up leaves the block, with the mark of its copy, to be reused when the device is done with it; the
 //! caller's slice is out of the game at once.
+//!
+//! Each stream has a share of its own, so that one that is stuck takes nothing from the others.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use smallvec::smallvec;
 
-use super::check::check_memory;
+use super::block::Block;
 use super::mark::Mark;
+use super::stream::Stream;
 use crate::deadline::{Deadline, backoff};
-use crate::error::{Error, Result};
-use crate::sys;
+use crate::error::Result;
 
-/// Bytes of a block for small copies, and how many there are at most.
-const SMALL: (usize, usize) = (64 << 10, 256);
-/// Bytes of a block for large copies, and how many there are at most.
-const LARGE: (usize, usize) = (4 << 20, 16);
+/// Bytes of a block for small copies.
+const SMALL: usize = 64 << 10;
 
-/// A piece of pinned memory. Dropping it leaks it: say [`Block::release`] or [`Block::park`].
-pub(crate) struct Block {
-    ptr: *mut u8,
-    small: bool,
-}
+/// Bytes of a block for large copies.
+const LARGE: usize = 4 << 20;
 
-// SAFETY: the block is owned memory of the host, and only its owner touches it.
-unsafe impl Send for Block {}
+/// Bytes of blocks that the copies of one stream may use.
+const SHARE: usize = 64 << 20;
 
-struct Class {
-    size: usize,
-    most: usize,
-    made: usize,
-    free: Vec<Block>,
-    parked: VecDeque<(Block, Mark)>,
-}
+/// A block for a part of a copy. Dropping it leaks it: say [`Staged::release`] or [`Staged::park`].
+#[derive(Debug)]
+pub(crate) struct Staged(Block);
 
-impl Class {
-    const fn new((size, most): (usize, usize)) -> Self {
-        Self { size, most, made: 0, free: Vec::new(), parked: VecDeque::new() }
+impl Staged {
+    /// A block for what is left of a copy on `stream`, `bytes`, if there is one without waiting.
+    pub(crate) fn try_take(stream: &Stream, bytes: usize) -> Result<Option<Self>> {
+        let size = if bytes <= SMALL { SMALL } else { LARGE };
+        Ok(Block::staged(stream.serial(), size, SHARE)?.map(Self))
     }
 
-    /// A block that is free, or whose copy is done.
-    fn take(&mut self) -> Option<Block> {
-        if let Some(block) = self.free.pop() {
-            return Some(block);
-        }
-        // Asking costs a microsecond, so only the oldest are asked while more blocks can be made.
-        let asked = if self.made < self.most { 2 } else { self.parked.len() };
-        for at in 0..asked.min(self.parked.len()) {
-            match self.parked[at].1.reached() {
-                Ok(false) => {}
-                Ok(true) => return self.parked.remove(at).map(|(block, _)| block),
-                Err(_) => {
-                    // The device failed; nobody knows whether it will touch the block again.
-                    std::mem::forget(self.parked.remove(at));
-                    self.made -= 1;
-                    return None;
-                }
-            }
-        }
-        None
-    }
-}
-
-static SMALL_BLOCKS: Mutex<Class> = Mutex::new(Class::new(SMALL));
-static LARGE_BLOCKS: Mutex<Class> = Mutex::new(Class::new(LARGE));
-
-fn class(small: bool) -> MutexGuard<'static, Class> {
-    let class = if small { &SMALL_BLOCKS } else { &LARGE_BLOCKS };
-    class.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Block {
-    /// A block for what is left of a copy, `bytes`, if there is one without waiting.
-    pub(crate) fn try_take(bytes: usize) -> Result<Option<Self>> {
-        let small = bytes <= SMALL.0;
-        let mut class = class(small);
-        if let Some(block) = class.take() {
-            return Ok(Some(block));
-        }
-        if class.made == class.most {
-            return Ok(None);
-        }
-        let size = class.size;
-        let mut ptr = std::ptr::null_mut();
-        // SAFETY: writes a pointer to the address given.
-        let code = unsafe { sys::cudaHostAlloc(&raw mut ptr, size, sys::cudaHostAllocPortable) };
-        match check_memory("cudaHostAlloc", code, size, || String::from("the host")) {
-            // Others are in use: one of them will do.
-            Err(Error::OutOfMemory { .. }) if class.made > 0 => return Ok(None),
-            other => other?,
-        }
-        class.made += 1;
-        drop(class);
-        // SAFETY: `size` bytes were allocated, and nobody else has them. Zeroed, so that what a failed copy leaves is
-        // a value.
-        unsafe { ptr.write_bytes(0, size) };
-        Ok(Some(Self { ptr: ptr.cast(), small }))
-    }
-
-    /// A block for what is left of a copy, `bytes`; waits for one if all are in use. Whoever holds a block must not
-    /// wait for another one here.
-    pub(crate) fn take(operation: &'static str, bytes: usize, deadline: &Deadline) -> Result<Self> {
+    /// A block for what is left of a copy, `bytes`; waits for one if all of the share are in use. Whoever holds a block
+    /// must not wait for another one here.
+    pub(crate) fn take(operation: &'static str, stream: &Stream, bytes: usize, deadline: &Deadline) -> Result<Self> {
         let mut round = 0;
         loop {
-            if let Some(block) = Self::try_take(bytes)? {
+            if let Some(block) = Self::try_take(stream, bytes)? {
                 return Ok(block);
             }
             if deadline.expired() {
-                return Err(
-                    deadline.error(operation, "memory for staging, all of which is used by copies that are not done")
-                );
+                return Err(deadline.error(
+                    operation,
+                    "memory for staging, of which the stream uses its share for copies that are not done",
+                ));
             }
             backoff(round);
             round += 1;
@@ -118,27 +54,25 @@ impl Block {
     }
 
     pub(crate) fn size(&self) -> usize {
-        if self.small { SMALL.0 } else { LARGE.0 }
+        self.0.size()
     }
 
     pub(crate) fn ptr(&self) -> *mut u8 {
-        self.ptr
+        self.0.ptr()
     }
 
     /// Gives back a block that no device uses.
     pub(crate) fn release(self) {
-        let mut class = class(self.small);
-        class.free.push(self);
+        self.0.release();
     }
 
-    /// Gives back a block that a device uses until `mark`.
+    /// Gives back a block that the stream uses until `mark`.
     pub(crate) fn park(self, mark: Mark) {
-        let mut class = class(self.small);
-        class.parked.push_back((self, mark));
+        self.0.park(smallvec![mark], true);
     }
 
     /// Leaks a block, because nobody knows whether a device uses it.
     pub(crate) fn abandon(self) {
-        class(self.small).made -= 1;
+        // Blocks have no destructor.
     }
 }

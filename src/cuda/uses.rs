@@ -41,6 +41,8 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use crate::error::Result;
 
 /// What an access does with the memory.
@@ -251,7 +253,7 @@ impl<L: Lane> Uses<L> {
     }
 
     /// Marks that are reached when all uses are done.
-    pub(crate) fn into_marks(mut self) -> Result<Vec<L::Mark>> {
+    pub(crate) fn into_marks(mut self) -> Result<SmallVec<[L::Mark; 1]>> {
         for entry in self.writes.iter_mut().chain(self.reads.iter_mut()) {
             entry.mark()?;
         }

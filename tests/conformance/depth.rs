@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{AbortOutcome, Aborter};
-use gpucomm::{Backend, Communicator, DeviceBuffer, Event, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Backend, Communicator, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::support::{Rig, quick, random, rank_counts, slower, still_works, watched};
 
@@ -156,6 +156,40 @@ fn any_mix() {
                 };
                 behind_a_rank_that_never_comes(ranks, mix);
             }
+        }
+    });
+}
+
+/// Dropping pinned memory asks nothing of a device that hangs, whether or not it uses the memory.
+#[test]
+fn pinned_memory_is_dropped_behind_an_operation_that_hangs() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                if comm.rank() == 0 {
+                    return Ok(());
+                }
+                let other = Stream::new(comm.device())?;
+                let mut x = DeviceBuffer::<f32>::zeroed(stream, 3000)?;
+                let mut y = DeviceBuffer::<f32>::zeroed(&other, 3000)?;
+                let (used, unused) = (PinnedBuffer::from_slice(&[1.0f32; 3000])?, PinnedBuffer::<f32>::new(70_000)?);
+                let elsewhere = PinnedBuffer::from_slice(&[2.0f32; 3000])?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                x.copy_from_pinned(stream, &used)?;
+                y.copy_from_pinned(&other, &elsewhere)?;
+                let start = Instant::now();
+                drop((used, unused, elsewhere));
+                let took = start.elapsed();
+                assert!(took < slower(1.0), "dropping took {took:?}");
+                // New pinned memory, and another stream's work, are to be had meanwhile.
+                assert_eq!(PinnedBuffer::from_slice(&[3.0f32; 3000])?.as_slice()?, [3.0; 3000]);
+                assert_eq!(y.to_vec(&other)?, [2.0; 3000]);
+                assert_ne!(comm.aborter().abort("rank 0 does not come"), AbortOutcome::StillRunning);
+                Ok(())
+            });
+            quick(slower(15.0), || drop(rig));
+            still_works(ranks);
         }
     });
 }

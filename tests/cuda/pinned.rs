@@ -1,9 +1,8 @@
 //! Pinned memory.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use gpucomm::cuda::trim_pinned;
 use gpucomm::{DeviceBuffer, PinnedBuffer};
 
 use crate::{Gate, Sample, for_each_element, random, samples, stream};
@@ -76,24 +75,79 @@ fn copies_on_two_streams_keep_their_order() {
     assert!(target.as_slice().unwrap().iter().all(|v| *v == 2));
 }
 
+/// Dropping does not wait, neither for a copy from the memory nor for what other streams and devices do, and whoever gets
+/// the memory next does not get it too early.
 #[test]
 fn dropped_under_a_copy() {
-    let stream = stream();
-    let mut buffer = DeviceBuffer::<u64>::zeroed(&stream, 4000).unwrap();
-    let source = PinnedBuffer::from_slice(&[9u64; 4000]).unwrap();
-    let gate = Gate::close(&stream);
-    buffer.copy_from_pinned(&stream, &source).unwrap();
-    let opened = Arc::new(AtomicBool::new(false));
-    let opener = std::thread::spawn({
-        let opened = Arc::clone(&opened);
+    let (stream, other) = (stream(), crate::stream());
+    let elsewhere = crate::two_devices().map(|(_, device)| gpucomm::Stream::new(device).unwrap());
+    let len = 40_000;
+    let mut buffers: Vec<_> = (0..20).map(|_| DeviceBuffer::<u64>::zeroed(&stream, len).unwrap()).collect();
+    let sources: Vec<_> = (0..20).map(|at| PinnedBuffer::from_slice(&vec![at; len]).unwrap()).collect();
+    let unused = PinnedBuffer::<u64>::new(len).unwrap();
+    let gates: Vec<_> =
+        [Some(&stream), Some(&other), elsewhere.as_ref()].into_iter().flatten().map(Gate::close).collect();
+    for (buffer, source) in buffers.iter_mut().zip(&sources) {
+        buffer.copy_from_pinned(&stream, source).unwrap();
+    }
+    let start = Instant::now();
+    drop((sources, unused));
+    assert!(start.elapsed() < Duration::from_secs(1), "dropping took {:?}", start.elapsed());
+    // These must not get memory that is yet to be read.
+    let others: Vec<_> = (0..20).map(|_| PinnedBuffer::from_slice(&vec![u64::MAX; len]).unwrap()).collect();
+    gates.into_iter().for_each(Gate::open);
+    for (at, buffer) in buffers.iter().enumerate() {
+        assert!(buffer.to_vec(&stream).unwrap().iter().all(|v| *v == at as u64), "buffer {at}");
+    }
+    drop(others);
+}
+
+#[test]
+fn memory_that_is_used_again_is_zero() {
+    for len in [1, 1000, 300_000] {
+        for _ in 0..5 {
+            let mut buffer = PinnedBuffer::<u32>::new(len).unwrap();
+            let values = buffer.as_mut_slice().unwrap();
+            assert!(values.iter().all(|v| *v == 0));
+            values.fill(0xABAD_CAFE);
+        }
+    }
+}
+
+/// A stream that is stuck with a large copy takes no memory for copies from the others.
+#[test]
+fn a_large_copy_that_is_stuck_leaves_the_others_alone() {
+    let (stuck, other) = (stream(), crate::stream());
+    let mut large = DeviceBuffer::<u8>::uninit(&stuck, 80 << 20).unwrap();
+    let gate = Gate::close(&stuck);
+    let thread = std::thread::spawn({
+        let stuck = stuck.clone();
         move || {
-            std::thread::sleep(Duration::from_millis(50));
-            opened.store(true, Ordering::SeqCst);
-            gate.open();
+            large.copy_from_slice(&stuck, &vec![7; 80 << 20]).unwrap();
+            large.slice((80 << 20) - 5..).to_vec(&stuck).unwrap()
         }
     });
-    drop(source);
-    assert!(opened.load(Ordering::SeqCst), "freed while the copy was under way");
-    assert!(buffer.to_vec(&stream).unwrap().iter().all(|v| *v == 9));
-    opener.join().unwrap();
+    // Until it has taken its share.
+    std::thread::sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    let values = vec![9u8; 10 << 20];
+    let buffer = DeviceBuffer::from_slice(&other, &values).unwrap();
+    assert!(buffer.to_vec(&other).unwrap() == values);
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(!thread.is_finished());
+    gate.open();
+    assert_eq!(thread.join().unwrap(), [7; 5]);
+}
+
+#[test]
+fn what_is_kept_can_be_given_back() {
+    let bytes = 30 << 20;
+    drop(PinnedBuffer::<u8>::new(bytes).unwrap());
+    // Other tests may have taken it meanwhile.
+    let freed = (0..10).map(|_| {
+        drop(PinnedBuffer::<u8>::new(bytes).unwrap());
+        trim_pinned().unwrap()
+    });
+    assert!(freed.max() >= Some(bytes));
+    assert_eq!(PinnedBuffer::<u8>::new(3).unwrap().as_slice().unwrap(), [0; 3]);
 }
