@@ -254,10 +254,10 @@ impl Stream {
     /// Appends a task. Where the launch queue is full, waits for room, however long that takes and whatever happens
     /// meanwhile: so does the driver.
     pub fn push(self: &Arc<Self>, task: Task) -> Result<Ticket, cudaError> {
-        self.awaken()?;
         let before = self.predecessors();
         let added = before.len() as u64 + 1;
         let mut queue = self.make_room(added);
+        self.awaken_under(&mut queue)?;
         queue.tasks.extend(before.into_iter().map(Task::Wait));
         queue.tasks.push_back(task);
         // Only this lock's holder writes, so this is no race.
@@ -295,7 +295,10 @@ impl Stream {
 
     /// Starts the thread, if there is none yet.
     fn awaken(self: &Arc<Self>) -> Result<(), cudaError> {
-        let mut queue = lock(&self.queue);
+        self.awaken_under(&mut lock(&self.queue))
+    }
+
+    fn awaken_under(self: &Arc<Self>, queue: &mut Queue) -> Result<(), cudaError> {
         if !queue.worker {
             self.start()?;
             queue.worker = true;
