@@ -29,8 +29,8 @@
 //!
 //! # Safety
 //!
-//! Undefined behaviour is impossible from safe code; deadlock, leaks and wrong numbers after an abort are not undefined
-//! behaviour. Device memory is never a Rust place: values move by copies, and elements are types for which every bit pattern is
+//! Undefined behaviour is impossible from safe code; deadlock and leaks are not undefined behaviour. A result is right or an
+//! error: what an operation that failed or was aborted would have written is [not handed out](cuda#failed-work). Device memory is never a Rust place: values move by copies, and elements are types for which every bit pattern is
 //! valid. Buffers are borrowed for the call only; afterwards the order of streams protects them, and whatever is done next
 //! to the memory, freeing included, comes after it on the device. Nothing rests on a destructor being run.
 //!

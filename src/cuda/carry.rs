@@ -44,16 +44,19 @@ fn mix(
     form: Form,
 ) {
     let mut origins = Origins::new();
-    let read_there = written.filter(|_| form == Form::InPlace);
-    for lineage in reads.into_iter().flatten().chain(read_there) {
-        origins.merge(&lineage.origins());
-    }
+    reads.into_iter().flatten().for_each(|lineage| lineage.gather(&mut origins));
     // Waits for the stream tell what became of that, though they may never look at the result.
     history.cover(&origins);
-    if let Some(lineage) = written {
-        origins.add(work, number);
-        lineage.inherit(&origins, form == Form::Whole);
-    }
+    let Some(lineage) = written else { return };
+    lineage.change(|list| {
+        match form {
+            Form::InPlace => history.cover(list),
+            Form::Part => {}
+            Form::Whole => list.clear(),
+        }
+        list.merge(&origins);
+        list.add(work, number);
+    });
 }
 
 /// A copy on the stream of `history`; `whole` where it overwrites all bytes.
@@ -62,7 +65,12 @@ pub(crate) fn copy(from: &Lineage, to: &Lineage, whole: bool, history: &History)
     if !to.take(from, whole, history.own()) {
         let origins = from.origins();
         history.cover(&origins);
-        to.inherit(&origins, whole);
+        to.change(|list| {
+            if whole {
+                list.clear();
+            }
+            list.merge(&origins);
+        });
     }
 }
 

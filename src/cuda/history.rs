@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::work::{Fate, Origin, Origins, Work};
+use super::work::{Fate, Origins, Work};
 
 /// Operations of communicators on a stream, and those that the stream was made to follow or whose data it has read.
 ///
@@ -30,17 +30,18 @@ struct Entry {
 }
 
 impl Entry {
-    fn origin(&self) -> Origin {
-        Origin { work: Arc::clone(&self.work), number: self.number() }
-    }
-
     fn number(&self) -> u64 {
         self.last.unwrap_or_else(|| self.work.enqueued())
     }
 
     /// Whether it need not be asked again. A work of this stream may go on.
     fn is_over(&self) -> bool {
-        self.work.is_closed() || (self.last.is_some() && self.origin().is_settled())
+        self.work.is_closed() || self.last.is_some_and(|last| self.work.is_settled(last))
+    }
+
+    /// Whether its last operation is known to have failed.
+    fn has_failed(&self) -> bool {
+        self.work.has_failed(self.number())
     }
 }
 
@@ -95,10 +96,9 @@ impl History {
             return origins;
         }
         let mut entries = self.entries();
-        let goes_on =
-            |entry: &Entry| entry.last.is_none() && entry.work.enqueued() > entry.seen && !entry.origin().has_failed();
+        let goes_on = |entry: &Entry| entry.last.is_none() && entry.work.enqueued() > entry.seen && !entry.has_failed();
         if entries.iter().any(goes_on) {
-            self.forget(&mut entries, |entry| entry.told >= entry.number() && entry.origin().has_failed());
+            self.forget(&mut entries, |entry| entry.told >= entry.number() && entry.has_failed());
         }
         self.forget(&mut entries, Entry::is_over);
         entries.iter().for_each(|entry| origins.add(&entry.work, entry.number()));
@@ -121,7 +121,7 @@ impl History {
 
     /// What has failed until now is told no more.
     pub(crate) fn accept(&self) {
-        self.forget(&mut self.entries(), |entry| entry.origin().has_failed());
+        self.forget(&mut self.entries(), Entry::has_failed);
     }
 
     /// Drops entries.

@@ -69,7 +69,7 @@ impl Lineage {
         word & NUMBER == 0 || (word >> 32 == u64::from(work.id()) && work.id() != 0)
     }
 
-    /// Operation `number` of `work` writes some of the bytes; false where only [`Lineage::inherit`] can say so.
+    /// Operation `number` of `work` writes some of the bytes; false where only [`Lineage::change`] can say so.
     #[inline]
     pub(crate) fn go_on(&self, work: &Work, number: u64) -> bool {
         let old = self.word.load(Ordering::Acquire);
@@ -79,7 +79,7 @@ impl Lineage {
         })
     }
 
-    /// Some bytes, or all, are overwritten by what `from` stands for; false where only [`Lineage::inherit`] can say so:
+    /// Some bytes, or all, are overwritten by what `from` stands for; false where only [`Lineage::change`] can say so:
     /// unless it is nothing, or comes from the work with id `own`, as what is here.
     #[inline]
     pub(crate) fn take(&self, from: &Self, whole: bool, own: u32) -> bool {
@@ -108,28 +108,21 @@ impl Lineage {
         }
     }
 
-    /// Some bytes come from `origins` now; all of them, and nothing else, where they are overwritten as a `whole`.
-    pub(crate) fn inherit(&self, origins: &Origins, whole: bool) {
-        if whole && origins.is_empty() {
-            return self.clear();
+    /// Adds what is not settled to `origins`.
+    pub(crate) fn gather(&self, origins: &mut Origins) {
+        if !self.is_empty() {
+            let mut list = self.lock();
+            let word = self.word.load(Ordering::Acquire);
+            self.refresh(&mut list, word);
+            origins.merge(&list);
         }
-        self.change(|list| {
-            if whole {
-                list.clear();
-            }
-            list.merge(origins);
-        });
     }
 
-    /// All there is.
+    /// All there is that is not settled.
     pub(crate) fn origins(&self) -> Origins {
-        if self.is_empty() {
-            return Origins::new();
-        }
-        let mut list = self.lock();
-        let word = self.word.load(Ordering::Acquire);
-        self.refresh(&mut list, word);
-        list.clone()
+        let mut origins = Origins::new();
+        self.gather(&mut origins);
+        origins
     }
 
     fn lock(&self) -> MutexGuard<'_, Origins> {
@@ -148,7 +141,7 @@ impl Lineage {
     }
 
     /// Changes the list, and has the word say it again if it can.
-    fn change(&self, change: impl FnOnce(&mut Origins)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Origins)) {
         let mut list = self.lock();
         let word = self.word.swap(MANY, Ordering::AcqRel);
         self.refresh(&mut list, word);

@@ -1,6 +1,6 @@
 //! Devices, streams, events and memory: a safe layer over the CUDA runtime.
 //!
-//! Three rules hold everywhere in it:
+//! Four rules hold everywhere in it:
 //!
 //! - **Device memory is never a Rust place.** There is no `&[T]` over it; values move by copies.
 //! - **Nothing is freed or overwritten while the device may use it.** Each allocation remembers which streams used it
@@ -8,6 +8,33 @@
 //!   stream pay a comparison for that; nothing depends on a destructor being run.
 //! - **Nothing waits without a deadline.** Methods that wait and take no timeout use
 //!   [`default_timeout`](crate::default_timeout).
+//!
+//! - **Nothing says that all is well over work that has failed.** CUDA does not know of operations of communicators that
+//!   were aborted or have failed: their stream goes on as if they had been done. So memory remembers which operations its
+//!   bytes come from, and every wait asks what became of them.
+//!
+//! # Failed work
+//!
+//! An operation of a communicator fails when NCCL reports an asynchronous error, or when the communicator is aborted before
+//! anybody has found the operation done. What it would have written is *marked* then: not its range alone, but the whole
+//! buffer that it lies in. What follows from that:
+//!
+//! - Copies to the host ([`Slice::copy_to_slice`], [`Slice::to_vec`], [`PinnedBuffer::as_slice`]) of marked memory return
+//!   the error: on any stream, and each time.
+//! - Copies, and operations of communicators, that read marked memory mark what they write. Across ranks marks do not travel.
+//! - An operation, copy or fill that overwrites all of a buffer, and reads nothing that is marked, clears its mark.
+//!   [`DeviceBuffer::accept`], [`SliceMut::accept`] and [`PinnedBuffer::accept`] take the bytes as they are.
+//! - Waits for a stream ([`Stream::wait`], [`Stream::synchronize`], [`Stream::query`]) return the error of operations that
+//!   were enqueued there, or whose results were read there: until a wait has, and a communicator that is well has enqueued
+//!   something more, or until [`Stream::accept`]. Waits for an event return what those for its stream would have when it
+//!   was recorded.
+//! - Whatever a wait has once found to be well stays so, when its communicator fails later, and so do the results of a
+//!   communicator that was closed in order. An abort does not ask the device first how far it came: what nobody has waited
+//!   for counts as failed.
+//!
+//! The error is that of the communicator, such as [`Error::Aborted`](crate::Error::Aborted) with the reason of the abort.
+//! Nobody else is disturbed: neither a new communicator on the same streams and buffers, nor another one that was there
+//! before.
 //!
 //! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its
 //! device.

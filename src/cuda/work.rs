@@ -114,6 +114,16 @@ impl Work {
     pub(crate) fn is_closed(&self) -> bool {
         self.fate.is_closed()
     }
+
+    /// Whether operation `number` was found done and well, so that nobody need ask again.
+    pub(crate) fn is_settled(&self, number: u64) -> bool {
+        number <= self.observed.load(Ordering::Acquire) || self.is_closed()
+    }
+
+    /// Whether operation `number` is known to have failed.
+    pub(crate) fn has_failed(&self, number: u64) -> bool {
+        !self.is_settled(number) && self.fate.failure().is_some()
+    }
 }
 
 /// An operation that something comes from, and all earlier ones of its work.
@@ -126,12 +136,12 @@ pub(crate) struct Origin {
 impl Origin {
     /// Whether it was found done and well, so that nobody need ask again.
     pub(crate) fn is_settled(&self) -> bool {
-        self.number <= self.work.observed.load(Ordering::Acquire) || self.work.is_closed()
+        self.work.is_settled(self.number)
     }
 
     /// Whether it is known to have failed.
     pub(crate) fn has_failed(&self) -> bool {
-        !self.is_settled() && self.work.fate.failure().is_some()
+        self.work.has_failed(self.number)
     }
 
     /// Whether it went well, asked by `operation` after the device was found done with it.

@@ -23,9 +23,10 @@ impl Aborter {
     /// Wraps `ncclCommAbort`: stops all operations of this rank, wherever they are, and those of all ranks of its clique,
     /// which could not end without it.
     ///
-    /// Work that is on the device ends without its result, its stream goes on, and waits for that stream return
-    /// [`Error::Aborted`] with `reason`. Calls on the communicators do too, those in which other threads wait at this
-    /// moment included. Ranks of other processes are not told: abort them as well. So are ranks of this process that
+    /// Work that is on the device ends without its result, its stream goes on, and waits for that stream, and for what was
+    /// to be written, return [`Error::Aborted`] with `reason`. What had ended before counts as failed, too, unless somebody
+    /// has waited for it: the device is not asked. Calls on the communicators return the error as well, those in which other
+    /// threads wait at this moment included. Ranks of other processes are not told: abort them as well. So are ranks of this process that
     /// [`Communicator::init_rank`](super::Communicator::init_rank) made.
     ///
     /// Waits until all are gone, for at most ten seconds; within a host function of a stream not at all. With windows and

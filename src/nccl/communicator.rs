@@ -122,7 +122,8 @@ impl Communicator {
 
     /// Wraps `ncclCommGetAsyncError`: what has gone wrong in operations that were enqueued before.
     ///
-    /// There is no need to call it now and then: a thread of this crate does, and aborts the communicator on an error.
+    /// There is no need to call it: every wait for work of the communicator asks, a thread of this crate does now and then, and
+    /// either aborts the communicator on an error.
     ///
     /// # Errors
     /// What NCCL reports, or why the communicator has ended; [`Error::InvalidUsage`] within a host function of a stream.

@@ -35,14 +35,13 @@ pub(crate) unsafe fn async_error(Handle(raw): Handle) -> Result<()> {
 impl Worker for Inner {
     fn health(&self) -> Result<()> {
         match self.async_error() {
-            Some(Ok(())) => Ok(()),
             Some(Err(error)) => {
                 watchdog::end(self, &error);
                 Err(error)
             }
             // One that is being closed was asked after its work was done.
-            None if self.is_closing() => Ok(()),
-            None => Err(self.dead("wait")),
+            _ if self.is_active() || self.is_closing() => Ok(()),
+            _ => Err(self.dead("wait")),
         }
     }
 

@@ -20,6 +20,16 @@
 //!
 //! The forms with `_v` take a count for each rank. [`group`] starts several operations together.
 //!
+//! # Failures
+//!
+//! A result is right, or an error. Whatever waits for work of a communicator asks NCCL for asynchronous errors before it
+//! says `Ok`, and what an operation that failed or was aborted would have written is never handed out as a result: not by the
+//! first wait, nor by the tenth, on no stream. See [failed work](crate::cuda#failed-work). A communicator that has an error
+//! is aborted, in a clique on all ranks; nothing needs to be asked now and then.
+//!
+//! To recover: drop the buffers of the old communicator, abort or drop it, make a new one, on the same streams if you like, and
+//! fill, broadcast or copy into the buffers what they shall hold. `examples/recovery.rs` does so.
+//!
 //! # Deadlines
 //!
 //! Nothing waits for ever. A start ends with an error when a rank does not come; so does a call that waits inside NCCL for a

@@ -147,7 +147,12 @@ fn as_threads() -> Result<()> {
     let ranks = clique()?.into_ranks();
     std::thread::scope(|scope| {
         for comm in &ranks {
-            scope.spawn(|| noticed(quick(slower(20.0), || until_it_fails(comm))));
+            scope.spawn(|| {
+                let result = quick(slower(20.0), || until_it_fails(comm));
+                // A wait that finds an error makes an end of the communicator.
+                assert!(matches!(result, Err(Error::Timeout { .. })) || !comm.is_active(), "{result:?}");
+                noticed(result);
+            });
         }
     });
     Ok(())
