@@ -39,6 +39,11 @@ impl Entry {
         self.work.is_closed() || self.last.is_some_and(|last| self.work.is_settled(last))
     }
 
+    /// Whether it has failed, and a wait has told that.
+    fn is_told(&self) -> bool {
+        self.told >= self.number() && self.has_failed()
+    }
+
     /// Whether its last operation is known to have failed.
     fn has_failed(&self) -> bool {
         self.work.has_failed(self.number())
@@ -57,6 +62,8 @@ impl History {
         if let Some(entry) = entries.iter().find(goes_on) {
             return Arc::clone(&entry.work);
         }
+        // Somebody goes on, so what was told need not be told again.
+        self.forget(&mut entries, |entry| entry.is_over() || entry.is_told());
         let work = Arc::new(make());
         entries.push(Entry { work: Arc::clone(&work), last: None, told: 0, seen: work.base() });
         self.any.store(true, Ordering::Release);
@@ -98,7 +105,7 @@ impl History {
         let mut entries = self.entries();
         let goes_on = |entry: &Entry| entry.last.is_none() && entry.work.enqueued() > entry.seen && !entry.has_failed();
         if entries.iter().any(goes_on) {
-            self.forget(&mut entries, |entry| entry.told >= entry.number() && entry.has_failed());
+            self.forget(&mut entries, Entry::is_told);
         }
         self.forget(&mut entries, Entry::is_over);
         entries.iter().for_each(|entry| origins.add(&entry.work, entry.number()));

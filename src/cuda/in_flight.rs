@@ -145,9 +145,12 @@ impl InFlight {
             if deadline.expired() {
                 let places = self.enqueued.load(Ordering::Relaxed) - self.done.load(Ordering::Relaxed);
                 let device = stream.device();
+                let pending = stream.history().origins().pending();
                 return Err(deadline.error(
                     operation,
-                    format!("earlier work on a stream of {device}, which has taken {places} places of its queue"),
+                    format!(
+                        "earlier work on a stream of {device}, which has taken {places} places of its queue{pending}"
+                    ),
                 ));
             }
             backoff(round);

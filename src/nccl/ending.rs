@@ -212,7 +212,8 @@ fn wait_for_work(inner: &Inner, deadline: &Deadline) -> Result<()> {
                 return Err(error);
             }
             if deadline.expired() {
-                return Err(deadline.error(CLOSE, format!("rank {} has work in flight", inner.rank)));
+                let pending = stream.history().origins().pending();
+                return Err(deadline.error(CLOSE, format!("rank {} has work in flight{pending}", inner.rank)));
             }
             backoff(round);
             round += 1;
