@@ -1,6 +1,6 @@
 //! How much of the work of a stream is on its way.
 //!
-//! The driver's launch queue has about a thousand places. Behind work that hangs it fills, and whoever needs one more
+//! The driver's launch queue has 1021 places (docs/measurements/2026-11-21-h200-driver.md). Behind work that hangs it fills, and whoever needs one more
 //! place waits inside the driver, with locks that an abort needs. So a stream counts whatever takes a place there,
 //! whoever enqueues it, and who would add too much waits here, where there is a deadline.
 //!
@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::later;
 use super::mark::Mark;
 use super::stream::Stream;
+use super::{later, pool};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 
@@ -29,7 +29,7 @@ pub(crate) const ENTRY: u64 = 1;
 /// The cost of a launch of NCCL.
 pub(crate) const LAUNCH: u64 = 3;
 
-/// The cost between two marks.
+/// The cost between two marks, where there are not many streams.
 const CHUNK: u64 = 96;
 
 /// Chunks that may be on their way.
@@ -38,15 +38,18 @@ const CHUNKS: u64 = 4;
 /// Chunks without a mark on a stream that was seen to be done with everything: many programs wait before they get there.
 const QUIET: u64 = 2;
 
-/// The cost that destructors may add. With it, half of the queue stays free: another stream may share it.
+/// The cost that destructors may add. With it, half of the queue stays free.
 const RESERVE: u64 = 128;
 
 /// Launches of NCCL that may be on their way.
 pub(crate) const MOST_LAUNCHES: u64 = CHUNKS * CHUNK / LAUNCH;
 
-/// A stream that others enqueue on as well gets this part of everything: what they add is not known, only how far the
-/// stream is.
-const SHARE: u64 = 4;
+/// Channels of the hardware to a device. Streams beyond that share them, and with them the launch queue.
+const CHANNELS: u64 = 8;
+
+/// The chunk of a stream that has least, and of one that others enqueue on as well: what they add is not known, only how
+/// far the stream is.
+const LEAST_CHUNK: u64 = 24;
 
 /// Marks that a stream remembers to wait for already.
 const FOLLOWED: usize = 4;
@@ -107,8 +110,12 @@ impl InFlight {
         self.exposed.load(Ordering::Relaxed)
     }
 
-    fn chunk(&self) -> u64 {
-        if self.is_exposed() { CHUNK / SHARE } else { CHUNK }
+    /// The cost between two marks on `stream`, which this belongs to.
+    fn chunk(&self, stream: &Stream) -> u64 {
+        if self.is_exposed() {
+            return LEAST_CHUNK;
+        }
+        (CHUNK * CHANNELS / pool::streams(stream.device()).max(CHANNELS)).max(LEAST_CHUNK)
     }
 
     /// Waits until there is room for `cost` on `stream`, which this belongs to.
@@ -172,7 +179,7 @@ impl InFlight {
     /// wait.
     #[cold]
     fn advance(&self, stream: &Stream, cost: u64, reserve: u64) -> Result<bool> {
-        let chunk = self.chunk();
+        let chunk = self.chunk(stream);
         let bound = CHUNKS * chunk;
         // What is more than the bound by itself goes behind no more than a chunk.
         let needed = cost.min(bound - chunk);

@@ -1,5 +1,6 @@
 //! What is kept per device for the life of the process: the memory pool and spare events.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::attribute::DeviceAttribute;
@@ -24,6 +25,8 @@ pub(crate) struct PerDevice {
     /// `None` where the device has no pools.
     pool: OnceLock<Option<Handle<sys::CUmemPoolHandle_st>>>,
     events: Mutex<Vec<Handle<sys::CUevent_st>>>,
+    /// Streams that are alive.
+    streams: AtomicU64,
 }
 
 /// What is kept for `device`.
@@ -34,12 +37,30 @@ pub(crate) fn of(device: Device) -> Result<&'static PerDevice> {
         None => {
             let count = Device::count()?;
             ALL.get_or_init(|| {
-                (0..count).map(|_| PerDevice { pool: OnceLock::new(), events: Mutex::new(Vec::new()) }).collect()
+                (0..count)
+                    .map(|_| PerDevice {
+                        pool: OnceLock::new(),
+                        events: Mutex::new(Vec::new()),
+                        streams: AtomicU64::new(0),
+                    })
+                    .collect()
             })
         }
     };
     // A `Device` is made only for ordinals below the count.
     Ok(&all[device.index()])
+}
+
+/// Counts the streams of `device`: one more, or one less.
+pub(crate) fn count_stream(device: Device, more: bool) {
+    if let Ok(kept) = of(device) {
+        kept.streams.fetch_add(if more { 1 } else { u64::MAX }, Ordering::Relaxed);
+    }
+}
+
+/// How many streams of `device` there are.
+pub(crate) fn streams(device: Device) -> u64 {
+    of(device).map_or(1, |kept| kept.streams.load(Ordering::Relaxed))
 }
 
 /// The pool of `device`, made when it is first asked for; `None` where the device has no pools. The device is current.

@@ -9,11 +9,11 @@ use super::device::{Device, in_host_function};
 use super::event::Event;
 use super::history::History;
 use super::in_flight::{ENTRY, InFlight};
-use super::later;
 use super::mark::Mark;
 use super::panics::Panics;
 use super::uses::Lane;
 use super::work::Origins;
+use super::{later, pool};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -90,6 +90,7 @@ impl Stream {
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlight::new(!owned);
         let (history, panics) = (History::default(), Arc::default());
+        pool::count_stream(device, true);
         let inner = Arc::new(Inner { raw, device, owned, serial, history, panics, in_flight });
         ALL.lock().unwrap_or_else(PoisonError::into_inner).push((raw.addr(), Arc::downgrade(&inner)));
         Self { inner }
@@ -376,6 +377,7 @@ impl std::fmt::Debug for Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        pool::count_stream(self.device, false);
         let this: *const Self = self;
         ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| known.as_ptr() != this);
         if self.owned && !in_host_function() {
