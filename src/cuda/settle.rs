@@ -25,3 +25,25 @@ pub(crate) fn settle(device: Device) -> Result<()> {
     SETTLED.set(Some(device));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_settled_thread_spoils_no_capture() {
+        if Device::count().is_err() {
+            return;
+        }
+        std::thread::spawn(|| {
+            settle(Device::new(0).unwrap()).unwrap();
+            let mut mode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeGlobal;
+            // SAFETY: reads the mode at the address given, and writes the one before to it.
+            let code = unsafe { sys::cudaThreadExchangeStreamCaptureMode(&raw mut mode) };
+            assert_eq!(code, sys::cudaError::cudaSuccess);
+            assert_eq!(mode, sys::cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -10,8 +10,9 @@
 //! | `late=rank0@op2:200ms` | rank 0 waits 200 ms (`us`, `ms` or `s`) in front of its operation 2 |
 //! | `async_error=rank1@op4` | instead of its operation 4, rank 1's communicator gets an asynchronous error |
 //! | `oom=device0@3` | the third allocation on device 0 fails |
+//! | `start=rank1@2` | the second start of a rank 1 in this process fails before it meets the others |
 //! | `lose=device0@op5` | device 0 is lost when it comes to its work number 5: that, and what is queued, never runs, and every call that touches the device fails from then on |
-//! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` `lose=0.001` | the same, with that chance, at each operation, allocation or piece of work |
+//! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` `start=0.01` `lose=0.001` | the same, with that chance, at each operation, allocation, start or piece of work |
 //!
 //! Operations are the collectives, sends and receives that a rank issues on one communicator, counted from 1 in the order
 //! of their launch; allocations are counted from 1 on each device, and so is its work: kernels, copies, fills and host
@@ -51,6 +52,8 @@ enum Effect {
     Rank(Fault),
     /// An allocation fails.
     OutOfMemory,
+    /// A start fails.
+    Start,
     /// A device is lost in front of a piece of work.
     Lose,
 }
@@ -98,16 +101,31 @@ pub(in crate::emulator) fn loses(device: i32, number: u64) -> bool {
 
 /// Whether the allocation of `bytes` bytes on `device` is to fail. Counts the allocations.
 pub(in crate::emulator) fn on_alloc(device: i32, _bytes: usize) -> bool {
-    static COUNTS: LazyLock<Mutex<HashMap<i32, u64>>> = LazyLock::new(Mutex::default);
+    static COUNTS: Counts = LazyLock::new(Mutex::default);
+    on_next(&COUNTS, Effect::OutOfMemory, u64::from(device.unsigned_abs()))
+}
+
+/// Whether this start of `rank` is to fail. Counts the starts.
+#[cfg(feature = "nccl")]
+pub(in crate::emulator) fn on_start(rank: usize) -> bool {
+    static COUNTS: Counts = LazyLock::new(Mutex::default);
+    on_next(&COUNTS, Effect::Start, rank as u64)
+}
+
+type Counts = LazyLock<Mutex<HashMap<u64, u64>>>;
+
+/// Whether `effect` hits the next event of `who`.
+fn on_next(counts: &Counts, effect: Effect, who: u64) -> bool {
     if PLAN.rules.is_empty() {
         return false;
     }
-    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let number = counts.entry(device).or_default();
-    *number += 1;
-    let number = *number;
-    drop(counts);
-    PLAN.hits(Effect::OutOfMemory, u64::from(device.unsigned_abs()), number)
+    let number = {
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = counts.entry(who).or_default();
+        *number += 1;
+        *number
+    };
+    PLAN.hits(effect, who, number)
 }
 
 impl Plan {
@@ -124,12 +142,13 @@ impl Plan {
             }
             let (place, prefix, example) = match name {
                 "oom" => ("device", "", "oom=device0@3 or oom=0.01"),
+                "start" => ("rank", "", "start=rank1@2 or start=0.01"),
                 "lose" => ("device", "op", "lose=device0@op5 or lose=0.001"),
                 "late" => ("rank", "op", "late=rank0@op2:200ms or late=0.01:5ms"),
                 "die" => ("rank", "op", "die=rank1@op5 or die=0.001"),
                 "hang" => ("rank", "op", "hang=rank1@op5 or hang=0.001"),
                 "async_error" => ("rank", "op", "async_error=rank1@op5 or async_error=0.001"),
-                _ => return Err(wrong("seed, die, hang, late, async_error, oom or lose")),
+                _ => return Err(wrong("seed, die, hang, late, async_error, oom, start or lose")),
             };
             let (when, delay) = match value.split_once(':') {
                 Some((when, delay)) if name == "late" => (when, Some(duration(delay).ok_or_else(|| wrong(example))?)),
@@ -143,6 +162,7 @@ impl Plan {
                 "late" => Effect::Rank(Fault::Late(delay.unwrap_or_default())),
                 "async_error" => Effect::Rank(Fault::AsyncError),
                 "lose" => Effect::Lose,
+                "start" => Effect::Start,
                 _ => Effect::OutOfMemory,
             };
             plan.rules.push(Rule { effect, when, used: AtomicBool::new(false) });
@@ -158,10 +178,10 @@ impl Plan {
         })
     }
 
-    /// Whether a rule has this effect on `device` at its allocation or work `number`.
-    fn hits(&self, effect: Effect, device: u64, number: u64) -> bool {
+    /// Whether a rule has this effect on `who`, a device or a rank, at its allocation, start or work `number`.
+    fn hits(&self, effect: Effect, who: u64, number: u64) -> bool {
         let mut rules = self.rules.iter().enumerate();
-        rules.any(|(index, rule)| rule.effect == effect && rule.acts(self.seed, index, device, number))
+        rules.any(|(index, rule)| rule.effect == effect && rule.acts(self.seed, index, who, number))
     }
 }
 

@@ -205,3 +205,29 @@ impl Drop for Made {
         self.ranks.iter().for_each(|_| self.household.leave());
     }
 }
+
+#[cfg(all(test, gpucomm_emulator))]
+mod tests {
+    use super::*;
+    use crate::emulator::nccl::registry;
+
+    /// A size that no other test has.
+    const SIZE: usize = 13;
+
+    /// All ranks on one device: NCCL refuses that when they have met, and leaves their communicators.
+    fn start(household: &Arc<Household>) -> Result<Made> {
+        let device = Device::new(0)?;
+        let ranks = (0..SIZE).map(|rank| (rank, device)).collect();
+        let made = Made { ranks, handles: Vec::new(), household: Arc::clone(household) };
+        made.start(UniqueId::new()?, SIZE, &Config::default())
+    }
+
+    #[test]
+    fn a_failed_start_leaves_nothing() {
+        let household = Household::join(&UniqueId::from_bytes([7; 128]), SIZE);
+        let Err(error) = start(&household) else { panic!("ranks that share a device") };
+        assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
+        assert_eq!(registry::alive(SIZE), 0);
+        assert!(household.is_empty());
+    }
+}

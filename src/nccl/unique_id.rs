@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::fmt;
 
 use super::check::check;
+use super::ending;
 use super::environment;
 use crate::error::Result;
 use crate::{sys, version};
@@ -28,6 +29,7 @@ impl UniqueId {
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::InvalidArgument`](crate::Error::InvalidArgument) where
     /// `NCCL_COMM_BLOCKING` is 0, see [`Communicator::init_rank`](super::Communicator::init_rank); what NCCL says.
     pub fn new() -> Result<Self> {
+        ending::outside_of_host_functions("UniqueId::new")?;
         version::check_nccl()?;
         environment::check("UniqueId::new")?;
         let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };

@@ -1,8 +1,11 @@
 //! Panics in every closure that the crate calls: carried to the caller, and nothing is left broken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 
-use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
+use gpucomm::nccl::AbortOutcome;
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
 
 use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
 
@@ -112,6 +115,55 @@ fn with_a_communicator_on_the_stack() {
             });
             assert_eq!(message(caught.expect_err("no panic")), "with everything alive");
             quick(slower(20.0), || drop(comms));
+            still_works(ranks);
+        }
+    });
+}
+
+/// What enters NCCL is refused within a host function, where it might wait for the very stream that waits for the function.
+#[test]
+fn nccl_within_a_host_function() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let clique = Arc::new(rig.clique);
+            let stream = Stream::new(clique.rank(0).device()).unwrap();
+            let (sender, said) = channel();
+            let inside = Arc::clone(&clique);
+            stream
+                .launch_host(move || {
+                    let comm = inside.rank(0);
+                    let devices: Vec<_> = inside.ranks().iter().map(Communicator::device).collect();
+                    let id = gpucomm::UniqueId::from_bytes([7; 128]);
+                    // SAFETY: it is refused.
+                    let init = unsafe { Communicator::init_rank(comm.device(), 2, &id, 0) };
+                    let results = [
+                        ("init_all", Clique::init_all(&devices).map(drop)),
+                        ("init_rank", init.map(drop)),
+                        ("async_error", comm.async_error()),
+                        ("pre_mul_sum", comm.pre_mul_sum(2.0f32).map(drop)),
+                        ("spmd", inside.spmd(|_| Ok(())).map(drop)),
+                        ("UniqueId", gpucomm::UniqueId::new().map(drop)),
+                    ];
+                    for (operation, result) in results {
+                        let _ = sender.send((operation, result));
+                    }
+                })
+                .unwrap();
+            stream.wait(slower(20.0)).unwrap();
+            for (operation, result) in said {
+                let error = result.expect_err(operation);
+                assert!(matches!(error, Error::InvalidUsage { .. }), "{operation}: {error:?}");
+                assert_names(&error, &[operation]);
+            }
+            assert!(clique.ranks().iter().all(Communicator::is_active));
+            // An abort is begun there, and not waited for.
+            let (sender, said) = channel();
+            let aborter = clique.rank(0).aborter();
+            stream.launch_host(move || drop(sender.send(aborter.abort("from a host function")))).unwrap();
+            let _ = said.recv_timeout(slower(5.0)).unwrap();
+            assert_ne!(clique.rank(0).aborter().abort("and once more"), AbortOutcome::StillRunning);
+            drop(clique);
             still_works(ranks);
         }
     });

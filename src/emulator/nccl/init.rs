@@ -13,7 +13,7 @@ use super::group::{self, Job};
 use super::kind::Kind;
 use super::{host, process, registry};
 use crate::emulator::cuda::device;
-use crate::emulator::{report, settings};
+use crate::emulator::{fault, report, settings};
 use crate::sys::{NCCL_SPLIT_NOCOLOR, ncclComm_t, ncclResult_t, ncclUniqueId};
 
 /// Where a call puts the handle it makes.
@@ -72,35 +72,25 @@ pub(super) unsafe fn init_rank(
     let config = config.unwrap_or_default();
     let comm = Comm::new(rank, count, ordinal, config, Arc::new(AbortFlag::default()));
     registry::insert(&comm);
-    let result = group::call(|| {
+    group::call(|| {
         // The handle is there before the ranks have met, so that a non-blocking start can be watched and aborted.
         out.put(registry::handle(&comm));
         let job = comm.clone();
         let run = Box::new(move || {
             let outcome = join(&job, &id);
             job.settle(&outcome);
-            if outcome.is_err() && job.config.blocking {
-                discard(&job);
-                out.put(std::ptr::null_mut());
-            }
+            // One that has failed keeps its handle, by which it is to be aborted.
             outcome
         });
         group::add_job(Job { comm: comm.clone(), name: "ncclCommInitRank", run })
-    });
-    if result.is_err() && group::depth() == 0 && comm.config.blocking {
-        discard(&comm);
-        out.put(std::ptr::null_mut());
-    }
-    result
-}
-
-fn discard(comm: &Comm) {
-    comm.part(Life::Aborted);
-    registry::remove(registry::handle(comm));
+    })
 }
 
 /// Meets the other ranks in the segment that `id` leads to.
 fn join(comm: &Comm, id: &ncclUniqueId) -> Outcome {
+    if fault::on_start(comm.rank) {
+        return Err(Failure::system(format!("rank {}: its start fails, as {} says", comm.rank, fault::VARIABLE)));
+    }
     let segment = control::open(id)?;
     let head = segment.head();
     let size = comm.size as u32;

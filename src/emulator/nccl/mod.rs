@@ -28,7 +28,7 @@ mod p2p;
 mod process;
 mod redop;
 mod reduce;
-mod registry;
+pub(crate) mod registry;
 mod share;
 mod space;
 #[cfg(test)]

@@ -59,6 +59,13 @@ pub(super) fn get(handle: ncclComm_t) -> Outcome<Arc<Comm>> {
     }))
 }
 
+/// How many communicators of `size` ranks have a handle.
+#[cfg(test)]
+pub(crate) fn alive(size: usize) -> usize {
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    alive.iter().flatten().filter(|(_, comm)| comm.size == size).count()
+}
+
 /// Forgets a handle. Only the first of several callers gets the communicator.
 pub(super) fn remove(handle: ncclComm_t) -> Option<Arc<Comm>> {
     ALIVE.write().unwrap_or_else(PoisonError::into_inner).as_mut()?.remove(&handle.addr())

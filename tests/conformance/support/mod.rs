@@ -3,6 +3,7 @@
 pub mod expect;
 pub mod guarded;
 pub mod harness;
+pub mod no_threads;
 pub mod number;
 #[path = "../../support/process.rs"]
 pub mod process;

@@ -1,0 +1,319 @@
+//! Ends that nothing may hold up: not a driver call that waits for the device, not a thread that waits, not a device that is
+//! lost. And what they leave behind: nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gpucomm::nccl::AbortOutcome;
+use gpucomm::{
+    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, sys,
+};
+
+use crate::support::process::{Finished, Role, spawn};
+use crate::support::{Rig, quick, rank_counts, skip, slower, still_works, watched};
+
+const CHILD: &str = "ends::child";
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    let roles: [(&str, fn(usize)); 4] =
+        [("held up", held_up), ("watched", watched_meanwhile), ("memory", memory), ("lost", lost)];
+    for (name, body) in roles {
+        if let Some(role) = Role::of_this_process(name) {
+            gpucomm::set_default_timeout(slower(30.0));
+            body(role.size);
+            println!("finished");
+        }
+    }
+}
+
+fn in_child(role: &str, ranks: usize, env: &[(&str, &str)]) -> Finished {
+    let end = spawn(CHILD, role, (0, ranks), &UniqueId::new().unwrap(), env).finish(slower(170.0));
+    end.assert_success();
+    assert!(end.text.contains("finished"), "{}", end.text);
+    end
+}
+
+/// Every rank but the first issues an operation, which waits for the first.
+fn hang(rig: &Rig) -> Vec<(Stream, DeviceBuffer<i32>)> {
+    let hung = rig.clique.ranks().iter().skip(1).map(|comm| {
+        let stream = Stream::new(comm.device()).unwrap();
+        let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
+        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+        (stream, x)
+    });
+    hung.collect()
+}
+
+/// A thread frees memory of the device, for which the driver waits until the device is idle, and other threads wait for the
+/// driver: one of them in the middle of a call on the communicator.
+fn held_up(ranks: usize) {
+    let rig = Rig::new(ranks);
+    let device = rig.clique.rank(1).device();
+    let mut ptr = std::ptr::null_mut();
+    {
+        let _current = device.set_current().unwrap();
+        // SAFETY: writes a pointer to the address given.
+        assert_eq!(unsafe { sys::cudaMalloc(&mut ptr, 4096) }, sys::cudaError::cudaSuccess);
+    }
+    let other = Stream::new(device).unwrap();
+    let mut y = DeviceBuffer::from_slice(&other, &[1i32; 5]).unwrap();
+    let hung = hang(&rig);
+    let (ptr, free) = (ptr.expose_provenance(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _current = device.set_current().unwrap();
+            // SAFETY: from `cudaMalloc`, and nothing uses it.
+            let code = unsafe { sys::cudaFree(std::ptr::with_exposed_provenance_mut(ptr)) };
+            free.store(code == sys::cudaError::cudaSuccess, Ordering::SeqCst);
+        });
+        std::thread::sleep(slower(0.2));
+        assert!(!free.load(Ordering::SeqCst), "cudaFree waits for nothing");
+        scope.spawn(|| {
+            let _ = y.fill(&other, 2);
+            let _ = rig.clique.rank(1).all_reduce(InPlace(&mut y), ReduceOp::Sum, &other);
+        });
+        std::thread::sleep(slower(0.2));
+        let start = Instant::now();
+        assert_eq!(rig.clique.rank(1).aborter().abort("the test gives up"), AbortOutcome::Done);
+        assert!(start.elapsed() < slower(4.0), "{:?}", start.elapsed());
+    });
+    assert!(free.into_inner());
+    for (stream, x) in &hung {
+        stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
+        x.to_vec(stream).expect_err("the values of an aborted operation");
+    }
+    drop((rig, hung, y));
+    still_works(ranks);
+}
+
+#[test]
+fn an_abort_passes_who_waits_in_the_driver() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            for lock in ["0", "1"] {
+                in_child("held up", ranks, &[("GPUCOMM_EMULATOR_DRIVER_LOCK", lock)]);
+            }
+        }
+    });
+}
+
+/// Memory is freed, for which the device is waited for, while a collective hangs there. Who drops it does not wait, and the
+/// watchdog goes on looking after others.
+fn watched_meanwhile(_: usize) {
+    let devices = Device::all().unwrap();
+    let (first, second) = (Rig::new(2), Clique::init_all(&devices[2..4]).unwrap());
+    let stream = Stream::new(devices[1]).unwrap();
+    let window = first.clique.rank(1).alloc_local::<f32>(&stream, 1000).unwrap();
+    stream.synchronize().unwrap();
+    let hung = hang(&first);
+    quick(Duration::ZERO, || drop(window));
+    std::thread::sleep(slower(0.2));
+    // The fault comes at the second operation, and nobody waits for it.
+    let streams: Vec<_> = second.ranks().iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
+    let mut buffers: Vec<_> = streams.iter().map(|s| DeviceBuffer::from_slice(s, &[1i32; 5]).unwrap()).collect();
+    for ((comm, stream), x) in second.ranks().iter().zip(&streams).zip(&mut buffers) {
+        for _ in 0..2 {
+            let _ = comm.all_reduce(InPlace(&mut *x), ReduceOp::Sum, stream);
+        }
+    }
+    let start = Instant::now();
+    while second.rank(0).is_active() {
+        assert!(start.elapsed() < slower(2.0), "nobody has looked for errors");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(first.clique.rank(0).aborter().abort("the test gives up"), AbortOutcome::Done);
+    drop((first, second, hung));
+    still_works(2);
+}
+
+#[test]
+fn memory_that_waits_for_the_device_holds_up_nobody() {
+    watched(60.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("faults are injected by the emulator only");
+        }
+        for ranks in rank_counts(&[4]) {
+            let env = [("GPUCOMM_EMULATOR_FAULTS", "async_error=rank1@op2")];
+            in_child("watched", ranks, &env);
+        }
+    });
+}
+
+/// Free memory of each device, once it grows no more.
+fn free_memory(devices: &[Device]) -> Vec<usize> {
+    let now = || devices.iter().map(|device| device.memory_info().unwrap().free).collect::<Vec<_>>();
+    let mut last = now();
+    loop {
+        std::thread::sleep(slower(0.2));
+        let next = now();
+        if next.iter().zip(&last).all(|(next, last)| next <= last) {
+            return next;
+        }
+        last = next;
+    }
+}
+
+/// A clique with windows, which is aborted with work in flight.
+fn abort_with_windows(devices: &[Device]) {
+    let clique = Clique::init_all(devices).unwrap();
+    let aborted = clique.spmd(|comm| {
+        let stream = Stream::new(comm.device())?;
+        let mut kept = comm.alloc::<f32>(&stream, 8 << 20)?;
+        let dropped = comm.alloc_from(&stream, &[1.0f32; 1000])?;
+        comm.all_reduce((&dropped, &mut kept), ReduceOp::Sum, &stream)?;
+        stream.synchronize()?;
+        drop(dropped);
+        if comm.rank() == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(comm.aborter().abort("the test gives up"), AbortOutcome::Done);
+        } else {
+            let _ =
+                comm.all_reduce(InPlace(&mut kept), ReduceOp::Sum, &stream).and_then(|()| stream.wait(slower(20.0)));
+        }
+        Ok(())
+    });
+    aborted.unwrap();
+}
+
+fn memory(ranks: usize) {
+    let devices = &Device::all().unwrap()[..ranks];
+    abort_with_windows(devices);
+    let first = free_memory(devices);
+    for _ in 0..50 {
+        abort_with_windows(devices);
+    }
+    let last = free_memory(devices);
+    // What the driver rounds, or takes for itself now and then, is less than one window.
+    let lost: Vec<_> = first.iter().zip(&last).map(|(first, last)| first.saturating_sub(*last)).collect();
+    println!("free at first {first:?}, after 50 times {last:?}");
+    assert!(lost.iter().all(|lost| *lost < 16 << 20), "lost {lost:?} bytes");
+}
+
+#[test]
+fn aborts_lose_no_memory() {
+    watched(200.0, || {
+        for ranks in rank_counts(&[2]) {
+            in_child("memory", ranks, &[]);
+        }
+    });
+}
+
+/// A device is lost in the middle: every end comes back, and the other devices work.
+fn lost(ranks: usize) {
+    let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+    let result = clique.spmd(|comm| {
+        let stream = Stream::new(comm.device())?;
+        let mut window = comm.alloc_from(&stream, &[1.0f32; 100])?;
+        let mut plain = DeviceBuffer::from_slice(&stream, &[1.0f32; 100])?;
+        for _ in 0..50 {
+            comm.all_reduce(InPlace(&mut window), ReduceOp::Max, &stream)?;
+            comm.all_reduce(InPlace(&mut plain), ReduceOp::Max, &stream)?;
+            plain.to_vec(&stream)?;
+        }
+        Ok(())
+    });
+    let error = result.expect_err("a device was lost");
+    println!("noticed: {error}");
+    quick(slower(11.0), || assert_ne!(clique.rank(1).aborter().abort("late"), AbortOutcome::StillRunning));
+    quick(slower(1.0), || drop(clique));
+    let devices = Device::all().unwrap();
+    let others = Clique::init_all(&devices[devices.len() - 2..]).unwrap();
+    others.spmd(|comm| one_sum(comm, &Stream::new(comm.device())?)).unwrap();
+    quick(slower(1.0), || drop(others));
+}
+
+fn one_sum(comm: &Communicator, stream: &Stream) -> Result<()> {
+    let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+    assert_eq!(x.to_vec(stream)?, vec![comm.size() as i32; 5]);
+    Ok(())
+}
+
+#[test]
+fn a_device_that_is_lost() {
+    watched(120.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("faults are injected by the emulator only");
+        }
+        for ranks in rank_counts(&[2]).into_iter().filter(|_| Device::count().unwrap() >= 4) {
+            let end = in_child("lost", ranks, &[("GPUCOMM_EMULATOR_FAULTS", "lose=device0@op30")]);
+            assert!(end.text.contains("noticed"), "{}", end.text);
+        }
+    });
+}
+
+/// One that does not come is waited for once, however many wait for it, and in whatever form they are dropped.
+#[test]
+fn a_missing_rank_is_waited_for_once() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            for way in 0..2 {
+                let rig = Rig::new(ranks);
+                rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(1.5)));
+                let hung = hang(&rig);
+                let start = Instant::now();
+                match way {
+                    0 => drop(rig.clique),
+                    _ => drop(rig.clique.into_ranks()),
+                }
+                let took = start.elapsed();
+                assert!(took >= slower(1.4) && took < slower(1.5) + slower(2.0), "{ranks} ranks, way {way}: {took:?}");
+                for (stream, _) in &hung {
+                    stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
+                }
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+/// A thread waits for room within a call, which keeps others out of the communicator. Dropping an operator waits for nobody.
+#[test]
+fn an_operator_of_a_communicator_that_is_busy() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let comm = rig.clique.rank(1);
+            comm.set_timeout(slower(4.0));
+            let operators: Vec<_> = (0..20).map(|factor| comm.pre_mul_sum(factor as f32).unwrap()).collect();
+            std::thread::scope(|scope| {
+                let full = scope.spawn(|| {
+                    let stream = Stream::new(comm.device()).unwrap();
+                    let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32; 5]).unwrap();
+                    (0..5000).find_map(|_| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).err())
+                });
+                std::thread::sleep(slower(2.0));
+                assert!(!full.is_finished(), "nobody waits");
+                let start = Instant::now();
+                drop(operators);
+                assert!(start.elapsed() < slower(0.5), "{:?}", start.elapsed());
+                assert!(matches!(full.join().unwrap(), Some(Error::Timeout { .. })));
+            });
+            quick(slower(10.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// An abort of one rank is one of its clique, and of nobody else.
+#[test]
+fn an_abort_of_one_rank() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let (rig, other) = (Rig::new(ranks), Rig::new(ranks));
+            let hung = hang(&rig);
+            let outcome = quick(slower(3.0), || rig.clique.rank(0).aborter().abort("the test gives up"));
+            assert_eq!(outcome, AbortOutcome::Done);
+            assert!(rig.clique.ranks().iter().all(|comm| !comm.is_active()));
+            for (stream, _) in &hung {
+                let error = stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
+                assert!(error.to_string().contains("the test gives up"), "{error}");
+            }
+            other.run(one_sum);
+            other.close();
+        }
+    });
+}

@@ -1,0 +1,77 @@
+//! Starts that fail half-way: those of the other ranks end at once, and nothing is left behind.
+//!
+//! The emulator has a fault for it; real GPUs skip these tests.
+
+use std::time::Instant;
+
+use gpucomm::{Backend, Clique, Device, Error, UniqueId};
+
+use crate::support::process::{Role, spawn};
+use crate::support::{quick, rank_counts, skip, slower, still_works, watched};
+
+const CHILD: &str = "starts::child";
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    if let Some(role) = Role::of_this_process("fails") {
+        fails(role.size);
+        println!("finished");
+    }
+}
+
+/// Files and threads of this process, once they stay the same.
+fn holdings() -> (usize, usize) {
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).expect(what).count();
+    let start = Instant::now();
+    let mut last = (0, 0);
+    loop {
+        std::thread::sleep(slower(0.2));
+        let now = (count("fd"), count("task"));
+        if now == last || start.elapsed() > slower(10.0) {
+            return now;
+        }
+        last = now;
+    }
+}
+
+/// Odd starts fail at one rank or another.
+fn fails(ranks: usize) {
+    let devices = &Device::all().unwrap()[..ranks];
+    let mut before = None;
+    for attempt in 0..12usize {
+        if attempt % 2 == 0 {
+            still_works(ranks);
+        } else {
+            let error = quick(slower(1.0), || Clique::init_all(devices)).expect_err("the start of a rank failed");
+            assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
+        }
+        // What is made once for a process is there after the first attempts. An id that not all ranks have come to keeps the
+        // place where they would have met, as NCCL's do.
+        let (files, threads) = holdings();
+        let now = (files - attempt.div_ceil(2), threads);
+        if attempt >= 3 {
+            let before = *before.get_or_insert(now);
+            assert!(now.0 <= before.0 && now.1 <= before.1, "attempt {attempt}: {now:?}, before: {before:?}");
+        }
+    }
+}
+
+#[test]
+fn of_a_rank_of_a_clique() {
+    watched(120.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("faults are injected by the emulator only");
+        }
+        for ranks in rank_counts(&[2, 4]) {
+            let rules: Vec<_> =
+                (1..=6).map(|attempt| format!("start=rank{}@{}", attempt % ranks, 2 * attempt)).collect();
+            let env = [("GPUCOMM_EMULATOR_FAULTS", rules.join(";"))];
+            let env: Vec<_> = env.iter().map(|(key, value)| (*key, value.as_str())).collect();
+            let end = spawn(CHILD, "fails", (0, ranks), &UniqueId::new().unwrap(), &env).finish(slower(60.0));
+            end.assert_success();
+            assert!(end.text.contains("finished"), "{}", end.text);
+        }
+    });
+}
