@@ -8,6 +8,7 @@ use gpucomm::{Clique, Device};
 
 use crate::outcome;
 use crate::program::Program;
+use crate::rank::Rank;
 use crate::settings::{Batch, rng, slower};
 use crate::watch;
 
@@ -27,6 +28,8 @@ pub fn start(batch: &Batch, timeout: Duration) -> Clique {
     let options = InitOptions { timeout: slower(PATIENT), ..InitOptions::default() };
     let clique = Clique::init_all_with(&devices(batch), &options)
         .unwrap_or_else(|error| panic!("no clique: {error}: {}", batch.repeat(batch.first)));
+    gpucomm::set_default_timeout(slower(PATIENT));
+    clique.spmd(Rank::connect).unwrap_or_else(|error| panic!("no connections: {error}: {}", batch.repeat(batch.first)));
     gpucomm::set_default_timeout(slower(timeout));
     clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(timeout)));
     clique

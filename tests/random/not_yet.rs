@@ -5,6 +5,8 @@
 pub enum NotYet {
     /// Dropping pinned memory, or memory of NCCL, waits for devices, also where a collective on them waits for this very thread.
     Drops,
+    /// The first messages of two ranks connect them, and are taken for one another where the ranks group them differently.
+    FirstMessages,
     /// A group of more calls than may be in flight is refused.
     LargeGroups,
     /// Ranks that group collectives differently are not told.
@@ -15,6 +17,7 @@ impl NotYet {
     fn name(self) -> &'static str {
         match self {
             Self::Drops => "drops",
+            Self::FirstMessages => "first-messages",
             Self::LargeGroups => "large-groups",
             Self::Grouping => "grouping",
         }

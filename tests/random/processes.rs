@@ -10,6 +10,7 @@ use crate::cliques::PATIENT;
 use crate::not_yet::NotYet;
 use crate::process::{Child, Role, all_succeed, spawn_all};
 use crate::program::Program;
+use crate::rank::Rank;
 use crate::settings::{Batch, Run, rng, slower};
 use crate::watch::{self, say};
 
@@ -97,6 +98,7 @@ pub fn child() {
 fn right(role: &Role) {
     let mut run = Run::begin("processes", 40, 60, PATIENT);
     let comm = role.join().expect("a communicator");
+    Rank::connect(&comm).expect("connections");
     let batch = run.batch(u64::MAX).expect("seeds");
     for seed in batch.seeds() {
         let program = Arc::new(Program::draw(seed, role.size, batch.steps, false));
@@ -113,6 +115,7 @@ fn right(role: &Role) {
 fn left_behind(role: &Role) -> Error {
     let mut run = Run::begin("processes", 40, 60, TIMEOUT);
     let comm = role.join().expect("a communicator");
+    Rank::connect(&comm).expect("connections");
     let batch = run.batch(1).expect("a seed");
     say("begins");
     for seed in batch.first.. {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpucomm::nccl::PreMulSum;
-use gpucomm::{Communicator, Device, PinnedBuffer, Result, Stream, group};
+use gpucomm::{Communicator, Device, DeviceBuffer, PinnedBuffer, Result, Stream, group};
 
 use crate::generator::{SLOTS, SPARE, STREAMS};
 use crate::issue::{Io, Via};
 use crate::model::Factors;
+use crate::not_yet::NotYet;
 use crate::number::{Factor, Memory, Number, ViewMut, typed, unpin};
 use crate::operation::Operation;
 
@@ -40,6 +41,18 @@ impl<'c> Rank<'c> {
         let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
         let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
         Ok(Self { comm, streams, slots, stranger, leaks: false, hosted: Vec::new() })
+    }
+
+    /// Connects every rank with every other, as long as that has to be done by all in the same way.
+    pub fn connect(comm: &Communicator) -> Result<()> {
+        if NotYet::FirstMessages.mended() {
+            return Ok(());
+        }
+        let (stream, counts) = (Stream::new(comm.device())?, vec![1; comm.size()]);
+        let send = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
+        let mut recv = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
+        comm.all_to_all_v(&send, &counts, &mut recv, &counts, &stream)?;
+        stream.synchronize()
     }
 
     pub fn number(&self) -> usize {
