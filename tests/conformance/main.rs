@@ -39,5 +39,6 @@ mod retire;
 mod starts;
 mod streams;
 mod support;
+mod undisturbed;
 mod variable;
 mod windows;

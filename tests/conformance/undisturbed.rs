@@ -1,0 +1,166 @@
+//! What has failed disturbs nobody else: other communicators, streams and buffers that are kept, results that are there.
+
+use std::sync::{Barrier, Mutex};
+use std::time::Duration;
+
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, SendOnly, Stream};
+
+use crate::failures::{REASON, abort, assert_aborted};
+use crate::support::{Rig, quick, rank_counts, slower, still_works, watched};
+
+/// Two cliques on the same streams: the one that is aborted takes nothing of the other with it.
+#[test]
+fn two_communicators_on_one_stream() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let (first, second) = (Clique::init_all(devices).unwrap(), Clique::init_all(devices).unwrap());
+            let others = second.ranks();
+            let all = Barrier::new(ranks);
+            let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
+            first
+                .spmd(|comm| {
+                    let (other, stream) = (&others[comm.rank()], &streams[comm.rank()]);
+                    let mut x = DeviceBuffer::from_slice(stream, &[7; 4])?;
+                    let mut y = DeviceBuffer::from_slice(stream, &[1; 4])?;
+                    other.all_reduce(InPlace(&mut y), ReduceOp::Sum, stream)?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    stream.synchronize()?;
+                    all.wait();
+                    if comm.rank() == 0 {
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                        abort(comm);
+                    }
+                    other.all_reduce(InPlace(&mut y), ReduceOp::Sum, stream)?;
+                    assert_eq!(y.to_vec(stream)?, [(ranks * ranks) as i32; 4]);
+                    if comm.rank() == 0 {
+                        assert_aborted(stream.synchronize());
+                        assert_aborted(stream.synchronize());
+                        assert_aborted(x.to_vec(stream));
+                    }
+                    // The other one goes on, and the failure was told.
+                    other.all_reduce(InPlace(&mut y), ReduceOp::Max, stream)?;
+                    stream.synchronize()
+                })
+                .unwrap();
+            second.close(gpucomm::default_timeout()).unwrap();
+            quick(slower(20.0), || drop(first));
+            still_works(ranks);
+        }
+    });
+}
+
+/// A new clique on the streams and in the buffers of one that was aborted.
+#[test]
+fn an_old_abort_does_not_fail_a_new_clique() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
+            let make = || {
+                let clique = Clique::init_all(devices).unwrap();
+                clique.spmd(|comm| {
+                    let stream = &streams[comm.rank()];
+                    let mut x = DeviceBuffer::from_slice(stream, &[1; 4])?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    assert_eq!(x.to_vec(stream)?, [ranks as i32; 4]);
+                    Ok(())
+                })?;
+                Ok::<_, Error>(clique)
+            };
+            let old = make().unwrap();
+            let kept: Vec<_> = old
+                .spmd(|comm| {
+                    let stream = &streams[comm.rank()];
+                    let mut x = DeviceBuffer::from_slice(stream, &[7; 4])?;
+                    if comm.rank() == 0 {
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                        assert!(matches!(stream.wait(Duration::from_millis(100)), Err(Error::Timeout { .. })));
+                    }
+                    Ok(Mutex::new(x))
+                })
+                .unwrap();
+            let _ = old.abort(REASON);
+            let new = make().unwrap();
+            new.spmd(|comm| {
+                let (rank, stream) = (comm.rank(), &streams[comm.rank()]);
+                let mut x = kept[rank].lock().unwrap();
+                if rank == 0 {
+                    assert_aborted(x.to_vec(stream));
+                }
+                // Rank 0 has the values of the others.
+                let last = comm.size() - 1;
+                comm.broadcast(InPlace(&mut *x), last, stream)?;
+                stream.synchronize()?;
+                assert_eq!(x.to_vec(stream)?, [7; 4]);
+                comm.all_reduce(InPlace(&mut *x), ReduceOp::Sum, stream)?;
+                assert_eq!(x.to_vec(stream)?, [ranks as i32 * 7; 4]);
+                Ok(())
+            })
+            .unwrap();
+            new.close(gpucomm::default_timeout()).unwrap();
+        }
+    });
+}
+
+/// An operation of a sound communicator on data of a failed one: its result is marked, on the rank whose data that is.
+#[test]
+fn sound_operations_on_failed_data() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let (first, second) = (Rig::new(ranks), Clique::init_all(devices).unwrap());
+            let others = second.ranks();
+            first.run(|comm, stream| {
+                let (other, fresh) = (&others[comm.rank()], Stream::new(comm.device())?);
+                let mut x = DeviceBuffer::from_slice(stream, &[7; 4])?;
+                if comm.rank() == 0 {
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    abort(comm);
+                }
+                let mut y = DeviceBuffer::<i32>::zeroed(&fresh, 4)?;
+                other.all_reduce((&x, &mut y), ReduceOp::Sum, &fresh)?;
+                if comm.rank() == 0 {
+                    assert_aborted(fresh.synchronize());
+                    assert_aborted(y.to_vec(&fresh));
+                    other.reduce(SendOnly(&x), ReduceOp::Sum, comm.size() - 1, &fresh)?;
+                } else if comm.rank() == comm.size() - 1 {
+                    other.reduce((&x, &mut y), ReduceOp::Sum, comm.rank(), &fresh)?;
+                } else {
+                    other.reduce(SendOnly(&x), ReduceOp::Sum, comm.size() - 1, &fresh)?;
+                }
+                fresh.accept();
+                fresh.synchronize()?;
+                // In parts, but all of it, in one operation.
+                let counts = vec![4 / comm.size(); comm.size()];
+                x.fill(&fresh, 2)?;
+                other.all_to_all_v(&x, &counts, &mut y, &counts, &fresh)?;
+                assert_eq!(y.to_vec(&fresh)?, [2; 4]);
+                Ok(())
+            });
+            second.close(gpucomm::default_timeout()).unwrap();
+            quick(slower(20.0), || drop(first));
+        }
+    });
+}
+
+/// A clique that is closed in order leaves results behind that nobody has asked for yet.
+#[test]
+fn results_outlive_their_communicator() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            let kept = rig.run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[7; 4])?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                Ok((x, stream.clone(), stream.record()?))
+            });
+            rig.close();
+            for (x, stream, event) in kept {
+                event.synchronize().unwrap();
+                stream.synchronize().unwrap();
+                assert_eq!(x.to_vec(&stream).unwrap(), [7 * ranks as i32; 4]);
+            }
+        }
+    });
+}
