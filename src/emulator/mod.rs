@@ -4,8 +4,9 @@
 //! this process, with the order and the errors of the originals, and both check what a GPU does not: see `report`. What
 //! may be asked of them by environment variables is in `settings` and `fault`.
 
+pub(in crate::emulator) mod bugs;
 pub(crate) mod cuda;
-pub(in crate::emulator) mod fault;
+mod fault;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
 pub(in crate::emulator) mod patience;

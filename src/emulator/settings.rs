@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use super::bugs::Bugs;
 use super::fault;
 
 /// As many devices as a set of peers holds.
@@ -29,6 +30,8 @@ pub(in crate::emulator) struct Settings {
     pub driver_lock: u32,
     /// GPUCOMM_EMULATOR_CONNECT: first operations meet their peers inside the call.
     pub connect: bool,
+    /// GPUCOMM_EMULATOR_BUGS: which bugs of NCCL there are.
+    pub bugs: Bugs,
     /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
     pub deadlock: Option<Duration>,
     /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
@@ -43,6 +46,7 @@ impl Default for Settings {
             queue: 1022,
             driver_lock: 0,
             connect: cfg!(test),
+            bugs: Bugs::default(),
             deadlock: Some(Duration::from_secs(10)),
             strict: false,
         }
@@ -86,6 +90,7 @@ impl Variables {
             text.parse().ok().filter(|level| *level <= 2)
         });
         self.take("CONNECT", &mut all.connect, "0 or 1", flag);
+        self.take("BUGS", &mut all.bugs, Bugs::EXPECTED, Bugs::parse);
         self.take("DEADLOCK", &mut all.deadlock, "seconds, such as 2.5, or 0 for no reports", |text| {
             let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
             Some((!time.is_zero()).then_some(time))
@@ -167,7 +172,8 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            for name in ["DEVICES", "MEMORY", "QUEUE", "DRIVER_LOCK", "CONNECT", "DEADLOCK", "STRICT", "QUIET"] {
+            for name in ["DEVICES", "MEMORY", "QUEUE", "DRIVER_LOCK", "CONNECT", "BUGS", "DEADLOCK", "STRICT", "QUIET"]
+            {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");
             }

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::beside;
 use super::comm::Comm;
 use super::control::{Rank, Segment};
 use super::deadlock::{Activity, Phase, Stop, Watch};
@@ -73,6 +74,7 @@ impl Signature {
 const SCALAR_AT: usize = 2;
 const SEND_AT: usize = 3;
 const RECV_AT: usize = SEND_AT + LOCATION_WORDS;
+const BESIDE_AT: usize = RECV_AT + LOCATION_WORDS;
 
 /// Runs one collective operation of one rank. An error is the communicator's asynchronous error; being stopped is none.
 pub(super) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bool) -> Outcome {
@@ -88,6 +90,7 @@ pub(super) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
     me.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
     put_location(&me.words[SEND_AT..], &operation.send);
     put_location(&me.words[RECV_AT..], &operation.recv);
+    me.words[BESIDE_AT].store(operation.beside, Ordering::Relaxed);
 
     if !meet(comm, segment, activity, number, cancelled)? {
         activity.publish(me, Phase::Stopped);
@@ -97,7 +100,15 @@ pub(super) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
         Ok(()) => work(comm, segment, operation),
         Err(mismatch) => Err(mismatch),
     };
+    let begins: Vec<_> =
+        (0..comm.size).map(|peer| segment.rank(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
     let parted = part(comm, segment, activity, number);
+    if operation.beside != 0
+        && let (Ok(()), Ok(()), Ok(recv)) = (&done, &parted, arena::map(&operation.recv))
+    {
+        // SAFETY: all have done their share, and this rank's stream is still at this operation.
+        unsafe { beside::spoil(operation, comm.rank, recv, &begins) };
+    }
     activity.publish(me, Phase::Done);
     done.and(parted)
 }

@@ -7,6 +7,7 @@
 //! - Handles are numbers that a [`registry`] knows, so a stale one is an error.
 //! - Whoever waits sleeps, and looks now and then for an abort, a dead peer or a [`deadlock`].
 
+mod beside;
 mod collective;
 mod comm;
 mod config;

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::beside;
 use super::comm::Comm;
 use super::error::{Failure, Outcome};
 use super::kind::{Kind, Redop, element, element_name};
@@ -39,6 +40,8 @@ pub(super) struct Operation {
     pub(super) number: u64,
     pub(super) send: Location,
     pub(super) recv: Location,
+    /// See [`beside::of`].
+    pub(super) beside: u64,
     _used: [InUse; 2],
 }
 
@@ -74,7 +77,7 @@ impl Operation {
         let (recv, recv_used) = find(comm, "receive", request.recv.cast_const(), recv_bytes)?;
         let operation = Self {
             kind,
-            count,
+            count: beside::done(comm, kind, redop, (count, size)),
             datatype,
             size,
             redop,
@@ -83,6 +86,7 @@ impl Operation {
             number: 0,
             send,
             recv,
+            beside: beside::of(comm, request, redop),
             _used: [send_used, recv_used],
         };
         operation.check_overlap(comm.rank, send_bytes as u64, recv_bytes as u64)?;

@@ -64,8 +64,16 @@ pub(super) fn free(pointer: *mut c_void) -> Outcome {
 pub(super) struct Window {
     /// In the address space of all ranks.
     place: u64,
+    range: std::ops::Range<usize>,
     #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
     used: arena::InUse,
+}
+
+impl Window {
+    /// Whether an address lies in it.
+    pub(super) fn covers(&self, address: usize) -> bool {
+        self.range.contains(&address)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -126,7 +134,7 @@ fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Windo
     if agreed.is_err() {
         lock(&comm.space).give(place);
     }
-    Ok(Window { place, used: agreed? })
+    Ok(Window { place, range: address..address + bytes, used: agreed? })
 }
 
 fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {

@@ -1,0 +1,63 @@
+//! Bugs of NCCL's kernels, where they were asked for: what they write that is not the result.
+
+use super::comm::{Comm, lock};
+use super::kind::{Kind, Redop};
+use super::operation::{Operation, Request};
+use crate::emulator::settings::settings;
+use crate::sys::ncclDataType_t;
+
+/// Bytes of a pack, in which the kernels for small messages between windows read.
+const PACK: usize = 8;
+
+/// What they read at once.
+const WORD: u64 = 4;
+
+/// Where a rank's data begins, for kernels that cannot read it there: 0 where others are used, else a word plus the bytes by which the
+/// address is beside one.
+pub(super) fn of(comm: &Comm, request: &Request, redop: Redop) -> u64 {
+    if !settings().bugs.misaligned_windows || comm.size == 1 {
+        return 0;
+    }
+    let two_bytes = matches!(request.datatype, ncclDataType_t::ncclFloat16 | ncclDataType_t::ncclBfloat16);
+    let small = match request.kind {
+        Kind::AllGather => true,
+        Kind::AllReduce | Kind::ReduceScatter => redop == Redop::Sum && two_bytes,
+        _ => false,
+    };
+    let (send, recv) = (request.send.addr(), request.recv.addr());
+    let windows = lock(&comm.windows);
+    let covered = |address: usize| windows.values().any(|window| window.covers(address));
+    if small && covered(send) && covered(recv) { WORD + send as u64 % WORD } else { 0 }
+}
+
+/// Spoils what the kernels get wrong in the result of `rank`, from where the data of each rank begins.
+///
+/// # Safety
+/// `recv` is the receive buffer of the operation, which nobody else touches now.
+pub(super) unsafe fn spoil(operation: &Operation, rank: usize, recv: *mut u8, begins: &[u64]) {
+    let part = operation.bytes();
+    for (peer, begin) in begins.iter().enumerate().filter(|(_, begin)| **begin >= WORD) {
+        let (to, from) = match operation.kind {
+            Kind::AllGather => (peer * part, *begin),
+            Kind::ReduceScatter => (0, begin + (rank * part) as u64),
+            _ => (0, *begin),
+        };
+        let right = (WORD - from % WORD) as usize;
+        // Of each pack, the bytes up to the next word are right.
+        for at in (0..part).filter(|at| !from.is_multiple_of(WORD) && at % PACK >= right) {
+            // SAFETY: within the receive buffer, as the caller promises.
+            unsafe { *recv.add(to + at) ^= 0x55 };
+        }
+    }
+}
+
+/// How many of the elements the kernel for pre-multiplied sums of one rank does.
+pub(super) fn done(comm: &Comm, kind: Kind, redop: Redop, (count, size): (usize, usize)) -> usize {
+    let hit = comm.size == 1 && kind.reduces() && redop == Redop::PreMulSum && settings().bugs.one_rank_premulsum;
+    if !hit || count == 0 {
+        return count;
+    }
+    let blocks = (count * size).div_ceil(16 << 10).min(32);
+    let share = (count / blocks).next_multiple_of(16 / size);
+    count.min(share * blocks)
+}
