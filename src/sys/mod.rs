@@ -79,7 +79,11 @@ emulated! {
     cudaStreamGetFlags
     cudaStreamQuery
     cudaStreamWaitEvent
+    cudaStreamBeginCapture
     cudaThreadExchangeStreamCaptureMode
+    cudaStreamEndCapture
+    cudaStreamIsCapturing
+    cudaGraphDestroy
     cudaLaunchHostFunc
     cudaEventCreateWithFlags
     cudaEventDestroy

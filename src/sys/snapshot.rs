@@ -31,6 +31,7 @@ pub type PFN_cuMemsetD2D32Async_v3020 = ::std::option::Option<
 pub type cudaStream_t = *mut CUstream_st;
 pub type cudaEvent_t = *mut CUevent_st;
 pub type cudaMemPool_t = *mut CUmemPoolHandle_st;
+pub type cudaGraph_t = *mut CUgraph_st;
 pub type cudaHostFn_t = ::std::option::Option<
     unsafe extern "C" fn(userData: *mut ::std::os::raw::c_void),
 >;
@@ -70,6 +71,14 @@ pub struct cudaDeviceP2PAttr(pub ::std::os::raw::c_uint);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct cudaStreamCaptureMode(pub ::std::os::raw::c_uint);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct cudaStreamCaptureStatus(pub ::std::os::raw::c_uint);
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraph_st {
+    _unused: [u8; 0],
+}
 #[repr(C)]
 #[derive(Debug)]
 pub struct ncclComm {
@@ -265,6 +274,10 @@ impl cudaError {
     pub const cudaErrorSystemNotReady: cudaError = cudaError(802);
     pub const cudaErrorSystemDriverMismatch: cudaError = cudaError(803);
     pub const cudaErrorCompatNotSupportedOnDevice: cudaError = cudaError(804);
+    pub const cudaErrorStreamCaptureUnsupported: cudaError = cudaError(900);
+    pub const cudaErrorStreamCaptureInvalidated: cudaError = cudaError(901);
+    pub const cudaErrorStreamCaptureUnmatched: cudaError = cudaError(903);
+    pub const cudaErrorStreamCaptureWrongThread: cudaError = cudaError(908);
     pub const cudaErrorUnknown: cudaError = cudaError(999);
 }
 impl cudaMemcpyKind {
@@ -312,6 +325,17 @@ impl cudaStreamCaptureMode {
         1,
     );
     pub const cudaStreamCaptureModeRelaxed: cudaStreamCaptureMode = cudaStreamCaptureMode(
+        2,
+    );
+}
+impl cudaStreamCaptureStatus {
+    pub const cudaStreamCaptureStatusNone: cudaStreamCaptureStatus = cudaStreamCaptureStatus(
+        0,
+    );
+    pub const cudaStreamCaptureStatusActive: cudaStreamCaptureStatus = cudaStreamCaptureStatus(
+        1,
+    );
+    pub const cudaStreamCaptureStatusInvalidated: cudaStreamCaptureStatus = cudaStreamCaptureStatus(
         2,
     );
 }
@@ -424,9 +448,22 @@ unsafe extern "C" {
         event: cudaEvent_t,
         flags: ::std::os::raw::c_uint,
     ) -> cudaError_t;
+    pub fn cudaStreamBeginCapture(
+        stream: cudaStream_t,
+        mode: cudaStreamCaptureMode,
+    ) -> cudaError_t;
     pub fn cudaThreadExchangeStreamCaptureMode(
         mode: *mut cudaStreamCaptureMode,
     ) -> cudaError_t;
+    pub fn cudaStreamEndCapture(
+        stream: cudaStream_t,
+        pGraph: *mut cudaGraph_t,
+    ) -> cudaError_t;
+    pub fn cudaStreamIsCapturing(
+        stream: cudaStream_t,
+        pCaptureStatus: *mut cudaStreamCaptureStatus,
+    ) -> cudaError_t;
+    pub fn cudaGraphDestroy(graph: cudaGraph_t) -> cudaError_t;
     pub fn cudaLaunchHostFunc(
         stream: cudaStream_t,
         fn_: cudaHostFn_t,

@@ -17,6 +17,7 @@
 mod bad_input;
 mod bad_usage;
 mod buffers;
+mod capture;
 mod collectives;
 mod dead_peers;
 mod deadlines;

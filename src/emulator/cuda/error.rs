@@ -85,6 +85,10 @@ texts! {
     cudaErrorSystemNotReady "a service that the devices need is not running yet"
     cudaErrorSystemDriverMismatch "parts of the driver are of different versions"
     cudaErrorCompatNotSupportedOnDevice "the compatibility driver does not know this device"
+    cudaErrorStreamCaptureUnsupported "this cannot be done while a stream is being captured, and has spoilt the capture"
+    cudaErrorStreamCaptureInvalidated "the capture was spoilt by an earlier error"
+    cudaErrorStreamCaptureUnmatched "the stream is not being captured"
+    cudaErrorStreamCaptureWrongThread "another thread has begun this capture"
     cudaErrorUnknown "something went wrong inside the emulator"
 }
 

@@ -10,6 +10,7 @@
 
 mod allocator;
 pub(in crate::emulator) mod arena;
+mod capture;
 mod copy;
 pub(in crate::emulator) mod device;
 mod driver;

@@ -10,7 +10,7 @@
 use super::allocator::Block;
 use super::device::{self, Device};
 use super::handle::Registry;
-use super::{driver_lock, lock, memory};
+use super::{capture, driver_lock, lock, memory};
 use crate::emulator::patience::Patience;
 use crate::emulator::report;
 use crate::emulator::settings::settings;
@@ -232,6 +232,11 @@ impl Stream {
         stream
     }
 
+    /// Whether it is the stream behind the null handle.
+    pub fn is_legacy(&self) -> bool {
+        self.legacy
+    }
+
     /// The last task that was enqueued here.
     pub fn last(self: &Arc<Self>) -> Ticket {
         Ticket { stream: self.clone(), number: self.submitted.load(Ordering::Acquire) }
@@ -254,6 +259,7 @@ impl Stream {
     /// Appends a task. Where the launch queue is full, waits for room, however long that takes and whatever happens
     /// meanwhile: so does the driver.
     pub fn push(self: &Arc<Self>, task: Task) -> Result<Ticket, cudaError> {
+        capture::check_stream(self)?;
         let before = self.predecessors();
         let added = before.len() as u64 + 1;
         let mut queue = self.make_room(added);

@@ -4,7 +4,7 @@ use super::super::device::{current, device};
 use super::super::memory::{self, POOLS, Pool};
 use super::super::memset::Shape;
 use super::super::{copy, host, memset, stream};
-use super::{Out, launch, runtime};
+use super::{Out, launch, runtime, unsafe_in_capture};
 use crate::emulator::{fault, report};
 use crate::sys::*;
 use std::ffi::{c_int, c_uint, c_void};
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> 
 }
 
 pub unsafe extern "C" fn cudaMalloc(ptr: *mut *mut c_void, size: usize) -> cudaError_t {
-    runtime("cudaMalloc", || {
+    unsafe_in_capture("cudaMalloc", || {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(ptr)? };
         let device = current()?.ordinal;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn cudaMalloc(ptr: *mut *mut c_void, size: usize) -> cudaE
 }
 
 pub unsafe extern "C" fn cudaFree(ptr: *mut c_void) -> cudaError_t {
-    runtime("cudaFree", || memory::free(ptr))
+    unsafe_in_capture("cudaFree", || memory::free(ptr))
 }
 
 pub unsafe extern "C" fn gpucommPoolCreate(handle: *mut cudaMemPool_t, ordinal: c_int) -> cudaError_t {
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn cudaFreeAsync(ptr: *mut c_void, stream: cudaStream_t) -
 }
 
 pub unsafe extern "C" fn cudaHostAlloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> cudaError_t {
-    runtime("cudaHostAlloc", || {
+    unsafe_in_capture("cudaHostAlloc", || {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(ptr)? };
         if flags & !HOST_ALLOC_FLAGS != 0 {
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn cudaHostAlloc(ptr: *mut *mut c_void, size: usize, flags
 }
 
 pub unsafe extern "C" fn cudaFreeHost(ptr: *mut c_void) -> cudaError_t {
-    runtime("cudaFreeHost", || {
+    unsafe_in_capture("cudaFreeHost", || {
         host::free(ptr)?;
         current()?.check()
     })

@@ -9,7 +9,7 @@ pub use device::*;
 pub use memory::*;
 pub use stream::*;
 
-use super::{driver_lock, error, fork, host};
+use super::{capture, driver_lock, error, fork, host};
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,6 +40,14 @@ fn runtime(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> 
 fn launch(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
     runtime(name, || {
         let _shared = driver_lock::shared();
+        work()
+    })
+}
+
+/// The same for those that must not be called while a stream is being captured.
+fn unsafe_in_capture(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
+    runtime(name, || {
+        capture::check()?;
         work()
     })
 }

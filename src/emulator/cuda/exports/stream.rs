@@ -1,13 +1,13 @@
 //! Streams and events.
 
+use super::super::capture;
 use super::super::device::current;
 use super::super::event::{self, EVENTS, Event};
 use super::super::host;
 use super::super::stream::{self, STREAMS, Stream};
-use super::{Out, launch, runtime};
+use super::{Out, launch, runtime, unsafe_in_capture};
 use crate::emulator::report;
 use crate::sys::*;
-use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -81,8 +81,9 @@ pub unsafe extern "C" fn cudaStreamGetFlags(handle: cudaStream_t, flags: *mut c_
 }
 
 pub unsafe extern "C" fn cudaStreamQuery(handle: cudaStream_t) -> cudaError_t {
-    runtime("cudaStreamQuery", || {
+    unsafe_in_capture("cudaStreamQuery", || {
         let stream = stream::find(handle)?;
+        capture::check_stream(&stream)?;
         // Asked first: once the stream is idle, an error of its work has happened.
         let idle = stream.is_idle();
         stream.device.check()?;
@@ -100,17 +101,51 @@ pub unsafe extern "C" fn cudaStreamWaitEvent(handle: cudaStream_t, event: cudaEv
 }
 
 pub unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut cudaStreamCaptureMode) -> cudaError_t {
-    thread_local! {
-        static MODE: Cell<cudaStreamCaptureMode> = const { Cell::new(cudaStreamCaptureMode::cudaStreamCaptureModeGlobal) };
-    }
     runtime("cudaThreadExchangeStreamCaptureMode", || {
         if mode.is_null() {
             return Err(cudaError::cudaErrorInvalidValue);
         }
         // SAFETY: as C declares it: a mode to read, and to write the one before to.
-        unsafe { *mode = MODE.replace(*mode) };
+        unsafe { *mode = capture::exchange(*mode)? };
         Ok(())
     })
+}
+
+pub unsafe extern "C" fn cudaStreamBeginCapture(handle: cudaStream_t, mode: cudaStreamCaptureMode) -> cudaError_t {
+    runtime("cudaStreamBeginCapture", || {
+        let stream = stream::find(handle)?;
+        stream.device.check()?;
+        if stream.is_legacy() {
+            return Err(cudaError::cudaErrorStreamCaptureUnsupported);
+        }
+        capture::begin(stream, mode)
+    })
+}
+
+pub unsafe extern "C" fn cudaStreamEndCapture(handle: cudaStream_t, graph: *mut cudaGraph_t) -> cudaError_t {
+    runtime("cudaStreamEndCapture", || {
+        // SAFETY: as C declares it: a handle to write to, or null.
+        let out = unsafe { Out::new(graph)? };
+        let ended = capture::end(&stream::find(handle)?);
+        out.set(*ended.as_ref().unwrap_or(&std::ptr::null_mut()));
+        ended.map(drop)
+    })
+}
+
+pub unsafe extern "C" fn cudaStreamIsCapturing(
+    handle: cudaStream_t,
+    status: *mut cudaStreamCaptureStatus,
+) -> cudaError_t {
+    runtime("cudaStreamIsCapturing", || {
+        // SAFETY: as C declares it: a status to write to, or null.
+        let out = unsafe { Out::new(status)? };
+        out.set(capture::status(&stream::find(handle)?));
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaGraphDestroy(graph: cudaGraph_t) -> cudaError_t {
+    runtime("cudaGraphDestroy", || capture::destroy(graph))
 }
 
 pub unsafe extern "C" fn cudaLaunchHostFunc(
@@ -151,7 +186,7 @@ pub unsafe extern "C" fn cudaEventRecord(event: cudaEvent_t, handle: cudaStream_
 }
 
 pub unsafe extern "C" fn cudaEventQuery(event: cudaEvent_t) -> cudaError_t {
-    runtime("cudaEventQuery", || event::find(event)?.query())
+    unsafe_in_capture("cudaEventQuery", || event::find(event)?.query())
 }
 
 pub unsafe extern "C" fn cudaEventElapsedTime(ms: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> cudaError_t {

@@ -1,5 +1,6 @@
 //! Tests of the C functions together.
 
+mod capture;
 mod checks;
 mod copies;
 mod devices;
