@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use gpucomm::cuda::{Slice, SliceMut};
 use gpucomm::nccl::PreMulSum;
-use gpucomm::{CommBuffer, DeviceBuffer, Element, ElementKind, PinnedBuffer, bf16, f16};
-
-use crate::not_yet::NotYet;
+use gpucomm::{CommBuffer, DeviceBuffer, Element, ElementKind, bf16, f16};
 
 /// A buffer of either kind of memory.
 pub enum Buffer<'c, T: Element> {
@@ -42,11 +40,6 @@ impl<T: Element> Buffer<'_, T> {
             Self::Comm(buffer) => buffer.split_at_mut(mid),
         }
     }
-}
-
-/// Drops pinned memory.
-pub fn unpin<T: Element>(buffer: PinnedBuffer<T>) {
-    if NotYet::Drops.mended() { drop(buffer) } else { std::mem::forget(buffer) }
 }
 
 /// An element type, in and out of the enums over all types.

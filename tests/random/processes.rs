@@ -7,7 +7,6 @@ use fastrand::Rng;
 use gpucomm::{Backend, Error};
 
 use crate::cliques::PATIENT;
-use crate::not_yet::NotYet;
 use crate::process::{Child, Role, all_succeed, spawn_all};
 use crate::program::Program;
 use crate::rank::Rank;
@@ -121,10 +120,7 @@ fn left_behind(role: &Role) -> Error {
     for seed in batch.first.. {
         let program = Arc::new(Program::draw(seed, role.size, batch.steps, false));
         watch::begin(&batch.repeat(seed), &program);
-        if let Err(error) = program.run_bravely(&comm) {
-            if !NotYet::Drops.mended() {
-                std::mem::forget(comm);
-            }
+        if let Err(error) = program.run(&comm) {
             return error;
         }
     }

@@ -4,7 +4,6 @@ use gpucomm::{Communicator, Result};
 
 use crate::deviation::{Deviant, all_here};
 use crate::generator::{Generator, SLOTS};
-use crate::not_yet::NotYet;
 use crate::rank::Rank;
 use crate::step::{self, Step};
 use crate::steps::check;
@@ -41,21 +40,11 @@ impl Program {
         self.run_steps(&mut Rank::new(comm)?, |_, step, rank| step.run(rank))
     }
 
-    /// Runs it as one rank of which some may fail.
-    pub fn run_bravely(&self, comm: &Communicator) -> Result<()> {
-        let mut rank = Rank::new(comm)?;
-        rank.leaks = !NotYet::Drops.mended();
-        let done = self.run_steps(&mut rank, |_, step, rank| step.run(rank));
-        leave(rank, done)
-    }
-
     /// Runs it as one rank, one of which deviates; returns when all ranks have come to the end.
     pub fn run_deviating(&self, comm: &Communicator, deviant: &Deviant) -> Result<()> {
         let mut rank = Rank::new(comm)?;
-        rank.leaks = !NotYet::Drops.mended();
-        let run = |at, step: &dyn Step, rank: &mut Rank<'_>| deviant.run(at, step, rank);
-        let done = self.run_steps(&mut rank, run).and_then(|()| all_here(&rank, 5));
-        leave(rank, done)
+        self.run_steps(&mut rank, |at, step, rank| deviant.run(at, step, rank))?;
+        all_here(&rank, 5)
     }
 
     fn run_steps(
@@ -70,12 +59,4 @@ impl Program {
         watch::step(rank.number(), self.steps.len());
         rank.finish()
     }
-}
-
-/// Gives up what a rank has.
-fn leave(rank: Rank<'_>, done: Result<()>) -> Result<()> {
-    if done.is_err() && rank.leaks {
-        std::mem::forget(rank);
-    }
-    done
 }

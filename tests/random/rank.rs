@@ -11,7 +11,7 @@ use crate::generator::{SLOTS, SPARE, STREAMS};
 use crate::issue::{Io, Via};
 use crate::model::Factors;
 use crate::not_yet::NotYet;
-use crate::number::{Factor, Memory, Number, ViewMut, typed, unpin};
+use crate::number::{Factor, Memory, Number, ViewMut, typed};
 use crate::operation::Operation;
 
 /// How operations are issued.
@@ -29,8 +29,6 @@ pub struct Rank<'c> {
     pub slots: Vec<Option<Memory<'c>>>,
     /// Another device than this rank's, if there is one.
     pub stranger: Option<Device>,
-    /// Whether buffers are forgotten instead of dropped.
-    pub leaks: bool,
     /// Host functions: the stream of each, and how often it ran.
     hosted: Vec<(Stream, Arc<AtomicUsize>)>,
 }
@@ -40,7 +38,7 @@ impl<'c> Rank<'c> {
         let streams = (0..STREAMS).map(|_| Stream::new(comm.device())).collect::<Result<_>>()?;
         let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
         let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
-        Ok(Self { comm, streams, slots, stranger, leaks: false, hosted: Vec::new() })
+        Ok(Self { comm, streams, slots, stranger, hosted: Vec::new() })
     }
 
     /// Connects every rank with every other, as long as that has to be done by all in the same way.
@@ -79,10 +77,8 @@ impl<'c> Rank<'c> {
             let all = T::of(memory).slice(0..memory.len());
             if pinned {
                 let mut target = PinnedBuffer::<T>::new(memory.len())?;
-                let copied = all.copy_to_pinned(stream, &mut target);
-                let bits = copied.and_then(|()| Ok(target.as_slice()?.iter().map(|value| value.bits()).collect()));
-                unpin(target);
-                bits
+                all.copy_to_pinned(stream, &mut target)?;
+                Ok(target.as_slice()?.iter().map(|value| value.bits()).collect())
             } else {
                 Ok(all.to_vec(stream)?.into_iter().map(|value| value.bits()).collect())
             }

@@ -5,7 +5,7 @@ use gpucomm::{ElementKind, PinnedBuffer, Result};
 use crate::cell::Cell;
 use crate::generator::{Generator, Values};
 use crate::model::{Model, Place};
-use crate::number::{Number, typed, unpin};
+use crate::number::{Number, typed};
 use crate::rank::Rank;
 use crate::step::Step;
 
@@ -54,10 +54,7 @@ impl Step for Write {
             let values = T::values(&self.values[me].0);
             let mut target = T::of_mut(memory).slice_mut(at..at + values.len());
             if self.pinned[me] {
-                let source = PinnedBuffer::from_slice(&values)?;
-                let copied = target.copy_from_pinned(&stream, &source);
-                unpin(source);
-                copied
+                target.copy_from_pinned(&stream, &PinnedBuffer::from_slice(&values)?)
             } else {
                 target.copy_from_slice(&stream, &values)
             }
