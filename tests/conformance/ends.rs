@@ -159,6 +159,7 @@ fn free_memory(devices: &[Device]) -> Vec<usize> {
 /// A clique with windows, which is aborted with work in flight.
 fn abort_with_windows(devices: &[Device]) {
     let clique = Clique::init_all(devices).unwrap();
+    let all_have_waited = std::sync::Barrier::new(devices.len());
     let aborted = clique.spmd(|comm| {
         let stream = Stream::new(comm.device())?;
         let mut kept = comm.alloc::<f32>(&stream, 8 << 20)?;
@@ -166,6 +167,7 @@ fn abort_with_windows(devices: &[Device]) {
         comm.all_reduce((&dropped, &mut kept), ReduceOp::Sum, &stream)?;
         stream.synchronize()?;
         drop(dropped);
+        all_have_waited.wait();
         if comm.rank() == 0 {
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(comm.aborter().abort("the test gives up"), AbortOutcome::Done);
