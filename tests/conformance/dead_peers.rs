@@ -13,6 +13,11 @@ use crate::support::{quick, rank_counts, skip, slower, watched};
 
 const CHILD: &str = "dead_peers::child";
 const FAULTS: &str = "GPUCOMM_EMULATOR_FAULTS";
+const DEAD_PEER: &str = "GPUCOMM_EMULATOR_DEAD_PEER";
+
+/// What becomes of operations whose peer is dead: they go on, are told after a while, or end at once with wrong numbers.
+const DEAD_PEERS: [&[(&str, &str)]; 3] = [&[(DEAD_PEER, "silent")], &[(DEAD_PEER, "told")], &[(DEAD_PEER, "ends")]];
+
 const LEN: usize = 1000;
 const STEPS: usize = 40;
 
@@ -20,7 +25,7 @@ const STEPS: usize = 40;
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    gpucomm::set_default_timeout(slower(8.0));
+    gpucomm::set_default_timeout(slower(3.0));
     let roles: [(&str, fn(Role) -> Result<()>); 5] = [
         ("spmd", |_| as_spmd()),
         ("threads", |_| as_threads()),
@@ -61,7 +66,7 @@ struct Halo<'a> {
 
 impl<'a> Halo<'a> {
     fn new(comm: &'a Communicator) -> Result<Self> {
-        comm.set_timeout(slower(4.0));
+        comm.set_timeout(slower(3.0));
         let stream = Stream::new(comm.device())?;
         let buffer = || DeviceBuffer::zeroed(&stream, LEN);
         let (own, left, sum) = (buffer()?, buffer()?, buffer()?);
@@ -105,14 +110,14 @@ fn read(
         Way::Pinned => x.copy_to_pinned(other, host)?,
         Way::Event => {
             x.copy_to_pinned(stream, host)?;
-            stream.record()?.wait(slower(6.0))?;
+            stream.record()?.wait(slower(3.0))?;
             stream.query()?;
         }
         Way::Wait => {
             x.copy_to_pinned(stream, host)?;
-            stream.wait(slower(6.0))?;
+            stream.wait(slower(3.0))?;
             // The second one sees what the first one has seen.
-            stream.wait(slower(6.0))?;
+            stream.wait(slower(3.0))?;
         }
     }
     Ok(host.as_slice()?.to_vec())
@@ -167,18 +172,19 @@ fn possible() -> bool {
     !rank_counts(&[2]).is_empty()
 }
 
-fn start(role: &str, faults: &str) -> Finished {
+fn start(role: &str, faults: &str, peers: &[(&str, &str)]) -> Finished {
     let id = UniqueId::new().unwrap();
-    spawn(CHILD, role, (0, 1), &id, &[(FAULTS, faults)]).finish(slower(60.0))
+    let env: Vec<_> = peers.iter().copied().chain([(FAULTS, faults)]).collect();
+    spawn(CHILD, role, (0, 1), &id, &env).finish(slower(60.0))
 }
 
 /// Four operations a step: these come before the first, in the middle, and within a group.
 const PLACES: [&str; 4] = ["rank1@op1", "rank0@op1", "rank1@op27", "rank2@op41"];
 
-fn every_place(fault: &str) {
+fn every_place(fault: &str, peers: &[(&str, &str)]) {
     for role in ["spmd", "threads"] {
         for place in PLACES {
-            let end = start(role, &format!("{fault}={place}"));
+            let end = start(role, &format!("{fault}={place}"), peers);
             end.assert_success();
             assert!(end.text.contains("noticed") && end.text.contains("finished"), "{}", end.text);
         }
@@ -189,16 +195,16 @@ fn every_place(fault: &str) {
 fn asynchronous_errors_that_nobody_asks_for() {
     watched(120.0, || {
         if possible() {
-            every_place("async_error");
+            every_place("async_error", &[]);
         }
     });
 }
 
 #[test]
 fn ranks_that_die() {
-    watched(120.0, || {
+    watched(180.0, || {
         if possible() {
-            every_place("die");
+            DEAD_PEERS.into_iter().for_each(|peers| every_place("die", peers));
         }
     });
 }
@@ -232,10 +238,10 @@ fn a_process_that_leaves_after_the_start() {
         if !possible() {
             return;
         }
-        for _ in 0..10 {
+        for peers in DEAD_PEERS.into_iter().cycle().take(9) {
             let id = UniqueId::new().unwrap();
             let gone = spawn(CHILD, "leaves", (1, 2), &id, &[]);
-            let end = spawn(CHILD, "alone", (0, 2), &id, &[]).finish(slower(30.0));
+            let end = spawn(CHILD, "alone", (0, 2), &id, peers).finish(slower(30.0));
             end.assert_success();
             assert!(end.text.contains("noticed"), "{}", end.text);
             gone.finish(slower(10.0)).assert_success();
@@ -259,8 +265,8 @@ fn processes_that_are_killed() {
             return;
         }
         for ranks in rank_counts(&[2, 4]) {
-            for _ in 0..4 {
-                let mut children = spawn_all(CHILD, "goes on", ranks, &[]);
+            for peers in DEAD_PEERS.into_iter().cycle().take(6) {
+                let mut children = spawn_all(CHILD, "goes on", ranks, peers);
                 children.iter_mut().for_each(|child: &mut Child| child.wait_for("started", slower(20.0)));
                 std::thread::sleep(Duration::from_micros(fastrand::u64(1000..60_000)));
                 children[fastrand::usize(..ranks)].kill();
