@@ -53,6 +53,23 @@ pub enum Error {
         message: String,
     },
 
+    /// A device is lost to this process: a kernel on it has failed, or its hardware has, and every call that concerns it
+    /// gives this error from now on. What was on its way there is lost, and its memory too. Other devices go on. To use it
+    /// again takes a new process.
+    #[error("{operation}: device {device} is lost: CUDA error {code} ({name}): {message}")]
+    DeviceLost {
+        /// The C function that said so.
+        operation: &'static str,
+        /// The ordinal of the device.
+        device: i32,
+        /// The `cudaError_t` as a number.
+        code: i32,
+        /// Its name, such as `cudaErrorIllegalAddress`.
+        name: String,
+        /// What `cudaGetErrorString` says.
+        message: String,
+    },
+
     /// A call of NCCL failed.
     #[error("{operation}: NCCL error {code} ({message}){}", last.as_deref().map(|l| format!(": {l}")).unwrap_or_default())]
     Nccl {

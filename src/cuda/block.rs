@@ -99,6 +99,22 @@ impl Block {
 
     fn allocate(size: usize) -> Result<Self> {
         device::any_ready()?;
+        let lost = match Self::allocate_here(size) {
+            Err(error @ Error::DeviceLost { .. }) => error,
+            other => return other,
+        };
+        // The memory is for every device, but is allocated by way of the current one.
+        for device in device::all_in_use()? {
+            if let Ok(_current) = device.set_current()
+                && let Ok(block) = Self::allocate_here(size)
+            {
+                return Ok(block);
+            }
+        }
+        Err(lost)
+    }
+
+    fn allocate_here(size: usize) -> Result<Self> {
         let mut ptr: *mut c_void = std::ptr::null_mut();
         // SAFETY: writes a pointer to the address given.
         let code = unsafe { sys::cudaHostAlloc(&raw mut ptr, size, sys::cudaHostAllocPortable) };

@@ -9,7 +9,13 @@ use crate::sys;
 /// call of this thread, perhaps in another library, does not report it as its own.
 #[inline]
 pub(crate) fn check(operation: &'static str, code: sys::cudaError) -> Result<()> {
-    if code == sys::cudaError::cudaSuccess { Ok(()) } else { Err(failure(operation, code)) }
+    if code == sys::cudaError::cudaSuccess { Ok(()) } else { Err(failure(operation, None, code)) }
+}
+
+/// Like [`check`], for calls that concern the device with this ordinal, be it the current one or not.
+#[inline]
+pub(crate) fn check_on(device: i32, operation: &'static str, code: sys::cudaError) -> Result<()> {
+    if code == sys::cudaError::cudaSuccess { Ok(()) } else { Err(failure(operation, Some(device), code)) }
 }
 
 /// Like [`check`], for calls that allocate `bytes` on `place`.
@@ -25,17 +31,32 @@ pub(crate) fn check_memory(
     }
 }
 
-/// For queries: `Ok(false)` for `cudaErrorNotReady`.
+/// Like [`check_on`], for queries: `Ok(false)` for `cudaErrorNotReady`.
 #[inline]
-pub(crate) fn check_ready(operation: &'static str, code: sys::cudaError) -> Result<bool> {
+pub(crate) fn check_ready(device: i32, operation: &'static str, code: sys::cudaError) -> Result<bool> {
     if code == sys::cudaError::cudaSuccess {
         Ok(true)
     } else if code == sys::cudaError::cudaErrorNotReady {
         clear();
         Ok(false)
     } else {
-        Err(failure(operation, code))
+        Err(failure(operation, Some(device), code))
     }
+}
+
+/// Whether a device that has answered so answers nothing else in this process any more: the codes of which CUDA's
+/// documentation says that the process must be ended, and errors of the hardware that were not corrected (214, 220). By
+/// number, as the headers of older versions lack some.
+fn is_final(code: i32) -> bool {
+    matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 810 | 911)
+}
+
+/// The current device of this thread.
+fn current() -> i32 {
+    let mut device = -1;
+    // SAFETY: writes one integer to the address given.
+    let _ = unsafe { sys::cudaGetDevice(&raw mut device) };
+    device
 }
 
 /// Forgets the last error of this thread.
@@ -45,7 +66,7 @@ fn clear() {
 }
 
 #[cold]
-fn failure(operation: &'static str, code: sys::cudaError) -> Error {
+fn failure(operation: &'static str, device: Option<i32>, code: sys::cudaError) -> Error {
     use sys::cudaError as E;
     clear();
     let message = text_of(code);
@@ -62,7 +83,14 @@ fn failure(operation: &'static str, code: sys::cudaError) -> Error {
                 Error::DriverTooOld { operation, driver: version_text(driver), runtime: version_text(runtime) }
             }
         },
-        _ => Error::Cuda { operation, code: code.0.cast_signed(), name: name_of(code), message },
+        _ => {
+            let (number, name) = (code.0.cast_signed(), name_of(code));
+            if is_final(number) {
+                let device = device.unwrap_or_else(current);
+                return Error::DeviceLost { operation, device, code: number, name, message };
+            }
+            Error::Cuda { operation, code: number, name, message }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::allocation::Region;
 use super::carry;
-use super::check::check;
+use super::check::check_on;
 use super::device::Device;
 use super::in_flight::ENTRY;
 use super::mark::Mark;
@@ -211,13 +211,13 @@ pub(super) unsafe fn enqueue(
             // SAFETY: as the caller promises.
             let code = unsafe { sys::cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream.raw()) };
             stream.count(ENTRY);
-            return check("cudaMemcpyPeerAsync", code);
+            return check_on(stream.device().ordinal(), "cudaMemcpyPeerAsync", code);
         }
     };
     // SAFETY: as the caller promises.
     let code = unsafe { sys::cudaMemcpyAsync(to, from, bytes, kind, stream.raw()) };
     stream.count(ENTRY);
-    check("cudaMemcpyAsync", code)
+    check_on(stream.device().ordinal(), "cudaMemcpyAsync", code)
 }
 
 /// Copies `from` to `region` through staging blocks; returns when the last bytes are read.

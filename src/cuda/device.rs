@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::attribute::{DeviceAttribute, P2pAttribute};
-use super::check::check;
+use super::check::{check, check_on};
 use super::driver;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -138,7 +138,7 @@ impl Device {
     fn info(self) -> Result<sys::gpucommDeviceInfo_t> {
         let mut info = sys::gpucommDeviceInfo_t { name: [0; 256], uuid: [0; 16], totalMemory: 0 };
         // SAFETY: writes one struct to the address given.
-        check("cudaGetDeviceProperties", unsafe { sys::gpucommDeviceInfo(&raw mut info, self.0) })?;
+        check_on(self.0, "cudaGetDeviceProperties", unsafe { sys::gpucommDeviceInfo(&raw mut info, self.0) })?;
         Ok(info)
     }
 
@@ -149,7 +149,9 @@ impl Device {
     pub fn pci_bus_id(self) -> Result<String> {
         let mut text: [c_char; 64] = [0; 64];
         // SAFETY: writes at most 63 characters and a zero to an array of 64.
-        check("cudaDeviceGetPCIBusId", unsafe { sys::cudaDeviceGetPCIBusId(text.as_mut_ptr(), 63, self.0) })?;
+        check_on(self.0, "cudaDeviceGetPCIBusId", unsafe {
+            sys::cudaDeviceGetPCIBusId(text.as_mut_ptr(), 63, self.0)
+        })?;
         // SAFETY: the last of the 64 characters is still zero, so a C string ends within the array.
         let text = unsafe { CStr::from_ptr(text.as_ptr()) };
         Ok(text.to_string_lossy().into_owned())
@@ -164,7 +166,7 @@ impl Device {
         // SAFETY: writes one integer to the address given; an unknown attribute is refused.
         let code =
             unsafe { sys::cudaDeviceGetAttribute(&raw mut value, sys::cudaDeviceAttr(attribute.0 as _), self.0) };
-        check("cudaDeviceGetAttribute", code)?;
+        check_on(self.0, "cudaDeviceGetAttribute", code)?;
         Ok(value)
     }
 
@@ -199,7 +201,9 @@ impl Device {
     pub fn can_access_peer(self, peer: Self) -> Result<bool> {
         let mut can = 0;
         // SAFETY: writes one integer to the address given.
-        check("cudaDeviceCanAccessPeer", unsafe { sys::cudaDeviceCanAccessPeer(&raw mut can, self.0, peer.0) })?;
+        check_on(self.0, "cudaDeviceCanAccessPeer", unsafe {
+            sys::cudaDeviceCanAccessPeer(&raw mut can, self.0, peer.0)
+        })?;
         Ok(can != 0)
     }
 
@@ -229,7 +233,7 @@ impl Device {
             let attribute = sys::cudaDeviceP2PAttr(attribute.0 as _);
             sys::cudaDeviceGetP2PAttribute(&raw mut value, attribute, self.0, peer.0)
         };
-        check("cudaDeviceGetP2PAttribute", code)?;
+        check_on(self.0, "cudaDeviceGetP2PAttribute", code)?;
         Ok(value)
     }
 
@@ -302,11 +306,17 @@ pub(crate) fn any_ready() -> Result<()> {
     if THREAD.get() == Thread::Ready {
         return Ok(());
     }
-    let all = Device::all()?;
-    match all.iter().find(|device| driver::in_use(device.0)) {
+    match all_in_use()?.first() {
         Some(device) => device.ready(),
         None => Ok(()),
     }
+}
+
+/// The devices that this process uses.
+pub(crate) fn all_in_use() -> Result<Vec<Device>> {
+    let mut all = Device::all()?;
+    all.retain(|device| driver::in_use(device.0));
+    Ok(all)
 }
 
 impl std::fmt::Display for Device {
@@ -324,7 +334,7 @@ fn current() -> Result<Device> {
 
 fn set(device: Device) -> Result<()> {
     // SAFETY: takes an integer.
-    check("cudaSetDevice", unsafe { sys::cudaSetDevice(device.0) })
+    check_on(device.0, "cudaSetDevice", unsafe { sys::cudaSetDevice(device.0) })
 }
 
 /// Refuses `operation`, which calls CUDA or may, within a host function of a stream.

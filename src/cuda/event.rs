@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::check::{check, check_ready};
+use super::check::{check, check_on, check_ready};
 use super::device::{Device, in_host_function};
 use super::pool;
 use super::stream::Stream;
@@ -66,7 +66,7 @@ impl Event {
         let origins = stream.history().origins();
         stream.enqueue("Event::record", default_timeout(), || {
             // SAFETY: both handles are alive, and of one device.
-            check("cudaEventRecord", unsafe { sys::cudaEventRecord(self.raw, stream.raw()) })
+            check_on(self.device.ordinal(), "cudaEventRecord", unsafe { sys::cudaEventRecord(self.raw, stream.raw()) })
         })?;
         *self.origins.lock().unwrap_or_else(PoisonError::into_inner) = origins;
         Ok(())
@@ -94,7 +94,7 @@ impl Event {
     pub(crate) fn is_reached(&self) -> Result<bool> {
         self.device.ready()?;
         // SAFETY: the handle is alive.
-        check_ready("cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) })
+        check_ready(self.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) })
     }
 
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than `timeout`.
@@ -138,7 +138,7 @@ impl Event {
         let mut ms = 0.0;
         // SAFETY: both handles are alive; writes one float to the address given.
         let code = unsafe { sys::cudaEventElapsedTime(&raw mut ms, start.raw, self.raw) };
-        check("cudaEventElapsedTime", code)?;
+        check_on(self.device.ordinal(), "cudaEventElapsedTime", code)?;
         Ok(Duration::try_from_secs_f64(f64::from(ms) / 1e3).unwrap_or_default())
     }
 

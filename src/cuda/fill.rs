@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::allocation::Region;
-use super::check::check;
+use super::check::{check, check_on};
 use super::copy::{Way, enqueue, same_device};
 use super::driver;
 use super::in_flight::ENTRY;
@@ -57,7 +57,7 @@ fn fill(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
     if pattern.iter().all(|b| *b == pattern[0]) {
         // SAFETY: the region is that long, and not freed before the stream is done, for the use is noted.
         let code = unsafe { sys::cudaMemsetAsync(to, i32::from(pattern[0]), region.bytes, raw) };
-        return check("cudaMemsetAsync", code);
+        return check_on(stream.device().ordinal(), "cudaMemsetAsync", code);
     }
     let memset = driver::memset();
     match (pattern, memset) {

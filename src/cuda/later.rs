@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::check::check;
+use super::check::check_on;
 use super::device::Device;
 use super::in_flight::ENTRY;
 use super::mark::Marks;
@@ -58,7 +58,7 @@ unsafe fn free_on(ptr: *mut c_void, stream: &Stream) -> Result<()> {
     // SAFETY: as the caller promises.
     let code = unsafe { sys::cudaFreeAsync(ptr, stream.raw()) };
     stream.count(ENTRY);
-    check("cudaFreeAsync", code)
+    check_on(stream.device().ordinal(), "cudaFreeAsync", code)
 }
 
 fn keep(some: impl IntoIterator<Item = Later>) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use super::check::{check, check_ready};
+use super::check::{check_on, check_ready};
 use super::device::Device;
 use super::pool;
 use super::stream::Stream;
@@ -48,7 +48,7 @@ impl Mark {
             None => Arc::new(Point { raw: pool::take_event(device)?, device, serial: 0, number: 0, position: 0 }),
         };
         // SAFETY: both handles are alive, and of one device.
-        check("cudaEventRecord", unsafe { sys::cudaEventRecord(point.raw, stream.raw()) })?;
+        check_on(device.ordinal(), "cudaEventRecord", unsafe { sys::cudaEventRecord(point.raw, stream.raw()) })?;
         if let Some(point) = Arc::get_mut(&mut point) {
             point.serial = stream.serial();
             point.number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,8 @@ impl Mark {
             return Ok(());
         }
         // SAFETY: both handles are alive; they may be of different devices.
-        check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(stream.raw(), self.0.raw, 0) })?;
+        let code = unsafe { sys::cudaStreamWaitEvent(stream.raw(), self.0.raw, 0) };
+        check_on(stream.device().ordinal(), "cudaStreamWaitEvent", code)?;
         in_flight.count(super::in_flight::ENTRY);
         in_flight.set_follows(self);
         Ok(())
@@ -94,7 +95,7 @@ impl Mark {
     pub(crate) fn reached(&self) -> Result<bool> {
         self.0.device.ready()?;
         // SAFETY: the handle is alive.
-        check_ready("cudaEventQuery", unsafe { sys::cudaEventQuery(self.0.raw) })
+        check_ready(self.0.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.0.raw) })
     }
 }
 

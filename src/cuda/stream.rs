@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::check::{check, check_ready};
+use super::check::{check, check_on, check_ready};
 use super::device::{Device, in_host_function};
 use super::event::Event;
 use super::history::History;
@@ -194,7 +194,9 @@ impl Stream {
         self.device().ready()?;
         let mut flags = 0;
         // SAFETY: the handle is alive; writes one integer to the address given.
-        check("cudaStreamGetFlags", unsafe { sys::cudaStreamGetFlags(self.raw(), &raw mut flags) })?;
+        check_on(self.device().ordinal(), "cudaStreamGetFlags", unsafe {
+            sys::cudaStreamGetFlags(self.raw(), &raw mut flags)
+        })?;
         Ok(flags)
     }
 
@@ -206,7 +208,9 @@ impl Stream {
         self.device().ready()?;
         let mut priority = 0;
         // SAFETY: the handle is alive; writes one integer to the address given.
-        check("cudaStreamGetPriority", unsafe { sys::cudaStreamGetPriority(self.raw(), &raw mut priority) })?;
+        check_on(self.device().ordinal(), "cudaStreamGetPriority", unsafe {
+            sys::cudaStreamGetPriority(self.raw(), &raw mut priority)
+        })?;
         Ok(priority)
     }
 
@@ -228,7 +232,8 @@ impl Stream {
         self.device().ready()?;
         let position = self.inner.in_flight.position();
         // SAFETY: the handle is alive.
-        let done = check_ready("cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) })?;
+        let done =
+            check_ready(self.device().ordinal(), "cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) })?;
         if done {
             self.inner.in_flight.see(position);
             later::retry(self);
@@ -322,7 +327,9 @@ impl Stream {
         let origins = event.origins();
         self.enqueue("Stream::wait_event", default_timeout(), || {
             // SAFETY: both handles are alive; they may be of different devices.
-            check("cudaStreamWaitEvent", unsafe { sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0) })
+            check_on(self.device().ordinal(), "cudaStreamWaitEvent", unsafe {
+                sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0)
+            })
         })?;
         self.history().cover(&origins);
         Ok(())

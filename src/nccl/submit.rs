@@ -333,6 +333,7 @@ fn operation_of(error: &Error) -> &'static str {
         | Error::DriverTooOld { operation, .. }
         | Error::OutOfMemory { operation, .. }
         | Error::Cuda { operation, .. }
+        | Error::DeviceLost { operation, .. }
         | Error::Nccl { operation, .. }
         | Error::InvalidArgument { operation, .. }
         | Error::Disagreement { operation, .. }

@@ -14,6 +14,7 @@ mod device;
 mod emulator;
 mod fill;
 mod forget;
+mod lost;
 mod order;
 mod pinned;
 mod queue;
