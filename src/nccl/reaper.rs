@@ -13,7 +13,7 @@ use super::inner::Inner;
 use super::windows::Burial;
 use crate::cuda::{self, Device, Freed, Uses};
 use crate::deadline::{Deadline, backoff};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys;
 
 /// How often it looks at memory that is still in use.
@@ -103,8 +103,10 @@ fn run() {
         let mut kept = Vec::new();
         for mut one in take() {
             // On a device that is lost the memory is lost as well.
-            if cuda::settle(one.device).is_ok() {
-                if one.idle() { one.free() } else { kept.push(one) }
+            match cuda::settle(one.device).and_then(|()| one.is_idle()) {
+                Ok(true) => one.free(),
+                Err(Error::DeviceLost { .. }) => {}
+                Ok(false) | Err(_) => kept.push(one),
             }
         }
         let mut yard = yard();
@@ -128,9 +130,9 @@ fn take() -> Vec<Remains> {
 }
 
 impl Remains {
-    /// Whether nothing uses the memory. Where the device cannot tell, the memory stays.
-    fn idle(&mut self) -> bool {
-        (!self.after_the_end || self.inner.is_gone()) && self.uses.idle().unwrap_or(false)
+    /// Whether nothing uses the memory.
+    fn is_idle(&mut self) -> Result<bool> {
+        Ok((!self.after_the_end || self.inner.is_gone()) && self.uses.idle()?)
     }
 
     fn free(self) {

@@ -59,9 +59,12 @@ pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
 pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     outside_of_groups(call.operation)?;
     let inner = call.comm;
-    make_room(call)?;
+    make_room(call).map_err(|error| ended_if_lost(inner, error))?;
     let (mut guard, handle) = inner.enter(call.operation)?;
-    order(call)?;
+    if let Err(error) = order(call) {
+        drop(guard);
+        return Err(ended_if_lost(inner, error));
+    }
     let done = match agree(call) {
         // Nothing was agreed on, so the call may be made again.
         Err(error @ Error::Timeout { .. }) => return Err(error),
@@ -139,7 +142,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     inners.sort_unstable_by_key(|inner| inner.id);
     let launches = launches(calls);
     for call in &launches {
-        make_room(call)?;
+        make_room(call).map_err(|error| ended_if_lost(call.comm, error))?;
     }
     let launched = {
         let mut members = Members::new();
@@ -321,9 +324,28 @@ pub(crate) fn failed(members: &[&Inner], error: Error) -> Error {
     if let Some(dead) = members.iter().find_map(|inner| inner.refusal(operation_of(&error))) {
         return if matches!(error, Error::Disagreement { .. }) { error } else { dead };
     }
+    let error = lost_device(members, &error).unwrap_or(error);
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
     let _ = ending::abort(&everybody, &error, &Deadline::after(ending::GRACE));
     error
+}
+
+/// Before anything was agreed on, a failure leaves the communicator as it is, unless its device is lost: then this rank will
+/// never come.
+#[cold]
+fn ended_if_lost(inner: &Inner, error: Error) -> Error {
+    if matches!(error, Error::DeviceLost { .. }) { failed(&[inner], error) } else { error }
+}
+
+/// The loss of a device that is behind an error of NCCL, which says no more than that a call of CUDA failed.
+fn lost_device(members: &[&Inner], error: &Error) -> Option<Error> {
+    let Error::Nccl { code, .. } = error else { return None };
+    if *code != sys::ncclResult_t::ncclUnhandledCudaError.0 as i32 {
+        return None;
+    }
+    let lost =
+        |inner: &&Inner| inner.device.memory_info().err().filter(|error| matches!(error, Error::DeviceLost { .. }));
+    members.iter().find_map(lost)
 }
 
 /// The operation that an error names.

@@ -322,7 +322,9 @@ fn loses_a_device(_: Role) -> Result<()> {
             (0..100).try_for_each(|_| step(comm, &mut x, stream))
         })
     });
-    println!("noticed: {}", result.expect_err("a lost device has answered"));
+    let error = result.expect_err("a lost device has answered");
+    assert!(matches!(error, Error::DeviceLost { device: 0, .. }), "{error:?}");
+    println!("noticed: {error}");
     quick(slower(15.0), || drop(rig));
     let left = Clique::init_all(&Device::all()?[1..])?;
     let sums = left.spmd(|comm| {
