@@ -32,10 +32,23 @@ pub(in crate::emulator) struct Settings {
     pub connect: bool,
     /// GPUCOMM_EMULATOR_BUGS: which bugs of NCCL there are.
     pub bugs: Bugs,
+    /// GPUCOMM_EMULATOR_DEAD_PEER: who learns that a process has ended.
+    pub dead_peer: DeadPeer,
     /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
     pub deadlock: Option<Duration>,
     /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
     pub strict: bool,
+}
+
+/// What becomes of operations that wait for a peer that is dead, or on a communicator that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::emulator) enum DeadPeer {
+    /// They wait until the communicator is aborted, and nobody is told: NCCL between processes of one machine.
+    Silent,
+    /// The same, but after a while the communicator gets an asynchronous error: NCCL over a network.
+    Told,
+    /// They end at once, with an asynchronous error and without a result.
+    Ends,
 }
 
 impl Default for Settings {
@@ -47,6 +60,7 @@ impl Default for Settings {
             driver_lock: 0,
             connect: cfg!(test),
             bugs: Bugs::default(),
+            dead_peer: DeadPeer::Silent,
             deadlock: Some(Duration::from_secs(10)),
             strict: false,
         }
@@ -91,6 +105,12 @@ impl Variables {
         });
         self.take("CONNECT", &mut all.connect, "0 or 1", flag);
         self.take("BUGS", &mut all.bugs, Bugs::EXPECTED, Bugs::parse);
+        self.take("DEAD_PEER", &mut all.dead_peer, "silent, told or ends", |text| match text {
+            "silent" => Some(DeadPeer::Silent),
+            "told" => Some(DeadPeer::Told),
+            "ends" => Some(DeadPeer::Ends),
+            _ => None,
+        });
         self.take("DEADLOCK", &mut all.deadlock, "seconds, such as 2.5, or 0 for no reports", |text| {
             let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
             Some((!time.is_zero()).then_some(time))
@@ -172,8 +192,8 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            for name in ["DEVICES", "MEMORY", "QUEUE", "DRIVER_LOCK", "CONNECT", "BUGS", "DEADLOCK", "STRICT", "QUIET"]
-            {
+            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK CONNECT BUGS DEAD_PEER DEADLOCK STRICT QUIET";
+            for name in names.split(' ') {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");
             }

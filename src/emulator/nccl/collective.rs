@@ -102,15 +102,17 @@ pub(super) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
     };
     let begins: Vec<_> =
         (0..comm.size).map(|peer| segment.rank(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
-    let parted = part(comm, segment, activity, number);
+    let parted = part(comm, segment, activity, number, cancelled);
     if operation.beside != 0
-        && let (Ok(()), Ok(()), Ok(recv)) = (&done, &parted, arena::map(&operation.recv))
+        && let (Ok(()), Ok(true), Ok(recv)) = (&done, &parted, arena::map(&operation.recv))
     {
         // SAFETY: all have done their share, and this rank's stream is still at this operation.
         unsafe { beside::spoil(operation, comm.rank, recv, &begins) };
     }
-    activity.publish(me, Phase::Done);
-    done.and(parted)
+    activity.publish(me, if parted == Ok(false) { Phase::Stopped } else { Phase::Done });
+    done?;
+    operation.done.set(parted?);
+    Ok(())
 }
 
 /// Waits until all ranks have come. `false`: this rank was stopped.
@@ -188,8 +190,15 @@ fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
     Ok(())
 }
 
-/// Waits until all living ranks have done their share. That is a matter of copying, so an abort does not shorten it.
-fn part(comm: &Comm, segment: &Segment, activity: Activity, number: u64) -> Outcome {
+/// Waits until all living ranks have done their share. That is a matter of copying, so an abort does not shorten it; but the
+/// share of one that dies meanwhile is never done, and `false` says that this rank was stopped while it waited for that.
+fn part(
+    comm: &Comm,
+    segment: &Segment,
+    activity: Activity,
+    number: u64,
+    cancelled: &dyn Fn() -> bool,
+) -> Outcome<bool> {
     let head = segment.head();
     segment.rank(comm.rank).departed.store(number, Ordering::Release);
     let mut dead = None;
@@ -204,7 +213,14 @@ fn part(comm: &Comm, segment: &Segment, activity: Activity, number: u64) -> Outc
         }
     }
     if let Some(peer) = dead {
-        return Err(died(comm, peer, &activity));
+        let mut watch = Watch::new(comm, segment, activity, Some(cancelled));
+        loop {
+            match watch.check(|other| other == peer) {
+                None => std::thread::sleep(SLICE / 10),
+                Some(Stop::Dead(peer)) => return Err(died(comm, peer, &activity)),
+                Some(Stop::Aborted | Stop::Cancelled) => return Ok(false),
+            }
+        }
     }
     if head.broken.load(Ordering::Acquire) != 0 {
         return Err(Failure::system(format!(
@@ -212,5 +228,5 @@ fn part(comm: &Comm, segment: &Segment, activity: Activity, number: u64) -> Outc
             activity.kind.name()
         )));
     }
-    Ok(())
+    Ok(true)
 }

@@ -278,7 +278,7 @@ impl Comm {
     /// Waits until everything that was launched is done.
     pub(super) fn drain(&self) -> Outcome {
         let batches = lock(&self.issued).batches;
-        // A failed communicator's batches end by themselves, so only an abort ends this wait early.
+        // Operations of a failed communicator may never end; only an abort ends this wait early.
         if !self.progress.wait(batches, || self.abort.is_set()) || self.abort.is_set() {
             return Err(Failure::internal(format!("rank {}: aborted while waiting for its operations", self.rank)));
         }

@@ -13,7 +13,7 @@ use super::comm::Comm;
 use super::control::{Life, Rank, Segment};
 use super::kind::Kind;
 use crate::emulator::report;
-use crate::emulator::settings::settings;
+use crate::emulator::settings::{DeadPeer, settings};
 
 /// How often a waiter looks whether other processes still live.
 const LOOK: Duration = Duration::from_millis(100);
@@ -103,18 +103,30 @@ pub(super) enum Stop {
     Dead(usize),
 }
 
+/// After how long a dead peer is told, where it is.
+const TELLS: Duration = Duration::from_secs(1);
+
 /// One wait of one rank.
 pub(super) struct Watch<'a> {
     comm: &'a Comm,
     segment: &'a Segment,
     activity: Activity,
     cancelled: Option<&'a dyn Fn() -> bool>,
+    dead_peer: DeadPeer,
+    /// When a peer was first seen dead.
+    died: Option<Instant>,
     since: Instant,
     looked: Instant,
     reported: bool,
 }
 
 impl<'a> Watch<'a> {
+    /// A wait for all ranks in a call of the host, which a dead one ends at once.
+    pub(super) fn of_host(comm: &'a Comm, segment: &'a Segment, activity: Activity) -> Self {
+        Self { dead_peer: DeadPeer::Ends, ..Self::new(comm, segment, activity, None) }
+    }
+
+    /// A wait of an operation, or of the call that issues it: GPUCOMM_EMULATOR_DEAD_PEER says what a dead peer does to it.
     pub(super) fn new(
         comm: &'a Comm,
         segment: &'a Segment,
@@ -123,7 +135,8 @@ impl<'a> Watch<'a> {
     ) -> Self {
         let now = Instant::now();
         activity.publish(segment.rank(comm.rank), Phase::Waiting);
-        Self { comm, segment, activity, cancelled, since: now, looked: now, reported: false }
+        let dead_peer = settings().dead_peer;
+        Self { comm, segment, activity, cancelled, dead_peer, died: None, since: now, looked: now, reported: false }
     }
 
     /// Looks around between two naps. `missing` says whether this wait is for that rank.
@@ -141,8 +154,15 @@ impl<'a> Watch<'a> {
             let life = rank.life();
             let ended = life == Life::Dead
                 || look && (life == Life::Joined || missing(peer) && life != Life::Absent) && rank.dead();
-            if ended && peer != self.comm.rank {
-                return Some(Stop::Dead(peer));
+            if !ended || peer == self.comm.rank {
+                continue;
+            }
+            let died = *self.died.get_or_insert(now);
+            match self.dead_peer {
+                DeadPeer::Silent => {}
+                DeadPeer::Told if now.duration_since(died) < TELLS => {}
+                DeadPeer::Told => self.comm.fail(&super::collective::died(self.comm, peer, &self.activity)),
+                DeadPeer::Ends => return Some(Stop::Dead(peer)),
             }
         }
         if look {

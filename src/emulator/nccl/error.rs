@@ -9,7 +9,7 @@ use crate::emulator::report;
 use crate::sys::ncclResult_t;
 
 /// Why a call failed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) code: ncclResult_t,
     pub(super) text: String,

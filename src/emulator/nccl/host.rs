@@ -55,7 +55,7 @@ fn meet(comm: &Comm, activity: Activity, step: u64) -> Outcome {
     let gate = &segment.head().host;
     segment.rank(comm.rank).hosted.store(step, Ordering::Release);
     let Some(ticket) = gate.arrive(comm.size) else { return Ok(()) };
-    let mut watch = Watch::new(comm, segment, activity, None);
+    let mut watch = Watch::of_host(comm, segment, activity);
     while !gate.wait(ticket, SLICE) {
         let missing = |peer| segment.rank(peer).hosted.load(Ordering::Relaxed) < step;
         let Some(stop) = watch.check(missing) else { continue };

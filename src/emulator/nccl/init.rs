@@ -142,7 +142,7 @@ fn refuse(segment: &Segment, comm: &Comm, text: &str) -> Failure {
 fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
     let head = segment.head();
     let activity = Activity { kind: Kind::Init, number: 1, count: 0, peer: 0 };
-    let mut watch = Watch::new(comm, segment, activity, None);
+    let mut watch = Watch::of_host(comm, segment, activity);
     loop {
         let heard = head.news.read();
         if head.joined.load(Ordering::Acquire) == comm.size as u32 {

@@ -62,7 +62,7 @@ pub(super) fn suffer(
 }
 
 /// Does nothing until the communicator is aborted.
-fn stop_for_ever(comm: &Comm, cancelled: &dyn Fn() -> bool) {
+pub(super) fn stop_for_ever(comm: &Comm, cancelled: &dyn Fn() -> bool) {
     while !comm.abort.is_set() && !cancelled() {
         std::thread::sleep(Duration::from_millis(5));
     }

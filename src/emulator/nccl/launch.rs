@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::comm::{Comm, lock};
 use super::error::{Failure, Outcome};
+use super::inject::stop_for_ever;
 use super::kind::Kind;
 use super::operation::Operation;
 use super::{collective, p2p};
@@ -15,6 +16,7 @@ use crate::emulator::cuda::error::meaning;
 use crate::emulator::cuda::{device, stream};
 use crate::emulator::fault;
 use crate::emulator::patience::Patience;
+use crate::emulator::settings::{DeadPeer, settings};
 use crate::sys::{cudaError, cudaStream_t, ncclResult_t};
 
 /// A stream's handle on its way to the thread that launches.
@@ -80,8 +82,17 @@ pub(super) fn launch(batch: Batch) -> Outcome {
                 && let Err(failure) = run(comm, &operations, &cancelled)
             {
                 comm.fail(&failure);
+                // Ranks that disagree have met and parted: nobody waits. Else a kernel would go on waiting for what never comes.
+                if failure.code != ncclResult_t::ncclInvalidUsage && settings().dead_peer != DeadPeer::Ends {
+                    stop_for_ever(comm, &cancelled);
+                }
+            }
+            if comm.abort.is_set() {
+                operations.iter().for_each(Operation::spoil);
             }
             comm.progress.end();
+        } else if comm.abort.is_set() {
+            operations.iter().for_each(Operation::spoil);
         }
         // The memory is free for others before anybody can see that the batch is done.
         operations.clear();

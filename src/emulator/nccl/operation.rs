@@ -1,5 +1,6 @@
 //! One operation of one rank, checked and ready to run.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,6 +43,9 @@ pub(super) struct Operation {
     pub(super) recv: Location,
     /// See [`beside::of`].
     pub(super) beside: u64,
+    recv_bytes: usize,
+    /// The result is there.
+    pub(super) done: Cell<bool>,
     _used: [InUse; 2],
 }
 
@@ -87,10 +91,25 @@ impl Operation {
             send,
             recv,
             beside: beside::of(comm, request, redop),
+            recv_bytes,
+            done: Cell::new(false),
             _used: [send_used, recv_used],
         };
         operation.check_overlap(comm.rank, send_bytes as u64, recv_bytes as u64)?;
         Ok(operation)
+    }
+
+    /// Leaves what an aborted operation leaves where its result was to be, unless it had come to its end: neither what was
+    /// there before nor the result.
+    pub(super) fn spoil(&self) {
+        if self.done.get() || self.recv_bytes == 0 {
+            return;
+        }
+        if let Ok(at) = arena::map(&self.recv) {
+            // SAFETY: the buffer was checked to hold this many bytes, and is kept from reuse while `self` lives. No other
+            // rank touches it: none passes a gate that this one has left, and none takes a message that it has withdrawn.
+            unsafe { at.write_bytes(SPOILT, self.recv_bytes.div_ceil(2)) };
+        }
     }
 
     /// Bytes of one part: what one rank contributes or gets.
@@ -163,6 +182,9 @@ fn find(comm: &Comm, what: &str, pointer: *const c_void, bytes: usize) -> Outcom
     }
     Ok((location, used))
 }
+
+/// What [`Operation::spoil`] writes.
+pub(super) const SPOILT: u8 = 0xdb;
 
 /// Words that a [`Location`] takes.
 pub(super) const LOCATION_WORDS: usize = 4;

@@ -145,6 +145,7 @@ fn step(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome<bool> {
                 return Ok(false);
             }
             let outcome = take(comm, pair, lane.peer, message);
+            message.done.set(outcome.is_ok());
             pair.done.fetch_add(1, Ordering::Relaxed);
             pair.state.store(if outcome.is_ok() { DONE } else { REFUSED }, Ordering::Release);
             segment.rank(lane.peer).bell.ring();

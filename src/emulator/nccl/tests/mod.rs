@@ -15,6 +15,9 @@ use std::time::Duration;
 
 use crate::sys::*;
 
+/// What an aborted operation leaves in the first half of its result.
+pub(super) const GARBAGE: f32 = f32::from_bits(u32::from_ne_bytes([super::operation::SPOILT; 4]));
+
 pub(super) const OK: ncclResult_t = ncclResult_t::ncclSuccess;
 
 /// Longer than any of these tests takes, on a busy machine.
