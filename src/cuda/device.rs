@@ -46,6 +46,7 @@ impl Device {
     /// [`Error::NoDevice`] where there is none, or no driver; [`Error::DriverTooOld`]; [`Error::InvalidArgument`] where
     /// `GPUCOMM_TIMEOUT` holds no time, see [`default_timeout`](crate::default_timeout).
     pub fn count() -> Result<usize> {
+        outside_host_functions("Device::count")?;
         static COUNT: OnceLock<usize> = OnceLock::new();
         if let Some(count) = COUNT.get() {
             return Ok(*count);
@@ -136,6 +137,7 @@ impl Device {
     }
 
     fn info(self) -> Result<sys::gpucommDeviceInfo_t> {
+        outside_host_functions("Device::info")?;
         let mut info = sys::gpucommDeviceInfo_t { name: [0; 256], uuid: [0; 16], totalMemory: 0 };
         // SAFETY: writes one struct to the address given.
         check_on(self.0, "cudaGetDeviceProperties", unsafe { sys::gpucommDeviceInfo(&raw mut info, self.0) })?;
@@ -147,6 +149,7 @@ impl Device {
     /// # Errors
     /// What CUDA says.
     pub fn pci_bus_id(self) -> Result<String> {
+        outside_host_functions("Device::pci_bus_id")?;
         let mut text: [c_char; 64] = [0; 64];
         // SAFETY: writes at most 63 characters and a zero to an array of 64.
         check_on(self.0, "cudaDeviceGetPCIBusId", unsafe {
@@ -162,6 +165,7 @@ impl Device {
     /// # Errors
     /// What CUDA says, for an attribute that it does not know among others.
     pub fn attribute(self, attribute: DeviceAttribute) -> Result<i32> {
+        outside_host_functions("Device::attribute")?;
         let mut value = 0;
         // SAFETY: writes one integer to the address given; an unknown attribute is refused.
         let code =
@@ -199,6 +203,7 @@ impl Device {
     /// # Errors
     /// What CUDA says.
     pub fn can_access_peer(self, peer: Self) -> Result<bool> {
+        outside_host_functions("Device::can_access_peer")?;
         let mut can = 0;
         // SAFETY: writes one integer to the address given.
         check_on(self.0, "cudaDeviceCanAccessPeer", unsafe {
@@ -227,6 +232,7 @@ impl Device {
     /// # Errors
     /// What CUDA says.
     pub fn p2p_attribute(self, peer: Self, attribute: P2pAttribute) -> Result<i32> {
+        outside_host_functions("Device::p2p_attribute")?;
         let mut value = 0;
         // SAFETY: writes one integer to the address given; an unknown attribute is refused.
         let code = unsafe {
@@ -389,6 +395,7 @@ impl Drop for CurrentDevice {
 /// # Errors
 /// What CUDA says.
 pub fn driver_version() -> Result<i32> {
+    outside_host_functions("driver_version")?;
     let mut version = 0;
     // SAFETY: writes one integer to the address given.
     check("cudaDriverGetVersion", unsafe { sys::cudaDriverGetVersion(&raw mut version) })?;
@@ -400,6 +407,7 @@ pub fn driver_version() -> Result<i32> {
 /// # Errors
 /// What CUDA says.
 pub fn runtime_version() -> Result<i32> {
+    outside_host_functions("runtime_version")?;
     let mut version = 0;
     // SAFETY: writes one integer to the address given.
     check("cudaRuntimeGetVersion", unsafe { sys::cudaRuntimeGetVersion(&raw mut version) })?;

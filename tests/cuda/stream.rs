@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gpucomm::cuda::StreamOptions;
-use gpucomm::{DeviceBuffer, Error, Event, Stream};
+use gpucomm::cuda::{DeviceAttribute, StreamOptions, driver_version, runtime_version, trim_pinned};
+use gpucomm::{Device, DeviceBuffer, Error, Event, PinnedBuffer, Stream};
 
 use crate::{Gate, LONG, device, stream, two_devices};
 
@@ -85,18 +85,66 @@ fn a_panic_in_a_host_function_is_reported_once() {
 fn host_functions_are_refused_cuda() {
     let stream = stream();
     let inner = stream.clone();
-    let buffer = DeviceBuffer::from_slice(&stream, &[1u8; 64]).unwrap();
+    let mut buffer = DeviceBuffer::from_slice(&stream, &[1u8; 64]).unwrap();
+    let other = DeviceBuffer::from_slice(&stream, &[2u8; 64]).unwrap();
+    let mut pinned = PinnedBuffer::from_slice(&[3u8; 64]).unwrap();
+    let (event, start) = (Event::timing(device()).unwrap(), Event::timing(device()).unwrap());
+    buffer.copy_to_pinned(&stream, &mut pinned).unwrap();
+    start.record(&stream).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     stream
         .launch_host(move || {
-            tell.send((inner.query().unwrap_err(), buffer.to_vec(&inner).unwrap_err())).unwrap();
-            // The buffer and the stream are dropped here: leaked, without a call of CUDA.
+            let device = inner.device();
+            let answers: Vec<(&str, Result<(), Error>)> = vec![
+                ("Device::count", Device::count().map(drop)),
+                ("Device::all", Device::all().map(drop)),
+                ("Device::new", Device::new(0).map(drop)),
+                ("Device::current", Device::current().map(drop)),
+                ("name", device.name().map(drop)),
+                ("uuid", device.uuid().map(drop)),
+                ("total_memory", device.total_memory().map(drop)),
+                ("pci_bus_id", device.pci_bus_id().map(drop)),
+                ("attribute", device.attribute(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR).map(drop)),
+                ("compute_capability", device.compute_capability().map(drop)),
+                ("memory_info", device.memory_info().map(drop)),
+                ("can_access_peer", device.can_access_peer(device).map(drop)),
+                ("enable_peer_access", device.enable_peer_access(device).map(drop)),
+                ("stream_priority_range", device.stream_priority_range().map(drop)),
+                ("set_current", device.set_current().map(drop)),
+                ("driver_version", driver_version().map(drop)),
+                ("runtime_version", runtime_version().map(drop)),
+                ("trim_pinned", trim_pinned().map(drop)),
+                ("Stream::new", Stream::new(device).map(drop)),
+                ("flags", inner.flags().map(drop)),
+                ("priority", inner.priority().map(drop)),
+                ("Stream::query", inner.query().map(drop)),
+                ("Stream::wait", inner.wait(LONG)),
+                ("Stream::record", inner.record().map(drop)),
+                ("wait_event", inner.wait_event(&event)),
+                ("launch_host", inner.launch_host(|| ())),
+                ("Event::new", Event::new(device).map(drop)),
+                ("Event::record", event.record(&inner)),
+                ("Event::query", event.query().map(drop)),
+                ("Event::wait", event.wait(LONG)),
+                ("elapsed_since", event.elapsed_since(&start).map(drop)),
+                ("DeviceBuffer::uninit", DeviceBuffer::<u8>::uninit(&inner, 3).map(drop)),
+                ("fill", buffer.fill(&inner, 5)),
+                ("copy_from", buffer.copy_from(&inner, &other)),
+                ("copy_from_slice", buffer.copy_from_slice(&inner, &[1; 64])),
+                ("to_vec", buffer.to_vec(&inner).map(drop)),
+                ("copy_to_pinned", buffer.copy_to_pinned(&inner, &mut pinned)),
+                ("copy_from_pinned", buffer.copy_from_pinned(&inner, &pinned)),
+                ("PinnedBuffer::new", PinnedBuffer::<u8>::new(10).map(drop)),
+                ("as_slice", pinned.as_slice().map(drop)),
+            ];
+            tell.send(answers).unwrap();
+            // The buffers and the stream are dropped here: leaked, without a call of CUDA.
         })
         .unwrap();
     stream.wait(LONG).unwrap();
-    let (first, second) = told.recv().unwrap();
-    assert!(matches!(first, Error::InvalidUsage { .. }), "{first}");
-    assert!(matches!(second, Error::InvalidUsage { .. }), "{second}");
+    for (what, answer) in told.recv().unwrap() {
+        assert!(matches!(answer, Err(Error::InvalidUsage { .. })), "{what}: {answer:?}");
+    }
 }
 
 #[test]
