@@ -6,7 +6,8 @@
 //! for those who ask, see [`Gate`](super::gate::Gate).
 
 use super::check::check;
-use super::inner::{Handle, Inner};
+use super::handle::Handle;
+use super::inner::Inner;
 use super::watchdog;
 use crate::cuda::Worker;
 use crate::error::Result;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::gate::{Gate, Locked};
+use super::handle::Handle;
 use super::helper::Helper;
 use super::household::Household;
 use super::ledger::Ledger;
@@ -22,21 +23,6 @@ use crate::cuda::{Device, Fate, Work, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;
-
-/// The C handle. NCCL's communicators belong to no thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Handle(pub(crate) sys::ncclComm_t);
-
-impl Handle {
-    pub(crate) fn raw(self) -> sys::ncclComm_t {
-        self.0
-    }
-}
-
-// SAFETY: a communicator may be used from any thread, one at a time; the gate in `Inner` sees to that.
-unsafe impl Send for Handle {}
-// SAFETY: as above.
-unsafe impl Sync for Handle {}
 
 /// The ranks of one process that belong together.
 #[derive(Debug)]

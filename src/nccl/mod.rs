@@ -51,6 +51,7 @@ mod environment;
 mod exchange;
 mod gate;
 mod group;
+mod handle;
 mod health;
 mod helper;
 mod hint;
