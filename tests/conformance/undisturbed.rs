@@ -3,7 +3,8 @@
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, SendOnly, Stream};
+use gpucomm::cuda::Slice;
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, SendOnly, Stream, group};
 
 use crate::failures::{REASON, abort, assert_aborted};
 use crate::support::{Rig, quick, rank_counts, slower, still_works, watched};
@@ -139,6 +140,84 @@ fn sound_operations_on_failed_data() {
                 Ok(())
             });
             second.close(gpucomm::default_timeout()).unwrap();
+            quick(slower(20.0), || drop(first));
+        }
+    });
+}
+
+/// Operations of a sound communicator clear the mark of what they overwrite as a whole, and of nothing else.
+#[test]
+fn what_overwrites_a_buffer() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let (first, second) = (Rig::new(ranks), Clique::init_all(devices).unwrap());
+            let others = second.ranks();
+            let all = Barrier::new(ranks);
+            first.run(|comm, stream| {
+                let (rank, last, len) = (comm.rank(), comm.size() - 1, 2 * comm.size());
+                let (other, fresh) = (&others[rank], Stream::new(comm.device())?);
+                let clean = DeviceBuffer::from_slice(&fresh, &vec![1; len])?;
+                // The memory of a window is longer than what it holds.
+                let mut window = other.alloc(&fresh, len)?;
+                let mut marked =
+                    (0..7).map(|_| DeviceBuffer::from_slice(stream, &vec![7; len])).collect::<Result<Vec<_>, _>>()?;
+                stream.synchronize()?;
+                all.wait();
+                if rank == 0 {
+                    for x in &mut marked {
+                        comm.all_reduce(InPlace(x), ReduceOp::Sum, stream)?;
+                    }
+                    abort(comm);
+                }
+                let tells = |x: Slice<'_, i32>| {
+                    if rank == 0 {
+                        assert_aborted(x.to_vec(&fresh));
+                    }
+                };
+                let sum = |x: Slice<'_, i32>, want: i32| {
+                    assert_eq!(x.to_vec(&fresh).unwrap(), vec![want; len]);
+                };
+                let [a, b, c, d, e, f, g] = &mut marked[..] else { unreachable!() };
+                // Longer than the result, by one element.
+                other.all_reduce((clean.slice(1..), &mut *a), ReduceOp::Sum, &fresh)?;
+                tells(a.as_slice());
+                other.all_reduce((&clean, &mut *a), ReduceOp::Sum, &fresh)?;
+                sum(a.as_slice(), ranks as i32);
+                other.all_gather((clean.slice(..1), b.slice_mut(..ranks)), &fresh)?;
+                tells(b.as_slice());
+                other.all_gather((clean.slice(..2), &mut *b), &fresh)?;
+                sum(b.as_slice(), 1);
+                other.all_gather(InPlace(&mut *c), &fresh)?;
+                tells(c.as_slice());
+                other.broadcast((&clean, &mut *c), last, &fresh)?;
+                sum(c.as_slice(), 1);
+                let counts = vec![2; ranks];
+                other.all_gather_v((clean.slice(..2), &mut *d), &counts, &fresh)?;
+                sum(d.as_slice(), 1);
+                other.scatter((&clean, e.slice_mut(..2)), last, &fresh)?;
+                tells(e.as_slice());
+                let (right, left) = ((rank + 1) % ranks, (rank + last) % ranks);
+                let (front, back) = e.split_at_mut(1);
+                group(|g| {
+                    g.send(other, clean.slice(..1), right, &fresh)?;
+                    g.recv(other, front, left, &fresh)?;
+                    g.send(other, clean.slice(1..), right, &fresh)?;
+                    g.recv(other, back, left, &fresh)
+                })?;
+                sum(e.as_slice(), 1);
+                // Only the root reads what it broadcasts in place.
+                other.broadcast(InPlace(&mut *f), last, &fresh)?;
+                sum(f.as_slice(), 7);
+                other.broadcast(InPlace(&mut *g), 0, &fresh)?;
+                tells(g.as_slice());
+                window.copy_from(&fresh, &*g)?;
+                tells(window.as_slice());
+                other.all_reduce((&clean, &mut window), ReduceOp::Max, &fresh)?;
+                sum(window.as_slice(), 1);
+                Ok(())
+            });
+            drop(second);
             quick(slower(20.0), || drop(first));
         }
     });
