@@ -1,7 +1,7 @@
 //! How one rank of a program does something else than the others, so that all must end with an error.
 
 use fastrand::Rng;
-use gpucomm::{DeviceBuffer, ElementKind, InPlace, ReduceOp, Result};
+use gpucomm::{Backend, DeviceBuffer, ElementKind, InPlace, ReduceOp, Result};
 
 use crate::generator::SPARE;
 use crate::message::Message;
@@ -40,19 +40,22 @@ impl Deviation {
         Self { name, change, fence: true }
     }
 
-    /// A receive that nobody sends: no other message has so many elements.
-    pub fn unmatched(rng: &mut Rng, who: usize, ranks: usize) -> Self {
+    /// A receive that nobody sends, or a send that nobody receives.
+    pub fn unmatched(rng: &mut Rng, who: usize, ranks: usize, sends: bool) -> Self {
+        let peer = (who + rng.usize(1..ranks)) % ranks;
+        // No other message has so many elements. NCCL takes some megabytes that nobody receives, and says nothing.
+        let len = if sends && gpucomm::backend() == Backend::Nvidia { 400 << 20 } else { 4111 };
         let message = Message {
             kind: ElementKind::U8,
-            from: (who + rng.usize(1..ranks)) % ranks,
-            to: who,
-            send: Region { slot: SPARE[0], at: 0, len: 4111 },
+            from: if sends { who } else { peer },
+            to: if sends { peer } else { who },
+            send: Region { slot: SPARE[0], at: 0, len },
             target: Target::whole(SPARE[1]),
-            recv: Region { slot: SPARE[1], at: 0, len: 4111 },
+            recv: Region { slot: SPARE[1], at: 0, len },
             streams: [0, 1],
         };
         let change = Change::Before(Box::new(Stray(Operation::Message(message))));
-        Self { name: "a receive more", change, fence: false }
+        Self { name: if sends { "one send more" } else { "one receive more" }, change, fence: false }
     }
 }
 

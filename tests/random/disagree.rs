@@ -74,9 +74,11 @@ fn draw(program: &Program, batch: &Batch) -> Deviant {
             ways.insert(deviation.name, Deviant { rank, step, deviation });
         }
     }
-    let (rank, step) = (rng.usize(..batch.ranks), rng.usize(..program.steps.len()));
-    let deviation = Deviation::unmatched(&mut rng, rank, batch.ranks);
-    ways.insert(deviation.name, Deviant { rank, step, deviation });
+    for sends in [false, true] {
+        let (rank, step) = (rng.usize(..batch.ranks), rng.usize(..program.steps.len()));
+        let deviation = Deviation::unmatched(&mut rng, rank, batch.ranks, sends);
+        ways.insert(deviation.name, Deviant { rank, step, deviation });
+    }
     let chosen = rng.usize(..ways.len());
     ways.into_values().nth(chosen).expect("one of them")
 }

@@ -13,8 +13,8 @@
 //! | `GPUCOMM_RANDOM_TRY` | what is drawn though it is known to fail, see `not_yet.rs` |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit |
 //!
-//! What fails prints the seed, the rank, the step and the command that repeats it. Where nothing moves for three times the timeout,
-//! the process says where each rank is, and ends.
+//! What fails prints the seed, the rank, the step and the command that repeats it. Where nothing moves for three times the timeout
+//! and some seconds, the process says where each rank is, and ends.
 
 mod abort;
 mod alteration;

@@ -1,9 +1,9 @@
-//! A process a rank: right programs, and programs in the midst of which one process is killed.
+//! A process a rank: right programs, and programs in the midst of which one process is killed or stopped.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fastrand::Rng;
 use gpucomm::{Backend, Error};
 
 use crate::cliques::PATIENT;
@@ -36,7 +36,7 @@ pub fn run() {
         let mut rng = rng(batch.first, "processes");
         let repeat = Repeat(batch.repeat(batch.first + batch.seeds - 1));
         if batch.ranks > 1 && rng.u32(..4) == 0 {
-            slowest = slowest.max(bereft(&batch, &mut rng));
+            slowest = slowest.max(bereft(&batch));
             kills += 1;
         } else {
             all_succeed(start(&batch, RIGHT), slower(2 * PATIENT));
@@ -44,7 +44,7 @@ pub fn run() {
         std::mem::forget(repeat);
         watch::moved();
     }
-    say(&format!("processes: {kills} were killed, the slowest survivor ended {slowest:.1?} after that"));
+    say(&format!("processes: {kills} were killed or stopped, the slowest survivor ended {slowest:.1?} after that"));
 }
 
 /// Says how to repeat what failed.
@@ -62,18 +62,25 @@ fn start(batch: &Batch, role: &str) -> Vec<Child> {
     spawn_all(CHILD, role, batch.ranks, &environment)
 }
 
-/// Kills one rank at a random moment. How long the slowest of the others then took.
-fn bereft(batch: &Batch, rng: &mut Rng) -> Duration {
+/// Which rank sends itself a signal, which one, and when.
+fn victim(batch: &Batch) -> (usize, &'static str, Duration) {
+    let mut rng = rng(batch.first, "victim");
+    let longest = if gpucomm::backend() == Backend::Nvidia { 500 } else { 100 };
+    // One that is stopped is as if it hung, or its machine were gone.
+    let signal = if rng.u32(..4) == 0 { "-STOP" } else { "-KILL" };
+    (rng.usize(..batch.ranks), signal, Duration::from_millis(rng.u64(..longest)))
+}
+
+/// One rank is killed or stopped at a random moment. How long the slowest of the others then took.
+fn bereft(batch: &Batch) -> Duration {
     let mut children = start(batch, BEREFT);
     for child in &mut children {
         child.wait_for("begins", slower(PATIENT));
     }
-    let longest = if gpucomm::backend() == Backend::Nvidia { 500 } else { 100 };
-    std::thread::sleep(Duration::from_millis(rng.u64(..longest)));
-    let mut victim = children.swap_remove(rng.usize(..batch.ranks));
-    victim.kill();
-    let killed = Instant::now();
-    drop(victim);
+    let (victim, _, delay) = victim(batch);
+    let killed = Instant::now() + delay;
+    // Killed in any case, when it is dropped.
+    let _victim = children.swap_remove(victim);
     for child in children {
         let end = child.finish(slower(PATIENT));
         assert_eq!(end.status.code(), Some(FAILED), "{}: {}\n{}", end.what, end.status, end.text);
@@ -117,6 +124,14 @@ fn left_behind(role: &Role) -> Error {
     Rank::connect(&comm).expect("connections");
     let batch = run.batch(1).expect("a seed");
     say("begins");
+    let (victim, signal, delay) = victim(&batch);
+    if role.rank == victim {
+        std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            let sent = Command::new("kill").args([signal, &std::process::id().to_string()]).status();
+            panic!("this process still runs: {sent:?}");
+        });
+    }
     for seed in batch.first.. {
         let program = Arc::new(Program::draw(seed, role.size, batch.steps, false));
         watch::begin(&batch.repeat(seed), &program);

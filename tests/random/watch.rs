@@ -43,7 +43,11 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "random: {text}");
 }
 
-/// Starts the watchdog: when nothing has moved for three times the timeout, it says where every rank is and ends the process.
+/// How long the end of a communicator may take, whatever the timeout.
+const END: Duration = Duration::from_secs(20);
+
+/// Starts the watchdog: when nothing has moved for three times the timeout, and as long as an end may take, it says where every rank
+/// is and ends the process.
 pub fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -59,7 +63,7 @@ fn watch() {
         if moves != seen {
             (seen, since) = (moves, Instant::now());
         }
-        let limit = 3 * gpucomm::default_timeout();
+        let limit = 3 * gpucomm::default_timeout() + END;
         if settings::is_running() && since.elapsed() > limit {
             say(&format!("nothing has moved for {limit:?}"));
             report();

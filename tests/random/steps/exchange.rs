@@ -134,8 +134,32 @@ fn together(
 }
 
 /// Several operations in one group, on several streams.
-#[derive(Debug)]
-struct Grouped(Vec<Operation>);
+#[derive(Debug, Clone)]
+struct Grouped {
+    operations: Vec<Operation>,
+    /// The order in which each rank issues them.
+    orders: Vec<Vec<usize>>,
+}
+
+/// An order of operations for each rank: collectives come one after the other everywhere, and so do the messages from one rank to
+/// another, those that collectives are made of included. But for that they are free.
+fn orders(g: &mut Generator, operations: &[Operation]) -> Vec<Vec<usize>> {
+    let mixed = operations.iter().any(|operation| match operation {
+        Operation::Collective(collective) => collective.what.is_messages(),
+        Operation::Message(_) => false,
+    });
+    let line = |operation: &Operation| match operation {
+        Operation::Message(message) if !mixed => Some((message.from, message.to)),
+        _ => None,
+    };
+    g.each(|g| {
+        let mut lines: Vec<_> = operations.iter().map(line).collect();
+        g.rng.shuffle(&mut lines);
+        let mut left: Vec<usize> = (0..operations.len()).collect();
+        let next = |wanted| left.remove(left.iter().position(|&at| line(&operations[at]) == wanted).expect("one left"));
+        lines.into_iter().map(next).collect()
+    })
+}
 
 pub fn group(g: &mut Generator) -> Option<Box<dyn Step>> {
     let attempts = g.rng.usize(2..9);
@@ -144,44 +168,49 @@ pub fn group(g: &mut Generator) -> Option<Box<dyn Step>> {
             g,
             attempts,
             |g, target| {
-                if g.chance(4) { some_message(g, target) } else { some_collective(g, target) }
+                if g.chance(3) { some_message(g, target) } else { some_collective(g, target) }
             },
         )?;
-    Some(Box::new(Grouped(operations)))
+    let orders = orders(g, &operations);
+    Some(Box::new(Grouped { operations, orders }))
 }
 
 impl Step for Grouped {
     fn apply(&self, model: &mut Model) {
-        let flows: Vec<_> = self.0.iter().flat_map(Operation::flows).collect();
+        let flows: Vec<_> = self.operations.iter().flat_map(Operation::flows).collect();
         model.flow(&flows);
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
-        rank.issue(&self.0.iter().collect::<Vec<_>>(), Way::Grouped)
+        let order = &self.orders[rank.number()];
+        rank.issue(&order.iter().map(|&at| &self.operations[at]).collect::<Vec<_>>(), Way::Grouped)
     }
 
     /// One collective less in the group, two in another order, or each by itself.
-    fn deviate(&self, rng: &mut Rng, _: usize) -> Option<Deviation> {
-        let collectives: Vec<(usize, &Collective)> = (0..self.0.len())
-            .filter_map(|at| match &self.0[at] {
+    fn deviate(&self, rng: &mut Rng, who: usize) -> Option<Deviation> {
+        let collectives: Vec<(usize, &Collective)> = (0..self.operations.len())
+            .filter_map(|at| match &self.operations[at] {
                 Operation::Collective(collective) if !collective.what.is_messages() => Some((at, &**collective)),
                 _ => None,
             })
             .collect();
         let (&(first, one), &(second, other)) = (collectives.first()?, collectives.get(1)?);
-        let mut operations = self.0.clone();
+        let mut other_way = self.clone();
         match rng.u32(..3) {
             0 => {
-                operations.remove(collectives[rng.usize(..collectives.len())].0);
-                Some(Deviation::fenced("one less in a group", Change::Instead(Box::new(Self(operations)))))
+                let (without, _) = collectives[rng.usize(..collectives.len())];
+                other_way.orders[who].retain(|&at| at != without);
+                Some(Deviation::fenced("one less in a group", Change::Instead(Box::new(other_way))))
             }
             1 if one.signature() != other.signature() => {
-                operations.swap(first, second);
-                Some(Deviation::instead("order", Self(operations)))
+                let place = |wanted| other_way.orders[who].iter().position(|&at| at == wanted);
+                let (first, second) = (place(first)?, place(second)?);
+                other_way.orders[who].swap(first, second);
+                Some(Deviation::instead("order", other_way))
             }
             2 if NotYet::Grouping.mended() && one.is_needed(0) && other.is_needed(0) => {
-                let only_collectives = collectives.len() == self.0.len();
-                only_collectives.then(|| Deviation::instead("grouping", OneByOne(operations)))
+                let only_collectives = collectives.len() == self.operations.len();
+                only_collectives.then(|| Deviation::instead("grouping", OneByOne(other_way.operations)))
             }
             _ => None,
         }
