@@ -23,10 +23,9 @@ pub(in crate::emulator) struct Settings {
     pub devices: usize,
     /// GPUCOMM_EMULATOR_MEMORY: bytes of memory of each device.
     pub memory: u64,
-    /// GPUCOMM_EMULATOR_QUEUE: how many entries the launch queue of a stream has.
+    /// GPUCOMM_EMULATOR_QUEUE: how many entries a launch queue of a device has.
     pub queue: usize,
-    /// GPUCOMM_EMULATOR_DRIVER_LOCK: 1: a call that waits for devices holds up calls of other threads; 2: and `cudaHostAlloc`
-    /// waits too.
+    /// GPUCOMM_EMULATOR_DRIVER_LOCK: what a call that waits for a device holds up; see `cuda::driver_lock`.
     pub driver_lock: u32,
     /// GPUCOMM_EMULATOR_CONNECT: first operations meet their peers inside the call.
     pub connect: bool,
@@ -56,8 +55,8 @@ impl Default for Settings {
         Self {
             devices: 4,
             memory: 16 << 30,
-            queue: 1022,
-            driver_lock: 0,
+            queue: 1021,
+            driver_lock: 1,
             connect: cfg!(test),
             bugs: Bugs::default(),
             dead_peer: DeadPeer::Silent,

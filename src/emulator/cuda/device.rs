@@ -2,14 +2,15 @@
 
 use super::allocator::Blocks;
 use super::arena::Arena;
+use super::channel::{CHANNELS, Channel};
 use super::stream::{Stream, Ticket};
 use super::{fork, lock};
 use crate::emulator::settings::{self, settings};
 use crate::emulator::{fault, report};
 use crate::sys::cudaError;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, Weak};
 
 /// One emulated GPU.
 #[derive(Debug)]
@@ -24,6 +25,11 @@ pub(super) struct Device {
     sticky: AtomicU32,
     /// How many pieces of work have begun.
     begun: AtomicU64,
+    /// See [`super::driver_lock`].
+    pub driver: RwLock<()>,
+    channels: [Channel; CHANNELS],
+    /// How many streams were ever made.
+    made: AtomicUsize,
     /// A bit for each peer whose memory was opened with cudaDeviceEnablePeerAccess.
     peers: AtomicU64,
     /// The stream behind the null handle.
@@ -83,14 +89,6 @@ pub(super) fn current() -> Result<&'static Device, cudaError> {
     device(current_device())
 }
 
-/// Waits until the work is done that was enqueued on any device before this call.
-pub(super) fn synchronize_all() {
-    let streams = devices().iter().flat_map(Device::streams);
-    // All are read before the first is waited for.
-    let tickets: Vec<Ticket> = streams.map(|stream| stream.last()).collect();
-    tickets.iter().for_each(Ticket::wait);
-}
-
 impl Device {
     fn new(ordinal: i32) -> Self {
         Self {
@@ -99,6 +97,9 @@ impl Device {
             blocks: Blocks::new(settings().memory),
             sticky: AtomicU32::new(0),
             begun: AtomicU64::new(0),
+            driver: RwLock::new(()),
+            channels: Default::default(),
+            made: AtomicUsize::new(0),
             peers: AtomicU64::new(0),
             legacy: OnceLock::new(),
             streams: Mutex::default(),
@@ -169,6 +170,11 @@ impl Device {
     /// The stream behind the null handle, if it was ever used.
     pub fn legacy_if_used(&self) -> Option<&Arc<Stream>> {
         self.legacy.get()
+    }
+
+    /// The launch queue of the next stream.
+    pub fn next_channel(&self) -> &Channel {
+        &self.channels[self.made.fetch_add(1, Ordering::Relaxed) % CHANNELS]
     }
 
     /// Counts `stream` among those of this device.

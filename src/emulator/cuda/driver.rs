@@ -1,10 +1,12 @@
 //! The functions of the driver that are looked up by name.
 
+use super::driver_lock;
 use super::exports::guarded;
 use super::memset::{self, Shape};
-use super::{driver_lock, stream};
+use super::stream::{self, Stream};
 use crate::sys::{CUdeviceptr_v2, CUresult, CUstream, cudaError};
 use std::ffi::{CStr, c_uint, c_ushort, c_void};
+use std::sync::Arc;
 
 /// The address of a driver function, or null where the emulator has none of that name.
 pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
@@ -23,23 +25,24 @@ fn memory(address: CUdeviceptr_v2) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-fn result(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> CUresult {
+fn result(name: &'static str, stream: CUstream, work: impl FnOnce(&Arc<Stream>) -> Result<(), cudaError>) -> CUresult {
     // The codes of both interfaces agree wherever both have one.
     let launch = || {
-        let _shared = driver_lock::shared();
-        work()
+        let stream = stream::find(stream)?;
+        let _shared = driver_lock::shared(stream.device);
+        work(&stream)
     };
     CUresult(guarded(name, launch).map_or_else(|error| error.0, |()| 0))
 }
 
 unsafe extern "C" fn memset_d16(dst: CUdeviceptr_v2, value: c_ushort, count: usize, stream: CUstream) -> CUresult {
     let name = "cuMemsetD16Async";
-    result(name, || memset::fill(name, memory(dst), value, Shape::row(count), &stream::find(stream)?))
+    result(name, stream, |stream| memset::fill(name, memory(dst), value, Shape::row(count), stream))
 }
 
 unsafe extern "C" fn memset_d32(dst: CUdeviceptr_v2, value: c_uint, count: usize, stream: CUstream) -> CUresult {
     let name = "cuMemsetD32Async";
-    result(name, || memset::fill(name, memory(dst), value, Shape::row(count), &stream::find(stream)?))
+    result(name, stream, |stream| memset::fill(name, memory(dst), value, Shape::row(count), stream))
 }
 
 unsafe extern "C" fn memset_d2d32(
@@ -52,5 +55,5 @@ unsafe extern "C" fn memset_d2d32(
 ) -> CUresult {
     let shape = Shape { pitch, width, height };
     let name = "cuMemsetD2D32Async";
-    result(name, || memset::fill(name, memory(dst), value, shape, &stream::find(stream)?))
+    result(name, stream, |stream| memset::fill(name, memory(dst), value, shape, stream))
 }

@@ -1,21 +1,29 @@
-//! The lock of the driver, where one is asked for: GPUCOMM_EMULATOR_DRIVER_LOCK=1.
+//! The lock that the driver has for each device.
 //!
-//! A call that waits for devices then keeps all other threads from enqueuing and allocating until it is done. Real drivers
-//! are suspected of that, in some versions and some cases; a program that hangs here may hang there. With 2, `cudaHostAlloc`
-//! is such a call too; on H200s it was seen not to be.
+//! As was seen on H200s, who waits for a device in `cudaFreeHost` or `cudaFree` holds it: calls of other threads that enqueue
+//! there, or make or destroy something there, wait too, also when the device waits for just these threads.
+//! GPUCOMM_EMULATOR_DRIVER_LOCK=0 does without; with 2, `cudaHostAlloc` waits for the devices like `cudaFreeHost`, which was
+//! not seen.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
+use super::device::{self, Device};
 use crate::emulator::settings::settings;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
-static LOCK: RwLock<()> = RwLock::new(());
-
-/// For a call that enqueues or allocates. One call takes it once: a second time would wait behind who waits for the first.
-pub(super) fn shared() -> Option<RwLockReadGuard<'static, ()>> {
-    (settings().driver_lock > 0).then(|| LOCK.read().unwrap_or_else(PoisonError::into_inner))
+/// For a call that enqueues or makes something. One call takes it once: a second time would wait behind who waits for the
+/// first.
+pub(super) fn shared(device: &Device) -> Option<RwLockReadGuard<'_, ()>> {
+    (settings().driver_lock > 0).then(|| device.driver.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// For a call that waits for devices, as long as it does.
-pub(super) fn exclusive() -> Option<RwLockWriteGuard<'static, ()>> {
-    (settings().driver_lock > 0).then(|| LOCK.write().unwrap_or_else(PoisonError::into_inner))
+/// For a call that waits for the device, as long as it does.
+pub(super) fn exclusive(device: &Device) -> Option<RwLockWriteGuard<'_, ()>> {
+    (settings().driver_lock > 0).then(|| device.driver.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits for one device after the other, with its lock.
+pub(super) fn wait_for_all() {
+    for device in device::devices() {
+        let _alone = exclusive(device);
+        device.synchronize();
+    }
 }

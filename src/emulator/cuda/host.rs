@@ -1,7 +1,7 @@
 //! What happens on the host: pinned memory, and functions that a stream calls.
 
-use super::stream::{Stream, Task};
-use super::{device, driver_lock, lock, poison};
+use super::stream::{HOST_FUNCTION, Stream, Task};
+use super::{driver_lock, lock, poison};
 use crate::emulator::report;
 use crate::emulator::settings::settings;
 use crate::sys::{cudaError, cudaHostFn_t};
@@ -44,13 +44,9 @@ pub(super) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
     }
-    let _lock = if settings().driver_lock > 1 {
-        let alone = driver_lock::exclusive();
-        device::synchronize_all();
-        (alone, None)
-    } else {
-        (None, driver_lock::shared())
-    };
+    if settings().driver_lock > 1 {
+        driver_lock::wait_for_all();
+    }
     let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| cudaError::cudaErrorMemoryAllocation)?;
     // SAFETY: the layout has a size above zero.
     let memory = unsafe { std::alloc::alloc(layout) };
@@ -71,12 +67,11 @@ pub(super) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if ptr.is_null() {
         return Ok(());
     }
-    let _alone = driver_lock::exclusive();
     let Some(pinned) = lock(&PINNED).remove(&ptr.addr()) else {
         report::violation(format!("{ptr:p} is no pinned memory: freed twice, or not from cudaHostAlloc"));
         return Err(cudaError::cudaErrorInvalidValue);
     };
-    device::synchronize_all();
+    driver_lock::wait_for_all();
     // A copy that was checked before the memory left the register, and enqueued after.
     let mut uses = lock(&pinned.uses);
     while *uses > 0 {
@@ -138,5 +133,5 @@ impl Call {
 pub(super) fn launch(stream: &Arc<Stream>, function: cudaHostFn_t, data: *mut c_void) -> Result<(), cudaError> {
     let call = Call { function: function.ok_or(cudaError::cudaErrorInvalidValue)?, data };
     stream.device.check()?;
-    stream.push(Task::Run("cudaLaunchHostFunc", Box::new(move |_| call.make()))).map(drop)
+    stream.push(Task::Run(HOST_FUNCTION, Box::new(move |_| call.make()))).map(drop)
 }

@@ -24,8 +24,8 @@ pub(super) struct Pool {
 
 /// Device memory as cudaMalloc gives it; null for no bytes.
 pub(in crate::emulator) fn allocate(ordinal: i32, bytes: usize) -> Result<*mut c_void, cudaError> {
-    let _shared = driver_lock::shared();
     let device = device::device(ordinal)?;
+    let _shared = driver_lock::shared(device);
     device.check()?;
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
@@ -40,26 +40,23 @@ pub(in crate::emulator) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if ptr.is_null() {
         return device::current()?.check();
     }
-    let _alone = driver_lock::exclusive();
     let (device, block) = condemn("cudaFree", ptr)?;
     if block.origin == Origin::Malloc {
+        let _alone = driver_lock::exclusive(device);
         device.synchronize();
     }
     release(&block, "cudaFree");
     device.check()
 }
 
-/// Frees device memory as ncclMemFree does, which unmaps it: that waits for the device, but memory that is still in use
-/// must not be unmapped. Null is fine.
+/// Frees device memory as ncclMemFree does, which unmaps it: waits for nothing, so the memory must not be in use. Null is
+/// fine.
 pub(in crate::emulator) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
     if ptr.is_null() {
         return Ok(());
     }
-    let _alone = driver_lock::exclusive();
     let (device, block) = condemn("ncclMemFree", ptr)?;
-    refuse_uses(&block, "ncclMemFree");
-    device.synchronize();
-    device.blocks.bury(&block);
+    release(&block, "ncclMemFree");
     device.check()
 }
 

@@ -11,6 +11,7 @@
 mod allocator;
 pub(in crate::emulator) mod arena;
 mod capture;
+mod channel;
 mod copy;
 pub(in crate::emulator) mod device;
 mod driver;

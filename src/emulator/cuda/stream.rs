@@ -1,24 +1,21 @@
 //! Streams: work that runs in order, on a thread of its own.
 //!
-//! The thread of a stream starts with its first work and sleeps when there is none. What is enqueued and not done takes
-//! entries of a launch queue, of which a stream has GPUCOMM_EMULATOR_QUEUE (1022, as was seen on H200s): whoever enqueues
-//! more is blocked. Streams made without
+//! The thread of a stream starts with its first work and sleeps when there is none. Streams made without
 //! `cudaStreamNonBlocking` and the null stream of their device keep the order of CUDA's legacy default stream: work for the
 //! null stream first waits for all that was enqueued on those streams, and work for those streams waits for all that was
 //! enqueued on the null stream.
 
 use super::allocator::Block;
+use super::channel::Channel;
 use super::device::{self, Device};
 use super::handle::Registry;
 use super::{capture, driver_lock, lock, memory};
-use crate::emulator::patience::Patience;
 use crate::emulator::report;
-use crate::emulator::settings::settings;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(super) static STREAMS: Registry<Stream> = Registry::new(0x51);
@@ -27,6 +24,9 @@ pub(super) static STREAMS: Registry<Stream> = Registry::new(0x51);
 const LEGACY: [usize; 2] = [0, 1];
 /// `cudaStreamPerThread`.
 const PER_THREAD: usize = 2;
+
+/// The name of work that runs on the host.
+pub(super) const HOST_FUNCTION: &str = "cudaLaunchHostFunc";
 
 /// The longest sleep of who waits for something that a failure may end.
 const SLICE: Duration = Duration::from_millis(50);
@@ -38,6 +38,7 @@ pub(super) struct Stream {
     pub flags: u32,
     pub priority: i32,
     legacy: bool,
+    channel: &'static Channel,
     /// How many tasks were ever enqueued; changes under the lock of the queue.
     submitted: AtomicU64,
     /// How many are done; changes under the same lock.
@@ -72,6 +73,12 @@ pub(super) enum Task {
     Stamp(Arc<OnceLock<Instant>>),
     /// The end of an allocation in stream order. It comes also when the device has failed: others may wait for the memory.
     Free(Arc<Block>),
+}
+
+impl Task {
+    fn takes_an_entry(&self) -> bool {
+        matches!(self, Self::Run(name, _) if *name != HOST_FUNCTION)
+    }
 }
 
 impl std::fmt::Debug for Task {
@@ -161,8 +168,8 @@ pub(in crate::emulator) fn enqueue(
     name: &'static str,
     work: Work,
 ) -> Result<(), cudaError> {
-    let _shared = driver_lock::shared();
     let stream = find(stream)?;
+    let _shared = driver_lock::shared(stream.device);
     let mut joined: Vec<Arc<Stream>> = Vec::with_capacity(others.len());
     for &other in others {
         let other = find(other)?;
@@ -222,6 +229,7 @@ impl Stream {
             flags,
             priority,
             legacy,
+            channel: device.next_channel(),
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             queue: Mutex::default(),
@@ -260,10 +268,13 @@ impl Stream {
     /// meanwhile: so does the driver.
     pub fn push(self: &Arc<Self>, task: Task) -> Result<Ticket, cudaError> {
         capture::check_stream(self)?;
+        self.awaken()?;
         let before = self.predecessors();
         let added = before.len() as u64 + 1;
-        let mut queue = self.make_room(added);
-        self.awaken_under(&mut queue)?;
+        if task.takes_an_entry() {
+            self.channel.take(self.device.ordinal);
+        }
+        let mut queue = lock(&self.queue);
         queue.tasks.extend(before.into_iter().map(Task::Wait));
         queue.tasks.push_back(task);
         // Only this lock's holder writes, so this is no race.
@@ -277,34 +288,9 @@ impl Stream {
         Ok(Ticket { stream: self.clone(), number })
     }
 
-    fn make_room(&self, added: u64) -> MutexGuard<'_, Queue> {
-        let most = settings().queue as u64;
-        // Both change under the lock only.
-        let taken = || self.submitted.load(Ordering::Relaxed) - self.completed.load(Ordering::Relaxed);
-        let full = || taken() > 0 && taken() + added > most;
-        let mut queue = lock(&self.queue);
-        if !full() {
-            return queue;
-        }
-        let mut patience = Patience::new();
-        queue.waiters += 1;
-        while full() {
-            patience.check(|| {
-                let (call, device) = (report::call(), self.device.ordinal);
-                format!("the launch queue of a stream of device {device} is full ({most} entries): {call}")
-            });
-            queue = self.progress.wait_timeout(queue, SLICE).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        queue.waiters -= 1;
-        queue
-    }
-
     /// Starts the thread, if there is none yet.
     fn awaken(self: &Arc<Self>) -> Result<(), cudaError> {
-        self.awaken_under(&mut lock(&self.queue))
-    }
-
-    fn awaken_under(self: &Arc<Self>, queue: &mut Queue) -> Result<(), cudaError> {
+        let mut queue = lock(&self.queue);
         if !queue.worker {
             self.start()?;
             queue.worker = true;
@@ -346,7 +332,11 @@ impl Stream {
         loop {
             if let Some(task) = queue.tasks.pop_front() {
                 drop(queue);
+                let entry = task.takes_an_entry();
                 self.perform(task);
+                if entry {
+                    self.channel.give();
+                }
                 queue = lock(&self.queue);
                 let done = self.completed.load(Ordering::Relaxed) + 1;
                 self.completed.store(done, Ordering::Release);

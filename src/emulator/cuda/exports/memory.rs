@@ -3,7 +3,7 @@
 use super::super::device::{current, device};
 use super::super::memory::{self, POOLS, Pool};
 use super::super::memset::Shape;
-use super::super::{copy, host, memset, stream};
+use super::super::{copy, host, memset};
 use super::{Out, launch, runtime, unsafe_in_capture};
 use crate::emulator::{fault, report};
 use crate::sys::*;
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn cudaFree(ptr: *mut c_void) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn gpucommPoolCreate(handle: *mut cudaMemPool_t, ordinal: c_int) -> cudaError_t {
-    launch("gpucommPoolCreate", || {
+    runtime("gpucommPoolCreate", || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         let device = device(ordinal)?;
@@ -60,24 +60,23 @@ pub unsafe extern "C" fn cudaMallocFromPoolAsync(
     pool: cudaMemPool_t,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    launch("cudaMallocFromPoolAsync", || {
+    launch("cudaMallocFromPoolAsync", stream, |stream| {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(ptr)? };
         let pool = POOLS.get(pool).ok_or_else(|| {
             report::violation(format!("cudaMallocFromPoolAsync: {pool:p} is no pool"));
             cudaError::cudaErrorInvalidValue
         })?;
-        let stream = stream::find(stream)?;
         if fault::on_alloc(pool.device.ordinal, size) {
             return Err(cudaError::cudaErrorMemoryAllocation);
         }
-        out.set(memory::allocate_async(pool.device, size, &stream)?);
+        out.set(memory::allocate_async(pool.device, size, stream)?);
         Ok(())
     })
 }
 
 pub unsafe extern "C" fn cudaFreeAsync(ptr: *mut c_void, stream: cudaStream_t) -> cudaError_t {
-    launch("cudaFreeAsync", || memory::free_async(ptr, &stream::find(stream)?))
+    launch("cudaFreeAsync", stream, |stream| memory::free_async(ptr, stream))
 }
 
 pub unsafe extern "C" fn cudaHostAlloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> cudaError_t {
@@ -107,7 +106,7 @@ pub unsafe extern "C" fn cudaMemcpyAsync(
     kind: cudaMemcpyKind,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    launch("cudaMemcpyAsync", || copy::copy(dst, src, count, kind, &stream::find(stream)?))
+    launch("cudaMemcpyAsync", stream, |stream| copy::copy(dst, src, count, kind, stream))
 }
 
 pub unsafe extern "C" fn cudaMemcpyPeerAsync(
@@ -118,8 +117,8 @@ pub unsafe extern "C" fn cudaMemcpyPeerAsync(
     count: usize,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    launch("cudaMemcpyPeerAsync", || {
-        copy::copy_peer((dst, device(dst_device)?), (src, device(src_device)?), count, &stream::find(stream)?)
+    launch("cudaMemcpyPeerAsync", stream, |stream| {
+        copy::copy_peer((dst, device(dst_device)?), (src, device(src_device)?), count, stream)
     })
 }
 
@@ -129,8 +128,8 @@ pub unsafe extern "C" fn cudaMemsetAsync(
     count: usize,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    launch("cudaMemsetAsync", || {
+    launch("cudaMemsetAsync", stream, |stream| {
         // C converts the value to an unsigned char.
-        memset::fill("cudaMemsetAsync", ptr, value as u8, Shape::row(count), &stream::find(stream)?)
+        memset::fill("cudaMemsetAsync", ptr, value as u8, Shape::row(count), stream)
     })
 }

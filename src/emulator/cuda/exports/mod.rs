@@ -3,16 +3,18 @@
 
 mod device;
 mod memory;
-mod stream;
+mod streams;
 
 pub use device::*;
 pub use memory::*;
-pub use stream::*;
+pub use streams::*;
 
+use super::stream::{self, Stream};
 use super::{capture, driver_lock, error, fork, host};
 use crate::emulator::report;
-use crate::sys::cudaError;
+use crate::sys::{cudaError, cudaStream_t};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// The frame of every function: refuses to work in a forked child or inside a host function, and stops panics.
 pub(super) fn guarded(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> Result<(), cudaError> {
@@ -36,11 +38,16 @@ fn runtime(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> 
     error
 }
 
-/// The same for those that enqueue or allocate.
-fn launch(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
+/// The same for those that enqueue on a stream.
+fn launch(
+    name: &'static str,
+    stream: cudaStream_t,
+    work: impl FnOnce(&Arc<Stream>) -> Result<(), cudaError>,
+) -> cudaError {
     runtime(name, || {
-        let _shared = driver_lock::shared();
-        work()
+        let stream = stream::find(stream)?;
+        let _shared = driver_lock::shared(stream.device);
+        work(&stream)
     })
 }
 

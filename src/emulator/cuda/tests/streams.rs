@@ -237,35 +237,37 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
                     2 => ok!(cudaLaunchHostFunc(stream, Some(add), address(count))),
                     3 => ok!(cudaStreamWaitEvent(stream, std::ptr::without_provenance_mut(untimed), 0)),
                     4 => ok!(cudaEventRecord(std::ptr::without_provenance_mut(timed), stream)),
-                    5 => ok!(cudaFreeAsync(malloc(64), stream)),
-                    6 => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
+                    6 => ok!(cudaFreeAsync(malloc(64), stream)),
+                    5 => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
                     _ => ok!(cudaEventRecord(std::ptr::without_provenance_mut(untimed), stream)),
                 }
             };
             let handle = stream.0.addr();
-            for kind in 0..7 {
+            for kind in 0..8 {
                 let hold = other.close_gate();
                 call(7, other.0.addr());
-                // The gate takes a place too.
                 let gate = stream.close_gate();
-                for _ in 1..8 {
+                for _ in 0..8 {
                     call(kind, handle);
                 }
-                // What takes no place is not blocked, nor are other streams.
+                // Streams with another queue are not blocked.
                 assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
                 call(6, other.0.addr());
-                assert!(blocks(gate, || call(kind, handle)), "kind {kind} was not blocked");
+                assert_eq!(blocks(gate, || call(kind, handle)), [0, 1, 5].contains(&kind), "kind {kind}");
                 drop(hold);
                 stream.wait();
                 other.wait();
             }
+            assert_eq!(count.load(Ordering::Relaxed), 9);
+            // The ninth stream has the queue of the first.
+            let more: Vec<TestStream> = (2..10).map(|_| TestStream::new(0)).collect();
             let gate = stream.close_gate();
-            for _ in 1..8 {
+            for _ in 0..8 {
                 call(0, handle);
             }
-            assert!(!blocks(gate, || call(7, handle)), "a record without a time takes no place");
-            stream.wait();
-            assert_eq!(count.load(Ordering::Relaxed), 8);
+            call(0, more[5].0.addr());
+            let ninth = more[6].0.addr();
+            assert!(blocks(gate, || call(0, ninth)));
         },
     );
 }

@@ -46,45 +46,49 @@ fn launch(kind: u32, stream: usize) {
     }
 }
 
-#[test]
-fn freeing_pinned_memory_waits_for_all_devices_and_holds_up_nobody() {
-    isolated("waits::freeing_pinned_memory_waits_for_all_devices_and_holds_up_nobody", &[], || {
-        for device in 0..4 {
-            let (stream, other) = (TestStream::new(device), TestStream::new(1));
-            let handle = other.0.addr();
-            let gate = stream.close_gate();
-            let ptr = pinned();
-            let late = beside(gate, || ok!(cudaFreeHost(ptr)), || (0..4).for_each(|kind| launch(kind, handle)));
-            assert_eq!(late, (true, false), "device {device}");
-            let gate = stream.close_gate();
-            ok!(cudaFreeHost(null_mut()));
-            assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
-            drop(gate);
-        }
-    });
-}
-
-#[test]
-fn with_a_lock_of_the_driver_who_waits_holds_up_the_others() {
-    let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "1")];
-    isolated("waits::with_a_lock_of_the_driver_who_waits_holds_up_the_others", &environment, || {
-        let (stream, other) = (TestStream::new(0), TestStream::new(1));
+/// Frees pinned memory while one device after the other is busy, and enqueues on device 1 beside it: whether both wait.
+fn free_pinned_beside_enqueues() -> Vec<(bool, bool)> {
+    let run = |device| {
+        let (stream, other) = (TestStream::new(device), TestStream::new(1));
         let handle = other.0.addr();
-        for kind in 0..4 {
-            let ptr = pinned();
-            let gate = stream.close_gate();
-            let late = beside(gate, || ok!(cudaFreeHost(ptr)), || launch(kind, handle));
-            assert_eq!(late, (true, true), "kind {kind}");
-        }
+        let ptr = pinned();
         let gate = stream.close_gate();
-        assert!(!until_opened(gate, || assert!(!pinned().is_null())), "cudaHostAlloc waits for nothing");
+        beside(gate, || ok!(cudaFreeHost(ptr)), || (0..4).for_each(|kind| launch(kind, handle)))
+    };
+    (0..4).map(run).collect()
+}
+
+#[test]
+fn freeing_pinned_memory_waits_for_all_devices_and_holds_up_who_enqueues_there() {
+    isolated("waits::freeing_pinned_memory_waits_for_all_devices_and_holds_up_who_enqueues_there", &[], || {
+        assert_eq!(free_pinned_beside_enqueues(), [(true, false), (true, true), (true, false), (true, false)]);
+        for kind in 0..4 {
+            let (stream, other) = (TestStream::new(1), TestStream::new(1));
+            let (handle, ptr) = (other.0.addr(), pinned());
+            let gate = stream.close_gate();
+            assert_eq!(beside(gate, || ok!(cudaFreeHost(ptr)), || launch(kind, handle)), (true, true), "kind {kind}");
+        }
+        let stream = TestStream::new(0);
+        let gate = stream.close_gate();
+        ok!(cudaFreeHost(null_mut()));
+        assert!(!pinned().is_null());
+        assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY, "none of these waits");
+        drop(gate);
     });
 }
 
 #[test]
-fn and_pinned_memory_may_wait_when_it_is_allocated() {
+fn without_the_lock_nobody_is_held_up() {
+    let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "0")];
+    isolated("waits::without_the_lock_nobody_is_held_up", &environment, || {
+        assert_eq!(free_pinned_beside_enqueues(), [(true, false); 4]);
+    });
+}
+
+#[test]
+fn pinned_memory_may_wait_when_it_is_allocated() {
     let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "2")];
-    isolated("waits::and_pinned_memory_may_wait_when_it_is_allocated", &environment, || {
+    isolated("waits::pinned_memory_may_wait_when_it_is_allocated", &environment, || {
         let stream = TestStream::new(0);
         let gate = stream.close_gate();
         assert!(until_opened(gate, || assert!(!pinned().is_null())));

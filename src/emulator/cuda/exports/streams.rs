@@ -1,10 +1,9 @@
 //! Streams and events.
 
-use super::super::capture;
 use super::super::device::current;
 use super::super::event::{self, EVENTS, Event};
-use super::super::host;
 use super::super::stream::{self, STREAMS, Stream};
+use super::super::{capture, driver_lock, host};
 use super::{Out, launch, runtime, unsafe_in_capture};
 use crate::emulator::report;
 use crate::sys::*;
@@ -33,13 +32,14 @@ pub unsafe extern "C" fn cudaStreamCreateWithPriority(
     flags: c_uint,
     priority: c_int,
 ) -> cudaError_t {
-    launch("cudaStreamCreateWithPriority", || {
+    runtime("cudaStreamCreateWithPriority", || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         if flags & !cudaStreamNonBlocking != 0 {
             return Err(cudaError::cudaErrorInvalidValue);
         }
         let device = current()?;
+        let _shared = driver_lock::shared(device);
         device.check()?;
         let stream = Stream::new(device, flags, priority.clamp(*PRIORITIES.start(), *PRIORITIES.end()));
         out.set(STREAMS.insert(stream).ok_or(cudaError::cudaErrorMemoryAllocation)?);
@@ -92,11 +92,11 @@ pub unsafe extern "C" fn cudaStreamQuery(handle: cudaStream_t) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaStreamWaitEvent(handle: cudaStream_t, event: cudaEvent_t, flags: c_uint) -> cudaError_t {
-    launch("cudaStreamWaitEvent", || {
+    launch("cudaStreamWaitEvent", handle, |stream| {
         if flags != 0 {
             return Err(cudaError::cudaErrorInvalidValue);
         }
-        event::find(event)?.hold(&stream::find(handle)?)
+        event::find(event)?.hold(stream)
     })
 }
 
@@ -153,11 +153,11 @@ pub unsafe extern "C" fn cudaLaunchHostFunc(
     function: cudaHostFn_t,
     data: *mut c_void,
 ) -> cudaError_t {
-    launch("cudaLaunchHostFunc", || host::launch(&stream::find(handle)?, function, data))
+    launch("cudaLaunchHostFunc", handle, |stream| host::launch(stream, function, data))
 }
 
 pub unsafe extern "C" fn cudaEventCreateWithFlags(handle: *mut cudaEvent_t, flags: c_uint) -> cudaError_t {
-    launch("cudaEventCreateWithFlags", || {
+    runtime("cudaEventCreateWithFlags", || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         if flags & !(cudaEventBlockingSync | cudaEventDisableTiming) != 0 {
@@ -165,6 +165,7 @@ pub unsafe extern "C" fn cudaEventCreateWithFlags(handle: *mut cudaEvent_t, flag
             return Err(cudaError::cudaErrorInvalidValue);
         }
         let device = current()?;
+        let _shared = driver_lock::shared(device);
         device.check()?;
         let event = Arc::new(Event::new(device, flags & cudaEventDisableTiming == 0));
         out.set(EVENTS.insert(event).ok_or(cudaError::cudaErrorMemoryAllocation)?);
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn cudaEventDestroy(handle: cudaEvent_t) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaEventRecord(event: cudaEvent_t, handle: cudaStream_t) -> cudaError_t {
-    launch("cudaEventRecord", || event::find(event)?.record(&stream::find(handle)?))
+    launch("cudaEventRecord", handle, |stream| event::find(event)?.record(stream))
 }
 
 pub unsafe extern "C" fn cudaEventQuery(event: cudaEvent_t) -> cudaError_t {
