@@ -65,6 +65,7 @@ mod staging;
 mod stream;
 mod tracker;
 mod uses;
+mod versions;
 mod work;
 
 #[cfg(feature = "nccl")]
@@ -80,7 +81,7 @@ pub(crate) use carry::Form;
 pub(crate) use check::check;
 #[cfg(feature = "nccl")]
 pub(crate) use device::in_host_function;
-pub use device::{CurrentDevice, Device, MemoryInfo, driver_version, runtime_version};
+pub use device::{CurrentDevice, Device, MemoryInfo};
 pub use event::Event;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
@@ -93,5 +94,6 @@ pub use stream::{Stream, StreamOptions};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use uses::{Access, Uses};
+pub use versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
 pub(crate) use work::{Fate, Work, Worker};
