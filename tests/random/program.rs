@@ -11,6 +11,7 @@ use crate::watch;
 
 pub struct Program {
     pub seed: u64,
+    pub ranks: usize,
     pub steps: Vec<Box<dyn Step>>,
 }
 
@@ -18,7 +19,7 @@ impl Program {
     /// The program of a seed: so many steps, and a check of every buffer. `forget`: whether it may leak memory.
     pub fn draw(seed: u64, ranks: usize, steps: usize, forget: bool) -> Self {
         let mut g = Generator::new(seed, ranks, forget);
-        let mut program = Self { seed, steps: Vec::new() };
+        let mut program = Self { seed, ranks, steps: Vec::new() };
         while program.steps.len() < steps {
             let step = step::draw(&mut g);
             step.apply(&mut g.model);

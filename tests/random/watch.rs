@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::program::Program;
 use crate::settings;
 
-const RANKS: usize = 4;
+/// The most ranks that a program may have.
+const RANKS: usize = 64;
 
 static STEPS: [AtomicUsize; RANKS] = [const { AtomicUsize::new(0) }; RANKS];
 static MOVES: AtomicU64 = AtomicU64::new(0);
@@ -77,7 +78,7 @@ fn watch() {
 fn report() {
     if let Some((repeat, program)) = &*PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) {
         say(repeat);
-        for rank in 0..RANKS {
+        for rank in 0..program.ranks {
             let at = step_of(rank);
             say(&format!("rank {rank}, step {at}: {}", program.doing(at)));
         }
