@@ -216,3 +216,34 @@ fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
     let at = failures.iter().position(at_fault).unwrap_or(0);
     (at < failures.len()).then(|| failures.swap_remove(at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disagreement(at: usize, rank: usize, operation: &'static str) -> Failure {
+        let (expected, got) = (String::from("this"), String::from("that"));
+        Failure::Error { rank: at, error: Error::Disagreement { operation, rank, peer: 0, expected, got } }
+    }
+
+    fn other(at: usize) -> Failure {
+        Failure::Error { rank: at, error: Error::InvalidUsage { operation: "the test", reason: String::new() } }
+    }
+
+    fn blamed(failures: Vec<Failure>) -> Option<usize> {
+        blame(failures).map(|failure| match failure {
+            Failure::Error { rank, .. } | Failure::Panic { rank, .. } => rank,
+        })
+    }
+
+    #[test]
+    fn who_is_at_fault() {
+        assert_eq!(blamed(Vec::new()), None);
+        assert_eq!(blamed(vec![other(3), other(1)]), Some(3));
+        assert_eq!(blamed(vec![other(0), disagreement(1, 2, "a"), disagreement(2, 2, "b")]), Some(2));
+        // The rank that differs may have panicked over its error, or never come to it.
+        assert_eq!(blamed(vec![disagreement(1, 2, "a"), other(2)]), Some(1));
+        let panic = Failure::Panic { rank: 3, payload: Box::new("because") };
+        assert_eq!(blamed(vec![panic, other(1)]), Some(3));
+    }
+}
