@@ -230,3 +230,7 @@ impl Origins {
         self.iter().filter_map(Origin::pending).map(|text| format!("; {text}")).collect()
     }
 }
+
+#[cfg(all(test, gpucomm_emulator))]
+#[path = "work_tests.rs"]
+mod tests;
