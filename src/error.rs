@@ -98,14 +98,14 @@ pub enum Error {
     },
 
     /// Ranks of one communicator issued calls that do not belong together. Nothing that disagrees was submitted; the
-    /// communicator is aborted on every rank.
+    /// communicator is aborted on every rank, and all of them report the same, each with its own `operation`.
     #[error("{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")]
     Disagreement {
-        /// The method on the rank that noticed.
+        /// The method of the call that reports it.
         operation: &'static str,
-        /// The rank that noticed.
+        /// The rank that differs: from most of the others, or, where there is no majority, from the one that came first.
         rank: usize,
-        /// The rank that came first.
+        /// A rank that it differs from.
         peer: usize,
         /// What `peer` issued.
         expected: String,

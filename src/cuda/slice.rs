@@ -231,8 +231,12 @@ impl<'a, T: Element> SliceMut<'a, T> {
         self.reborrow().into_split(mid)
     }
 
+    /// Like [`SliceMut::split_at_mut`], for parts that live as long as the whole: such as those that a group borrows.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
     #[track_caller]
-    pub(crate) fn into_split(self, mid: usize) -> (Self, Self) {
+    pub fn into_split(self, mid: usize) -> (Self, Self) {
         let other = Self { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData };
         (or_panic(self.into_range(&(..mid))), or_panic(other.into_range(&(mid..))))
     }

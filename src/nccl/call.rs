@@ -47,9 +47,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The code of both ends of a message.
-    pub(crate) const MESSAGE: u8 = 9;
-
     /// A number for the ledger.
     pub(crate) const fn code(self) -> u8 {
         match self {
@@ -64,7 +61,8 @@ impl Kind {
             Self::Gather { .. } => 7,
             #[cfg(nccl_ge_2_28)]
             Self::Scatter { .. } => 8,
-            Self::Send { .. } | Self::Recv { .. } => Self::MESSAGE,
+            Self::Send { .. } => 9,
+            Self::Recv { .. } => 10,
         }
     }
 
@@ -95,6 +93,16 @@ impl Kind {
             Self::Recv { peer } => Some((End::Receiver, peer)),
             _ => None,
         }
+    }
+
+    /// Whether NCCL makes messages of this collective, one after another with those of [`Kind::Send`] and [`Kind::Recv`]
+    /// between the same ranks.
+    #[inline]
+    pub(crate) const fn exchange(self) -> bool {
+        #[cfg(nccl_ge_2_28)]
+        return matches!(self, Self::AllToAll | Self::Gather { .. } | Self::Scatter { .. });
+        #[cfg(not(nccl_ge_2_28))]
+        false
     }
 
     pub(crate) const fn redop(self) -> Option<sys::ncclRedOp_t> {
@@ -178,6 +186,23 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
+    /// How many operations of NCCL it consists of.
+    pub(crate) fn operations(&self) -> usize {
+        if self.comm.size == 1 {
+            if self.is_in_pieces() { one_rank::pieces(self.count, self.element.size()).count() } else { 1 }
+        } else if self.kind == Kind::AllGather && misaligned::hits(self) {
+            self.comm.size
+        } else {
+            1
+        }
+    }
+
+    /// Whether it is a reduction of one rank that NCCL does not do as a whole.
+    #[inline]
+    fn is_in_pieces(&self) -> bool {
+        self.kind.redop().is_some_and(|op| op.0 >= sys::ncclRedOp_t::ncclNumOps.0) && one_rank::hits()
+    }
+
     /// Makes the C call.
     ///
     /// # Safety
@@ -194,7 +219,7 @@ impl<'a> Call<'a> {
             (None, None) => recv.cast_const(),
         };
         if self.comm.size == 1 {
-            if self.kind.redop().is_some_and(|op| op.0 >= sys::ncclRedOp_t::ncclNumOps.0) && one_rank::hits() {
+            if self.is_in_pieces() {
                 // SAFETY: the caller upholds the contract.
                 return unsafe { self.make_in_pieces(send, recv, handle) };
             }

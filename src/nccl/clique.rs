@@ -20,8 +20,14 @@ use crate::error::{Error, Result};
 /// All ranks of a communicator, each on a device of its own, in this process. Needs no `unsafe`: its ranks compare what
 /// they are about to launch.
 ///
-/// A rank that issues another operation, count, element type, reduction or root than the ranks before it gets
-/// [`Error::Disagreement`], nothing that disagrees is launched, and all ranks are aborted. Dropping it closes all ranks at the
+/// Where a rank issues another operation, count, element type, reduction or root than the others, or groups collectives
+/// differently, nothing that disagrees is launched, all ranks are aborted and get the same [`Error::Disagreement`].
+///
+/// Before what is done for the first time (a message from one rank to another, a collective of a kind and size) the ranks
+/// wait for each other, because NCCL connects them then. One thread that drives several ranks has to put them into one
+/// [`group`](super::group).
+///
+/// Dropping it closes all ranks at the
 /// same time, as dropping a [`Communicator`] does one, and waits for ten seconds at most before it aborts them.
 #[derive(Debug)]
 pub struct Clique {

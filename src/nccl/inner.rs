@@ -148,7 +148,7 @@ impl Inner {
         match self.state.load(Ordering::Acquire) {
             ACTIVE => None,
             DEAD => Some(match self.cause.get() {
-                Some(cause) => after(operation, self.rank, cause),
+                Some(cause) => after(operation, cause),
                 None => Error::Aborted { operation, reason: "unknown".into() },
             }),
             _ => Some(Error::Aborted { operation, reason: "it was closed".into() }),
@@ -366,20 +366,12 @@ pub(crate) fn begin_visits<'a>(
 }
 
 /// The error that a later `operation` gets, after `cause` has ended the communicator.
-fn after(operation: &'static str, rank: usize, cause: &Error) -> Error {
+fn after(operation: &'static str, cause: &Error) -> Error {
     match cause {
         Error::Aborted { reason, .. } => Error::Aborted { operation, reason: reason.clone() },
-        Error::Disagreement { rank: other, peer, expected, got, .. } if *other == rank => {
-            Error::Disagreement { operation, rank: *other, peer: *peer, expected: expected.clone(), got: got.clone() }
+        Error::Disagreement { rank, peer, expected, got, .. } => {
+            Error::Disagreement { operation, rank: *rank, peer: *peer, expected: expected.clone(), got: got.clone() }
         }
-        Error::Disagreement { rank: other, expected, got, .. } => Error::Disagreement {
-            // Seen from a rank that was right: it is the other one that differs.
-            operation,
-            rank,
-            peer: *other,
-            expected: expected.clone(),
-            got: got.clone(),
-        },
         Error::Timeout { timeout, detail, .. } => {
             Error::Timeout { operation, timeout: *timeout, detail: detail.clone() }
         }

@@ -6,16 +6,18 @@
 //! do not match; the operation of those that came before can then never complete, and the whole clique is aborted.
 //!
 //! There is one [`Track`] for collectives, with all ranks on it, and a [`Pair`] for each ordered pair of ranks, where the
-//! sender and the receiver of a message meet. What all this costs is the time that a cache line takes from one core to another; so
+//! sender and the receiver of a message compare. What all this costs is the time that a cache line takes from one core to another; so
 //! lines are asked for before they are needed, where that is known.
 
-use super::pair::{End, Pair};
-use super::refusal::Refusal;
+use super::dispute::{self, Difference, Dispute, Verdict};
+use super::hint::Apart;
+use super::meeting::Meeting;
+use super::pair::{End, Message, Met, Pair, Word};
+use super::past::Past;
 use super::signature::Signature;
-use super::track::Track;
+use super::track::{Track, Turn};
 use crate::deadline::{Deadline, backoff};
-use crate::element::ElementKind;
-use crate::error::{Error, Result};
+use crate::error::Error;
 
 /// What the ranks of a clique share.
 #[derive(Debug)]
@@ -23,22 +25,41 @@ pub(crate) struct Ledger {
     size: usize,
     collectives: Track,
     pairs: Box<[Pair]>,
+    pasts: Box<[Apart<Past>]>,
+    meeting: Meeting,
+    dispute: Dispute,
 }
 
 impl Ledger {
     pub(crate) fn new(size: usize) -> Self {
-        Self { size, collectives: Track::new(size), pairs: (0..size * size).map(|_| Pair::new()).collect() }
+        Self {
+            size,
+            collectives: Track::new(size),
+            pairs: (0..size * size).map(|_| Pair::new()).collect(),
+            pasts: (0..size).map(|_| Apart(Past::new(size))).collect(),
+            meeting: Meeting::new(size),
+            dispute: Dispute::default(),
+        }
     }
 
-    /// The next collective of `rank`; its number in the sequence.
+    pub(crate) fn collectives(&self) -> &Track {
+        &self.collectives
+    }
+
+    /// What `rank` has done.
     #[inline]
-    pub(crate) fn collective(
-        &self,
-        rank: usize,
-        signature: &Signature,
-        wait: &mut dyn FnMut(u32) -> Result<()>,
-    ) -> Result<u64, Refusal> {
-        self.collectives.agree(rank, signature, wait)
+    pub(crate) fn past(&self, rank: usize) -> &Past {
+        &self.pasts[rank].0
+    }
+
+    pub(crate) fn meeting(&self) -> &Meeting {
+        &self.meeting
+    }
+
+    /// The next collective of `rank`.
+    #[inline]
+    pub(crate) fn collective(&self, rank: usize, signature: &Signature) -> Turn {
+        self.collectives.step(rank, signature)
     }
 
     /// `rank` has launched a collective: a hint.
@@ -47,16 +68,11 @@ impl Ledger {
         self.collectives.look_ahead(rank);
     }
 
-    /// The next message between `rank`, which is one end of it, and `peer`, the other; they may be the same.
+    /// The next message between `rank`, which is one end of it, and `peer`, the other; or what the other end said that is
+    /// something else.
     #[inline]
-    pub(crate) fn message(
-        &self,
-        (rank, end): (usize, End),
-        peer: usize,
-        what: (ElementKind, usize),
-        wait: &mut dyn FnMut(u32) -> Result<()>,
-    ) -> Result<(), Refusal> {
-        self.pair(rank, end, peer).agree(end, peer, what, wait)
+    pub(crate) fn message(&self, (rank, end): (usize, End), peer: usize, message: Message) -> Result<Met, Word> {
+        self.pair(rank, end, peer).agree(end, message)
     }
 
     /// A message between `rank` and `peer` is about to come: a hint.
@@ -65,51 +81,82 @@ impl Ledger {
         self.pair(rank, end, peer).expect(end);
     }
 
+    /// The messages between `rank`, which is `end` of them, and `peer`.
     #[inline]
-    fn pair(&self, rank: usize, end: End, peer: usize) -> &Pair {
+    pub(crate) fn pair(&self, rank: usize, end: End, peer: usize) -> &Pair {
         match end {
             End::Sender => &self.pairs[rank * self.size + peer],
             End::Receiver => &self.pairs[peer * self.size + rank],
         }
     }
 
-    /// Waits until all ranks have come to collective number `entry`: for calls that block inside NCCL until all are there.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-    pub(crate) fn rendezvous(
-        &self,
-        operation: &'static str,
-        entry: u64,
-        deadline: &Deadline,
-        stop: impl Fn() -> Option<Error>,
-    ) -> Result<()> {
+    /// What sets the collective that `rank` comes to next, which is `got`, apart from the first rank's. The other ranks
+    /// know from now on.
+    #[cold]
+    pub(crate) fn differ(&self, rank: usize, got: &Signature) -> Difference {
+        let (entry, first, expected) = self.collectives.next(rank);
+        let difference = Difference { entry, first, expected, rank, got: *got };
+        self.dispute.claim(difference);
+        difference
+    }
+
+    /// Who is at fault for this difference, or for an earlier one. Waits a little for ranks that have not come to the
+    /// collective; `stop` says when that is in vain.
+    #[cold]
+    pub(crate) fn settle(&self, difference: &Difference, stop: impl Fn() -> Option<Error>) -> Result<&Verdict, Error> {
+        let Difference { entry, first, expected, rank, got } = difference;
+        let deadline = Deadline::after(dispute::HEARING);
         let mut round = 0;
-        while self.collectives.missing(entry).next().is_some() {
+        loop {
+            if let Some(verdict) = self.dispute.verdict() {
+                return Ok(verdict);
+            }
+            let said: Vec<_> = (0..self.size)
+                .map(|other| match self.collectives.passed(other) > *entry {
+                    true => Some(*expected),
+                    false => self.dispute.said(other, *entry),
+                })
+                .collect();
+            if said.iter().all(Option::is_some) || deadline.expired() {
+                // The one that asks differs from the first, so there is somebody at fault.
+                let verdict = dispute::judge(&said, *first, expected).unwrap_or_else(|| Verdict {
+                    rank: *rank,
+                    peer: *first,
+                    expected: expected.against(got),
+                    got: got.against(expected),
+                });
+                return Ok(self.dispute.decide(verdict));
+            }
             if let Some(error) = stop() {
                 return Err(error);
-            }
-            if deadline.expired() {
-                let missing: Vec<String> = self.collectives.missing(entry).map(|rank| rank.to_string()).collect();
-                return Err(deadline.error(operation, format!("waiting for rank {}", missing.join(", "))));
             }
             backoff(round);
             round += 1;
         }
-        Ok(())
-    }
-}
-
-/// What a rank does in the tests of both parts, where it would have to wait.
-#[cfg(test)]
-pub(super) mod waits {
-    use crate::deadline::backoff;
-    use crate::error::{Error, Result};
-
-    pub(crate) fn patient(round: u32) -> Result<()> {
-        backoff(round);
-        Ok(())
     }
 
-    pub(crate) fn impatient(_: u32) -> Result<()> {
-        Err(Error::InvalidUsage { operation: "test", reason: "it waits".into() })
+    /// The same for what rank `rank` got that contradicts what rank `peer` has issued.
+    #[cold]
+    pub(crate) fn decide(&self, rank: usize, peer: usize, expected: String, got: String) -> &Verdict {
+        self.dispute.decide(Verdict { rank, peer, expected, got })
+    }
+
+    /// The same for a message of which `rank` is one end and `peer` the other, which came first and said `theirs`.
+    #[cold]
+    pub(crate) fn settle_message(&self, rank: usize, peer: usize, theirs: Word, mine: Word) -> &Verdict {
+        self.decide(rank, peer, theirs.against(mine, rank), mine.against(theirs, peer))
+    }
+
+    /// Where `rank` is, in words.
+    pub(crate) fn whereabouts(&self, rank: usize) -> String {
+        match self.collectives.passed(rank) {
+            0 => format!("rank {rank} has come to no collective"),
+            passed => {
+                let last = self.collectives.signature(passed - 1).map(|last| last.describe());
+                let last = last.unwrap_or_else(|| "long ago".to_owned());
+                let s = if passed == 1 { "" } else { "s" };
+                format!("rank {rank} has come to {passed} collective{s}, the last was {last}")
+            }
+        }
     }
 }

@@ -46,6 +46,7 @@
 //! NCCL reports errors of or that stay inside NCCL too long, one frees memory.
 
 mod aborter;
+mod agreement;
 mod allocate;
 mod call;
 mod carry;
@@ -54,7 +55,9 @@ mod clique;
 mod comm_buffer;
 mod communicator;
 mod config;
+mod connect;
 mod data_type;
+mod dispute;
 mod ending;
 mod environment;
 mod exchange;
@@ -69,12 +72,18 @@ mod init;
 mod inner;
 mod interrupt;
 mod io;
+mod itself;
+mod launch;
 mod ledger;
+mod meeting;
 mod misaligned;
 mod one_rank;
 mod ones;
 mod operations;
 mod pair;
+mod parts;
+mod past;
+mod patience;
 #[cfg_attr(nccl_ge_2_28, allow(unused_imports))]
 mod pieces;
 #[cfg(nccl_ge_2_27)]
@@ -83,7 +92,6 @@ mod pre_mul_sum;
 mod prepare;
 mod reaper;
 mod reduce_op;
-mod refusal;
 #[cfg(nccl_ge_2_27)]
 mod retire;
 mod scope;
@@ -94,6 +102,7 @@ mod track;
 mod unique_id;
 mod variable;
 mod watchdog;
+mod weight;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 mod windows;
 mod works;

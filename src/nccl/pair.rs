@@ -2,21 +2,28 @@
 //!
 //! Only two take part, so an entry is one word. The first to come writes its message there and goes on; the second compares
 //! and empties the word, and so makes room for the message [`ENTRIES`] later.
+//!
+//! Nobody waits for room: one thread may record more messages in a group than there are entries, before the other end has
+//! come to the first. Where the entry still holds the message [`ENTRIES`] earlier, its own, the end that is ahead marks that
+//! one and goes on in a list. The other end sees the mark when it comes there, and so knows at which number the list begins.
+//! When it has caught up, both go back to the entries. The list is empty then, and all entries are.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::hint::{self, Apart};
-use super::refusal::Refusal;
-use super::signature::Signature;
-use crate::cuda::MOST_LAUNCHES;
+use super::signature::element_name;
 use crate::element::ElementKind;
-use crate::error::Result;
 
-/// Messages that one end may be ahead of the other before it waits: as many as operations may be in flight.
-const ENTRIES: u64 = MOST_LAUNCHES;
+/// Messages that one end may be ahead of the other before it goes on in a list.
+const ENTRIES: u64 = 512;
 
 /// Entries beside each other. One end that is ahead so hands several to the other at once.
 const PER_LINE: u64 = 16;
+
+/// There is no list.
+const NEVER: u64 = u64::MAX;
 
 /// Which end of a message a rank is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,21 +32,50 @@ pub(crate) enum End {
     Receiver,
 }
 
-/// What an end has to say of a message, in a word that is not 0: the count, the element type, and the end.
+impl End {
+    /// The other one.
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
+}
+
+/// A message, as one of its ends issues it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Word(u64);
+pub(crate) struct Message {
+    pub(crate) element: ElementKind,
+    pub(crate) count: usize,
+    /// How many collectives that NCCL makes messages of came before it on this rank, between the same two.
+    pub(crate) exchanges: u64,
+}
+
+/// What an end has to say of a message, in a word that is not 0: the count, the element type, the exchanges before, and the
+/// end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word(u64);
 
 impl Word {
     const PRESENT: u64 = 1;
     const RECEIVER: u64 = 2;
     const KIND: u32 = 2;
-    const COUNT: u32 = 8;
+    const EXCHANGES: u32 = 8;
+    const COUNT: u32 = 16;
+    /// The message [`ENTRIES`] later stands in the list.
+    const LISTED: u64 = 1 << 63;
 
     #[inline]
-    fn new(end: End, element: ElementKind, count: usize) -> Self {
-        // Neither overflows: there are fewer than 64 types, and no buffer holds 2^56 elements.
+    pub(crate) fn new(end: End, message: Message) -> Self {
+        // There are fewer than 64 types, no buffer holds 2^47 elements, and no two ranks are 256 exchanges apart.
         let end = if end == End::Receiver { Self::RECEIVER } else { 0 };
-        Self(Self::PRESENT | end | (element as u64) << Self::KIND | (count as u64) << Self::COUNT)
+        Self(
+            Self::PRESENT
+                | end
+                | (message.element as u64) << Self::KIND
+                | (message.exchanges & 0xff) << Self::EXCHANGES
+                | (message.count as u64) << Self::COUNT & !Self::LISTED,
+        )
     }
 
     /// The same, said by the other end.
@@ -53,19 +89,73 @@ impl Word {
         (self.0 & Self::RECEIVER != 0) == (end == End::Receiver)
     }
 
-    fn signature(self) -> Signature {
-        let kind = self.0 >> Self::KIND & 0x3f;
-        Signature::message(kind, self.0 >> Self::COUNT)
+    /// In words, for an error that sets it against what the other end said; `peer` is the rank of that one.
+    pub(crate) fn against(self, other: Self, peer: usize) -> String {
+        let (verb, to) = if self.said_by(End::Receiver) { ("recv", "from") } else { ("send", "to") };
+        let (count, kind) = ((self.0 & !Self::LISTED) >> Self::COUNT, element_name(self.0 >> Self::KIND & 0x3f));
+        let mut text = format!("{verb} of {count} {kind} {to} rank {peer}");
+        let more = (self.exchanges().wrapping_sub(other.exchanges())) as i8;
+        match more {
+            0 => {}
+            1.. => text.push_str(&format!(", after {more} more of all_to_all, gather and scatter")),
+            _ => text.push_str(&format!(", after {} fewer of all_to_all, gather and scatter", -i32::from(more))),
+        }
+        text
     }
+
+    fn exchanges(self) -> u8 {
+        (self.0 >> Self::EXCHANGES) as u8
+    }
+
+    /// Whether fewer than `exchanges` came before it.
+    pub(crate) fn is_before(self, exchanges: u64) -> bool {
+        (self.exchanges().wrapping_sub(exchanges as u8) as i8) < 0
+    }
+
+    /// In words; `peer` is the other rank.
+    pub(crate) fn describe(self, peer: usize) -> String {
+        self.against(self, peer)
+    }
+}
+
+/// An end has come to a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Met {
+    pub(crate) number: u64,
+    /// Whether the other end has not.
+    pub(crate) first: bool,
 }
 
 /// One direction between two ranks.
 #[derive(Debug)]
 pub(crate) struct Pair {
     entries: Box<[Apart<[AtomicU64; PER_LINE as usize]>]>,
-    /// How many messages each end has passed. Written and read by that rank only, under the lock of its communicator.
-    sent: Apart<AtomicU64>,
-    received: Apart<AtomicU64>,
+    sent: Apart<Side>,
+    received: Apart<Side>,
+    list: Mutex<List>,
+}
+
+/// How far one end is. Written by that rank only, under the lock of its communicator.
+#[derive(Debug)]
+struct Side {
+    /// Messages that it has passed.
+    passed: AtomicU64,
+    /// From this message on it looks at the list.
+    detour: AtomicU64,
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        Self { passed: AtomicU64::new(0), detour: AtomicU64::new(NEVER) }
+    }
+}
+
+/// The messages of the end that is too far ahead for the entries, one after another.
+#[derive(Debug, Default)]
+struct List {
+    words: VecDeque<Word>,
+    /// The number of the first.
+    first: u64,
 }
 
 impl Pair {
@@ -74,11 +164,12 @@ impl Pair {
             entries: (0..ENTRIES / PER_LINE).map(|_| Apart::default()).collect(),
             sent: Apart::default(),
             received: Apart::default(),
+            list: Mutex::default(),
         }
     }
 
     #[inline]
-    fn passed(&self, end: End) -> &AtomicU64 {
+    fn side(&self, end: End) -> &Side {
         match end {
             End::Sender => &self.sent.0,
             End::Receiver => &self.received.0,
@@ -91,122 +182,126 @@ impl Pair {
         &self.entries[(place / PER_LINE) as usize].0[(place % PER_LINE) as usize]
     }
 
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many messages `end` has come to.
+    #[allow(dead_code)]
+    pub(crate) fn passed(&self, end: End) -> u64 {
+        self.side(end).passed.load(Ordering::Acquire)
+    }
+
     /// Says that `end` is about to come to its next message.
     #[inline]
     pub(crate) fn expect(&self, end: End) {
-        hint::soon_written(self.entry(self.passed(end).load(Ordering::Relaxed)));
+        hint::soon_written(self.entry(self.side(end).passed.load(Ordering::Relaxed)));
     }
 
-    /// Takes part in the next message as `end`; the other end is rank `peer`.
-    #[inline]
-    pub(crate) fn agree(
-        &self,
-        end: End,
-        peer: usize,
-        (element, count): (ElementKind, usize),
-        wait: &mut dyn FnMut(u32) -> Result<()>,
-    ) -> Result<(), Refusal> {
-        let passed = self.passed(end);
-        let number = passed.load(Ordering::Relaxed);
-        let entry = self.entry(number);
-        let mine = Word::new(end, element, count);
-        let mut round = 0;
-        loop {
-            match entry.compare_exchange(0, mine.0, Ordering::AcqRel, Ordering::Acquire).map_err(Word) {
-                Ok(_) => break,
-                Err(theirs) if theirs == mine.mirrored() => {
-                    entry.store(0, Ordering::Release);
-                    break;
-                }
-                Err(old) if old.said_by(end) => {
-                    wait(round).map_err(Refusal::Behind)?;
-                    round += 1;
-                }
-                Err(theirs) => return Err(Refusal::Disagreement { peer, expected: theirs.signature() }),
+    /// What the other end has said of the message that `end` comes to next.
+    pub(crate) fn waiting(&self, end: End) -> Option<Word> {
+        let side = self.side(end);
+        let number = side.passed.load(Ordering::Relaxed);
+        if number >= side.detour.load(Ordering::Relaxed) {
+            let list = self.list();
+            if list.first == number && list.words.front().is_some_and(|word| !word.said_by(end)) {
+                return list.words.front().copied();
             }
         }
-        passed.store(number + 1, Ordering::Relaxed);
-        Ok(())
+        let word = Word(self.entry(number).load(Ordering::SeqCst));
+        (word.0 & Word::PRESENT != 0 && !word.said_by(end)).then_some(word)
+    }
+
+    /// Takes part in the next message as `end`, unless the other end has said something else: then, what. Who is first has
+    /// said so when this returns, in the one order that all SeqCst operations have.
+    #[inline]
+    pub(crate) fn agree(&self, end: End, message: Message) -> Result<Met, Word> {
+        let side = self.side(end);
+        let number = side.passed.load(Ordering::Relaxed);
+        let mine = Word::new(end, message);
+        if number >= side.detour.load(Ordering::Relaxed) {
+            return self.by_list(end, number, mine);
+        }
+        let entry = self.entry(number);
+        let first = match entry.compare_exchange(0, mine.0, Ordering::SeqCst, Ordering::Acquire).map_err(Word) {
+            Ok(_) => true,
+            Err(theirs) if theirs == mine.mirrored() => {
+                entry.store(0, Ordering::Release);
+                false
+            }
+            Err(_) => return self.unusual(end, number, mine),
+        };
+        side.passed.store(number + 1, Ordering::Release);
+        Ok(Met { number, first })
+    }
+
+    /// The entry holds neither nothing nor just what it should.
+    #[cold]
+    fn unusual(&self, end: End, number: u64, mine: Word) -> Result<Met, Word> {
+        let (side, entry) = (self.side(end), self.entry(number));
+        let mut list = self.list();
+        let first = loop {
+            match entry.compare_exchange(0, mine.0, Ordering::SeqCst, Ordering::Acquire).map_err(Word) {
+                Ok(_) => break true,
+                Err(own) if own.said_by(end) => {
+                    // It is full. If the other end comes in between, there is room again.
+                    let listed = own.0 | Word::LISTED;
+                    if entry.compare_exchange(own.0, listed, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                        list.first = number;
+                        list.words.push_back(mine);
+                        side.detour.store(number, Ordering::Relaxed);
+                        break true;
+                    }
+                }
+                Err(theirs) if theirs.0 & !Word::LISTED == mine.mirrored().0 => {
+                    if theirs.0 & Word::LISTED != 0 {
+                        side.detour.store(number + ENTRIES, Ordering::Relaxed);
+                    }
+                    entry.store(0, Ordering::Release);
+                    break false;
+                }
+                Err(theirs) => return Err(theirs),
+            }
+        };
+        drop(list);
+        fence(Ordering::SeqCst);
+        side.passed.store(number + 1, Ordering::Release);
+        Ok(Met { number, first })
+    }
+
+    /// The list has the message, or has been left behind.
+    #[cold]
+    fn by_list(&self, end: End, number: u64, mine: Word) -> Result<Met, Word> {
+        let side = self.side(end);
+        let mut list = self.list();
+        let next = list.first + list.words.len() as u64;
+        let first = match list.words.front().copied() {
+            Some(own) if own.said_by(end) && next == number => {
+                list.words.push_back(mine);
+                true
+            }
+            Some(theirs) if !theirs.said_by(end) && list.first == number => {
+                if theirs != mine.mirrored() {
+                    return Err(theirs);
+                }
+                list.words.pop_front();
+                list.first += 1;
+                false
+            }
+            // Both ends have passed all of it. Where there is one again, a mark in an entry that is still to come says so.
+            _ => {
+                side.detour.store(NEVER, Ordering::Relaxed);
+                drop(list);
+                return self.unusual(end, number, mine);
+            }
+        };
+        drop(list);
+        fence(Ordering::SeqCst);
+        side.passed.store(number + 1, Ordering::Release);
+        Ok(Met { number, first })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::nccl::ledger::waits::{impatient, patient};
-
-    type Message = (ElementKind, usize);
-
-    fn messages(seed: u64, count: usize) -> Vec<Message> {
-        println!("seed {seed}");
-        let mut random = fastrand::Rng::with_seed(seed);
-        (0..count).map(|_| (random.choice(ElementKind::ALL).unwrap(), random.usize(..1 << 40))).collect()
-    }
-
-    #[test]
-    fn both_ends_pass_the_same_messages_whoever_is_ahead() {
-        let (pair, all) = (Pair::new(), messages(fastrand::u64(..), 20_000));
-        std::thread::scope(|scope| {
-            for (end, seed) in [(End::Sender, 1), (End::Receiver, 2)] {
-                let (pair, all) = (&pair, &all);
-                scope.spawn(move || {
-                    let mut random = fastrand::Rng::with_seed(seed);
-                    for (number, &message) in all.iter().enumerate() {
-                        if random.u32(..100) == 0 {
-                            std::thread::yield_now();
-                        }
-                        pair.expect(end);
-                        pair.agree(end, 7, message, &mut patient).unwrap();
-                        assert_eq!(pair.passed(end).load(Ordering::Relaxed), number as u64 + 1);
-                    }
-                });
-            }
-        });
-        // Nothing is left behind.
-        assert!(pair.entries.iter().flat_map(|line| &line.0).all(|entry| entry.load(Ordering::Relaxed) == 0));
-    }
-
-    #[test]
-    fn whoever_comes_second_is_refused_where_they_differ() {
-        let said = (ElementKind::F32, 1000);
-        for (first, second) in [(End::Sender, End::Receiver), (End::Receiver, End::Sender)] {
-            for other in
-                [(ElementKind::I32, 1000), (ElementKind::F32, 1001), (ElementKind::F32, 0), (ElementKind::F64, 1000)]
-            {
-                let pair = Pair::new();
-                pair.agree(first, 1, said, &mut impatient).unwrap();
-                match pair.agree(second, 7, other, &mut impatient) {
-                    Err(Refusal::Disagreement { peer: 7, expected }) => {
-                        assert_eq!(expected.describe(), "send and recv of 1000 f32");
-                    }
-                    got => panic!("{got:?}"),
-                }
-                assert_eq!(pair.passed(second).load(Ordering::Relaxed), 0);
-            }
-        }
-    }
-
-    #[test]
-    fn one_end_waits_when_it_is_too_far_ahead() {
-        let (pair, all) = (Pair::new(), messages(fastrand::u64(..), ENTRIES as usize + 1));
-        let (last, before) = all.split_last().unwrap();
-        for &message in before {
-            pair.agree(End::Receiver, 0, message, &mut impatient).unwrap();
-        }
-        assert!(matches!(pair.agree(End::Receiver, 0, *last, &mut impatient), Err(Refusal::Behind(_))));
-        pair.agree(End::Sender, 0, all[0], &mut impatient).unwrap();
-        pair.agree(End::Receiver, 0, *last, &mut impatient).unwrap();
-    }
-
-    #[test]
-    fn words_tell_all_messages_apart() {
-        let seed = fastrand::u64(..);
-        for message in messages(seed, 1000).into_iter().chain([(ElementKind::I8, 0), (ElementKind::F64, (1 << 56) - 1)])
-        {
-            let word = Word::new(End::Sender, message.0, message.1);
-            assert!(word.said_by(End::Sender) && word.mirrored().said_by(End::Receiver));
-            assert_eq!(word.mirrored(), Word::new(End::Receiver, message.0, message.1));
-            assert_eq!(word.signature(), Signature::message(message.0 as u64, message.1 as u64));
-        }
-    }
-}
+#[path = "pair_tests.rs"]
+mod tests;

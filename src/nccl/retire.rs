@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use super::gate::Locked;
 use super::inner::{Guarded, Inner};
-use super::reaper;
 use super::signature::Signature;
-use super::submit;
 use super::windows::Dropped;
+use super::{agreement, connect, reaper};
 use crate::deadline::{Deadline, backoff};
 use crate::error::Result;
 use crate::sys;
@@ -113,16 +112,11 @@ pub(crate) fn meet(
             continue;
         };
         family.points.show(inner.rank, guard.points, member.dropped.iter().map(|dropped| dropped.number).collect());
-        let mut waiting = None;
-        let mut wait = |round| submit::keep_waiting(inner, operation, &mut waiting, round);
-        let entry = family.ledger.collective(inner.rank, signature, &mut wait);
-        entries.push(Some(entry.map_err(|refusal| submit::refused(operation, inner.rank, refusal, signature))?));
+        entries.push(Some(agreement::collective(family, inner, operation, signature)?));
     }
-    if let (Some(member), Some(Some(entry))) = (members.first(), entries.first())
-        && let Some(family) = &member.inner.family
-    {
-        let deadline = Deadline::after(member.inner.timeout());
-        family.ledger.rendezvous(operation, *entry, &deadline, || member.inner.refusal(operation))?;
+    if let Some(Some(entry)) = entries.first() {
+        let inners: Vec<&Inner> = members.iter().map(|member| &**member.inner).collect();
+        connect::meet_at(*entry, &inners, operation)?;
     }
     for (member, (guard, handle)) in members.iter_mut().zip(entered.iter()) {
         let numbers = match &member.inner.family {

@@ -1,20 +1,18 @@
 //! Making calls: agreement, order, the call itself, and the record of it.
 
 use std::cell::Cell;
-use std::convert::Infallible;
-use std::ptr;
 
 use smallvec::SmallVec;
 
 use super::call::Call;
-use super::check;
-use super::ending;
-use super::gate::Locked;
-use super::inner::{self, Guarded, Inner};
-use super::refusal::Refusal;
-use super::signature::Signature;
-use crate::cuda::{Access, LAUNCH, Region, Stream};
-use crate::deadline::{Deadline, backoff};
+use super::connect::{self, Besides};
+use super::inner::{Guarded, Inner};
+use super::launch::{self, Member};
+use super::parts::Parts;
+use super::signature::MAX_GROUP;
+use super::{agreement, ending, itself, weight};
+use crate::cuda::LAUNCH;
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -59,16 +57,19 @@ pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
 pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     outside_of_groups(call.operation)?;
     let inner = call.comm;
-    make_room(call).map_err(|error| ended_if_lost(inner, error))?;
+    itself::check_alone(call)?;
+    make_room(call, LAUNCH).map_err(|error| ended_if_lost(inner, error))?;
     let (mut guard, handle) = inner.enter(call.operation)?;
-    if let Err(error) = order(call) {
+    if let Err(error) = launch::order(call) {
         drop(guard);
         return Err(ended_if_lost(inner, error));
     }
-    let done = match agree(call) {
+    let done = match agreement::one(call) {
         // Nothing was agreed on, so the call may be made again.
         Err(error @ Error::Timeout { .. }) => return Err(error),
-        agreed => agreed.and_then(|()| launch_one(call, &mut guard, handle)),
+        Ok(false) => launch::one(call, &mut guard, handle),
+        Ok(true) => launch_first(call, &mut guard, handle),
+        Err(error) => Err(error),
     };
     if let Err(error) = done {
         drop(guard);
@@ -79,28 +80,9 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
 
 /// Waits until the stream of `call` has room for it. Not under the lock, which an abort needs.
 #[inline]
-fn make_room(call: &Call<'_>) -> Result<()> {
+fn make_room(call: &Call<'_>, cost: u64) -> Result<()> {
     let inner = call.comm;
-    call.stream.make_room(LAUNCH, call.operation, inner.timeout(), || inner.refusal(call.operation))
-}
-
-#[inline]
-fn launch_one(call: &Call<'_>, guard: &mut Locked<'_, Guarded>, handle: sys::ncclComm_t) -> Result<()> {
-    if call.count == 0 {
-        return Ok(());
-    }
-    // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
-    // they have compared, and who made a communicator across processes has promised it.
-    let result = call.comm.inside(call.operation, || unsafe { call.make(handle) })?;
-    if let Some(family) = &call.comm.family {
-        family.ledger.look_ahead(call.comm.rank);
-    }
-    call.stream.count(LAUNCH);
-    note(call);
-    guard.streams.remember(call.stream);
-    let (work, number) = guard.works.enqueued(call.comm, call.stream);
-    call.carry(work, number, std::slice::from_ref(call));
-    check::check(call.kind.function(), result)
+    call.stream.make_room(cost, call.operation, inner.timeout(), || inner.refusal(call.operation))
 }
 
 /// The calls of one operation, or of a group. A few take no memory of the heap.
@@ -119,19 +101,11 @@ pub(crate) fn all(calls: &[Call<'_>]) -> Result<()> {
     }
 }
 
-/// A communicator that takes part in a group.
-struct Member<'a> {
-    inner: &'a Inner,
-    guard: Locked<'a, Guarded>,
-    handle: sys::ncclComm_t,
-}
-
-type Members<'a> = SmallVec<[Member<'a>; 4]>;
-
-/// Makes calls as one group of NCCL. Nothing is submitted unless all communicators can take part and all ranks of this
-/// process agree.
+/// Makes calls as one group. Nothing is submitted unless all communicators can take part and all ranks of this process
+/// agree.
 pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     let Some(first) = calls.first() else { return Ok(()) };
+    let operation = first.operation;
     let mut inners: SmallVec<[&Inner; 4]> = SmallVec::new();
     for call in calls {
         if !inners.iter().any(|inner| inner.id == call.comm.id) {
@@ -140,180 +114,73 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     }
     // One order for all threads, so that two groups cannot wait for each other's locks.
     inners.sort_unstable_by_key(|inner| inner.id);
-    let launches = launches(calls);
-    for call in &launches {
-        make_room(call).map_err(|error| ended_if_lost(call.comm, error))?;
+    for inner in &inners {
+        itself::check_group(calls, inner)?;
+        check_number(calls, inner)?;
+    }
+    let costs = weight::costs(calls);
+    let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
+    let parts = if fits { None } else { Some(Parts::of(calls, &inners)?) };
+    for (call, cost) in &costs {
+        // What goes in parts makes room for each of them.
+        let cost = if fits { *cost } else { LAUNCH };
+        make_room(call, cost).map_err(|error| ended_if_lost(call.comm, error))?;
     }
     let launched = {
-        let mut members = Members::new();
+        let mut entered: SmallVec<[_; 4]> = SmallVec::new();
         for inner in &inners {
-            let (guard, handle) = inner.enter(first.operation)?;
-            members.push(Member { inner, guard, handle });
+            entered.push(inner.enter(operation)?);
         }
-        launch_group(calls, &launches, &mut members)
+        let members = inners.iter().zip(&mut entered);
+        let mut members: SmallVec<[_; 4]> =
+            members.map(|(inner, (guard, handle))| Member { inner, guarded: guard, handle: *handle }).collect();
+        agreement::group(calls, &inners, operation)
+            .and_then(|first| match first {
+                true => connect::meet(calls, &inners, operation, parts.is_some()),
+                false => Ok(Besides::new()),
+            })
+            .and_then(|besides| match &parts {
+                None => launch::group(calls, &costs, &mut members, &besides),
+                Some(parts) => launch_parts(calls, parts, &mut members, besides),
+            })
     };
     // The locks have been given back.
     launched.map_err(|error| failed(&inners, error))
 }
 
-fn launch_group(calls: &[Call<'_>], launches: &[&Call<'_>], members: &mut Members<'_>) -> Result<()> {
-    expect(calls);
-    for call in calls {
-        agree(call)?;
-    }
-    let all = calls;
-    let calls = || all.iter().filter(|call| call.count > 0);
-    each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
-    if calls().next().is_none() {
+/// The number of collectives stands in what ranks compare.
+fn check_number(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
+    let count = agreement::collectives(calls, inner).count();
+    if count <= MAX_GROUP {
         return Ok(());
     }
-    let place = |call: &Call<'_>, members: &Members<'_>| {
-        members.iter().position(|member| member.inner.id == call.comm.id).unwrap_or(0)
-    };
-    inner::begin_visits(
-        members.iter().map(|member| member.inner),
-        calls().next().map_or("group", |call| call.operation),
-    )?;
-    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
-    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
-    if result.is_ok() {
-        for call in calls() {
-            // SAFETY: as in `launch_one`; the calls are made when the group ends, before the locks are given back.
-            let code = unsafe { call.make(members[place(call, members)].handle) };
-            if let Err(error) = check::check(call.kind.function(), code)
-                && result.is_ok()
-            {
-                result = Err(error);
-            }
-        }
-        // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
-        let ended = check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() });
-        result = result.and(ended);
-    }
-    members.iter().for_each(|member| member.inner.end_visit());
-    launches.iter().for_each(|call| call.stream.count(LAUNCH));
-    let Ok(()) = each_use(calls(), |region, access, stream| {
-        region.alloc.note(access, stream);
-        Ok::<_, Infallible>(())
-    });
-    // An abort has to know them.
-    for call in calls() {
-        let place = place(call, members);
-        let member = &mut members[place];
-        member.guard.streams.remember(call.stream);
-        let (work, number) = member.guard.works.enqueued(member.inner, call.stream);
-        call.carry(work, number, all);
-    }
-    result
-}
-
-/// The first call of each communicator on each of its streams: to the launch queue of a stream, a group is as much as one
-/// launch of each communicator.
-fn launches<'c, 'a>(calls: &'c [Call<'a>]) -> SmallVec<[&'c Call<'a>; 4]> {
-    let mut firsts: SmallVec<[&Call<'_>; 4]> = SmallVec::new();
-    for call in calls.iter().filter(|call| call.count > 0) {
-        if !firsts.iter().any(|first| first.comm.id == call.comm.id && first.stream == call.stream) {
-            firsts.push(call);
-        }
-    }
-    firsts
-}
-
-/// Compares with the other ranks of the clique.
-#[inline]
-fn agree(call: &Call<'_>) -> Result<()> {
-    let inner = call.comm;
-    let Some(family) = &inner.family else { return Ok(()) };
-    let mut waiting = None;
-    let mut wait = |round| keep_waiting(inner, call.operation, &mut waiting, round);
-    let what = (call.element, call.count);
-    let agreed = match call.kind.message() {
-        Some((end, peer)) => family.ledger.message((inner.rank, end), peer, what, &mut wait),
-        None => family.ledger.collective(inner.rank, &Signature::of(call), &mut wait).map(drop),
-    };
-    agreed.map_err(|refusal| refused_call(call, refusal))
+    let expected = format!("at most {MAX_GROUP} collectives of one communicator");
+    Err(Error::argument("group", "calls", expected, format!("{count}")))
 }
 
 #[cold]
-fn refused_call(call: &Call<'_>, refusal: Refusal) -> Error {
-    refused(call.operation, call.comm.rank, refusal, &Signature::of(call))
-}
-
-/// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
-#[inline]
-fn expect(calls: &[Call<'_>]) {
-    for call in calls {
-        if let (Some(family), Some((end, peer))) = (&call.comm.family, call.kind.message()) {
-            family.ledger.expect_message((call.comm.rank, end), peer);
+fn launch_parts(calls: &[Call<'_>], parts: &Parts, members: &mut [Member<'_, '_>], mut besides: Besides) -> Result<()> {
+    for calls in parts.each(calls) {
+        let costs = weight::costs(&calls);
+        for (call, cost) in &costs {
+            // Under the locks: nobody may come in between the parts. An abort gets them, as this then waits no longer.
+            make_room(call, *cost)?;
         }
+        launch::group(&calls, &costs, members, &besides)?;
+        besides.clear();
     }
-}
-
-/// One round of waiting for a rank that is far behind.
-#[cold]
-pub(crate) fn keep_waiting(
-    inner: &Inner,
-    operation: &'static str,
-    waiting: &mut Option<Deadline>,
-    round: u32,
-) -> Result<()> {
-    let deadline = waiting.get_or_insert_with(|| Deadline::after(inner.timeout()));
-    if let Some(error) = inner.refusal(operation) {
-        return Err(error);
-    }
-    if deadline.expired() {
-        return Err(deadline.error(operation, "another rank of the clique is hundreds of operations behind"));
-    }
-    backoff(round);
     Ok(())
 }
 
-/// The error for a refusal of the ledger.
+/// Makes a call that was agreed on and is the first of its kind.
 #[cold]
-pub(crate) fn refused(operation: &'static str, rank: usize, refusal: Refusal, got: &Signature) -> Error {
-    match refusal {
-        Refusal::Behind(error) => error,
-        Refusal::Disagreement { peer, expected } => {
-            Error::Disagreement { operation, rank, peer, expected: expected.describe(), got: got.describe() }
-        }
+fn launch_first(call: &Call<'_>, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+    let (inner, calls) = (call.comm, std::slice::from_ref(call));
+    let besides = connect::meet(calls, &[inner], call.operation, false)?;
+    if besides.is_empty() {
+        return launch::one(call, guarded, handle);
     }
-}
-
-/// Makes the stream wait for what conflicts with this call on other streams.
-#[inline]
-fn order(call: &Call<'_>) -> Result<()> {
-    call.uses(|region, access| region.alloc.order(access, call.stream))
-}
-
-/// Records what this call uses.
-#[inline]
-fn note(call: &Call<'_>) {
-    let Ok(()) = call.uses(|region, access| {
-        region.alloc.note(access, call.stream);
-        Ok::<_, Infallible>(())
-    });
-}
-
-/// Visits what calls use that are ordered, launched and noted together: where several after one another read, or write, parts
-/// of one buffer, it counts once.
-#[inline]
-fn each_use<'c, 'a: 'c, E>(
-    calls: impl Iterator<Item = &'c Call<'a>>,
-    mut visit: impl FnMut(&Region<'a>, Access, &'a Stream) -> Result<(), E>,
-) -> Result<(), E> {
-    let (mut read, mut written) = (None, None);
-    for call in calls {
-        call.uses(|region, access| {
-            let last = if access == Access::Read { &mut read } else { &mut written };
-            let this = Some((ptr::from_ref(region.alloc), ptr::from_ref(call.stream)));
-            if *last == this {
-                return Ok(());
-            }
-            *last = this;
-            visit(region, access, call.stream)
-        })?;
-    }
-    Ok(())
+    launch::group(calls, &weight::costs(calls), &mut [Member { inner, guarded, handle }], &besides)
 }
 
 /// After a failure between agreement and launch: the other ranks wait for what will not come, and NCCL's state is

@@ -1,19 +1,24 @@
 //! The collectives of a clique: a sequence of entries, each written by the rank that comes first and compared by the others.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::hint::{self, Apart};
-use super::refusal::Refusal;
 use super::signature::Signature;
-use crate::cuda::MOST_LAUNCHES;
-use crate::error::Result;
 
-/// Entries that are kept. A rank that is this far ahead of another one waits for it: as many as operations may be in flight, so
-/// that this happens only to a rank that needs nothing of the others, such as the root of broadcasts.
-const SLOTS: u64 = MOST_LAUNCHES;
+/// Entries that are kept. A rank that is this far ahead of another one waits for it: more than may be in flight on a stream, so
+/// that this happens only to a rank that needs nothing of the others, such as the root of broadcasts, and in large groups.
+const SLOTS: u64 = 512;
 
-/// Looks at an entry that another rank is writing, before the deadline is asked for: eight stores take no longer.
-const WRITING: u32 = 100;
+/// How a rank fares that takes part in an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It has passed this entry.
+    Passed(u64),
+    /// It has to wait: another rank is writing the entry just now, or is too far behind.
+    Wait,
+    /// Another rank wrote something else into the entry: see [`Track::next`].
+    Differs,
+}
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -33,9 +38,8 @@ impl Slot {
     }
 
     #[cold]
-    fn refusal(&self) -> Refusal {
-        let expected = Signature(std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed)));
-        Refusal::Disagreement { peer: self.author.load(Ordering::Relaxed) as usize, expected }
+    fn signature(&self) -> Signature {
+        Signature(std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed)))
     }
 }
 
@@ -76,50 +80,34 @@ impl Track {
         hint::soon_read(self.slot(self.passed[rank].0.entries.load(Ordering::Relaxed)));
     }
 
-    /// Takes part in the next entry as `rank`; its number.
+    /// Takes part in the next entry as `rank`.
     #[inline]
-    pub(crate) fn agree(
-        &self,
-        rank: usize,
-        signature: &Signature,
-        wait: &mut dyn FnMut(u32) -> Result<()>,
-    ) -> Result<u64, Refusal> {
+    pub(crate) fn step(&self, rank: usize, signature: &Signature) -> Turn {
         let own = &self.passed[rank].0;
         let entry = own.entries.load(Ordering::Relaxed);
         let slot = self.slot(entry);
         let (writing, written) = (2 * entry + 1, 2 * entry + 2);
-        let mut round = 0;
-        let author = loop {
-            let state = slot.state.load(Ordering::Acquire);
-            if state == written {
-                break false;
+        let state = slot.state.load(Ordering::Acquire);
+        if state == written {
+            if !slot.holds(signature) {
+                return Turn::Differs;
             }
-            if state < writing && (entry < SLOTS || self.passed_by_all(own, entry - SLOTS)) {
-                // Every rank has left the entry that this slot held before, so it may be written over.
-                if slot.state.compare_exchange(state, writing, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    for (word, value) in slot.words.iter().zip(signature.0) {
-                        word.store(value, Ordering::Relaxed);
-                    }
-                    slot.author.store(rank as u64, Ordering::Relaxed);
-                    slot.state.store(written, Ordering::Release);
-                    // Who was first is likely to be first again.
-                    hint::soon_written(self.slot(entry + 1));
-                    break true;
-                }
-                continue;
+        } else {
+            // Where every rank has left the entry that this slot held before, it may be written over.
+            let free = state < writing && (entry < SLOTS || self.passed_by_all(own, entry - SLOTS));
+            if !free || slot.state.compare_exchange(state, writing, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return Turn::Wait;
             }
-            if state == writing && round < WRITING {
-                std::hint::spin_loop();
-            } else {
-                wait(round.saturating_sub(WRITING)).map_err(Refusal::Behind)?;
+            for (word, value) in slot.words.iter().zip(signature.0) {
+                word.store(value, Ordering::Relaxed);
             }
-            round += 1;
-        };
-        if !author && !slot.holds(signature) {
-            return Err(slot.refusal());
+            slot.author.store(rank as u64, Ordering::Relaxed);
+            slot.state.store(written, Ordering::Release);
+            // Who was first is likely to be first again.
+            hint::soon_written(self.slot(entry + 1));
         }
         own.entries.store(entry + 1, Ordering::Release);
-        Ok(entry)
+        Turn::Passed(entry)
     }
 
     /// Whether all ranks have passed `entry`. Looks at the others only where what was seen last is not enough.
@@ -137,17 +125,45 @@ impl Track {
         self.passed.iter().map(|passed| passed.0.entries.load(Ordering::Acquire)).min().unwrap_or(0)
     }
 
+    /// The entry that `rank` comes to next, which another rank has written: its number, that rank, and what stands there.
+    pub(crate) fn next(&self, rank: usize) -> (u64, usize, Signature) {
+        let entry = self.passed(rank);
+        let slot = self.slot(entry);
+        (entry, slot.author.load(Ordering::Relaxed) as usize, slot.signature())
+    }
+
+    /// How many entries `rank` has passed.
+    pub(crate) fn passed(&self, rank: usize) -> u64 {
+        self.passed[rank].0.entries.load(Ordering::Acquire)
+    }
+
     /// The ranks that have not passed `entry`.
+    #[allow(dead_code)]
     pub(crate) fn missing(&self, entry: u64) -> impl Iterator<Item = usize> {
-        let late = move |passed: &Apart<Passed>| passed.0.entries.load(Ordering::Acquire) <= entry;
-        self.passed.iter().enumerate().filter_map(move |(rank, passed)| late(passed).then_some(rank))
+        (0..self.passed.len()).filter(move |&rank| self.passed(rank) <= entry)
+    }
+
+    /// The ranks that `rank` waits for before it may write its next entry.
+    pub(crate) fn behind(&self, rank: usize) -> impl Iterator<Item = usize> {
+        let next = self.passed(rank);
+        (0..self.passed.len()).filter(move |&other| next >= SLOTS && self.passed(other) <= next - SLOTS)
+    }
+
+    /// What stands in `entry`, as long as nobody has written over it.
+    pub(crate) fn signature(&self, entry: u64) -> Option<Signature> {
+        let slot = self.slot(entry);
+        let written = 2 * entry + 2;
+        let before = slot.state.load(Ordering::Acquire);
+        let signature = slot.signature();
+        fence(Ordering::Acquire);
+        (before == written && slot.state.load(Ordering::Relaxed) == written).then_some(signature)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::ledger::waits::{impatient, patient};
+    use crate::deadline::backoff;
 
     fn signatures(count: usize) -> Vec<Signature> {
         let seed = fastrand::u64(..);
@@ -170,7 +186,12 @@ mod tests {
                             if random.u32(..100) == 0 {
                                 std::thread::yield_now();
                             }
-                            assert_eq!(track.agree(rank, signature, &mut patient).unwrap(), number as u64);
+                            let mut round = 0;
+                            while track.step(rank, signature) == Turn::Wait {
+                                backoff(round);
+                                round += 1;
+                            }
+                            assert_eq!(track.passed(rank), number as u64 + 1);
                             track.look_ahead(rank);
                         }
                     });
@@ -181,18 +202,16 @@ mod tests {
     }
 
     #[test]
-    fn whoever_differs_from_the_first_is_refused_in_every_word() {
+    fn whoever_differs_from_the_first_is_told_in_every_word() {
         for word in 0..6 {
             let track = Track::new(3);
             let right = signatures(1)[0];
             let mut wrong = right;
             wrong.0[word] ^= 1 << 40;
-            track.agree(2, &right, &mut impatient).unwrap();
-            match track.agree(0, &wrong, &mut impatient) {
-                Err(Refusal::Disagreement { peer: 2, expected }) => assert_eq!(expected, right),
-                got => panic!("{got:?}"),
-            }
-            assert_eq!(track.agree(1, &right, &mut impatient).unwrap(), 0);
+            assert_eq!(track.step(2, &right), Turn::Passed(0));
+            assert_eq!(track.step(0, &wrong), Turn::Differs);
+            assert_eq!(track.next(0), (0, 2, right));
+            assert_eq!(track.step(1, &right), Turn::Passed(0));
             assert_eq!(track.missing(0).collect::<Vec<_>>(), [0]);
         }
     }
@@ -202,13 +221,16 @@ mod tests {
         let all = signatures(SLOTS as usize + 1);
         let track = Track::new(3);
         let (last, before) = all.split_last().unwrap();
-        for signature in before {
-            track.agree(0, signature, &mut impatient).unwrap();
+        for (number, signature) in before.iter().enumerate() {
+            assert_eq!(track.step(0, signature), Turn::Passed(number as u64));
         }
-        track.agree(1, &all[0], &mut impatient).unwrap();
-        assert!(matches!(track.agree(0, last, &mut impatient), Err(Refusal::Behind(_))));
-        track.agree(2, &all[0], &mut impatient).unwrap();
-        track.agree(0, last, &mut impatient).unwrap();
-        assert_eq!(track.agree(1, &all[1], &mut impatient).unwrap(), 1);
+        assert_eq!(track.step(1, &all[0]), Turn::Passed(0));
+        assert_eq!(track.step(0, last), Turn::Wait);
+        assert_eq!(track.behind(0).collect::<Vec<_>>(), [2]);
+        assert_eq!(track.signature(0), Some(all[0]));
+        assert_eq!(track.step(2, &all[0]), Turn::Passed(0));
+        assert_eq!(track.step(0, last), Turn::Passed(SLOTS));
+        assert_eq!((track.signature(0), track.signature(SLOTS)), (None, Some(*last)));
+        assert_eq!(track.step(1, &all[1]), Turn::Passed(1));
     }
 }

@@ -6,7 +6,7 @@ use gpucomm::{
     Communicator, DeviceBuffer, Error, InPlace, Layout, RecvOnly, ReduceOp, Result, SendOnly, Stream, group,
 };
 
-use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, quick, random, rank_counts, slower, still_works, watched};
 
 /// Whether a rank can be done although others disagree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,13 +57,22 @@ fn disagree(
             let named = named(ranks);
             assert_names(found, &named.iter().map(String::as_str).collect::<Vec<_>>());
             assert_names(found, &["expected", "got"]);
-            for error in &errors {
-                assert!(matches!(error, Error::Disagreement { .. } | Error::Aborted { .. }), "{error:?}");
+            let verdict = verdict(found);
+            for error in errors.iter().chain(&(0..ranks).map(|at| later(at).unwrap_err()).collect::<Vec<_>>()) {
+                assert_eq!(self::verdict(error), verdict, "{error:?}");
             }
             drop(rig);
             still_works(ranks);
         }
     });
+}
+
+/// Who is at fault, says an error: the rank, one that it differs from, what was expected and what came.
+fn verdict(error: &Error) -> (usize, usize, String, String) {
+    match error {
+        Error::Disagreement { rank, peer, expected, got, .. } => (*rank, *peer, expected.clone(), got.clone()),
+        _ => panic!("no disagreement: {error:?}"),
+    }
 }
 
 fn names(parts: &[&str]) -> impl Fn(usize) -> Vec<String> + Send + 'static {
@@ -277,6 +286,204 @@ fn nothing_beyond_the_shorter_buffer_is_written() {
             });
             drop(rig);
             still_works(ranks);
+        }
+    });
+}
+
+/// The rank that is alone with what it issues is at fault, whoever comes first, and all ranks say so in the same words.
+#[test]
+fn the_minority_is_named_on_every_rank() {
+    watched(240.0, || {
+        let mut random = random::rng("the minority");
+        for ranks in rank_counts(&[3, 4]) {
+            for _ in 0..12 {
+                let (wrong, calls) = (random.usize(..ranks), random.usize(..5));
+                let pauses: Vec<_> = (0..ranks).map(|_| random.u64(..3)).collect();
+                let rig = Rig::new(ranks);
+                let errors = rig.run(|comm, stream| {
+                    let rank = comm.rank();
+                    let mut x = buffer::<f32>(stream, 100)?;
+                    for _ in 0..calls {
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    }
+                    std::thread::sleep(Duration::from_millis(5 * pauses[rank]));
+                    let len = if rank == wrong { 99 } else { 100 };
+                    let result = comm
+                        .all_reduce(InPlace(x.slice_mut(0..len)), ReduceOp::Max, stream)
+                        .and_then(|()| stream.wait(slower(20.0)));
+                    Ok(result.expect_err("a rank did not notice"))
+                });
+                for error in &errors {
+                    let (rank, peer, expected, got) = verdict(error);
+                    assert_eq!(rank, wrong, "{error}");
+                    assert_ne!(peer, wrong, "{error}");
+                    assert_eq!((&*expected, &*got), ("all_reduce of 100 f32, max", "all_reduce of 99 f32, max"));
+                    assert_eq!(verdict(error), verdict(&errors[0]));
+                }
+                drop(rig);
+            }
+            still_works(ranks);
+        }
+    });
+}
+
+/// One thread that drives all ranks in one group finds out as well, at once.
+#[test]
+fn the_minority_is_named_by_one_thread() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[3, 4]) {
+            for wrong in 0..ranks {
+                let rig = Rig::new(ranks);
+                let comms = rig.clique.ranks();
+                let streams: Vec<_> = comms.iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
+                let mut buffers: Vec<_> = streams.iter().map(|stream| buffer::<u32>(stream, 7).unwrap()).collect();
+                let result = quick(slower(5.0), || {
+                    group(|g| {
+                        for ((comm, buffer), stream) in comms.iter().zip(&mut buffers).zip(&streams) {
+                            let len = if comm.rank() == wrong { 6 } else { 7 };
+                            g.all_reduce(comm, InPlace(buffer.slice_mut(0..len)), ReduceOp::Sum, stream)?;
+                        }
+                        Ok(())
+                    })
+                });
+                assert_eq!(verdict(&result.expect_err("nobody noticed")).0, wrong);
+            }
+            still_works(ranks);
+        }
+    });
+}
+
+/// What `spmd` returns is what the rank at fault has returned, though the others may be first.
+#[test]
+fn spmd_returns_the_error_of_the_rank_at_fault() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[3, 4]) {
+            for wrong in 0..ranks {
+                let rig = Rig::new(ranks);
+                let result = rig.try_run(|comm, stream| {
+                    let mut x = buffer::<f32>(stream, 8)?;
+                    if comm.rank() == wrong {
+                        comm.broadcast(InPlace(&mut x), 0, stream)?;
+                    } else {
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    }
+                    stream.wait(slower(20.0))?;
+                    comm.all_gather_v((x.slice(0..1), &mut buffer::<f32>(stream, ranks)?), &vec![1; ranks], stream)
+                });
+                let error = result.expect_err("nobody noticed");
+                let (rank, _, expected, got) = verdict(&error);
+                assert_eq!(rank, wrong, "{error}");
+                assert!(expected.starts_with("all_reduce") && got.starts_with("broadcast"), "{error}");
+                assert!(!matches!(error, Error::Disagreement { operation: "all_reduce", .. }), "{error}");
+                drop(rig);
+            }
+            still_works(ranks);
+        }
+    });
+}
+
+/// NCCL reorders and merges the collectives of a group, so ranks have to group them alike.
+fn grouped_differently(small: usize, large: usize) {
+    let named = names(&["all_reduce", ", in a group of 2 collectives", ", by itself"]);
+    disagree(&[2, 3, 4], Rank::NeedsAll, named, move |comm, stream| {
+        let (mut x, mut y) = (buffer::<u32>(stream, small)?, buffer::<u32>(stream, large)?);
+        if odd_one(comm) {
+            group(|g| {
+                g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
+                g.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, stream)
+            })
+        } else {
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+            comm.all_reduce(InPlace(&mut y), ReduceOp::Sum, stream)
+        }
+    });
+}
+
+#[test]
+fn another_grouping() {
+    grouped_differently(4, 400_000);
+}
+
+#[test]
+fn another_grouping_of_equal_sizes() {
+    grouped_differently(100, 100);
+}
+
+/// Three collectives, cut after the first here and after the second there.
+#[test]
+fn groups_cut_elsewhere() {
+    let named = names(&["in a group of 2 collectives", "by itself"]);
+    disagree(&[2, 4], Rank::NeedsAll, named, |comm, stream| {
+        let mut all: Vec<_> = (0..3).map(|_| buffer::<i64>(stream, 50)).collect::<Result<_>>()?;
+        let (before, after) = all.split_at_mut(if odd_one(comm) { 1 } else { 2 });
+        for part in [before, after] {
+            group(|g| {
+                for x in part {
+                    g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    });
+}
+
+/// The last rank groups one more.
+#[test]
+fn a_longer_group() {
+    let named = names(&["in a group of 3 collectives", "in a group of 2 collectives"]);
+    disagree(&[2, 4], Rank::NeedsAll, named, |comm, stream| {
+        let mut all: Vec<_> = (0..3).map(|_| buffer::<i64>(stream, 50)).collect::<Result<_>>()?;
+        group(|g| {
+            for x in &mut all[..if odd_one(comm) { 3 } else { 2 }] {
+                g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
+            }
+            Ok(())
+        })
+    });
+}
+
+/// An operation that is a group of several.
+#[test]
+fn an_operation_of_several_beside_its_parts() {
+    disagree(&[2, 3], Rank::MayBeDone, names(&["broadcast", "by itself"]), |comm, stream| {
+        let (rank, n) = (comm.rank(), comm.size());
+        let (x, mut y) = (buffer::<f32>(stream, 5)?, buffer::<f32>(stream, 5 * n)?);
+        if odd_one(comm) {
+            for root in 0..n {
+                let part = y.slice_mut(5 * root..5 * root + 5);
+                if root == rank {
+                    comm.broadcast((&x, part), root, stream)?;
+                } else {
+                    comm.broadcast(RecvOnly(part), root, stream)?;
+                }
+            }
+            Ok(())
+        } else {
+            comm.all_gather_v((&x, &mut y), &vec![5; n], stream)
+        }
+    });
+}
+
+/// NCCL makes messages of an all_to_all, a gather, a scatter (since it has them), between the others of the same two ranks.
+#[test]
+fn a_message_before_and_after_an_all_to_all() {
+    if gpucomm::nccl::built_version().minor < 28 {
+        return;
+    }
+    disagree(&[2, 4], Rank::MayBeDone, names(&["4 u8", "all_to_all"]), |comm, stream| {
+        let (x, mut y) = (buffer::<u8>(stream, 4 * comm.size())?, buffer::<u8>(stream, 4 * comm.size())?);
+        let mut message = buffer::<u8>(stream, 4)?;
+        match comm.rank() {
+            0 => {
+                comm.send(&message, 1, stream)?;
+                comm.all_to_all(&x, &mut y, stream)
+            }
+            1 => {
+                comm.all_to_all(&x, &mut y, stream)?;
+                comm.recv(&mut message, 0, stream)
+            }
+            _ => comm.all_to_all(&x, &mut y, stream),
         }
     });
 }

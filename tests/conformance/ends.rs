@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::nccl::AbortOutcome;
 use gpucomm::{
-    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, sys,
+    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group, sys,
 };
 
 use crate::support::process::{Finished, Role, spawn};
@@ -108,16 +108,25 @@ fn watched_meanwhile(_: usize) {
     let stream = Stream::new(devices[1]).unwrap();
     let window = first.clique.rank(1).alloc_local::<f32>(&stream, 1000).unwrap();
     stream.synchronize().unwrap();
+    // The ranks meet before the first operation.
+    first.run(|comm, stream| {
+        let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
+        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+        stream.synchronize()
+    });
     let hung = hang(&first);
     quick(Duration::ZERO, || drop(window));
     std::thread::sleep(slower(0.2));
-    // The fault comes at the second operation, and nobody waits for it.
+    // The fault comes at the third operation, and nobody waits for it.
     let streams: Vec<_> = second.ranks().iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
     let mut buffers: Vec<_> = streams.iter().map(|s| DeviceBuffer::from_slice(s, &[1i32; 5]).unwrap()).collect();
-    for ((comm, stream), x) in second.ranks().iter().zip(&streams).zip(&mut buffers) {
-        for _ in 0..2 {
-            let _ = comm.all_reduce(InPlace(&mut *x), ReduceOp::Sum, stream);
-        }
+    for _ in 0..3 {
+        let _ = group(|g| {
+            let members = second.ranks().iter().zip(&streams).zip(&mut buffers);
+            members
+                .into_iter()
+                .try_for_each(|((comm, stream), x)| g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream))
+        });
     }
     let start = Instant::now();
     while second.rank(0).is_active() {
@@ -136,7 +145,7 @@ fn memory_that_waits_for_the_device_holds_up_nobody() {
             return skip("faults are injected by the emulator only");
         }
         for ranks in rank_counts(&[4]) {
-            let env = [("GPUCOMM_EMULATOR_FAULTS", "async_error=rank1@op2")];
+            let env = [("GPUCOMM_EMULATOR_FAULTS", "async_error=rank1@op3")];
             in_child("watched", ranks, &env);
         }
     });

@@ -105,7 +105,7 @@ fn a_process_that_dies() {
 
 /// Ranks as threads, of which rank 1 fails at operation `number`: `spmd` ends with an error in time.
 fn fails_as_a_thread(number: usize) -> Result<()> {
-    let rig = Rig::new(4.min(crate::support::harness::devices()));
+    let rig = Rig::unconnected(4.min(crate::support::harness::devices()));
     let result = quick(slower(15.0), || {
         rig.try_run(|comm, stream| {
             comm.set_timeout(slower(5.0));
@@ -146,7 +146,7 @@ fn an_asynchronous_error() {
 
 /// Rank 1 stops in front of its third operation: everybody's wait ends in time, and an abort frees all of them.
 fn hangs_as_a_thread(_: Role) -> Result<()> {
-    let rig = Rig::new(2);
+    let rig = Rig::unconnected(2);
     let limit = slower(2.0);
     let result = quick(slower(10.0), || {
         rig.try_run(|comm, stream| {
@@ -197,7 +197,7 @@ fn a_rank_that_hangs() {
 
 /// Rank 0 comes 300 ms late to its second operation: nothing is wrong but the time.
 fn is_late(_: Role) -> Result<()> {
-    let rig = Rig::new(2);
+    let rig = Rig::unconnected(2);
     let times = rig.run(|comm, stream| {
         let mut x = DeviceBuffer::from_slice(stream, &[comm.rank() as i32 + 1; 10])?;
         step(comm, &mut x, stream)?;
@@ -222,7 +222,7 @@ fn a_rank_that_is_late() {
 
 /// Issues operations until a fault with a chance comes.
 fn comes_to_a_fault(_: Role) -> Result<()> {
-    let rig = Rig::new(2);
+    let rig = Rig::unconnected(2);
     let counts = rig.run(|comm, stream| {
         let mut x = DeviceBuffer::from_slice(stream, &[1; 10])?;
         Ok((0..2000).take_while(|_| step(comm, &mut x, stream).is_ok()).count())
@@ -271,7 +271,7 @@ fn one_runs_out<B>(
 }
 
 fn out_of_memory(_: Role) -> Result<()> {
-    let rig = Rig::new(1);
+    let rig = Rig::unconnected(1);
     rig.run(|comm, stream| {
         one_runs_out("4000", |values| DeviceBuffer::from_slice(stream, values), |buffer| buffer.to_vec(stream))?;
         let window = comm.alloc_from(stream, &[2.0f32; 10])?;
@@ -284,7 +284,7 @@ fn out_of_memory(_: Role) -> Result<()> {
 
 /// NCCL says only that a call of CUDA failed, and allocates whole pages.
 fn out_of_memory_of_nccl(local: bool) -> Result<()> {
-    let rig = Rig::new(1);
+    let rig = Rig::unconnected(1);
     rig.run(|comm, stream| {
         let make = |values: &[f32]| {
             if !local {
@@ -314,7 +314,7 @@ fn memory_that_runs_out() {
 /// Device 0 is lost in the midst of operations: every rank gets an error in time, drops return, and the devices that are left
 /// work.
 fn loses_a_device(_: Role) -> Result<()> {
-    let rig = Rig::new(2);
+    let rig = Rig::unconnected(2);
     let result = quick(slower(15.0), || {
         rig.try_run(|comm, stream| {
             comm.set_timeout(slower(3.0));

@@ -29,6 +29,7 @@ mod failures;
 mod faults;
 mod groups;
 mod lifecycle;
+mod meeting;
 mod movement;
 mod nested;
 mod no_threads;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use gpucomm::{Backend, Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Backend, Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
 pub fn slower(seconds: f64) -> Duration {
@@ -77,11 +77,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(ranks: usize) -> Self {
-        let devices = Device::all().expect("devices");
-        let devices = &devices[..ranks];
-        let clique = Clique::init_all(devices).unwrap_or_else(|error| panic!("a clique of {ranks} ranks: {error}"));
-        let streams = devices.iter().map(|device| Stream::new(*device).expect("a stream")).collect();
-        let rig = Self { clique, streams };
+        let rig = Self::unconnected(ranks);
         // Faults are counted from the first operation of a rank.
         if std::env::var_os("GPUCOMM_EMULATOR_FAULTS").is_none() {
             rig.connect();
@@ -89,13 +85,28 @@ impl Rig {
         rig
     }
 
-    /// Connects every rank with every other: a first operation waits inside NCCL for its peers, and tests in which a peer
-    /// never comes mean a later one.
+    /// The same, whose ranks have done nothing yet.
+    pub fn unconnected(ranks: usize) -> Self {
+        let devices = Device::all().expect("devices");
+        let devices = &devices[..ranks];
+        let clique = Clique::init_all(devices).unwrap_or_else(|error| panic!("a clique of {ranks} ranks: {error}"));
+        let streams = devices.iter().map(|device| Stream::new(*device).expect("a stream")).collect();
+        Self { clique, streams }
+    }
+
+    /// Connects every rank with every other: the ranks meet before a first operation, in which NCCL connects them, and tests
+    /// in which a peer never comes mean a later one.
     fn connect(&self) {
         self.run(|comm, stream| {
             let (mut x, mut y) =
                 (DeviceBuffer::<u8>::zeroed(stream, 1)?, DeviceBuffer::<u8>::zeroed(stream, comm.size())?);
             comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+            let (mut v, mut w) = (DeviceBuffer::<f32>::zeroed(stream, 1)?, DeviceBuffer::<f32>::zeroed(stream, 1)?);
+            comm.all_reduce(InPlace(&mut v), ReduceOp::Sum, stream)?;
+            group(|g| {
+                g.all_reduce(comm, InPlace(&mut v), ReduceOp::Sum, stream)?;
+                g.all_reduce(comm, InPlace(&mut w), ReduceOp::Sum, stream)
+            })?;
             let counts = vec![1; comm.size()];
             let z = DeviceBuffer::<u8>::zeroed(stream, comm.size())?;
             comm.all_to_all_v(&z, &counts, &mut y, &counts, stream)?;

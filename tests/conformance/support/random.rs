@@ -22,6 +22,13 @@ pub fn seed() -> u64 {
     })
 }
 
+/// Random numbers for a test that is no matrix.
+pub fn rng(what: &str) -> Rng {
+    let mut hasher = DefaultHasher::new();
+    (seed(), what).hash(&mut hasher);
+    Rng::with_seed(hasher.finish())
+}
+
 /// One case of the matrix: what is said when it fails, and where its random numbers come from.
 #[derive(Debug, Clone)]
 pub struct Case {

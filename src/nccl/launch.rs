@@ -1,0 +1,156 @@
+//! Making calls that were agreed on: the order of memory, the C call, and the record of both.
+
+use std::convert::Infallible;
+use std::ffi::c_int;
+use std::ptr;
+
+use super::call::Call;
+use super::check;
+use super::connect::Besides;
+use super::inner::{self, Guarded, Inner};
+use super::pair::End;
+use super::weight::Costs;
+use crate::cuda::{Access, LAUNCH, Region, Stream};
+use crate::error::Result;
+use crate::sys;
+
+/// Makes one call, whose memory was ordered.
+#[inline]
+pub(crate) fn one(call: &Call<'_>, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+    if call.count == 0 {
+        return Ok(());
+    }
+    // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
+    // they have compared, and who made a communicator across processes has promised it.
+    let result = call.comm.inside(call.operation, || unsafe { call.make(handle) })?;
+    if let Some(family) = &call.comm.family {
+        family.ledger.look_ahead(call.comm.rank);
+    }
+    call.stream.count(LAUNCH);
+    note(call);
+    guard.streams.remember(call.stream);
+    let (work, number) = guard.works.enqueued(call.comm, call.stream);
+    call.carry(work, number, std::slice::from_ref(call));
+    check::check(call.kind.function(), result)
+}
+
+/// A communicator that takes part in a group, and whose lock is held.
+pub(crate) struct Member<'g, 'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) guarded: &'g mut Guarded,
+    pub(crate) handle: sys::ncclComm_t,
+}
+
+/// Makes calls as one group of NCCL, and what is to be connected besides.
+pub(crate) fn group(
+    all: &[Call<'_>],
+    costs: &Costs<'_, '_>,
+    members: &mut [Member<'_, '_>],
+    besides: &Besides,
+) -> Result<()> {
+    let calls = || all.iter().filter(|call| call.count > 0);
+    each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
+    let Some(first) = calls().next() else { return Ok(()) };
+    inner::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
+    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+    if result.is_ok() {
+        let mut see = |function, code| {
+            if let Err(error) = check::check(function, code)
+                && result.is_ok()
+            {
+                result = Err(error);
+            }
+        };
+        // In front of all other messages, as the other ends do.
+        for (id, peers) in besides {
+            let stream = calls().find(|call| call.comm.id == *id).map(|call| call.stream);
+            for ((peer, end), stream) in peers.iter().zip(stream.into_iter().cycle()) {
+                // SAFETY: as below; the peer makes the other end.
+                see(if end == End::Sender { "ncclSend" } else { "ncclRecv" }, unsafe {
+                    connect(peer, end, stream, members[place(*id, members)].handle)
+                });
+            }
+        }
+        for call in calls() {
+            let handle = members[place(call.comm.id, members)].handle;
+            // SAFETY: as in `one`; the calls are made when the group ends, before the locks are given back.
+            see(call.kind.function(), unsafe { call.make(handle) });
+        }
+        // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
+        let ended = check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() });
+        result = result.and(ended);
+    }
+    members.iter().for_each(|member| member.inner.end_visit());
+    costs.iter().for_each(|(call, cost)| call.stream.count(*cost));
+    let Ok(()) = each_use(calls(), |region, access, stream| {
+        region.alloc.note(access, stream);
+        Ok::<_, Infallible>(())
+    });
+    for call in calls() {
+        let place = place(call.comm.id, members);
+        let guarded = &mut *members[place].guarded;
+        // An abort has to know them.
+        guarded.streams.remember(call.stream);
+        let (work, number) = guarded.works.enqueued(call.comm, call.stream);
+        call.carry(work, number, all);
+    }
+    result
+}
+
+fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {
+    members.iter().position(|member| member.inner.id == communicator).unwrap_or(0)
+}
+
+/// A message without elements, for which NCCL connects two ranks.
+///
+/// # Safety
+/// `handle` is a live communicator, during a visit; the peer makes the other end.
+unsafe fn connect(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> sys::ncclResult_t {
+    let nothing = ptr::NonNull::<u64>::dangling().as_ptr().cast();
+    let (bytes, peer) = (sys::ncclDataType_t::ncclInt8, peer as c_int);
+    // SAFETY: as the caller promises; the stream is live, and no elements are read or written.
+    unsafe {
+        match end {
+            End::Sender => sys::ncclSend(nothing, 0, bytes, peer, handle, stream.raw()),
+            End::Receiver => sys::ncclRecv(nothing, 0, bytes, peer, handle, stream.raw()),
+        }
+    }
+}
+
+/// Makes the stream wait for what conflicts with this call on other streams.
+#[inline]
+pub(crate) fn order(call: &Call<'_>) -> Result<()> {
+    call.uses(|region, access| region.alloc.order(access, call.stream))
+}
+
+/// Records what this call uses.
+#[inline]
+fn note(call: &Call<'_>) {
+    let Ok(()) = call.uses(|region, access| {
+        region.alloc.note(access, call.stream);
+        Ok::<_, Infallible>(())
+    });
+}
+
+/// Visits what calls use that are ordered, launched and noted together: where several after one another read, or write, parts
+/// of one buffer, it counts once.
+#[inline]
+fn each_use<'c, 'a: 'c, E>(
+    calls: impl Iterator<Item = &'c Call<'a>>,
+    mut visit: impl FnMut(&Region<'a>, Access, &'a Stream) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut read, mut written) = (None, None);
+    for call in calls {
+        call.uses(|region, access| {
+            let last = if access == Access::Read { &mut read } else { &mut written };
+            let this = Some((ptr::from_ref(region.alloc), ptr::from_ref(call.stream)));
+            if *last == this {
+                return Ok(());
+            }
+            *last = this;
+            visit(region, access, call.stream)
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+use super::*;
+
+fn messages(seed: u64, count: usize) -> Vec<Message> {
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..count)
+        .map(|_| Message {
+            element: random.choice(ElementKind::ALL).unwrap(),
+            count: random.usize(..1 << 40),
+            exchanges: random.u64(..),
+        })
+        .collect()
+}
+
+fn message(element: ElementKind, count: usize) -> Message {
+    Message { element, count, exchanges: 0 }
+}
+
+fn is_empty(pair: &Pair) -> bool {
+    pair.list().words.is_empty()
+        && pair.entries.iter().flat_map(|line| &line.0).all(|entry| entry.load(Ordering::Relaxed) == 0)
+}
+
+#[test]
+fn both_ends_pass_the_same_messages_whoever_is_ahead() {
+    let (pair, all) = (Pair::new(), messages(fastrand::u64(..), 20_000));
+    std::thread::scope(|scope| {
+        for (end, seed) in [(End::Sender, 1), (End::Receiver, 2)] {
+            let (pair, all) = (&pair, &all);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                for (number, &message) in all.iter().enumerate() {
+                    match random.u32(..1000) {
+                        0 => std::thread::sleep(std::time::Duration::from_millis(1)),
+                        1..100 => std::thread::yield_now(),
+                        _ => {}
+                    }
+                    pair.expect(end);
+                    assert_eq!(pair.agree(end, message).unwrap().number, number as u64);
+                }
+            });
+        }
+    });
+    assert_eq!((pair.passed(End::Sender), pair.passed(End::Receiver)), (20_000, 20_000));
+    assert!(is_empty(&pair));
+}
+
+/// One after the other, so that each way of going over to the list and back is met.
+#[test]
+fn an_end_may_be_ahead_as_far_as_it_likes() {
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (pair, all) = (Pair::new(), messages(seed, 100_000));
+    let mut passed = [0, 0];
+    let ends = [End::Sender, End::Receiver];
+    while passed != [all.len(); 2] {
+        let at = random.usize(..2);
+        let steps = if random.bool() { random.usize(..5) } else { random.usize(..3 * ENTRIES as usize) };
+        // Often just as far as the other end is.
+        let until = if random.bool() { passed[at] + steps } else { passed[1 - at].max(passed[at]) };
+        while passed[at] < until.min(all.len()) {
+            let (this, first) = (all[passed[at]], passed[at] >= passed[1 - at]);
+            let waiting = (!first).then(|| Word::new(ends[1 - at], this));
+            assert_eq!(pair.waiting(ends[at]).map(|word| word.0 & !Word::LISTED), waiting.map(|word| word.0));
+            assert_eq!(pair.agree(ends[at], this), Ok(Met { number: passed[at] as u64, first }));
+            passed[at] += 1;
+        }
+    }
+    assert!(is_empty(&pair));
+}
+
+#[test]
+fn whoever_comes_second_is_refused_where_they_differ() {
+    let said = message(ElementKind::F32, 1000);
+    for (first, second) in [(End::Sender, End::Receiver), (End::Receiver, End::Sender)] {
+        for other in [
+            message(ElementKind::I32, 1000),
+            message(ElementKind::F32, 1001),
+            message(ElementKind::F32, 0),
+            message(ElementKind::F64, 1000),
+            Message { exchanges: 1, ..said },
+        ] {
+            // In an entry, in one with a mark, and in the list.
+            for before in [0, ENTRIES, 2 * ENTRIES] {
+                let pair = Pair::new();
+                let right = message(ElementKind::U8, 7);
+                (0..before).for_each(|_| assert!(pair.agree(first, right).is_ok()));
+                pair.agree(first, said).unwrap();
+                (0..ENTRIES).for_each(|_| assert!(pair.agree(first, right).is_ok()));
+                (0..before).for_each(|_| assert!(pair.agree(second, right).is_ok()));
+                let theirs = pair.agree(second, other).unwrap_err();
+                let mine = Word::new(second, other);
+                let expected = theirs.against(mine, 5);
+                assert!(expected.contains("of 1000 f32") && expected.contains("rank 5"), "{expected}");
+                assert_ne!(expected, mine.against(theirs, 5));
+                assert_eq!(pair.passed(second), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn words_tell_all_messages_apart() {
+    let seed = fastrand::u64(..);
+    let last = Message { exchanges: 255, ..message(ElementKind::F64, (1 << 47) - 1) };
+    for message in messages(seed, 1000).into_iter().chain([message(ElementKind::I8, 0), last]) {
+        let word = Word::new(End::Sender, message);
+        assert!(word.said_by(End::Sender) && word.mirrored().said_by(End::Receiver));
+        assert_eq!(word.mirrored(), Word::new(End::Receiver, message));
+        assert_eq!(word.0 & Word::LISTED, 0);
+        let text = word.against(word, 3);
+        assert_eq!(text, format!("send of {} {} to rank 3", message.count, message.element.name()));
+        assert_eq!(u64::from(word.exchanges()), message.exchanges & 0xff);
+    }
+}
+
+#[test]
+fn words_say_which_end_is_further() {
+    let at = |exchanges| Word::new(End::Sender, Message { exchanges, ..message(ElementKind::U8, 3) });
+    assert!(at(256).against(at(254), 0).ends_with("after 2 more of all_to_all, gather and scatter"));
+    assert!(at(254).against(at(256), 0).ends_with("after 2 fewer of all_to_all, gather and scatter"));
+    assert!(at(255).is_before(256) && !at(256).is_before(256) && !at(257).is_before(256));
+}
