@@ -1,4 +1,6 @@
 //! Comparing calls with the other ranks of a clique, before they are launched.
+//!
+//! The collectives of a group come before its messages, as they do in NCCL; those too that NCCL makes messages of.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -208,12 +210,13 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
         first |= inner.size > 1
             && collectives(calls, inner).any(|call| call.count > 0 && !past.knows_class(class(call, *count, all)));
     }
-    // Messages, and collectives that are messages to NCCL, in the order in which it gets them.
-    for call in calls {
-        match (&call.comm.family, call.kind.message()) {
-            (Some(family), Some((end, peer))) => first |= message(family, call, end, peer)?,
-            (Some(family), None) => passed(family, call)?,
-            (None, _) => {}
+    let with_family = || calls.iter().filter_map(|call| Some((call, call.comm.family.as_ref()?)));
+    for (call, family) in with_family().filter(|(call, _)| call.kind.message().is_none()) {
+        passed(family, call)?;
+    }
+    for (call, family) in with_family() {
+        if let Some((end, peer)) = call.kind.message() {
+            first |= message(family, call, end, peer)?;
         }
     }
     Ok(first)

@@ -1,35 +1,48 @@
 //! Calls in which NCCL connects the ranks of a clique: the first message to or from a peer, the first collective of its
 //! class. The ranks meet before those; see [`meeting`](super::meeting).
 
+use std::ptr;
+use std::time::{Duration, Instant};
+
 use smallvec::SmallVec;
 
 use super::agreement::{bytes, class, collectives};
 use super::call::{Call, Kind};
 use super::inner::{Family, Inner};
-use super::meeting::{Need, Peers};
+use super::meeting::{Need, Peers, Step, quiet};
 use super::pair::End;
 use super::patience::Patience;
+use crate::cuda::Stream;
 use crate::error::Result;
 
 /// What one communicator connects.
 struct First<'a> {
     inner: &'a Inner,
     family: &'a Family,
+    /// Where calls for connections alone are made.
+    stream: Option<&'a Stream>,
     need: Need,
     classes: SmallVec<[u64; 4]>,
     /// The messages that collectives consist of.
     exchanges: Peers,
 }
 
+type Firsts<'a> = SmallVec<[First<'a>; 4]>;
+
+/// How long a rank waits for all that its call connects, before it connects with those that are there.
+const PRESS: Duration = Duration::from_millis(100);
+
 impl<'a> First<'a> {
     /// Of calls that were agreed on. `None` where they connect nothing.
-    fn of(calls: &[Call<'_>], inner: &'a Inner) -> Option<Self> {
+    fn of(calls: &[Call<'a>], inner: &'a Inner) -> Option<Self> {
         let family = inner.family.as_ref().filter(|_| inner.size > 1)?;
         let past = family.ledger.past(inner.rank);
         let (mut need, mut classes, mut exchanges) = (Need::default(), SmallVec::new(), Peers::default());
         let count = collectives(calls, inner).count();
         let all = collectives(calls, inner).map(bytes).sum();
+        let mut stream = None;
         for call in calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0) {
+            stream = stream.or(Some(call.stream));
             match call.kind.message() {
                 Some((end, peer)) if peer != inner.rank && !past.knows_peer(peer, end) => need.peers.add(peer, end),
                 Some(_) => {}
@@ -43,11 +56,16 @@ impl<'a> First<'a> {
                 }
             }
         }
-        (!need.is_empty()).then_some(Self { inner, family, need, classes, exchanges })
+        (!need.is_empty()).then_some(Self { inner, family, stream, need, classes, exchanges })
+    }
+
+    fn step(&self) -> Step {
+        self.family.ledger.meeting().step(self.inner.rank)
     }
 
     /// All are there.
-    fn connect(&self, besides: &Peers) {
+    fn go(&self, besides: &Peers) {
+        self.family.ledger.meeting().leave(self.inner.rank);
         let past = self.family.ledger.past(self.inner.rank);
         self.classes.iter().for_each(|&class| past.connect_class(class));
         let peers = self.need.peers.iter().chain(self.exchanges.iter()).chain(besides.iter());
@@ -93,58 +111,112 @@ fn exchange(kind: Kind, inner: &Inner, peers: &mut Peers) {
     }
 }
 
-/// What has to be connected beside what the calls connect: the communicator, and the messages.
+/// What has to be connected beside what calls connect: the communicator, and the messages.
 pub(crate) type Besides = SmallVec<[(u64, Peers); 1]>;
 
-/// Waits until all ranks have come that are connected by these calls, which were agreed on. The locks of `members`, their
-/// communicators, are held. `in_parts` says that not all calls are made at once.
+/// Makes calls for connections alone, on these streams of the communicators.
+type Connect<'c, 'a> = &'c mut dyn FnMut(&[(&'a Inner, &'a Stream, Peers)]) -> Result<()>;
+
+/// Waits until all ranks have come that are connected by these calls, which were agreed on. The locks of their communicators
+/// are held. `in_parts` says that not all calls are made at once.
 ///
 /// # Errors
 /// What ends the clique.
 #[cold]
-pub(crate) fn meet(calls: &[Call<'_>], members: &[&Inner], operation: &'static str, in_parts: bool) -> Result<Besides> {
-    let firsts = members.iter().filter_map(|inner| {
-        let mut first = First::of(calls, inner)?;
+pub(crate) fn meet<'a>(
+    calls: &[Call<'a>],
+    inners: &[&'a Inner],
+    operation: &'static str,
+    in_parts: bool,
+    connect: Connect<'_, 'a>,
+) -> Result<Besides> {
+    let mut firsts: Firsts<'_> = inners.iter().filter_map(|inner| First::of(calls, inner)).collect();
+    let all: SmallVec<[(*const Family, usize); 4]> =
+        firsts.iter().map(|first| (ptr::from_ref(first.family), first.inner.rank)).collect();
+    for first in &mut firsts {
+        let (family, own) = (ptr::from_ref(first.family), first.inner.rank);
         first.need.ahead = in_parts;
-        Some(first)
-    });
-    wait(firsts.collect(), members, operation)
+        first.need.together = all.iter().filter(|(of, rank)| *of == family && *rank != own).map(|one| one.1).collect();
+    }
+    wait(firsts, inners, operation, connect)
 }
 
 /// The same for the registration of a window as collective number `entry` of each communicator.
+///
+/// # Errors
+/// What ends the clique.
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) fn meet_at(entry: u64, members: &[&Inner], operation: &'static str) -> Result<()> {
-    let mut firsts = SmallVec::new();
+    let mut firsts = Firsts::new();
     for &inner in members {
         if let Some(family) = inner.family.as_ref().filter(|_| inner.size > 1) {
             let need = Need { collective: Some(entry), ..Need::default() };
-            firsts.push(First { inner, family, need, classes: SmallVec::new(), exchanges: Peers::default() });
+            let (classes, exchanges) = (SmallVec::new(), Peers::default());
+            firsts.push(First { inner, family, stream: None, need, classes, exchanges });
         }
     }
-    wait(firsts, members, operation).map(drop)
+    // No rank brings messages to a registration.
+    wait(firsts, members, operation, &mut |_| Ok(())).map(drop)
 }
 
-fn wait(mut firsts: SmallVec<[First<'_>; 4]>, members: &[&Inner], operation: &'static str) -> Result<Besides> {
+fn wait<'a>(
+    mut firsts: Firsts<'a>,
+    members: &[&Inner],
+    operation: &'static str,
+    connect: Connect<'_, 'a>,
+) -> Result<Besides> {
     for first in &firsts {
         first.family.ledger.meeting().come(first.inner.rank, first.need.clone());
     }
-    let mut more = Besides::new();
+    let mut all = Besides::new();
     let mut patience = Patience::default();
+    let mut pressed = Instant::now();
     loop {
-        firsts.retain(|first| match first.family.ledger.meeting().go(first.inner.rank) {
-            Some(besides) => {
-                first.connect(&besides);
-                if !besides.is_empty() {
-                    more.push((first.inner.id, besides));
+        let steps: SmallVec<[Step; 4]> = {
+            let _quiet = quiet();
+            firsts.iter().map(First::step).collect()
+        };
+        let number = |step: &Step| if let Step::Connect(number, _) = step { Some(*number) } else { None };
+        let done = if let Some(next) = steps.iter().filter_map(number).min() {
+            connect(&take_part(&firsts, &steps, next))
+        } else {
+            let mut steps = steps.into_iter();
+            firsts.retain(|first| match steps.next() {
+                Some(Step::Go(besides)) => {
+                    first.go(&besides);
+                    if !besides.is_empty() {
+                        all.push((first.inner.id, besides));
+                    }
+                    false
                 }
-                false
+                _ => true,
+            });
+            let Some(first) = firsts.first() else { return Ok(all) };
+            if pressed.elapsed() > PRESS {
+                pressed = Instant::now();
+                firsts.iter().for_each(|first| first.family.ledger.meeting().press(first.inner.rank));
             }
-            None => true,
-        });
-        let Some(first) = firsts.first() else { return Ok(more) };
-        if let Err(error) = patience.wait(operation, members, || first.absent()) {
+            patience.wait(operation, members, || first.absent())
+        };
+        if let Err(error) = done {
             firsts.iter().for_each(|first| first.family.ledger.meeting().leave(first.inner.rank));
             return Err(error);
         }
     }
+}
+
+/// What these ranks connect in a call for that alone.
+fn take_part<'a>(firsts: &[First<'a>], steps: &[Step], event: u64) -> SmallVec<[(&'a Inner, &'a Stream, Peers); 4]> {
+    let mut parts = SmallVec::new();
+    for (first, step) in firsts.iter().zip(steps) {
+        if let (Step::Connect(number, peers), Some(stream)) = (step, first.stream)
+            && *number == event
+        {
+            first.family.ledger.meeting().take(first.inner.rank);
+            let past = first.family.ledger.past(first.inner.rank);
+            peers.iter().for_each(|(peer, end)| past.connect_peer(peer, end));
+            parts.push((first.inner, stream, peers.clone()));
+        }
+    }
+    parts
 }

@@ -8,6 +8,7 @@ use super::call::Call;
 use super::check;
 use super::connect::Besides;
 use super::inner::{self, Guarded, Inner};
+use super::meeting::Peers;
 use super::pair::End;
 use super::weight::Costs;
 use crate::cuda::{Access, LAUNCH, Region, Stream};
@@ -68,11 +69,13 @@ pub(crate) fn group(
             for ((peer, end), stream) in peers.iter().zip(stream.into_iter().cycle()) {
                 // SAFETY: as below; the peer makes the other end.
                 see(if end == End::Sender { "ncclSend" } else { "ncclRecv" }, unsafe {
-                    connect(peer, end, stream, members[place(*id, members)].handle)
+                    link(peer, end, stream, members[place(*id, members)].handle)
                 });
             }
         }
-        for call in calls() {
+        // Some collectives are messages to NCCL: they come first, as ranks have compared them.
+        let is_message = |call: &&Call<'_>| call.kind.message().is_some();
+        for call in calls().filter(|call| !is_message(call)).chain(calls().filter(is_message)) {
             let handle = members[place(call.comm.id, members)].handle;
             // SAFETY: as in `one`; the calls are made when the group ends, before the locks are given back.
             see(call.kind.function(), unsafe { call.make(handle) });
@@ -102,11 +105,44 @@ fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {
     members.iter().position(|member| member.inner.id == communicator).unwrap_or(0)
 }
 
+/// Connects ranks by a call for that alone, which the other ends make as well.
+#[cold]
+pub(crate) fn connect(
+    parts: &[(&Inner, &Stream, Peers)],
+    members: &mut [Member<'_, '_>],
+    operation: &'static str,
+) -> Result<()> {
+    for (inner, stream, _) in parts {
+        // Under the lock, which an abort gets, as this then waits no longer.
+        stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation))?;
+    }
+    inner::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
+    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+    if result.is_ok() {
+        for (inner, stream, peers) in parts {
+            let handle = members[place(inner.id, members)].handle;
+            for (peer, end) in peers.iter() {
+                // SAFETY: the handle is live during a visit, and the peer makes the other end.
+                result = result.and(check::check("ncclSend", unsafe { link(peer, end, stream, handle) }));
+            }
+        }
+        // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
+        result = result.and(check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() }));
+    }
+    for (inner, stream, _) in parts {
+        inner.end_visit();
+        stream.count(LAUNCH);
+        members[place(inner.id, members)].guarded.streams.remember(stream);
+    }
+    result
+}
+
 /// A message without elements, for which NCCL connects two ranks.
 ///
 /// # Safety
 /// `handle` is a live communicator, during a visit; the peer makes the other end.
-unsafe fn connect(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> sys::ncclResult_t {
+unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> sys::ncclResult_t {
     let nothing = ptr::NonNull::<u64>::dangling().as_ptr().cast();
     let (bytes, peer) = (sys::ncclDataType_t::ncclInt8, peer as c_int);
     // SAFETY: as the caller promises; the stream is live, and no elements are read or written.

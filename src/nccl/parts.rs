@@ -5,15 +5,11 @@
 //! to and one from each peer before the next. So the parts are cut: collectives first, by what the ranks have compared,
 //! hence at the same places; then messages, as many of each peer to a part. Where ranks cut messages at different places,
 //! nothing is lost either: NCCL's own kernels are cut where the arguments of each rank are full.
-//!
-//! An all_to_all, a gather or a scatter is messages to NCCL, and a collective here. Beside other messages, it keeps its place
-//! among them, and so such a group cannot be cut.
 
 use super::call::Call;
 use super::inner::Inner;
 use super::pair::End;
 use super::weight::{MOST, Weight};
-use crate::error::{Error, Result};
 
 /// To which part of a group each call belongs.
 pub(crate) struct Parts {
@@ -23,11 +19,8 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// Of the calls of a group of these communicators.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] where the group cannot be cut.
     #[cold]
-    pub(crate) fn of(calls: &[Call<'_>], inners: &[&Inner]) -> Result<Self> {
+    pub(crate) fn of(calls: &[Call<'_>], inners: &[&Inner]) -> Self {
         let mut of = vec![0; calls.len()];
         for inner in inners {
             let own = || calls.iter().enumerate().filter(|(_, call)| call.comm.id == inner.id && call.count > 0);
@@ -44,13 +37,6 @@ impl Parts {
             // Together with the last collectives, messages might be too many.
             let first = if weight.launches() > 0 { part + 1 } else { 0 };
             let rounds = Weight::rounds(inner.size, MOST);
-            let exchange = own().find(|(_, call)| call.kind.exchange() && inner.size > 1);
-            if let (Some((_, call)), true) = (exchange, own().any(|(_, call)| call.kind.message().is_some())) {
-                let expected =
-                    format!("at most {rounds} messages to one peer beside a {}, all calls together", call.operation);
-                let got = format!("{} calls of rank {}", own().count(), inner.rank);
-                return Err(Error::argument("group", "calls", expected, got));
-            }
             let mut before = vec![0; 2 * inner.size];
             for (at, call) in own() {
                 if let Some((end, peer)) = call.kind.message() {
@@ -61,7 +47,7 @@ impl Parts {
             }
         }
         let count = of.iter().max().map_or(1, |last| last + 1);
-        Ok(Self { of, count })
+        Self { of, count }
     }
 
     /// The calls of each part, one part after the other.

@@ -120,7 +120,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     }
     let costs = weight::costs(calls);
     let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
-    let parts = if fits { None } else { Some(Parts::of(calls, &inners)?) };
+    let parts = if fits { None } else { Some(Parts::of(calls, &inners)) };
     for (call, cost) in &costs {
         // What goes in parts makes room for each of them.
         let cost = if fits { *cost } else { LAUNCH };
@@ -136,7 +136,9 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
             members.map(|(inner, (guard, handle))| Member { inner, guarded: guard, handle: *handle }).collect();
         agreement::group(calls, &inners, operation)
             .and_then(|first| match first {
-                true => connect::meet(calls, &inners, operation, parts.is_some()),
+                true => connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
+                    launch::connect(parts, &mut members, operation)
+                }),
                 false => Ok(Besides::new()),
             })
             .and_then(|besides| match &parts {
@@ -176,7 +178,9 @@ fn launch_parts(calls: &[Call<'_>], parts: &Parts, members: &mut [Member<'_, '_>
 #[cold]
 fn launch_first(call: &Call<'_>, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     let (inner, calls) = (call.comm, std::slice::from_ref(call));
-    let besides = connect::meet(calls, &[inner], call.operation, false)?;
+    let besides = connect::meet(calls, &[inner], call.operation, false, &mut |parts| {
+        launch::connect(parts, &mut [Member { inner, guarded, handle }], call.operation)
+    })?;
     if besides.is_empty() {
         return launch::one(call, guarded, handle);
     }
