@@ -1,5 +1,6 @@
 //! However much is on its way behind a rank that never comes: an abort gets through, the streams drain, and all goes on.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -166,6 +167,7 @@ fn pinned_memory_is_dropped_behind_an_operation_that_hangs() {
     watched(90.0, || {
         for ranks in rank_counts(&[2, 4]) {
             let rig = Rig::new(ranks);
+            let done = Barrier::new(ranks - 1);
             rig.run(|comm, stream| {
                 if comm.rank() == 0 {
                     return Ok(());
@@ -185,6 +187,8 @@ fn pinned_memory_is_dropped_behind_an_operation_that_hangs() {
                 // New pinned memory, and another stream's work, are to be had meanwhile.
                 assert_eq!(PinnedBuffer::from_slice(&[3.0f32; 3000])?.as_slice()?, [3.0; 3000]);
                 assert_eq!(y.to_vec(&other)?, [2.0; 3000]);
+                // The first abort ends all ranks.
+                done.wait();
                 assert_ne!(comm.aborter().abort("rank 0 does not come"), AbortOutcome::StillRunning);
                 Ok(())
             });
