@@ -23,11 +23,11 @@ fn happen(meeting: &Meeting, size: usize) -> (Vec<Peers>, Vec<usize>) {
             Step::Connect(number, peers) if *number == first => Some(peers),
             _ => None,
         };
-        for rank in 0..size {
+        for (rank, connected) in connected.iter_mut().enumerate() {
             let Some(peers) = taking_part(rank) else { continue };
             for (peer, end) in peers.iter() {
                 assert!(taking_part(peer).is_some_and(|theirs| theirs.has(rank, end.other())));
-                connected[rank].add(peer, end);
+                connected.add(peer, end);
             }
             meeting.take(rank);
         }

@@ -8,7 +8,6 @@ use gpucomm::{Clique, Device};
 
 use crate::outcome;
 use crate::program::Program;
-use crate::rank::Rank;
 use crate::settings::{Batch, rng, slower};
 use crate::watch;
 
@@ -29,7 +28,6 @@ pub fn start(batch: &Batch, timeout: Duration) -> Clique {
     let clique = Clique::init_all_with(&devices(batch), &options)
         .unwrap_or_else(|error| panic!("no clique: {error}: {}", batch.repeat(batch.first)));
     gpucomm::set_default_timeout(slower(PATIENT));
-    clique.spmd(Rank::connect).unwrap_or_else(|error| panic!("no connections: {error}: {}", batch.repeat(batch.first)));
     gpucomm::set_default_timeout(slower(timeout));
     clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(timeout)));
     clique

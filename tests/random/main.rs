@@ -10,7 +10,6 @@
 //! | `GPUCOMM_RANDOM_COUNT` | how many programs each mode runs |
 //! | `GPUCOMM_RANDOM_RANKS` | the number of ranks; drawn otherwise. Programs for more than there are devices are left out |
 //! | `GPUCOMM_RANDOM_STEPS` | how many steps a program has |
-//! | `GPUCOMM_RANDOM_TRY` | what is drawn though it is known to fail, see `not_yet.rs` |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit |
 //!
 //! What fails prints the seed, the rank, the step and the command that repeats it. Where nothing moves for three times the timeout
@@ -28,7 +27,6 @@ mod issue;
 mod layout;
 mod message;
 mod model;
-mod not_yet;
 mod number;
 mod operation;
 mod outcome;

@@ -8,7 +8,6 @@ use crate::deviation::{Change, Deviation, Stray};
 use crate::generator::{Generator, SLOTS};
 use crate::message::Message;
 use crate::model::{Factors, Model};
-use crate::not_yet::NotYet;
 use crate::operation::{Half, Operation, Target};
 use crate::rank::{Rank, Way};
 use crate::step::Step;
@@ -208,7 +207,7 @@ impl Step for Grouped {
                 other_way.orders[who].swap(first, second);
                 Some(Deviation::instead("order", other_way))
             }
-            2 if NotYet::Grouping.mended() && one.is_needed(0) && other.is_needed(0) => {
+            2 if one.is_needed(0) && other.is_needed(0) => {
                 let only_collectives = collectives.len() == self.operations.len();
                 only_collectives.then(|| Deviation::instead("grouping", OneByOne(other_way.operations)))
             }
