@@ -71,8 +71,9 @@ impl Clique {
     }
 
     /// The ranks, to be moved to threads of your own. They go on comparing.
-    pub fn into_ranks(mut self) -> Vec<Communicator> {
-        std::mem::take(&mut self.ranks)
+    pub fn into_ranks(self) -> Vec<Communicator> {
+        let mut clique = self;
+        std::mem::take(&mut clique.ranks)
     }
 
     /// Runs `program` once for each rank, all at the same time, each on a thread of its own on which the rank's device is
