@@ -97,7 +97,7 @@ impl Variables {
         });
         let bytes = "bytes of memory of each device, such as 4294967296, 512M or 4G, from 64K to 1T";
         self.take("MEMORY", &mut all.memory, bytes, memory);
-        let entries = format_args!("a number from {} to {}", QUEUE.start(), QUEUE.end());
+        let entries = format!("a number from {} to {}", QUEUE.start(), QUEUE.end());
         self.take("QUEUE", &mut all.queue, entries, |text| text.parse().ok().filter(|entries| QUEUE.contains(entries)));
         self.take("DRIVER_LOCK", &mut all.driver_lock, "0, 1 or 2", |text| {
             text.parse().ok().filter(|level| *level <= 2)
