@@ -9,69 +9,17 @@ use std::sync::atomic::Ordering;
 
 use super::beside;
 use super::comm::Comm;
-use super::control::{Rank, Segment};
+use super::control::Segment;
 use super::deadlock::{Activity, Phase, Stop, Watch};
 use super::error::{Failure, Outcome};
 use super::futex::SLICE;
-use super::kind::{Kind, Redop, element_name};
+use super::grouping;
 use super::operation::{LOCATION_WORDS, Operation, get_location, put_location};
 use super::share::{self, Peer};
+use super::signature::{SIGNATURE_WORDS, Signature};
 use crate::emulator::cuda::arena;
-use crate::sys::ncclDataType_t;
 
-/// What the ranks of an operation must agree on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Signature {
-    kind: Kind,
-    datatype: u32,
-    redop: u8,
-    count: u64,
-    root: u32,
-}
-
-impl Signature {
-    fn of(operation: &Operation) -> Self {
-        Self {
-            kind: operation.kind,
-            datatype: operation.datatype.0,
-            redop: operation.redop as u8,
-            count: operation.count as u64,
-            root: operation.peer as u32,
-        }
-    }
-
-    fn words(&self) -> [u64; 2] {
-        let head = self.kind as u64 | u64::from(self.datatype) << 8 | u64::from(self.redop) << 16;
-        [head | u64::from(self.root) << 32, self.count]
-    }
-
-    fn read(rank: &Rank) -> Option<Self> {
-        let [head, count] = [&rank.words[0], &rank.words[1]].map(|word| word.load(Ordering::Relaxed));
-        Some(Self {
-            kind: Kind::from_code(head & 0xff)?,
-            datatype: (head >> 8) as u32 & 0xff,
-            redop: (head >> 16) as u8,
-            count,
-            root: (head >> 32) as u32,
-        })
-    }
-
-    fn describe(&self) -> String {
-        let name = self.kind.name();
-        let datatype = element_name(ncclDataType_t(self.datatype));
-        let mut text = format!("{name} of {} elements of {datatype}", self.count);
-        if self.kind.reduces() {
-            let redop = Redop::from_code(u64::from(self.redop)).map_or("no operator", Redop::name);
-            text.push_str(&format!(", {redop}"));
-        }
-        if self.kind.rooted() {
-            text.push_str(&format!(", root {}", self.root));
-        }
-        text
-    }
-}
-
-const SCALAR_AT: usize = 2;
+const SCALAR_AT: usize = SIGNATURE_WORDS;
 const SEND_AT: usize = 3;
 const RECV_AT: usize = SEND_AT + LOCATION_WORDS;
 const BESIDE_AT: usize = RECV_AT + LOCATION_WORDS;
@@ -84,9 +32,7 @@ pub(super) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
     let activity =
         Activity { kind: operation.kind, number, count: operation.count as u64, peer: operation.peer as u32 };
 
-    let [head, count] = Signature::of(operation).words();
-    me.words[0].store(head, Ordering::Relaxed);
-    me.words[1].store(count, Ordering::Relaxed);
+    Signature::of(operation).put(&me.words);
     me.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
     put_location(&me.words[SEND_AT..], &operation.send);
     put_location(&me.words[RECV_AT..], &operation.recv);
@@ -97,7 +43,9 @@ pub(super) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
         return Ok(());
     }
     let done = match compare(comm, segment, number) {
-        Ok(()) => work(comm, segment, operation),
+        Ok(()) if grouping::agree(comm, segment, operation) => work(comm, segment, operation),
+        // NCCL reorders and merges what is in a group, and each rank takes the other's bytes for something else.
+        Ok(()) => operation.spoil(),
         Err(mismatch) => Err(mismatch),
     };
     let begins: Vec<_> =
@@ -154,9 +102,10 @@ pub(super) fn died(comm: &Comm, peer: usize, activity: &Activity) -> Failure {
 
 /// Finds the first two ranks that disagree. Every rank finds the same two.
 fn compare(comm: &Comm, segment: &Segment, number: u64) -> Outcome {
-    let first = Signature::read(segment.rank(0));
+    let signature = |rank: usize| Signature::read(&segment.rank(rank).words);
+    let first = signature(0);
     for peer in 0..comm.size {
-        let theirs = Signature::read(segment.rank(peer));
+        let theirs = signature(peer);
         if theirs == first {
             continue;
         }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use super::error::{Failure, Outcome};
 use super::futex::{Bell, Gate};
+use super::grouping::GROUP_WORDS;
 use super::process;
 use crate::sys::ncclUniqueId;
 
@@ -87,6 +88,8 @@ pub(super) struct Rank {
     pub(super) bell: Bell,
     /// The collective operation it has come to.
     pub(super) words: [AtomicU64; WORDS],
+    /// What the group holds that it is at. See [`super::grouping`].
+    pub(super) group: [AtomicU64; GROUP_WORDS],
     /// The host call it has come to.
     pub(super) host_words: [AtomicU64; WORDS],
 }

@@ -11,7 +11,7 @@ use super::error::{Failure, Outcome};
 use super::inject::stop_for_ever;
 use super::kind::Kind;
 use super::operation::Operation;
-use super::{collective, p2p};
+use super::{collective, grouping, p2p};
 use crate::emulator::cuda::error::meaning;
 use crate::emulator::cuda::{device, stream};
 use crate::emulator::fault;
@@ -88,11 +88,11 @@ pub(super) fn launch(batch: Batch) -> Outcome {
                 }
             }
             if comm.abort.is_set() {
-                operations.iter().for_each(Operation::spoil);
+                operations.iter().for_each(|operation| drop(operation.spoil()));
             }
             comm.progress.end();
         } else if comm.abort.is_set() {
-            operations.iter().for_each(Operation::spoil);
+            operations.iter().for_each(|operation| drop(operation.spoil()));
         }
         // The memory is free for others before anybody can see that the batch is done.
         operations.clear();
@@ -144,6 +144,7 @@ fn check_self_messages(comm: &Comm, operations: &[(Operation, StreamHandle)]) ->
 /// Runs a batch: its collective operations in order, then its messages together.
 fn run(comm: &Comm, operations: &[Operation], cancelled: &dyn Fn() -> bool) -> Outcome {
     let segment = comm.segment()?;
+    grouping::show(comm, segment, operations);
     for operation in operations {
         let Some(fault) = fault::at(comm.rank, operation.number) else {
             if !operation.kind.message() {

@@ -18,6 +18,7 @@ mod error;
 pub mod exports;
 mod futex;
 mod group;
+mod grouping;
 mod host;
 mod init;
 mod inject;
@@ -31,6 +32,7 @@ mod redop;
 mod reduce;
 pub(crate) mod registry;
 mod share;
+mod signature;
 mod space;
 #[cfg(test)]
 mod tests;

@@ -99,17 +99,18 @@ impl Operation {
         Ok(operation)
     }
 
-    /// Leaves what an aborted operation leaves where its result was to be, unless it had come to its end: neither what was
-    /// there before nor the result.
-    pub(super) fn spoil(&self) {
+    /// Leaves garbage in the first half of what the result was to be, as an operation does that ends without it; unless it had
+    /// come to its end.
+    pub(super) fn spoil(&self) -> Outcome {
         if self.done.get() || self.recv_bytes == 0 {
-            return;
+            return Ok(());
         }
-        if let Ok(at) = arena::map(&self.recv) {
-            // SAFETY: the buffer was checked to hold this many bytes, and is kept from reuse while `self` lives. No other
-            // rank touches it: none passes a gate that this one has left, and none takes a message that it has withdrawn.
-            unsafe { at.write_bytes(SPOILT, self.recv_bytes.div_ceil(2)) };
-        }
+        let at = arena::map(&self.recv).map_err(|error| Failure::system(format!("the receive buffer: {error}")))?;
+        // SAFETY: the buffer was checked to hold this many bytes, and is kept from reuse while `self` lives. No other rank
+        // touches it: none passes a gate that this one has left, none takes a message that it has withdrawn, and those of
+        // an operation that no rank does leave the buffers of others alone.
+        unsafe { at.write_bytes(SPOILT, self.recv_bytes.div_ceil(2)) };
+        Ok(())
     }
 
     /// Bytes of one part: what one rank contributes or gets.

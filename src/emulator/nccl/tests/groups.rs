@@ -95,6 +95,67 @@ fn collectives_and_messages_share_a_group() {
     });
 }
 
+/// Two collectives in one group here, one after the other there: on GPUs the data is wrong, or nothing ends.
+#[test]
+fn groups_that_differ_between_ranks_are_reported_and_give_garbage() {
+    let expected = expect("ranks group their collectives differently");
+    let named = expect(
+        "rank 1 has [AllReduce of 4 elements of float32, sum] in one group, expected [AllReduce of 4 elements \
+                        of float32, sum; AllReduce of 3 elements of float32, sum] in one group, as rank 0",
+    );
+    spmd(2, |rank| {
+        rank.connect();
+        let (four, three) = (Buffer::new(&[1.0; 4]), Buffer::new(&[1.0; 3]));
+        if rank.rank == 0 {
+            start();
+        }
+        assert_eq!((rank.all_reduce(&four), rank.all_reduce(&three)), (OK, OK));
+        if rank.rank == 0 {
+            assert_eq!(end(), OK, "{}", last_error());
+        }
+        rank.wait();
+        assert_eq!(rank.state(), OK, "nobody notices");
+        assert_eq!(four.values()[..2], [GARBAGE; 2]);
+        assert_eq!(three.values()[..1], [GARBAGE]);
+        assert_eq!(rank.all_reduce(&four), OK);
+        rank.wait();
+    });
+    assert!(expected.count() > 0 && named.count() > 0);
+}
+
+/// What is no collective to NCCL may be grouped as one likes: messages, nothing, and what it makes of messages.
+#[test]
+fn messages_and_empty_collectives_may_be_grouped_differently() {
+    spmd(2, |rank| {
+        rank.connect();
+        let (four, none, out, inn) = (Buffer::new(&[1.0; 4]), Buffer::zeros(0), Buffer::zeros(2), Buffer::zeros(2));
+        let grouped = |yes: bool, number: u32| {
+            if yes {
+                // SAFETY: takes no pointers.
+                assert_eq!(unsafe { [ncclGroupStart, ncclGroupEnd][number as usize]() }, OK, "{}", last_error());
+            }
+        };
+        for odd in [0, 1] {
+            grouped(rank.rank == odd, 0);
+            let float = ncclDataType_t::ncclFloat32;
+            let peer = 1 - rank.rank as i32;
+            // SAFETY: the buffers stay until the stream is idle.
+            unsafe {
+                assert_eq!(ncclAlltoAll(out.0, inn.0, 1, float, rank.comm, rank.stream), OK);
+                assert_eq!(rank.all_reduce(&four), OK);
+                assert_eq!(rank.all_reduce(&none), OK);
+                match rank.rank {
+                    0 => assert_eq!(ncclSend(out.0, 2, float, peer, rank.comm, rank.stream), OK),
+                    _ => assert_eq!(ncclRecv(inn.0, 2, float, peer, rank.comm, rank.stream), OK),
+                }
+            }
+            grouped(rank.rank == odd, 1);
+        }
+        rank.wait();
+        assert_eq!(four.values(), [4.0; 4]);
+    });
+}
+
 #[test]
 fn blocking_and_non_blocking_do_not_mix() {
     within_limit(|| {
