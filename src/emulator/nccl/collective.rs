@@ -114,7 +114,8 @@ fn compare(comm: &Comm, segment: &Segment, number: u64) -> Outcome {
             "ranks disagree at collective #{number}: rank {peer} called {}, expected {}, as rank 0",
             text(theirs),
             text(first)
-        )));
+        ))
+        .reported());
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::connect::Connected;
 use super::control::{Life, Segment};
 use super::error::{Failure, Outcome, remember};
 use super::futex::SLICE;
+use super::inside::Visits;
 use super::redop::Redops;
 use super::registry;
 use super::space::Space;
@@ -122,6 +123,9 @@ pub(super) struct Issued {
     pub(super) hosted: u64,
 }
 
+const FINALIZED: u32 = 1;
+const REVOKED: u32 = 2;
+
 /// One rank of a communicator.
 #[derive(Debug)]
 pub(super) struct Comm {
@@ -139,7 +143,11 @@ pub(super) struct Comm {
     pub(super) windows: Mutex<HashMap<usize, Window>>,
     /// Where they lie.
     pub(super) space: Mutex<Space>,
-    finalized: AtomicBool,
+    pub(super) visits: Visits,
+    /// All ranks have met.
+    started: AtomicBool,
+    /// 0, [`FINALIZED`] or [`REVOKED`].
+    closed: AtomicU32,
     state: AtomicU32,
     text: Mutex<Option<String>>,
 }
@@ -165,7 +173,9 @@ impl Comm {
             redops: Mutex::default(),
             windows: Mutex::default(),
             space: Mutex::default(),
-            finalized: AtomicBool::new(false),
+            visits: Visits::default(),
+            started: AtomicBool::new(false),
+            closed: AtomicU32::new(0),
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
             text: Mutex::new(None),
         });
@@ -227,15 +237,24 @@ impl Comm {
         self.abort.is_set() || !matches!(self.state(), ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress)
     }
 
-    /// Whether a call may use the communicator now.
-    pub(super) fn ensure_ready(&self) -> Outcome {
-        if self.abort.is_set() {
-            return Err(Failure::usage(format!(
-                "rank {}: a communicator that shares this one's resources was aborted",
-                self.rank
-            )));
+    /// Whether a call may use the communicator now. NCCL itself looks only whether it was revoked, is busy or has failed.
+    pub(super) fn ensure_usable(&self) -> Outcome {
+        // In this order: a revoke, which may come at any time, closes first.
+        let aborted = self.abort.is_set();
+        let closed = self.closed.load(Ordering::Acquire);
+        if closed == REVOKED {
+            return Err(Failure::usage(format!("rank {}: the communicator was revoked", self.rank)));
         }
-        self.ensure_settled()
+        let unusable = if !self.started.load(Ordering::Acquire) && self.config.blocking {
+            "its start has failed, and it can only be aborted"
+        } else if aborted {
+            "a communicator that shares its resources was aborted, and its operations end without a result"
+        } else if closed == FINALIZED {
+            "it was finalized"
+        } else {
+            return self.ensure_settled();
+        };
+        Err(Failure::usage(format!("rank {}: the communicator is used though {unusable}", self.rank)).reported())
     }
 
     /// Whether the last call on the communicator has ended, and well. An abort of others does not matter.
@@ -253,34 +272,47 @@ impl Comm {
         }
     }
 
-    /// As [`Self::ensure_ready`], for what a finalized communicator can no longer do.
-    pub(super) fn ensure_open(&self) -> Outcome {
-        self.ensure_ready()?;
-        if self.finalized.load(Ordering::Acquire) {
-            return Err(Failure::usage(format!("rank {}: the communicator was finalized", self.rank)));
-        }
-        Ok(())
-    }
-
     /// The segment, which every communicator has that was ever ready.
     pub(super) fn segment(&self) -> Outcome<&Arc<Segment>> {
         self.segment.get().ok_or_else(|| Failure::internal("the communicator has met no other rank yet"))
     }
 
-    /// Refuses a second finalize.
+    /// The ranks have met.
+    pub(super) fn start(&self) {
+        self.started.store(true, Ordering::Release);
+    }
+
+    /// Refuses a second finalize; a revoke is one, too.
     pub(super) fn begin_finalize(&self) -> Outcome {
-        if self.finalized.swap(true, Ordering::AcqRel) {
-            return Err(Failure::argument(format!("rank {}: the communicator was finalized already", self.rank)));
-        }
-        Ok(())
+        self.close(FINALIZED)
+    }
+
+    fn close(&self, how: u32) -> Outcome {
+        let closed = self.closed.compare_exchange(0, how, Ordering::AcqRel, Ordering::Acquire);
+        closed.map(drop).map_err(|done| {
+            let done = if done == REVOKED { "revoked" } else { "finalized" };
+            Failure::argument(format!("rank {}: the communicator was {done} already", self.rank))
+        })
+    }
+
+    /// Marks the communicator as revoked. Whatever had failed before, NCCL forgets it then.
+    pub(super) fn begin_revoke(&self) -> Outcome {
+        self.close(REVOKED)
+    }
+
+    /// The end of a revoke: the communicator is well again, as far as anybody asks.
+    pub(super) fn end_revoke(&self) {
+        let mut text = lock(&self.text);
+        *text = None;
+        self.state.store(ncclResult_t::ncclSuccess.0, Ordering::Release);
     }
 
     /// Waits until everything that was launched is done.
     pub(super) fn drain(&self) -> Outcome {
         let batches = lock(&self.issued).batches;
-        // Operations of a failed communicator may never end; only an abort ends this wait early.
-        if !self.progress.wait(batches, || self.abort.is_set()) || self.abort.is_set() {
-            return Err(Failure::internal(format!("rank {}: aborted while waiting for its operations", self.rank)));
+        // Operations of a failed communicator may never end; only an abort, which takes them away, ends this wait early.
+        if !self.progress.wait(batches, || self.abort.is_set()) {
+            return Ok(());
         }
         match self.state() {
             ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress => Ok(()),

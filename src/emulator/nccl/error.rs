@@ -1,4 +1,6 @@
 //! Failures: a result code with the sentence that `ncclGetLastError` gives.
+//!
+//! Those that NCCL 2.28.9 gives too, with the same code, are plain. What only this emulator notices is a violation as well.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -25,6 +27,18 @@ impl Failure {
 
     pub(super) fn argument(text: impl Into<String>) -> Self {
         Self::new(ncclResult_t::ncclInvalidArgument, text)
+    }
+
+    /// A mistake that NCCL does not look for: what it does then is undefined, wrong or for ever. It is reported as a violation;
+    /// where that does not end the process, the call fails, as NCCL's would not.
+    pub(super) fn unnoticed(text: impl Into<String>) -> Self {
+        Self::argument(text).reported()
+    }
+
+    /// As [`Self::unnoticed`], for any code.
+    pub(super) fn reported(self) -> Self {
+        report::violation(&self.text);
+        self
     }
 
     pub(super) fn usage(text: impl Into<String>) -> Self {

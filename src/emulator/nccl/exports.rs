@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::config::{self, Config};
 use super::error::{self, Failure, Outcome, entry};
+use super::inside::Manner;
 use super::kind::Kind;
 use super::launch::{StreamHandle, cuda};
 use super::operation::{Operation, Request};
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_ch
 }
 
 pub unsafe extern "C" fn ncclGetLastError(comm: ncclComm_t) -> *const c_char {
-    let own = std::panic::catch_unwind(|| registry::get(comm).ok().and_then(|comm| comm.text()));
+    let own = std::panic::catch_unwind(|| registry::find(comm).and_then(|comm| comm.text()));
     error::last(own.unwrap_or_default())
 }
 
@@ -72,7 +73,7 @@ pub unsafe extern "C" fn ncclCommSplit(
     config: *mut ncclConfig_t,
 ) -> ncclResult_t {
     entry("ncclCommSplit", || {
-        let parent = registry::get(comm)?;
+        let (parent, _inside) = registry::enter(comm, Manner::Alone)?;
         // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
         let made = unsafe { init::split(&parent, color, key, newcomm, Config::read(config)?) }?;
         // As NCCL: the parent's state tells how a non-blocking split goes, the call itself has succeeded.
@@ -81,7 +82,13 @@ pub unsafe extern "C" fn ncclCommSplit(
 }
 
 pub unsafe extern "C" fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t {
-    entry("ncclCommFinalize", || if comm.is_null() { SUCCESS } else { lifecycle::finalize(&registry::get(comm)?) })
+    entry("ncclCommFinalize", || {
+        if comm.is_null() {
+            return SUCCESS;
+        }
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        lifecycle::finalize(&comm)
+    })
 }
 
 pub unsafe extern "C" fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t {
@@ -95,14 +102,20 @@ pub unsafe extern "C" fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t {
 pub unsafe extern "C" fn ncclCommRevoke(comm: ncclComm_t, revokeFlags: c_int) -> ncclResult_t {
     entry("ncclCommRevoke", || match revokeFlags {
         _ if comm.is_null() => SUCCESS,
-        0 => lifecycle::revoke(&registry::get(comm)?),
+        0 => {
+            let (comm, _inside) = registry::enter(comm, Manner::Guest)?;
+            lifecycle::revoke(&comm)
+        }
         flags => Err(Failure::argument(format!("revoke flags {flags}: expected 0"))),
     })
 }
 
 pub unsafe extern "C" fn ncclCommGetAsyncError(comm: ncclComm_t, asyncError: *mut ncclResult_t) -> ncclResult_t {
-    // SAFETY: the caller's pointer, as C declares it.
-    entry("ncclCommGetAsyncError", || unsafe { put(asyncError, registry::get(comm)?.state()) })
+    entry("ncclCommGetAsyncError", || {
+        let (comm, _inside) = registry::enter(comm, Manner::Guest)?;
+        // SAFETY: the caller's pointer, as C declares it.
+        unsafe { put(asyncError, comm.state()) }
+    })
 }
 
 /// Tells something about a communicator whose start is over.
@@ -116,7 +129,7 @@ unsafe fn ask(
     answer: fn(&super::comm::Comm) -> c_int,
 ) -> ncclResult_t {
     entry(name, || {
-        let comm = registry::get(comm)?;
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         comm.ensure_settled()?;
         // SAFETY: the caller vouches for the place.
         unsafe { put(place, answer(&comm)) }
@@ -164,13 +177,17 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
     win: *mut ncclWindow_t,
     winFlags: c_int,
 ) -> ncclResult_t {
-    // SAFETY: the caller's pointers, as C declares them.
-    entry("ncclCommWindowRegister", || unsafe { window::register(&registry::get(comm)?, buff, size, win, winFlags) })
+    entry("ncclCommWindowRegister", || {
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        // SAFETY: the caller's pointers, as C declares them.
+        unsafe { window::register(&comm, buff, size, win, winFlags) }
+    })
 }
 
 pub unsafe extern "C" fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWindow_t) -> ncclResult_t {
     entry("ncclCommWindowDeregister", || {
-        window::deregister(&*registry::get(comm)?, win)?;
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        window::deregister(&comm, win)?;
         SUCCESS
     })
 }
@@ -183,10 +200,10 @@ pub unsafe extern "C" fn ncclRedOpCreatePreMulSum(
     comm: ncclComm_t,
 ) -> ncclResult_t {
     entry("ncclRedOpCreatePreMulSum", || {
-        let comm = registry::get(comm)?;
-        comm.ensure_open()?;
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        comm.ensure_settled()?;
         if op.is_null() {
-            return Err(Failure::argument("the place for the operator is null"));
+            return Err(Failure::unnoticed("the place for the operator is null"));
         }
         // SAFETY: the caller's pointers, as C declares them.
         unsafe { put(op, redop::create(&comm, scalar.cast::<u8>().cast_const(), datatype, residence)?) }
@@ -195,7 +212,8 @@ pub unsafe extern "C" fn ncclRedOpCreatePreMulSum(
 
 pub unsafe extern "C" fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t {
     entry("ncclRedOpDestroy", || {
-        redop::destroy(&*registry::get(comm)?, op)?;
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        redop::destroy(&comm, op)?;
         SUCCESS
     })
 }
@@ -204,9 +222,13 @@ pub unsafe extern "C" fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> 
 fn issue(name: &'static str, comm: ncclComm_t, stream: cudaStream_t, request: Request) -> ncclResult_t {
     entry(name, || {
         group::call(|| {
-            let comm = registry::get(comm)?;
-            comm.ensure_open()?;
-            let device = stream::stream_device(stream).map_err(|error| cuda("the stream", error))?;
+            let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+            comm.ensure_usable()?;
+            // The null stream is that of the communicator's device, which NCCL makes current.
+            let device = match stream::stream_device(stream) {
+                _ if stream.is_null() => comm.device,
+                device => device.map_err(|error| cuda("the stream", error))?,
+            };
             if device != comm.device {
                 return Err(Failure::argument(format!(
                     "the stream belongs to device {device}, expected device {} of rank {}",

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::comm::Comm;
 use super::connect;
 use super::error::{Failure, Outcome};
+use super::inside::{self, Inside, Manner};
 use super::launch::{self, Batch, StreamHandle};
 use super::operation::Operation;
 use crate::emulator::report;
@@ -32,6 +33,8 @@ struct State {
     blocking: Option<bool>,
     batches: Vec<Batch>,
     jobs: Vec<Job>,
+    /// The communicators of both: this thread is inside them until the group ends.
+    inside: Vec<Inside>,
 }
 
 impl Drop for State {
@@ -143,7 +146,10 @@ pub(super) fn add_operation(comm: &Arc<Comm>, operation: Operation, stream: Stre
         state.join(comm)?;
         match state.batches.iter_mut().find(|batch| Arc::ptr_eq(&batch.comm, comm)) {
             Some(batch) => batch.operations.push((operation, stream)),
-            None => state.batches.push(Batch { comm: comm.clone(), operations: vec![(operation, stream)] }),
+            None => {
+                state.inside.push(inside::enter(comm, Manner::Alone));
+                state.batches.push(Batch { comm: comm.clone(), operations: vec![(operation, stream)] });
+            }
         }
         Ok(())
     })?
@@ -153,6 +159,7 @@ pub(super) fn add_operation(comm: &Arc<Comm>, operation: Operation, stream: Stre
 pub(super) fn add_job(job: Job) -> Outcome {
     with(|state| {
         state.join(&job.comm)?;
+        state.inside.push(inside::enter(&job.comm, Manner::Alone));
         state.jobs.push(job);
         Ok(())
     })?

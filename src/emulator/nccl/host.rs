@@ -43,7 +43,8 @@ pub(super) fn exchange(comm: &Comm, kind: Kind, words: &[u64]) -> Outcome<Vec<[u
                 "ranks disagree: rank {} called {}, rank {peer} called {theirs}",
                 comm.rank,
                 kind.name()
-            )));
+            ))
+            .reported());
         }
         shown.push(std::array::from_fn(|i| words[i + 1]));
     }

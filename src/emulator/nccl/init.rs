@@ -124,6 +124,7 @@ fn join(comm: &Comm, id: &ncclUniqueId) -> Outcome {
             }
         }
     }
+    comm.start();
     Ok(())
 }
 
@@ -136,7 +137,7 @@ fn refuse(segment: &Segment, comm: &Comm, text: &str) -> Failure {
         head.refused.store(ncclResult_t::ncclInvalidArgument.0, Ordering::Release);
         head.news.ring();
     }
-    Failure::argument(text.to_owned())
+    Failure::unnoticed(text)
 }
 
 fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
@@ -182,7 +183,7 @@ pub(super) unsafe fn split(
         if out.is_null() {
             return Err(Failure::argument("the place for the communicator is null"));
         }
-        parent.ensure_open()?;
+        parent.ensure_usable()?;
         let out = Out(out);
         out.put(std::ptr::null_mut());
         if color < 0 && color != NCCL_SPLIT_NOCOLOR {

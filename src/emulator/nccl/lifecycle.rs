@@ -7,6 +7,7 @@ use super::comm::Comm;
 use super::control::Life;
 use super::error::{Failure, Outcome};
 use super::group::{self, Job};
+use super::inside::Manner;
 use super::registry;
 use crate::emulator::report;
 use crate::sys::{ncclComm_t, ncclResult_t};
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// `ncclCommFinalize`: waits until everything that was launched is done.
 pub(super) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     group::call(|| {
-        comm.ensure_ready()?;
+        comm.ensure_settled()?;
         comm.begin_finalize()?;
         let job = comm.clone();
         group::add_job(Job { comm: comm.clone(), name: "ncclCommFinalize", run: Box::new(move || job.drain()) })
@@ -37,8 +38,8 @@ pub(super) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
         group::leak()?;
         Err(failure)
     };
-    let comm = match registry::get(handle) {
-        Ok(comm) => comm,
+    let (comm, _inside) = match registry::enter(handle, Manner::End) {
+        Ok(found) => found,
         Err(failure) if registry::stale(handle) => return refuse(failure),
         Err(failure) => return Err(failure),
     };
@@ -46,7 +47,7 @@ pub(super) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
         return refuse(failure);
     }
     if registry::remove(handle).is_none() {
-        return Err(Failure::argument("the communicator is being destroyed by another thread"));
+        return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
     }
     group::call(|| {
         let job = comm.clone();
@@ -64,8 +65,9 @@ pub(super) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
 ///
 /// In a group it does not wait for the end of the group, so that several can be aborted together.
 pub(super) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
+    let (_, _inside) = registry::enter(handle, Manner::End)?;
     let Some(comm) = registry::remove(handle) else {
-        return Err(registry::get(handle).err().unwrap_or_else(|| Failure::argument("no such communicator")));
+        return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
     };
     comm.abort.set();
     let until = Instant::now() + PATIENCE;
@@ -77,16 +79,15 @@ pub(super) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     Ok(ncclResult_t::ncclSuccess)
 }
 
-/// `ncclCommRevoke`: ends every wait of the communicator like an abort, and frees nothing. It can only be destroyed or
-/// aborted then.
+/// `ncclCommRevoke`: ends every wait of the communicator like an abort, and frees nothing. What NCCL had marked as failed, it
+/// forgets. After that the communicator can only be divided, destroyed or aborted, and its windows deregistered.
 pub(super) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
-    if comm.abort.is_set() {
-        return Err(Failure::argument(format!("rank {}: revoked already", comm.rank)));
-    }
+    comm.begin_revoke()?;
     comm.abort.set();
     let until = Instant::now() + PATIENCE;
     while comm.progress.running() && Instant::now() < until {
         std::thread::sleep(Duration::from_micros(100));
     }
+    comm.end_revoke();
     Ok(ncclResult_t::ncclSuccess)
 }

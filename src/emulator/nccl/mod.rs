@@ -22,6 +22,7 @@ mod grouping;
 mod host;
 mod init;
 mod inject;
+mod inside;
 mod kind;
 mod launch;
 mod lifecycle;

@@ -73,7 +73,7 @@ impl Operation {
         let bytes = |parts: usize| {
             let total = count.checked_mul(size).and_then(|bytes| bytes.checked_mul(parts));
             total.filter(|&total| total <= isize::MAX as usize).ok_or_else(|| {
-                Failure::argument(format!("count is {count}, and that many elements of {size} bytes overflow"))
+                Failure::unnoticed(format!("count is {count}, and that many elements of {size} bytes overflow"))
             })
         };
         let (send_bytes, recv_bytes) = (bytes(send_parts)?, bytes(recv_parts)?);
@@ -143,7 +143,7 @@ impl Operation {
             Kind::ReduceScatter | Kind::Scatter => "in place, receive is the rank's own part of send",
             _ => "in place, both are the same",
         };
-        Err(Failure::argument(format!(
+        Err(Failure::unnoticed(format!(
             "the send buffer ({send_bytes} bytes at offset {}) and the receive buffer ({recv_bytes} bytes at offset {}) \
              overlap: {hint}",
             send.offset, recv.offset
@@ -171,12 +171,12 @@ fn parts(kind: Kind, size: usize, root: bool) -> (usize, usize) {
 
 fn find(comm: &Comm, what: &str, pointer: *const c_void, bytes: usize) -> Outcome<(Location, InUse)> {
     if bytes > 0 && pointer.is_null() {
-        return Err(Failure::argument(format!("the {what} buffer is null, expected {bytes} bytes")));
+        return Err(Failure::unnoticed(format!("the {what} buffer is null, expected {bytes} bytes")));
     }
     let (location, used) = arena::locate(pointer, bytes)
-        .map_err(|fault| Failure::argument(format!("the {what} buffer of {bytes} bytes: {}", fault.text)))?;
+        .map_err(|fault| Failure::unnoticed(format!("the {what} buffer of {bytes} bytes: {}", fault.text)))?;
     if bytes > 0 && location.device != comm.device {
-        return Err(Failure::argument(format!(
+        return Err(Failure::unnoticed(format!(
             "the {what} buffer lies on device {}, expected device {} of rank {}",
             location.device, comm.device, comm.rank
         )));

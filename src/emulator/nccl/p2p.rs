@@ -191,6 +191,7 @@ fn mismatch(from: usize, to: usize, pair: &Pair) -> Failure {
         word(&pair.sender, COUNT_AT),
         name(word(&pair.sender, TYPE_AT)),
     ))
+    .reported()
 }
 
 /// Takes a message out of its slot; waits while the receiver copies it, so that nobody reads the buffer afterwards.

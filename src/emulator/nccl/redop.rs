@@ -53,7 +53,7 @@ pub(super) unsafe fn create(
         return Err(Failure::argument(format!("{} is no element type", datatype.0)));
     };
     if scalar.is_null() {
-        return Err(Failure::argument("the scalar is null"));
+        return Err(Failure::unnoticed("the scalar is null"));
     }
     let scalar = match residence {
         ncclScalarResidence_t::ncclScalarHostImmediate => {
@@ -64,10 +64,10 @@ pub(super) unsafe fn create(
         }
         ncclScalarResidence_t::ncclScalarDevice => {
             arena::locate(scalar.cast(), size)
-                .map_err(|fault| Failure::argument(format!("the {name} scalar: {}", fault.text)))?;
+                .map_err(|fault| Failure::unnoticed(format!("the {name} scalar: {}", fault.text)))?;
             Residence::Device(scalar.expose_provenance())
         }
-        other => return Err(Failure::argument(format!("{} is no residence of a scalar", other.0))),
+        other => return Err(Failure::unnoticed(format!("{} is no residence of a scalar", other.0))),
     };
     let op = NEXT.fetch_add(1, Ordering::Relaxed);
     lock(&comm.redops).0.insert(op, Made { datatype, scalar });
@@ -108,7 +108,7 @@ pub(super) fn resolve(comm: &Comm, op: ncclRedOp_t, datatype: ncclDataType_t) ->
             let size = element(datatype).map_or(0, |(size, _)| size);
             let pointer = std::ptr::with_exposed_provenance(address);
             let (location, used) = arena::locate(pointer, size)
-                .map_err(|fault| Failure::argument(format!("the scalar of operator {}: {}", op.0, fault.text)))?;
+                .map_err(|fault| Failure::unnoticed(format!("the scalar of operator {}: {}", op.0, fault.text)))?;
             Scalar::At(location, used)
         }
     };

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::comm::Comm;
 use super::error::{Failure, Outcome};
+use super::inside::{self, Inside, Manner};
 use crate::sys::ncclComm_t;
 
 /// Handles are multiples of this, as pointers would be.
@@ -42,17 +43,22 @@ pub(super) fn stale(handle: ncclComm_t) -> bool {
             .is_none_or(|alive| !alive.contains_key(&number))
 }
 
-/// The communicator behind a handle.
-pub(super) fn get(handle: ncclComm_t) -> Outcome<Arc<Comm>> {
+/// The communicator behind a handle, if there is one.
+pub(super) fn find(handle: ncclComm_t) -> Option<Arc<Comm>> {
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    alive.as_ref()?.get(&handle.addr()).cloned()
+}
+
+/// The communicator behind a handle, and this thread inside it.
+pub(super) fn enter(handle: ncclComm_t, manner: Manner) -> Outcome<(Arc<Comm>, Inside)> {
     if handle.is_null() {
         return Err(Failure::argument("the communicator is null"));
     }
-    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(comm) = alive.as_ref().and_then(|alive| alive.get(&handle.addr())) {
-        return Ok(comm.clone());
+    if let Some(comm) = find(handle) {
+        let inside = inside::enter(&comm, manner);
+        return Ok((comm, inside));
     }
-    drop(alive);
-    Err(Failure::argument(if stale(handle) {
+    Err(Failure::unnoticed(if stale(handle) {
         format!("the communicator {handle:p} was destroyed or aborted")
     } else {
         format!("{handle:p} is no communicator")

@@ -103,21 +103,20 @@ pub(super) unsafe fn register(
     out: *mut ncclWindow_t,
     flags: i32,
 ) -> Outcome<ncclResult_t> {
+    if buffer.is_null() || bytes == 0 {
+        // NCCL takes that for nothing to do, and leaves the place as it was.
+        return Ok(ncclResult_t::ncclSuccess);
+    }
     if out.is_null() {
-        return Err(Failure::argument("the place for the window is null"));
+        return Err(Failure::unnoticed("the place for the window is null"));
     }
     let out = Out(out);
-    out.put(0);
-    if buffer.is_null() || bytes == 0 {
-        return Err(Failure::argument(format!(
-            "the buffer is {buffer:p} of {bytes} bytes, expected one that is not empty"
-        )));
-    }
     group::call(|| {
-        comm.ensure_open()?;
+        comm.ensure_usable()?;
         let job = comm.clone();
         let address = buffer.expose_provenance();
         let run = Box::new(move || {
+            out.put(0);
             let window = agree(&job, address, bytes, flags)?;
             let number = NEXT.fetch_add(1, Ordering::Relaxed) * 64;
             lock(&job.windows).insert(number, window);
@@ -147,7 +146,7 @@ fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -
             return Err(Failure::argument(format!("the buffer of rank {peer} was refused")));
         }
         if (*size, *theirs) != (words[1], words[2]) {
-            return Err(Failure::argument(format!(
+            return Err(Failure::unnoticed(format!(
                 "rank {peer} registers {size} bytes with flags {theirs:#x}, rank {} {bytes} bytes with flags {flags:#x}",
                 comm.rank
             )));
@@ -165,7 +164,7 @@ fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -
 
 fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {
     if flags.cast_unsigned() & !NCCL_WIN_COLL_SYMMETRIC != 0 {
-        return Err(Failure::argument(format!(
+        return Err(Failure::unnoticed(format!(
             "the window's flags are {flags:#x}, expected 0 or NCCL_WIN_COLL_SYMMETRIC"
         )));
     }
@@ -177,14 +176,14 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena
     drop(allocated);
     let pointer: *const c_void = std::ptr::with_exposed_provenance(address);
     if !inside {
-        return Err(Failure::argument(format!("{bytes} bytes at {pointer:p} do not lie in memory of ncclMemAlloc")));
+        return Err(Failure::unnoticed(format!("{bytes} bytes at {pointer:p} do not lie in memory of ncclMemAlloc")));
     }
     if !address.is_multiple_of(ALIGN) {
         return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
     }
-    let (location, used) = arena::locate(pointer, bytes).map_err(|fault| Failure::argument(fault.text))?;
+    let (location, used) = arena::locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
     if location.device != comm.device {
-        return Err(Failure::argument(format!(
+        return Err(Failure::unnoticed(format!(
             "the window lies on device {}, expected device {} of rank {}",
             location.device, comm.device, comm.rank
         )));
@@ -203,6 +202,6 @@ pub(super) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
             lock(&comm.space).give(window.place);
             Ok(())
         }
-        None => Err(Failure::argument(format!("{window:p} is no window of this communicator"))),
+        None => Err(Failure::internal(format!("{window:p} is no window of this communicator"))),
     }
 }

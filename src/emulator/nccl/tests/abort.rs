@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::*;
+use crate::emulator::report::expected::reported;
 
 #[test]
 fn an_abort_frees_a_stream_that_waits_for_a_rank_that_never_comes() {
@@ -16,17 +17,16 @@ fn an_abort_frees_a_stream_that_waits_for_a_rank_that_never_comes() {
             std::thread::sleep(Duration::from_millis(50));
             assert!(!rank.idle());
             let begin = Instant::now();
-            // SAFETY: takes no pointers.
-            assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+            rank.abort();
             rank.wait();
             assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
             assert_eq!(buffer.values(), [GARBAGE, GARBAGE, 1.0, 1.0], "partly written");
-            assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInvalidArgument, "used after the abort");
+            let used = reported("was destroyed or aborted", || rank.all_reduce(&buffer));
+            assert_eq!(used, ncclResult_t::ncclInvalidArgument, "used after the abort");
             assert!(last_error().contains("aborted"), "{}", last_error());
         } else {
             std::thread::sleep(Duration::from_millis(200));
-            // SAFETY: takes no pointers.
-            assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+            rank.abort();
         }
     });
 }
@@ -37,15 +37,13 @@ fn a_rank_that_waits_for_an_aborted_one_goes_on_waiting() {
         rank.connect();
         let buffer = Buffer::new(&[1.0; 4]);
         if rank.rank == 0 {
-            // SAFETY: takes no pointers.
-            assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+            rank.abort();
             return;
         }
         assert_eq!(rank.all_reduce(&buffer), OK);
         std::thread::sleep(Duration::from_millis(300));
         assert!(!rank.idle(), "a GPU would wait too");
-        // SAFETY: takes no pointers.
-        assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+        rank.abort();
         rank.wait();
     });
 }
@@ -59,8 +57,7 @@ fn the_next_communicator_works_after_an_abort() {
             if rank.rank != 1 {
                 assert_eq!(rank.all_reduce(&buffer), OK);
             }
-            // SAFETY: takes no pointers.
-            assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+            rank.abort();
             rank.wait();
         });
         spmd(3, |rank| {
@@ -87,7 +84,7 @@ fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
                     let mut child = std::ptr::null_mut();
                     // SAFETY: the pointer is valid for a write.
                     assert_eq!(unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, OK);
-                    let child = Rank { rank, size: 2, comm: child, stream: stream() };
+                    let child = Rank::new(rank, 2, child);
                     child.connect();
                     let buffer = Buffer::zeros(4);
                     if rank == 0 {
@@ -100,7 +97,7 @@ fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
                         });
                         // SAFETY: takes no pointers. A call that is blocked in the child returns.
                         let blocked = unsafe { ncclCommFinalize(std::ptr::without_provenance_mut(comm)) };
-                        assert_ne!(blocked, OK);
+                        assert_eq!(blocked, OK, "nothing is left to wait for");
                         child.wait();
                         aborter.join().expect("the abort succeeds");
                     } else {
@@ -108,8 +105,7 @@ fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
                         // SAFETY: takes no pointers.
                         assert_eq!(unsafe { ncclCommAbort(parent) }, OK);
                     }
-                    // SAFETY: takes no pointers.
-                    assert_eq!(unsafe { ncclCommAbort(child.comm) }, OK);
+                    child.abort();
                     // SAFETY: nothing is left to do on the stream.
                     assert_eq!(unsafe { cudaStreamDestroy(child.stream) }, cudaError::cudaSuccess);
                 });
@@ -130,7 +126,7 @@ fn revokes_at_random_moments_neither_hang_nor_corrupt() {
                         set_device(rank);
                         let (result, comm) = init(3, id, rank, config(true));
                         assert_eq!(result, OK);
-                        let rank = Rank { rank, size: 3, comm, stream: stream() };
+                        let rank = Rank::new(rank, 3, comm);
                         let buffer = Buffer::new(&vec![1.0; 20_000]);
                         let handle = comm.addr();
                         let delay = Duration::from_micros((round * 7919 + rank.rank as u64 * 104_729) % 3000);
@@ -142,13 +138,39 @@ fn revokes_at_random_moments_neither_hang_nor_corrupt() {
                         while rank.all_reduce(&buffer) == OK && !revoker.is_finished() {}
                         revoker.join().expect("the revoke succeeds");
                         rank.wait();
-                        // SAFETY: takes no pointers.
-                        assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+                        rank.abort();
                         // SAFETY: nothing is left to do on the stream.
                         assert_eq!(unsafe { cudaStreamDestroy(rank.stream) }, cudaError::cudaSuccess);
                     });
                 }
             });
+        });
+    }
+}
+
+/// A revoke stops what is under way and forgets what had failed; nothing new can be issued, and every end is possible.
+#[test]
+fn a_revoked_communicator_can_only_come_to_its_end() {
+    for destroyed in [false, true] {
+        spmd(2, move |rank| {
+            rank.connect();
+            let buffer = Buffer::new(&[1.0; 4]);
+            if rank.rank == 0 {
+                assert_eq!(rank.all_reduce(&buffer), OK);
+            }
+            // SAFETY: take no pointers.
+            unsafe {
+                assert_eq!(ncclCommRevoke(rank.comm, 0), OK);
+                rank.wait();
+                assert_eq!(ncclCommRevoke(rank.comm, 0), ncclResult_t::ncclInvalidArgument);
+                assert_eq!(ncclCommFinalize(rank.comm), ncclResult_t::ncclInvalidArgument);
+            }
+            assert_eq!(rank.state(), OK);
+            assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInvalidUsage);
+            assert!(last_error().contains("revoked"), "{}", last_error());
+            if !destroyed {
+                rank.abort();
+            }
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Collective operations: results, and disagreements.
 
 use super::*;
+use crate::emulator::report::expected::{expect, reported};
 
 const F32: ncclDataType_t = ncclDataType_t::ncclFloat32;
 const SUM: ncclRedOp_t = ncclRedOp_t::ncclSum;
@@ -195,6 +196,7 @@ fn ranks_that_disagree_all_get_the_error_and_no_data_moves() {
         ),
     ];
     for (call, word) in calls {
+        let expected = expect("ranks disagree at collective #1");
         spmd(2, move |rank| {
             let (send, recv) = (Buffer::new(&[1.0; 8]), Buffer::zeros(8));
             assert_eq!(call(rank, &send, &recv), OK, "{}", last_error());
@@ -205,6 +207,7 @@ fn ranks_that_disagree_all_get_the_error_and_no_data_moves() {
             assert_eq!(recv.values(), [0.0; 8]);
             assert_eq!(rank.all_reduce(&recv), ncclResult_t::ncclInvalidUsage, "the communicator has failed");
         });
+        assert!(expected.count() > 0);
     }
 }
 
@@ -214,32 +217,68 @@ fn bad_arguments_are_refused_before_anything_runs() {
         let argument = ncclResult_t::ncclInvalidArgument;
         let (buffer, null) = (Buffer::zeros(8), std::ptr::null_mut());
         let (comm, stream) = (rank.comm, rank.stream);
-        // SAFETY: every one of these is refused, or moves nothing.
+        // SAFETY: every one of these is refused.
         unsafe {
-            assert_eq!(ncclAllReduce(buffer.0, buffer.0, 9, F32, SUM, comm, stream), argument);
-            assert!(last_error().contains("36 bytes"), "{}", last_error());
-            assert_eq!(ncclAllReduce(null, buffer.0, 8, F32, SUM, comm, stream), argument);
-            assert!(last_error().contains("null"), "{}", last_error());
-            assert_eq!(ncclAllReduce(buffer.0, buffer.0, usize::MAX / 2, F32, SUM, comm, stream), argument);
-            assert!(last_error().contains("overflow"), "{}", last_error());
-            assert_eq!(ncclAllReduce(buffer.0, buffer.at(1), 4, F32, SUM, comm, stream), argument);
-            assert!(last_error().contains("overlap"), "{}", last_error());
             assert_eq!(ncclAllReduce(buffer.0, buffer.0, 8, ncclDataType_t(12), SUM, comm, stream), argument);
             assert_eq!(ncclAllReduce(buffer.0, buffer.0, 8, F32, ncclRedOp_t(4096), comm, stream), argument);
-            assert_eq!(ncclAllReduce(buffer.0, buffer.0, 8, F32, SUM, null.cast(), stream), argument);
+            assert_eq!(ncclAllReduce(buffer.0, buffer.0, 8, F32, SUM, null, stream), argument);
             assert_eq!(ncclBroadcast(buffer.0, buffer.0, 8, F32, 2, comm, stream), argument);
             assert!(last_error().contains("root is 2, expected 0 to 1"), "{}", last_error());
             assert_eq!(ncclSend(buffer.0, 8, F32, -1, comm, stream), argument);
-            assert_eq!(ncclAlltoAll(buffer.0, buffer.0, 4, F32, comm, stream), argument);
-            set_device(2);
-            let elsewhere = Buffer::zeros(8);
-            let other = super::stream();
-            assert_eq!(ncclAllReduce(elsewhere.0, elsewhere.0, 8, F32, SUM, comm, stream), argument);
-            assert!(last_error().contains("device 2"), "{}", last_error());
-            assert_eq!(ncclAllReduce(buffer.0, buffer.0, 8, F32, SUM, comm, other), argument);
-            assert_eq!(cudaStreamDestroy(other), cudaError::cudaSuccess);
         }
         assert_eq!(rank.all_reduce(&buffer), OK, "the communicator still works");
         rank.wait();
+    });
+}
+
+/// NCCL looks at no pointer: such calls are violations, and fail only where those do not end the process.
+#[test]
+fn what_nccl_does_not_look_at_is_a_violation() {
+    spmd(2, |rank| {
+        let refused = |part: &str, call: &dyn Fn() -> ncclResult_t| {
+            assert_eq!(reported(part, call), ncclResult_t::ncclInvalidArgument);
+            assert!(last_error().contains(part), "{}", last_error());
+        };
+        let (buffer, null) = (Buffer::zeros(8), std::ptr::null_mut());
+        let (comm, stream) = (rank.comm, rank.stream);
+        set_device(2);
+        let elsewhere = Buffer::zeros(8);
+        set_device(rank.rank);
+        let freed = Buffer::zeros(8).0;
+        // SAFETY: every one of these is refused.
+        unsafe {
+            let reduce = |send, recv, count| ncclAllReduce(send, recv, count, F32, SUM, comm, stream);
+            refused("36 bytes", &|| reduce(buffer.0, buffer.0, 9));
+            refused("the send buffer is null", &|| reduce(null, buffer.0, 8));
+            refused("overflow", &|| reduce(buffer.0, buffer.0, usize::MAX / 2));
+            refused("overlap", &|| reduce(buffer.0, buffer.at(1), 4));
+            refused("the receive buffer of 32 bytes", &|| reduce(buffer.0, freed, 8));
+            refused("it has no in-place form", &|| ncclAlltoAll(buffer.0, buffer.0, 4, F32, comm, stream));
+            refused("device 2, expected device", &|| reduce(elsewhere.0, elsewhere.0, 8));
+            let word = std::ptr::without_provenance_mut(0x1234);
+            refused("0x1234 is no communicator", &|| ncclAllReduce(buffer.0, buffer.0, 8, F32, SUM, word, stream));
+        }
+        assert_eq!(rank.all_reduce(&buffer), OK, "the communicator still works");
+        rank.wait();
+    });
+}
+
+/// The null stream is that of the communicator's device, whatever device is current; other streams must belong to it.
+#[test]
+fn streams_of_other_devices_are_refused_but_the_null_stream_is_not() {
+    spmd(2, |rank| {
+        let buffer = Buffer::new(&[1.0; 8]);
+        set_device(2);
+        let other = super::stream();
+        // SAFETY: the buffer stays until the stream is idle.
+        unsafe {
+            let reduce = |stream| ncclAllReduce(buffer.0, buffer.0, 8, F32, SUM, rank.comm, stream);
+            assert_eq!(reduce(other), ncclResult_t::ncclInvalidArgument);
+            assert_eq!(cudaStreamDestroy(other), cudaError::cudaSuccess);
+            assert_eq!(reduce(std::ptr::null_mut()), OK, "{}", last_error());
+            set_device(rank.rank);
+            while cudaStreamQuery(std::ptr::null_mut()) == cudaError::cudaErrorNotReady {}
+        }
+        assert_eq!(buffer.values(), [2.0; 8]);
     });
 }

@@ -68,8 +68,7 @@ fn the_first_collective_waits_inside_the_call() {
         } else {
             std::thread::sleep(Duration::from_millis(300));
         }
-        // SAFETY: takes no pointers.
-        assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+        rank.abort();
     });
 }
 
@@ -87,8 +86,7 @@ fn the_first_message_waits_inside_the_call_for_its_peer_only() {
             _ => stays_inside(rank, || recv(rank, &buffer, 0)),
         }
         rank.wait();
-        // SAFETY: takes no pointers.
-        assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+        rank.abort();
     });
 }
 
@@ -107,7 +105,7 @@ fn one_thread_that_calls_one_rank_after_the_other_stays_in_the_first_call() {
         assert_eq!(made, OK, "{}", last_error());
         let ranks = [0, 1].map(|rank| {
             set_device(rank);
-            Rank { rank, size: 2, comm: comms[rank], stream: stream() }
+            Rank::new(rank, 2, comms[rank])
         });
         let buffers = [0, 1].map(|rank| {
             set_device(rank);
@@ -140,7 +138,7 @@ fn in_a_group_one_thread_connects_all_ranks_and_then_needs_no_group() {
         let ranks: Vec<(Rank, Buffer)> = (0..3)
             .map(|rank| {
                 set_device(rank);
-                (Rank { rank, size: 3, comm: comms[rank], stream: stream() }, Buffer::new(&[1.0; 4]))
+                (Rank::new(rank, 3, comms[rank]), Buffer::new(&[1.0; 4]))
             })
             .collect();
         let all = || ranks.iter().for_each(|(rank, buffer)| assert_eq!(rank.all_reduce(buffer), OK));
@@ -175,8 +173,7 @@ fn each_operation_and_class_of_sizes_meets_once() {
         assert!(begin.elapsed() < Duration::from_millis(200), "a connected operation does not wait");
         rank.wait();
         stays_inside(rank, || rank.all_reduce(&large));
-        // SAFETY: takes no pointers.
-        assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+        rank.abort();
     });
 }
 
@@ -231,8 +228,7 @@ fn first_messages_of_opposite_ranks_go_both_ways_on_both_or_on_none() {
             assert_eq!(ended, ncclResult_t::ncclInternalError);
             revoker.join().expect("the revoke returns");
         }
-        // SAFETY: takes no pointers.
-        assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+        rank.abort();
     });
     assert!(expected.count() > 0);
 }

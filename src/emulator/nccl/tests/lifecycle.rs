@@ -1,6 +1,7 @@
 //! Init, split, finalize, destroy.
 
 use super::*;
+use crate::emulator::report::expected::{expect, reported};
 
 fn in_threads<R: Send + 'static>(count: usize, body: impl Fn(usize) -> R + Send + Sync + 'static) -> Vec<R> {
     within_limit(move || {
@@ -41,18 +42,25 @@ fn nonsense_at_the_start_is_refused() {
         assert_eq!(init(1, id, 0, bad).0, argument);
         let (result, comm) = init(1, id, 0, config(true));
         assert_eq!(result, OK, "the thread still works: {}", last_error());
-        assert_eq!(init(1, id, 0, config(true)).0, argument, "an id is for one communicator");
+        let again = reported("rank 0 has joined twice", || init(1, id, 0, config(true)));
+        assert_eq!(again.0, argument, "an id is for one communicator");
         // SAFETY: take no pointers.
         unsafe {
             assert_eq!(ncclCommDestroy(comm), OK);
             assert_eq!(ncclCommDestroy(std::ptr::null_mut()), OK);
-            assert_eq!(ncclCommAbort(comm), argument, "destroyed before");
+            assert_eq!(reported("was destroyed or aborted", || ncclCommAbort(comm)), argument);
+            let used = reported("used though its start has failed", || {
+                ncclCommSplit(again.1, 0, 0, &mut std::ptr::null_mut(), std::ptr::null_mut())
+            });
+            assert_eq!(used, ncclResult_t::ncclInvalidUsage);
+            assert_eq!(ncclCommAbort(again.1), OK, "a start that failed leaves a communicator");
         }
     });
 }
 
 #[test]
 fn ranks_that_contradict_each_other_all_fail() {
+    let (sized, joined) = (expect("ranks, another rank"), expect("rank 1 has joined twice"));
     let id = unique_id();
     let sizes = in_threads(2, move |i| {
         set_device(i);
@@ -65,6 +73,7 @@ fn ranks_that_contradict_each_other_all_fail() {
         init(3, id, 1, config(true)).0
     });
     assert_eq!(twice, [ncclResult_t::ncclInvalidArgument; 2]);
+    assert_eq!((sized.count(), joined.count()), (1, 1));
     let id = unique_id();
     let devices = in_threads(2, move |i| {
         set_device(0);
@@ -94,7 +103,8 @@ fn a_non_blocking_start_can_be_watched_and_aborted() {
             let begin = std::time::Instant::now();
             assert_eq!(ncclCommAbort(comm), OK);
             assert!(begin.elapsed() < Duration::from_secs(1));
-            assert_eq!(ncclCommGetAsyncError(comm, &mut state), ncclResult_t::ncclInvalidArgument);
+            let gone = reported("was destroyed or aborted", || ncclCommGetAsyncError(comm, &mut state));
+            assert_eq!(gone, ncclResult_t::ncclInvalidArgument);
         }
     });
 }
@@ -106,7 +116,7 @@ fn a_non_blocking_communicator_settles_after_each_operation() {
         set_device(rank);
         let (result, comm) = init(2, id, rank, config(false));
         assert_eq!(result, ncclResult_t::ncclInProgress);
-        let rank = Rank { rank, size: 2, comm, stream: stream() };
+        let rank = Rank::new(rank, 2, comm);
         let settle = || {
             while rank.state() == ncclResult_t::ncclInProgress {
                 std::thread::yield_now();
@@ -128,7 +138,7 @@ fn a_non_blocking_communicator_settles_after_each_operation() {
         settle();
         // SAFETY: written by the split, which has settled.
         let child = unsafe { (&raw const child).read_volatile() };
-        let child = Rank { comm: child, stream: stream(), ..rank };
+        let child = Rank::new(rank.rank, 2, child);
         assert_eq!(child.all_reduce(&buffer), OK);
         child.wait();
         assert_eq!(buffer.values(), [64.0; 4]);
@@ -160,7 +170,7 @@ fn split_orders_by_key_and_leaves_out_who_has_no_color() {
             assert_eq!(ncclCommUserRank(child, &mut place), OK);
         }
         assert_eq!((size, place), (3, 2 - rank.rank as i32));
-        let child = Rank { comm: child, stream: stream(), size: 3, rank: place as usize };
+        let child = Rank::new(place as usize, 3, child);
         let buffer = Buffer::new(&[1.0; 3]);
         assert_eq!(child.all_reduce(&buffer), OK);
         child.wait();
@@ -177,7 +187,8 @@ fn a_finalized_communicator_takes_no_more_work() {
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, OK);
         assert_eq!(buffer.values(), [2.0; 3], "finalize waits for the work");
-        assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInvalidUsage);
+        let used = reported("used though it was finalized", || rank.all_reduce(&buffer));
+        assert_eq!(used, ncclResult_t::ncclInvalidUsage);
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, ncclResult_t::ncclInvalidArgument);
     });

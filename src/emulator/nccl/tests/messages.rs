@@ -1,6 +1,7 @@
 //! Send and receive.
 
 use super::*;
+use crate::emulator::report::expected::expect;
 
 const F32: ncclDataType_t = ncclDataType_t::ncclFloat32;
 
@@ -94,6 +95,7 @@ fn everybody_to_everybody_on_several_streams() {
 
 #[test]
 fn a_pair_that_disagrees_fails_on_both_sides() {
+    let expected = expect("a message does not match");
     spmd(2, |rank| {
         let buffer = Buffer::new(&[rank.rank as f32; 8]);
         // SAFETY: the buffer holds 8 elements.
@@ -110,6 +112,7 @@ fn a_pair_that_disagrees_fails_on_both_sides() {
         assert!(text.contains("rank 1 expected 7") && text.contains("rank 0, which sent 8"), "{text}");
         assert_eq!(buffer.values(), [rank.rank as f32; 8], "no data moved");
     });
+    assert!(expected.count() > 0);
 }
 
 #[test]

@@ -4,11 +4,13 @@ mod abort;
 mod collectives;
 mod connect;
 mod groups;
+mod inside;
 mod lifecycle;
 mod messages;
 mod processes;
 mod windows;
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -62,6 +64,8 @@ pub(super) struct Rank {
     pub(super) size: usize,
     pub(super) comm: ncclComm_t,
     pub(super) stream: cudaStream_t,
+    /// The communicator is gone.
+    aborted: Cell<bool>,
 }
 
 pub(super) fn config(blocking: bool) -> ncclConfig_t {
@@ -102,7 +106,7 @@ pub(super) fn spmd<R: Send + 'static>(size: usize, body: impl Fn(&Rank) -> R + S
                         set_device(rank);
                         let (result, comm) = init(size, id, rank, config(true));
                         assert_eq!(result, OK, "{}", last_error());
-                        let rank = Rank { rank, size, comm, stream: stream() };
+                        let rank = Rank::new(rank, size, comm);
                         let result = body(&rank);
                         rank.end();
                         result
@@ -115,19 +119,30 @@ pub(super) fn spmd<R: Send + 'static>(size: usize, body: impl Fn(&Rank) -> R + S
 }
 
 impl Rank {
-    /// Destroys the communicator, or aborts it if it has failed.
+    pub(super) fn new(rank: usize, size: usize, comm: ncclComm_t) -> Self {
+        Self { rank, size, comm, stream: stream(), aborted: Cell::new(false) }
+    }
+
+    pub(super) fn abort(&self) {
+        self.aborted.set(true);
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclCommAbort(self.comm) }, OK, "{}", last_error());
+    }
+
+    /// Destroys the communicator, or aborts it if it has failed; unless it is gone.
     fn end(&self) {
-        let mut state = OK;
-        // SAFETY: the pointer is valid for a write; the handles are only looked up.
-        unsafe {
-            if ncclCommGetAsyncError(self.comm, &mut state) == OK {
-                let end = if state == OK { ncclCommDestroy(self.comm) } else { ncclCommAbort(self.comm) };
-                assert_eq!(end, OK, "{}", last_error());
+        if !self.aborted.get() {
+            if self.state() == OK {
+                // SAFETY: takes no pointers.
+                assert_eq!(unsafe { ncclCommDestroy(self.comm) }, OK, "{}", last_error());
+            } else {
+                self.abort();
             }
-            // Some tests lose a device.
-            let destroyed = cudaStreamDestroy(self.stream);
-            assert!([cudaError::cudaSuccess, cudaError::cudaErrorLaunchFailure].contains(&destroyed), "{destroyed:?}");
         }
+        // Some tests lose a device.
+        // SAFETY: takes no pointers.
+        let destroyed = unsafe { cudaStreamDestroy(self.stream) };
+        assert!([cudaError::cudaSuccess, cudaError::cudaErrorLaunchFailure].contains(&destroyed), "{destroyed:?}");
     }
 
     pub(super) fn state(&self) -> ncclResult_t {

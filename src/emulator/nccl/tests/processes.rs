@@ -147,8 +147,7 @@ fn threads(size: usize, body: impl Fn(&Rank, &Buffer) + Send + Sync + 'static) {
 }
 
 fn abort(rank: &Rank) {
-    // SAFETY: takes no pointers.
-    assert_eq!(unsafe { ncclCommAbort(rank.comm) }, OK);
+    rank.abort();
 }
 
 /// What all threads of this process have used of the cores.
@@ -206,7 +205,7 @@ fn scene() {
         set_device(me);
         let (result, comm) = init(size, id, me, config(true));
         assert_eq!(result, OK, "{}", last_error());
-        Rank { rank: me, size, comm, stream: stream() }
+        Rank::new(me, size, comm)
     };
     match get(SCENE).as_str() {
         "work" => work(&join()),

@@ -1,0 +1,87 @@
+//! Threads that meet inside a communicator.
+
+use super::*;
+use crate::emulator::report::expected::{expect, reported};
+
+/// Has another thread call `first` on the communicator of rank 0, where it waits for rank 1, and `then` meanwhile on this one.
+fn meanwhile(first: fn(ncclComm_t, usize, cudaStream_t) -> ncclResult_t, then: impl Fn(&Rank) + Send + Sync + 'static) {
+    spmd(2, move |rank| {
+        let buffer = Buffer::new(&[1.0; 4]);
+        if rank.rank == 1 {
+            std::thread::sleep(Duration::from_millis(500));
+            return rank.abort();
+        }
+        let (comm, at, stream) = (rank.comm.addr(), buffer.0.addr(), rank.stream.addr());
+        let other = std::thread::spawn(move || {
+            let (comm, stream) = (std::ptr::without_provenance_mut(comm), std::ptr::without_provenance_mut(stream));
+            first(comm, at, stream)
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        then(rank);
+        // SAFETY: takes no pointers. It frees the other thread.
+        let revoked = unsafe { ncclCommRevoke(rank.comm, 0) };
+        assert_eq!(revoked, if rank.aborted.get() { ncclResult_t::ncclInvalidArgument } else { OK });
+        assert_ne!(other.join().expect("the other thread returns"), OK);
+        if !rank.aborted.get() {
+            rank.abort();
+        }
+    });
+}
+
+fn all_reduce(comm: ncclComm_t, at: usize, stream: cudaStream_t) -> ncclResult_t {
+    let at = std::ptr::with_exposed_provenance_mut(at);
+    // SAFETY: the buffer is checked by the function, and stays until the communicator is gone.
+    unsafe { ncclAllReduce(at, at, 4, ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum, comm, stream) }
+}
+
+#[test]
+fn two_threads_inside_one_communicator_are_a_violation() {
+    meanwhile(all_reduce, |rank| {
+        let met = "ncclCommCount of rank 0 while another thread is inside ncclAllReduce";
+        // SAFETY: the pointer is valid for a write.
+        assert_eq!(reported(met, || unsafe { ncclCommCount(rank.comm, &mut 0) }), OK);
+    });
+}
+
+#[test]
+fn whoever_asks_for_errors_or_revokes_may_meet_others() {
+    meanwhile(all_reduce, |rank| {
+        assert_eq!(rank.state(), OK);
+        assert_eq!(rank.error(), last_error());
+    });
+}
+
+#[test]
+fn an_abort_must_meet_nobody() {
+    let stale = expect("was destroyed or aborted");
+    meanwhile(all_reduce, |rank| {
+        let met = "ncclCommAbort of rank 0 while another thread is inside ncclAllReduce of the same communicator; NCCL";
+        reported(met, || rank.abort());
+    });
+    assert!(stale.count() > 0, "the revoke came too late");
+}
+
+/// A thread is inside from the first call of a group to the end of the group.
+#[test]
+fn an_open_group_counts() {
+    spmd(1, |rank| {
+        let buffer = Buffer::new(&[1.0; 4]);
+        let count = || {
+            let comm = rank.comm.addr();
+            let other = std::thread::spawn(move || {
+                // SAFETY: the pointer is valid for a write.
+                unsafe { ncclCommCount(std::ptr::without_provenance_mut(comm), &mut 0) }
+            });
+            assert_eq!(other.join().expect("the count"), OK);
+        };
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclGroupStart() }, OK);
+        count();
+        assert_eq!(rank.all_reduce(&buffer), OK);
+        reported("ncclCommCount of rank 0 while another thread is inside ncclAllReduce", count);
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclGroupEnd() }, OK);
+        count();
+        rank.wait();
+    });
+}
