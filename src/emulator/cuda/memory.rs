@@ -60,6 +60,16 @@ pub(in crate::emulator) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
     device.check()
 }
 
+/// Ends the life of device memory as [`unmap`] does, but the device does not get it back: somebody who is gone still maps it.
+#[cfg(feature = "nccl")]
+pub(in crate::emulator) fn strand(ptr: *mut c_void) -> Result<(), cudaError> {
+    let (device, block) = condemn("ncclMemFree", ptr)?;
+    refuse_uses(&block, "ncclMemFree");
+    // It stays among the live ones for ever; only the machine's own memory need not be lost as well.
+    device.arena()?.punch(block.offset, block.bytes);
+    device.check()
+}
+
 /// Memory that may be used by work enqueued on `stream` from now on.
 pub(super) fn allocate_async(
     device: &'static Device,

@@ -13,7 +13,7 @@ use super::inside::Visits;
 use super::redop::Redops;
 use super::registry;
 use super::space::Space;
-use super::window::Window;
+use super::window::{self, Window};
 use crate::sys::ncclResult_t;
 
 /// The flag that stops everything a communicator does. A child made with `splitShare` has its parent's.
@@ -121,6 +121,7 @@ pub(super) struct Issued {
     pub(super) operations: u64,
     /// Host calls: split, window registration.
     pub(super) hosted: u64,
+    pub(super) windows: u64,
 }
 
 const FINALIZED: u32 = 1;
@@ -322,7 +323,7 @@ impl Comm {
 
     /// Tells the others that this rank will do nothing more, unless a fault has made it dead.
     pub(super) fn part(&self, life: Life) {
-        lock(&self.windows).clear();
+        window::leave_behind(self);
         if let Some(segment) = self.segment.get() {
             let rank = segment.rank(self.rank);
             if rank.life() == Life::Joined {

@@ -53,6 +53,29 @@ pub(super) struct Head {
     pub(super) host: Gate,
     /// First meetings inside calls of collectives. See [`super::connect`].
     pub(super) connect: Gate,
+    /// A bit for each window that a rank took with it when it ended.
+    stranded: [AtomicU64; STRANDED_WORDS],
+}
+
+/// Windows of a communicator that are told apart: more than any program registers.
+const STRANDED_WORDS: usize = 256;
+
+impl Head {
+    fn bit(&self, window: u64) -> (&AtomicU64, u64) {
+        (&self.stranded[(window / 64) as usize % STRANDED_WORDS], 1 << (window % 64))
+    }
+
+    /// A rank ends while it still has this window.
+    pub(super) fn strand(&self, window: u64) {
+        let (word, bit) = self.bit(window);
+        word.fetch_or(bit, Ordering::Release);
+    }
+
+    /// Whether a rank has ended while it still had this window.
+    pub(super) fn stranded(&self, window: u64) -> bool {
+        let (word, bit) = self.bit(window);
+        word.load(Ordering::Acquire) & bit != 0
+    }
 }
 
 /// What a rank is.

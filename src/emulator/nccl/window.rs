@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::comm::{Comm, lock};
+use super::control::Segment;
 use super::error::{Failure, Outcome};
 use super::group::{self, Job};
 use super::host;
@@ -24,11 +25,13 @@ const ALIGN: usize = 4096;
 /// Memory of `ncclMemAlloc`, by its address.
 static ALLOCATED: Mutex<BTreeMap<usize, Allocation>> = Mutex::new(BTreeMap::new());
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Allocation {
     /// What the device's allocator gave: at most [`ALIGN`] bytes in front.
     base: usize,
     bytes: usize,
+    /// Windows over it, with their numbers: all there ever were.
+    windows: Vec<(Arc<Segment>, u64)>,
 }
 
 /// `ncclMemAlloc`, on the current device.
@@ -46,22 +49,31 @@ pub(super) fn allocate(bytes: usize) -> Outcome<*mut c_void> {
     let base = memory::allocate(device, padded)
         .map_err(|error| cuda(&format!("cannot allocate {bytes} bytes on device {device}"), error))?;
     let pointer = base.wrapping_byte_add(base.addr().wrapping_neg() % ALIGN);
-    lock(&ALLOCATED).insert(pointer.addr(), Allocation { base: base.expose_provenance(), bytes });
+    lock(&ALLOCATED).insert(pointer.addr(), Allocation { base: base.expose_provenance(), bytes, windows: Vec::new() });
     Ok(pointer)
 }
 
 /// `ncclMemFree`. Memory of `cudaMalloc` is accepted too, as NCCL does.
+///
+/// A rank that ended with a window over it still maps it, before NCCL 2.29.7: the device does not get it back then.
 pub(super) fn free(pointer: *mut c_void) -> Outcome {
-    let base = match lock(&ALLOCATED).remove(&pointer.addr()) {
-        Some(allocation) => std::ptr::with_exposed_provenance_mut(allocation.base),
-        None => pointer,
+    let allocation = lock(&ALLOCATED).remove(&pointer.addr());
+    let freed = match &allocation {
+        None => memory::unmap(pointer),
+        Some(Allocation { base, windows, .. }) => {
+            let base = std::ptr::with_exposed_provenance_mut(*base);
+            let stranded = windows.iter().any(|(segment, number)| segment.head().stranded(*number));
+            if stranded { memory::strand(base) } else { memory::unmap(base) }
+        }
     };
-    memory::unmap(base).map_err(|error| cuda(&format!("cannot free {pointer:p}"), error))
+    freed.map_err(|error| cuda(&format!("cannot free {pointer:p}"), error))
 }
 
 /// A registered range.
 #[derive(Debug)]
 pub(super) struct Window {
+    /// Which of this communicator, on all ranks.
+    number: u64,
     /// In the address space of all ranks.
     place: u64,
     range: std::ops::Range<usize>,
@@ -128,12 +140,23 @@ pub(super) unsafe fn register(
 }
 
 fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
+    let number = {
+        let mut issued = lock(&comm.issued);
+        issued.windows += 1;
+        issued.windows
+    };
     let place = lock(&comm.space).take(bytes as u64);
     let agreed = agree_at(comm, place, address, bytes, flags);
     if agreed.is_err() {
         lock(&comm.space).give(place);
     }
-    Ok(Window { place, range: address..address + bytes, used: agreed? })
+    let window = Window { number, place, range: address..address + bytes, used: agreed? };
+    let mut allocated = lock(&ALLOCATED);
+    if let (Some((_, allocation)), Some(segment)) = (allocated.range_mut(..=address).next_back(), comm.segment.get()) {
+        allocation.windows.push((segment.clone(), number));
+    }
+    drop(allocated);
+    Ok(window)
 }
 
 fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {
@@ -189,6 +212,15 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena
         )));
     }
     Ok(used)
+}
+
+/// The communicator ends, and what it has not deregistered stays mapped.
+pub(super) fn leave_behind(comm: &Comm) {
+    for (_, window) in lock(&comm.windows).drain() {
+        if let Some(segment) = comm.segment.get() {
+            segment.head().strand(window.number);
+        }
+    }
 }
 
 /// `ncclCommWindowDeregister`: local.

@@ -78,3 +78,64 @@ fn in_a_group_the_handle_comes_at_the_end() {
         }
     });
 }
+
+/// Bytes that the device could give.
+fn free_memory() -> usize {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the pointers are valid for writes.
+    assert_eq!(unsafe { cudaMemGetInfo(&mut free, &mut total) }, cudaError::cudaSuccess);
+    free
+}
+
+/// How a rank ends its communicator, and what becomes of its window.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Abort,
+    Destroy,
+    DeregisterAndAbort,
+    RevokeDeregisterAndAbort,
+    RevokeDeregisterAndDestroy,
+}
+
+/// Bytes that rank 0's device has lost after a window of 256 KiB, of which each rank makes an end of its own.
+fn lost(ends: [End; 2]) -> usize {
+    let lost = spmd(2, move |rank| {
+        const BYTES: usize = 256 << 10;
+        let before = free_memory();
+        let at = allocate(BYTES);
+        let mut window = std::ptr::null_mut();
+        // SAFETY: the memory is there until it is freed at the end.
+        unsafe {
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, BYTES, &mut window, 0), OK, "{}", last_error());
+            let end = ends[rank.rank];
+            if matches!(end, End::RevokeDeregisterAndAbort | End::RevokeDeregisterAndDestroy) {
+                assert_eq!(ncclCommRevoke(rank.comm, 0), OK);
+            }
+            if !matches!(end, End::Abort | End::Destroy) {
+                assert_eq!(ncclCommWindowDeregister(rank.comm, window), OK, "{}", last_error());
+            }
+            if matches!(end, End::Destroy | End::RevokeDeregisterAndDestroy) {
+                rank.aborted.set(true);
+                assert_eq!(ncclCommDestroy(rank.comm), OK, "{}", last_error());
+            } else {
+                rank.abort();
+            }
+            // The other rank has ended, too.
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(ncclMemFree(at), OK, "{}", last_error());
+        }
+        before - free_memory()
+    });
+    lost[0]
+}
+
+#[test]
+fn memory_of_a_window_that_outlives_its_communicator_is_lost() {
+    for end in [End::Abort, End::Destroy] {
+        assert!(lost([end; 2]) >= 256 << 10, "the rank's own mapping");
+        assert!(lost([End::DeregisterAndAbort, end]) >= 256 << 10, "the peer's mapping");
+    }
+    for end in [End::DeregisterAndAbort, End::RevokeDeregisterAndAbort, End::RevokeDeregisterAndDestroy] {
+        assert_eq!(lost([end; 2]), 0);
+    }
+}
