@@ -15,6 +15,7 @@ use super::error::{Failure, Outcome};
 use super::futex::{Bell, Gate};
 use super::grouping::GROUP_WORDS;
 use super::process;
+use super::stranded::Stranded;
 use crate::sys::ncclUniqueId;
 
 /// The most ranks that a communicator can have.
@@ -54,28 +55,7 @@ pub(super) struct Head {
     /// First meetings inside calls of collectives. See [`super::connect`].
     pub(super) connect: Gate,
     /// A bit for each window that a rank took with it when it ended.
-    stranded: [AtomicU64; STRANDED_WORDS],
-}
-
-/// Windows of a communicator that are told apart: more than any program registers.
-const STRANDED_WORDS: usize = 256;
-
-impl Head {
-    fn bit(&self, window: u64) -> (&AtomicU64, u64) {
-        (&self.stranded[(window / 64) as usize % STRANDED_WORDS], 1 << (window % 64))
-    }
-
-    /// A rank ends while it still has this window.
-    pub(super) fn strand(&self, window: u64) {
-        let (word, bit) = self.bit(window);
-        word.fetch_or(bit, Ordering::Release);
-    }
-
-    /// Whether a rank has ended while it still had this window.
-    pub(super) fn stranded(&self, window: u64) -> bool {
-        let (word, bit) = self.bit(window);
-        word.load(Ordering::Acquire) & bit != 0
-    }
+    pub(super) stranded: Stranded,
 }
 
 /// What a rank is.

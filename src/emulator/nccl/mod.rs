@@ -35,6 +35,7 @@ pub(crate) mod registry;
 mod share;
 mod signature;
 mod space;
+mod stranded;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -62,7 +62,7 @@ pub(super) fn free(pointer: *mut c_void) -> Outcome {
         None => memory::unmap(pointer),
         Some(Allocation { base, windows, .. }) => {
             let base = std::ptr::with_exposed_provenance_mut(*base);
-            let stranded = windows.iter().any(|(segment, number)| segment.head().stranded(*number));
+            let stranded = windows.iter().any(|(segment, number)| segment.head().stranded.contains(*number));
             if stranded { memory::strand(base) } else { memory::unmap(base) }
         }
     };
@@ -218,7 +218,7 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena
 pub(super) fn leave_behind(comm: &Comm) {
     for (_, window) in lock(&comm.windows).drain() {
         if let Some(segment) = comm.segment.get() {
-            segment.head().strand(window.number);
+            segment.head().stranded.add(window.number);
         }
     }
 }
