@@ -2,6 +2,8 @@
 
 use std::process::{Command, ExitStatus};
 
+use gpucomm::Device;
+
 /// How a child process ended, and all that it printed.
 #[derive(Debug)]
 pub struct Ended {
@@ -30,4 +32,22 @@ impl Ended {
     pub fn assert_success(&self) {
         assert!(self.status.success(), "{}\n{}", self.status, self.text);
     }
+}
+
+/// Whether in a child process of the test `name`, with this variable, every way to a device is refused in one line that has
+/// all `parts`. How the child ended.
+pub fn refuses_devices(name: &str, variable: (&str, &str), parts: &[&str]) -> Ended {
+    let end = child(name, &[variable], || {
+        let errors = [Device::count().map(drop), Device::all().map(drop), Device::new(0).map(drop)];
+        for error in errors {
+            println!("told: {}", error.expect_err("taken for something else"));
+        }
+    });
+    end.assert_success();
+    let told = end.text.lines().filter(|line| line.contains("told: ")).collect::<Vec<_>>();
+    assert_eq!(told.len(), 3, "{}", end.text);
+    for line in told {
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    }
+    end
 }

@@ -1,8 +1,8 @@
 //! What only the emulator has: it notices mistakes, and its variables are never guessed at.
 
-use gpucomm::{Backend, Device, emulator_violations, sys};
+use gpucomm::{Backend, emulator_violations, sys};
 
-use crate::child::{Ended, child};
+use crate::child::{Ended, child, refuses_devices};
 
 const STRICT: &str = "GPUCOMM_EMULATOR_STRICT";
 
@@ -68,18 +68,7 @@ fn variables_that_cannot_be_understood_are_errors() {
     ] {
         let name = format!("GPUCOMM_EMULATOR_{name}");
         let this = "emulator::variables_that_cannot_be_understood_are_errors";
-        let end = child(this, &[(&name, value)], || {
-            let errors = [Device::count().map(drop), Device::all().map(drop), Device::new(0).map(drop)];
-            for error in errors {
-                println!("told: {}", error.expect_err("taken for something else"));
-            }
-        });
-        end.assert_success();
-        let told = end.text.lines().filter(|line| line.contains("told: ")).collect::<Vec<_>>();
-        assert_eq!(told.len(), 3, "{}", end.text);
-        for line in told {
-            assert!([&*name, value, expected].iter().all(|part| line.contains(part)), "{line}");
-        }
+        let end = refuses_devices(this, (&name, value), &[&*name, value, expected]);
         assert!(!end.text.contains("running on the CPU emulator"), "{}", end.text);
     }
 }
