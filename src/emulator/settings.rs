@@ -27,8 +27,6 @@ pub(in crate::emulator) struct Settings {
     pub queue: usize,
     /// GPUCOMM_EMULATOR_DRIVER_LOCK: what a call that waits for a device holds up; see `cuda::driver_lock`.
     pub driver_lock: u32,
-    /// GPUCOMM_EMULATOR_CONNECT: first operations meet their peers inside the call.
-    pub connect: bool,
     /// GPUCOMM_EMULATOR_BUGS: which bugs of NCCL there are.
     pub bugs: Bugs,
     /// GPUCOMM_EMULATOR_DEAD_PEER: who learns that a process has ended.
@@ -57,7 +55,6 @@ impl Default for Settings {
             memory: 16 << 30,
             queue: 1021,
             driver_lock: 1,
-            connect: cfg!(test),
             bugs: Bugs::default(),
             dead_peer: DeadPeer::Silent,
             deadlock: Some(Duration::from_secs(10)),
@@ -102,7 +99,6 @@ impl Variables {
         self.take("DRIVER_LOCK", &mut all.driver_lock, "0, 1 or 2", |text| {
             text.parse().ok().filter(|level| *level <= 2)
         });
-        self.take("CONNECT", &mut all.connect, "0 or 1", flag);
         self.take("BUGS", &mut all.bugs, Bugs::EXPECTED, Bugs::parse);
         self.take("DEAD_PEER", &mut all.dead_peer, "silent, told or ends", |text| match text {
             "silent" => Some(DeadPeer::Silent),
@@ -191,7 +187,7 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK CONNECT BUGS DEAD_PEER DEADLOCK STRICT QUIET";
+            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK BUGS DEAD_PEER DEADLOCK STRICT QUIET";
             for name in names.split(' ') {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");

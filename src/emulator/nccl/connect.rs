@@ -22,7 +22,6 @@ use super::kind::Kind;
 use super::launch::Batch;
 use super::operation::Operation;
 use crate::emulator::report;
-use crate::emulator::settings::settings;
 
 /// How long one of several meetings may keep the others of its group waiting.
 const TURN: Duration = Duration::from_millis(1);
@@ -75,9 +74,6 @@ fn links(comm: &Comm, operation: &Operation, mut visit: impl FnMut(Link)) {
 /// Connects what the operations of one group need and have not yet: messages first, then collectives, one family of
 /// communicators after the other.
 pub(super) fn connect(batches: &[Batch]) -> Outcome {
-    if !settings().connect {
-        return Ok(());
-    }
     let mut pairs = Vec::new();
     let mut alls: Vec<Vec<All<'_>>> = Vec::new();
     for Batch { comm, operations } in batches {
