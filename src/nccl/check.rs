@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::ptr;
 
+use super::handle::Handle;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -36,8 +37,13 @@ fn message(result: sys::ncclResult_t) -> String {
 /// NCCL keeps one buffer for the whole process and overwrites it at any time, so the text is copied at once, may be torn,
 /// and may belong to another call.
 pub(crate) fn last_error() -> Option<String> {
+    last_error_of(Handle(ptr::null_mut()))
+}
+
+/// The same with a communicator, null or live. NCCL takes no notice of it; the emulator says what that one waits for.
+pub(crate) fn last_error_of(Handle(raw): Handle) -> Option<String> {
     // SAFETY: the argument is ignored by NCCL; the result is null or a buffer that always ends in NUL.
-    let text = unsafe { sys::ncclGetLastError(ptr::null_mut()) };
+    let text = unsafe { sys::ncclGetLastError(raw) };
     copied(text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 

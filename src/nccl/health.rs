@@ -5,7 +5,7 @@
 //! communicator is atomic or stays as it is until the end, so it may be asked at any time until then; and the end waits
 //! for those who ask, see [`Gate`](super::gate::Gate).
 
-use super::check::check;
+use super::check::{check, last_error_of};
 use super::handle::Handle;
 use super::inner::Inner;
 use super::watchdog;
@@ -18,6 +18,11 @@ impl Inner {
     pub(crate) fn async_error(&self) -> Option<Result<()>> {
         // SAFETY: the gate has let this thread in, so the handle stays live.
         self.beside(|handle| unsafe { async_error(handle) })
+    }
+
+    /// What NCCL said last, for the error of a wait; `None` where it has said nothing, or the communicator has come to its end.
+    pub(crate) fn said(&self) -> Option<String> {
+        self.beside(last_error_of).flatten().map(|text| format!("NCCL says: {text}"))
     }
 }
 
@@ -47,6 +52,6 @@ impl Worker for Inner {
     }
 
     fn pending(&self, _number: u64) -> Option<String> {
-        None
+        self.said()
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::check::check;
+use super::check::{check, last_error};
 use super::communicator::Communicator;
 use super::config::{Config, InitOptions};
 use super::ending;
@@ -94,7 +94,8 @@ fn wait(operation: &'static str, start: &Receiver<Result<Made>>, deadline: &Dead
             return Err(Error::Aborted { operation, reason });
         }
         if deadline.expired() {
-            return Err(deadline.error(operation, format!("not all of the {size} ranks have come")));
+            let said = last_error().map(|text| format!("; NCCL says: {text}")).unwrap_or_default();
+            return Err(deadline.error(operation, format!("not all of the {size} ranks have come{said}")));
         }
     }
 }

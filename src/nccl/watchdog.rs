@@ -68,7 +68,8 @@ fn run() {
                 let cause = Error::Timeout {
                     operation: "call",
                     timeout: inner.timeout(),
-                    detail: format!("rank {} waits inside NCCL for a peer that does not come", inner.rank),
+                    detail: format!("rank {} waits inside NCCL for a peer that does not come", inner.rank)
+                        + &said(&inner),
                 };
                 end(&inner, &cause);
             } else {
@@ -77,6 +78,11 @@ fn run() {
             }
         }
     }
+}
+
+/// What NCCL says, as the end of a sentence.
+fn said(inner: &Inner) -> String {
+    inner.said().map(|text| format!("; {text}")).unwrap_or_default()
 }
 
 /// Sleeps until it is time to look again; for ever while there is nothing to look after.

@@ -38,6 +38,7 @@ mod panics;
 mod premul;
 mod processes;
 mod retire;
+mod separate;
 mod starts;
 mod streams;
 mod support;

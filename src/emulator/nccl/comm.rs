@@ -13,6 +13,7 @@ use super::inside::Visits;
 use super::redop::Redops;
 use super::registry;
 use super::space::Space;
+use super::waits::Waits;
 use super::window::{self, Window};
 use crate::sys::ncclResult_t;
 
@@ -145,6 +146,7 @@ pub(super) struct Comm {
     /// Where they lie.
     pub(super) space: Mutex<Space>,
     pub(super) visits: Visits,
+    pub(super) waits: Waits,
     /// All ranks have met.
     started: AtomicBool,
     /// 0, [`FINALIZED`] or [`REVOKED`].
@@ -175,6 +177,7 @@ impl Comm {
             windows: Mutex::default(),
             space: Mutex::default(),
             visits: Visits::default(),
+            waits: Waits::default(),
             started: AtomicBool::new(false),
             closed: AtomicU32::new(0),
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
@@ -281,6 +284,11 @@ impl Comm {
     /// The ranks have met.
     pub(super) fn start(&self) {
         self.started.store(true, Ordering::Release);
+    }
+
+    /// Whether they have.
+    pub(super) fn has_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
     }
 
     /// Refuses a second finalize; a revoke is one, too.

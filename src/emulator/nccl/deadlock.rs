@@ -3,7 +3,7 @@
 //! Each rank writes what it does into its part of the control segment. A rank that waits longer than
 //! `GPUCOMM_EMULATOR_DEADLOCK` seconds (10 by default, a fraction is allowed, 0 turns it off) reads what the ranks it
 //! waits for did last, and says so once on stderr. It goes on waiting, as a GPU would; no violation is counted, because
-//! the program may have a deadline of its own.
+//! the program may have a deadline of its own. For the error that it gives then, `ncclGetLastError` says the same all the time.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::comm::Comm;
 use super::control::{Life, Rank, Segment};
 use super::kind::Kind;
+use super::waits::Wait;
 use crate::emulator::report;
 use crate::emulator::settings::{DeadPeer, settings};
 
@@ -118,6 +119,7 @@ pub(super) struct Watch<'a> {
     since: Instant,
     looked: Instant,
     reported: bool,
+    told: Wait<'a>,
 }
 
 impl<'a> Watch<'a> {
@@ -136,7 +138,19 @@ impl<'a> Watch<'a> {
         let now = Instant::now();
         activity.publish(segment.rank(comm.rank), Phase::Waiting);
         let dead_peer = settings().dead_peer;
-        Self { comm, segment, activity, cancelled, dead_peer, died: None, since: now, looked: now, reported: false }
+        let told = Wait::new(&comm.waits);
+        Self {
+            comm,
+            segment,
+            activity,
+            cancelled,
+            dead_peer,
+            died: None,
+            since: now,
+            looked: now,
+            reported: false,
+            told,
+        }
     }
 
     /// Looks around between two naps. `missing` says whether this wait is for that rank.
@@ -167,27 +181,29 @@ impl<'a> Watch<'a> {
         }
         if look {
             self.looked = now;
+            let text = format!("rank {} waits in {}", self.comm.rank, self.describe(&missing));
+            self.told.say(text);
         }
         if !self.reported && settings().deadlock.is_some_and(|patience| now.duration_since(self.since) >= patience) {
             self.reported = true;
-            self.report(&missing);
+            report::line(format!(
+                "deadlock? Communicator {:04x}, {} ranks: rank {} has waited {:.1} s in {}",
+                self.segment.nonce() & 0xffff,
+                self.comm.size,
+                self.comm.rank,
+                self.since.elapsed().as_secs_f64(),
+                self.describe(&missing),
+            ));
         }
         None
     }
 
-    fn report(&self, missing: &impl Fn(usize) -> bool) {
-        let comm = self.comm;
-        let mut text = format!(
-            "deadlock? Communicator {:04x}, {} ranks: rank {} has waited {:.1} s in {}",
-            self.segment.nonce() & 0xffff,
-            comm.size,
-            comm.rank,
-            self.since.elapsed().as_secs_f64(),
-            self.activity.describe(),
-        );
+    /// What is waited in, and for whom.
+    fn describe(&self, missing: &impl Fn(usize) -> bool) -> String {
+        let (comm, mut text) = (self.comm, self.activity.describe());
         for peer in (0..comm.size).filter(|&peer| peer != comm.rank && missing(peer)) {
             let _ = write!(text, "; for rank {peer}, which {}", last_deed(self.segment.rank(peer)));
         }
-        report::line(text);
+        text
     }
 }

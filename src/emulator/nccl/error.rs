@@ -58,7 +58,7 @@ impl Failure {
     }
 }
 
-/// The last failure of any thread. NCCL has only this one text; here a thread whose own call failed gets that call's.
+/// The last failure of any thread. NCCL has only this one text; here a thread whose last call failed gets that call's.
 static LAST: Mutex<String> = Mutex::new(String::new());
 
 /// Remembers `text` as the process's last error.
@@ -69,10 +69,15 @@ pub(super) fn remember(text: &str) {
 }
 
 thread_local! {
-    /// The last failure of a call of this thread.
+    /// Why the last call of this thread failed, if it did.
     static OWN: RefCell<Option<String>> = const { RefCell::new(None) };
     /// What `ncclGetLastError` handed out on this thread; it lives until the thread asks again.
     static HANDED_OUT: RefCell<CString> = RefCell::new(CString::default());
+}
+
+/// Why the last call of this thread failed, if it did.
+pub(super) fn own() -> Option<String> {
+    OWN.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
 fn remember_own(text: String) {
@@ -84,7 +89,7 @@ fn remember_own(text: String) {
 ///
 /// It stays valid until the thread's next call.
 pub(super) fn last(text: Option<String>) -> *const c_char {
-    let text = text.or_else(|| OWN.try_with(|own| own.borrow().clone()).ok().flatten());
+    let text = text.or_else(own);
     let text = text.unwrap_or_else(|| LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone());
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     HANDED_OUT
@@ -101,7 +106,10 @@ pub(super) fn last(text: Option<String>) -> *const c_char {
 /// Runs the body of one C entry: turns a failure into its code and keeps its text, and lets no panic cross into C.
 pub(super) fn entry(name: &'static str, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
     match catch_unwind(AssertUnwindSafe(|| report::during(name, body))) {
-        Ok(Ok(code)) => code,
+        Ok(Ok(code)) => {
+            let _ = OWN.try_with(|own| own.take());
+            code
+        }
         Ok(Err(failure)) => {
             remember_own(format!("{name}: {}", failure.text));
             failure.code

@@ -48,8 +48,11 @@ pub unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_ch
 }
 
 pub unsafe extern "C" fn ncclGetLastError(comm: ncclComm_t) -> *const c_char {
-    let own = std::panic::catch_unwind(|| registry::find(comm).and_then(|comm| comm.text()));
-    error::last(own.unwrap_or_default())
+    let text = || match registry::find(comm) {
+        Some(comm) => comm.text().or_else(|| comm.waits.text()),
+        None => error::own().or_else(registry::starting),
+    };
+    error::last(std::panic::catch_unwind(text).unwrap_or_default())
 }
 
 pub unsafe extern "C" fn ncclCommInitRankConfig(

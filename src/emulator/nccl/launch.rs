@@ -11,6 +11,7 @@ use super::error::{Failure, Outcome};
 use super::inject::stop_for_ever;
 use super::kind::Kind;
 use super::operation::Operation;
+use super::waits::Wait;
 use super::{collective, grouping, p2p};
 use crate::emulator::cuda::error::meaning;
 use crate::emulator::cuda::{device, stream};
@@ -69,14 +70,7 @@ pub(super) fn launch(batch: Batch) -> Outcome {
         let cancelled = || running.cancelled();
         let comm = &ending.0;
         let mut operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
-        let mut patience = Patience::new();
-        let stop = || {
-            patience.check(|| {
-                format!("{name} of rank {} waits for an earlier operation on another stream, and", comm.rank)
-            });
-            comm.abort.is_set() || cancelled()
-        };
-        if comm.progress.wait(turn, stop) {
+        if wait_for_turn(comm, turn, name, &cancelled) {
             comm.progress.begin();
             if !comm.stopped()
                 && let Err(failure) = run(comm, &operations, &cancelled)
@@ -103,6 +97,17 @@ pub(super) fn launch(batch: Batch) -> Outcome {
 }
 
 type Work = Box<dyn FnOnce(&stream::Running<'_>) + Send>;
+
+/// Waits until the batches before this one are done. `false`: the wait was ended.
+fn wait_for_turn(comm: &Comm, turn: u64, name: &str, cancelled: &dyn Fn() -> bool) -> bool {
+    let (mut patience, mut told) = (Patience::new(), Wait::new(&comm.waits));
+    comm.progress.wait(turn, || {
+        let what = format!("{name} of rank {} waits for an earlier operation on another stream", comm.rank);
+        patience.check(|| format!("{what}, and"));
+        told.say(what);
+        comm.abort.is_set() || cancelled()
+    })
+}
 
 /// Enqueues work. The null stream is that of the communicator's device, whatever device the launching thread has.
 fn enqueue(

@@ -39,4 +39,5 @@ mod stranded;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod waits;
 mod window;

@@ -65,6 +65,14 @@ pub(super) fn enter(handle: ncclComm_t, manner: Manner) -> Outcome<(Arc<Comm>, I
     }))
 }
 
+/// What the communicators wait for whose ranks have not all come.
+pub(super) fn starting() -> Option<String> {
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    let texts = alive.iter().flat_map(HashMap::values).filter(|comm| !comm.has_started());
+    let texts: Vec<_> = texts.filter_map(|comm| comm.waits.text()).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
 /// How many communicators of `size` ranks have a handle.
 #[cfg(test)]
 pub(crate) fn alive(size: usize) -> usize {
