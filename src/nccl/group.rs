@@ -16,6 +16,11 @@ use crate::error::Result;
 /// returned an error, or panicked, none is. Buffers stay borrowed until then. One thread may so drive several ranks,
 /// and ranks may send to and receive from each other in any order.
 ///
+/// Ranks group collectives alike, and messages as they like, but for one thing: between two ranks NCCL does the first message
+/// of a group in one direction together with the first in the other, and begins the second ones when both are done. So where a
+/// rank puts two messages to a peer and one from it into one group, that peer must not wait for both before it sends its own.
+/// In doubt, group messages that go both ways on both sides alike.
+///
 /// # Errors
 /// What `record` returned; [`InvalidUsage`](crate::Error::InvalidUsage) within another group; what the operations return.
 pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Result<R> {

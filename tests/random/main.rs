@@ -10,6 +10,7 @@
 //! | `GPUCOMM_RANDOM_COUNT` | how many programs each mode runs |
 //! | `GPUCOMM_RANDOM_RANKS` | the number of ranks; drawn otherwise. Programs for more than there are devices are left out |
 //! | `GPUCOMM_RANDOM_STEPS` | how many steps a program has |
+//! | `GPUCOMM_RANDOM_TRACE` | prints every step of every rank; `wait`: each rank also waits for its streams after each step |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit |
 //!
 //! What fails prints the seed, the rank, the step and the command that repeats it. Where nothing moves for three times the timeout
@@ -20,6 +21,7 @@ mod alteration;
 mod cell;
 mod cliques;
 mod collective;
+mod cuts;
 mod deviation;
 mod disagree;
 mod generator;

@@ -5,6 +5,7 @@ use gpucomm::{Communicator, Result};
 use crate::deviation::{Deviant, all_here};
 use crate::generator::{Generator, SLOTS};
 use crate::rank::Rank;
+use crate::settings;
 use crate::step::{self, Step};
 use crate::steps::check;
 use crate::watch;
@@ -55,7 +56,13 @@ impl Program {
     ) -> Result<()> {
         for (at, step) in self.steps.iter().enumerate() {
             watch::step(rank.number(), at);
+            if settings::traces() {
+                watch::say(&format!("rank {}, step {at}: {step:?}", rank.number()));
+            }
             run(at, &**step, rank)?;
+            if settings::waits_after_each_step() {
+                rank.finish()?;
+            }
         }
         watch::step(rank.number(), self.steps.len());
         rank.finish()

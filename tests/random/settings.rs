@@ -20,6 +20,16 @@ fn seed() -> u64 {
     *SEED.get_or_init(|| number("GPUCOMM_RANDOM_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40)))
 }
 
+/// Whether every step of every rank is printed as it begins.
+pub fn traces() -> bool {
+    std::env::var_os("GPUCOMM_RANDOM_TRACE").is_some()
+}
+
+/// Whether each rank waits for all of its streams after every step, so that what stands still is found at its step.
+pub fn waits_after_each_step() -> bool {
+    std::env::var("GPUCOMM_RANDOM_TRACE").is_ok_and(|value| value == "wait")
+}
+
 /// How many tests of this process run.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 

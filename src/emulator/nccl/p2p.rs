@@ -2,8 +2,12 @@
 //!
 //! Between each ordered pair of ranks the messages of both sides match in the order in which they were issued. A sender
 //! puts the place of its buffer into the pair's slot; the receiver takes it, compares, copies, and says that it is done.
-//! A batch keeps one message of each pair in the air and goes on with whichever moves first, so the order of calls inside
-//! a group cannot block it.
+//! A batch keeps one message of each pair in the air and goes on with whichever moves first, so the order in which a group
+//! names its peers cannot block it.
+//!
+//! As in NCCL, a batch goes in rounds: in one round a rank sends to the rank that comes so many after it, and receives from
+//! the one that comes as many before. The first message of a round to go and the first to come are under way together, and
+//! the second ones begin when both are done. So who does in one group what its peer does one by one may wait for ever.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -33,11 +37,80 @@ const PLACE_AT: usize = 2;
 
 /// The messages of one batch from or to one peer, in order.
 struct Lane<'a> {
-    kind: Kind,
     peer: usize,
     waiting: VecDeque<&'a Operation>,
+    /// How many are done.
+    done: usize,
     /// The first of `waiting` lies in the slot.
     sent: bool,
+}
+
+impl Lane<'_> {
+    fn new(peer: usize) -> Self {
+        Self { peer, waiting: VecDeque::new(), done: 0, sent: false }
+    }
+
+    fn pop(&mut self) {
+        self.waiting.pop_front();
+        self.done += 1;
+    }
+
+    /// Whether its next message may begin, beside the other lane of its round.
+    fn may_begin(&self, beside: &Self) -> bool {
+        beside.waiting.is_empty() || beside.done >= self.done
+    }
+}
+
+/// What goes to one rank and what comes from its opposite.
+struct Round<'a> {
+    send: Lane<'a>,
+    recv: Lane<'a>,
+}
+
+impl<'a> Round<'a> {
+    fn lanes(&self) -> [&Lane<'a>; 2] {
+        [&self.send, &self.recv]
+    }
+
+    /// Moves its messages as far as they can be.
+    fn run(&mut self, comm: &Comm, segment: &Segment) -> Outcome<bool> {
+        let mut moved = false;
+        loop {
+            let before = self.send.done + self.recv.done;
+            if self.send.may_begin(&self.recv) {
+                send(comm, segment, &mut self.send)?;
+            }
+            if self.recv.may_begin(&self.send) {
+                receive(comm, segment, &mut self.recv)?;
+            }
+            if self.send.done + self.recv.done == before {
+                return Ok(moved);
+            }
+            moved = true;
+        }
+    }
+}
+
+/// The rounds of a batch that have messages.
+fn rounds<'a>(comm: &Comm, messages: &[&'a Operation]) -> Vec<Round<'a>> {
+    let (me, size) = (comm.rank, comm.size);
+    let mut rounds: Vec<(usize, Round<'a>)> = Vec::new();
+    for message in messages {
+        let apart = match message.kind {
+            Kind::Send => (message.peer + size - me) % size,
+            _ => (me + size - message.peer) % size,
+        };
+        let at = rounds.iter().position(|(known, _)| *known == apart).unwrap_or_else(|| {
+            let send = Lane::new((me + apart) % size);
+            let recv = Lane::new((me + size - apart) % size);
+            rounds.push((apart, Round { send, recv }));
+            rounds.len() - 1
+        });
+        let round = &mut rounds[at].1;
+        let lane = if message.kind == Kind::Send { &mut round.send } else { &mut round.recv };
+        lane.waiting.push_back(message);
+    }
+    rounds.into_iter().map(|(_, round)| round).collect()
 }
 
 /// Runs the messages of one batch. An error is the communicator's asynchronous error; being stopped is none.
@@ -45,19 +118,10 @@ pub(super) fn run(comm: &Comm, messages: &[&Operation], cancelled: &dyn Fn() -> 
     let Some(first) = messages.first() else { return Ok(()) };
     let segment = comm.segment()?;
     let me = segment.rank(comm.rank);
-    let mut lanes: Vec<Lane<'_>> = Vec::new();
-    for message in messages {
-        match lanes.iter_mut().find(|lane| lane.kind == message.kind && lane.peer == message.peer) {
-            Some(lane) => lane.waiting.push_back(message),
-            None => {
-                let waiting = VecDeque::from([*message]);
-                lanes.push(Lane { kind: message.kind, peer: message.peer, waiting, sent: false });
-            }
-        }
-    }
+    let mut rounds = rounds(comm, messages);
     let mut activity = deed(first);
-    let outcome = pump(comm, segment, &mut lanes, &mut activity, cancelled);
-    for lane in lanes.iter().filter(|lane| lane.sent) {
+    let outcome = pump(comm, segment, &mut rounds, &mut activity, cancelled);
+    for lane in rounds.iter().map(|round| &round.send).filter(|lane| lane.sent) {
         withdraw(segment, segment.pair(comm.rank, lane.peer), lane.peer);
     }
     let ended = matches!(outcome, Ok(true));
@@ -78,7 +142,7 @@ fn deed(operation: &Operation) -> Activity {
 fn pump(
     comm: &Comm,
     segment: &Segment,
-    lanes: &mut [Lane<'_>],
+    rounds: &mut [Round<'_>],
     activity: &mut Activity,
     cancelled: &dyn Fn() -> bool,
 ) -> Outcome<bool> {
@@ -87,12 +151,11 @@ fn pump(
     loop {
         let heard = bell.read();
         let mut moved = false;
-        for lane in lanes.iter_mut() {
-            while step(comm, segment, lane)? {
-                moved = true;
-            }
+        for round in rounds.iter_mut() {
+            moved |= round.run(comm, segment)?;
         }
-        let Some(lane) = lanes.iter().find(|lane| !lane.waiting.is_empty()) else { return Ok(true) };
+        let mut lanes = rounds.iter().flat_map(Round::lanes);
+        let Some(lane) = lanes.find(|lane| !lane.waiting.is_empty()) else { return Ok(true) };
         if moved {
             watch = None;
             continue;
@@ -104,7 +167,8 @@ fn pump(
             *activity = lane.waiting.front().map_or(*activity, |message| deed(message));
             Watch::new(comm, segment, *activity, Some(cancelled))
         });
-        let missing = |peer| lanes.iter().any(|lane| lane.peer == peer && !lane.waiting.is_empty());
+        let missing =
+            |peer| rounds.iter().flat_map(Round::lanes).any(|lane| lane.peer == peer && !lane.waiting.is_empty());
         match watch.check(missing) {
             None => bell.sleep(heard, SLICE),
             Some(Stop::Dead(peer)) => return Err(died(comm, peer, activity)),
@@ -113,46 +177,45 @@ fn pump(
     }
 }
 
-/// Moves the first message of a lane, if it can be.
-fn step(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome<bool> {
-    let Some(message) = lane.waiting.front().copied() else { return Ok(false) };
-    match lane.kind {
-        Kind::Send => {
-            let pair = segment.pair(comm.rank, lane.peer);
-            match pair.state.load(Ordering::Acquire) {
-                IDLE if !lane.sent => {
-                    pair.sender[TYPE_AT].store(u64::from(message.datatype.0), Ordering::Relaxed);
-                    pair.sender[COUNT_AT].store(message.count as u64, Ordering::Relaxed);
-                    put_location(&pair.sender[PLACE_AT..], &message.send);
-                    pair.state.store(SENT, Ordering::Release);
-                    lane.sent = true;
-                    segment.rank(lane.peer).bell.ring();
-                    Ok(false)
-                }
-                state @ (DONE | REFUSED) if lane.sent => {
-                    lane.sent = false;
-                    lane.waiting.pop_front();
-                    let mismatch = (state == REFUSED).then(|| mismatch(comm.rank, lane.peer, pair));
-                    pair.state.store(IDLE, Ordering::Release);
-                    mismatch.map_or(Ok(true), Err)
-                }
-                _ => Ok(false),
-            }
-        }
-        _ => {
-            let pair = segment.pair(lane.peer, comm.rank);
-            if pair.state.compare_exchange(SENT, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                return Ok(false);
-            }
-            let outcome = take(comm, pair, lane.peer, message);
-            message.done.set(outcome.is_ok());
-            pair.done.fetch_add(1, Ordering::Relaxed);
-            pair.state.store(if outcome.is_ok() { DONE } else { REFUSED }, Ordering::Release);
+/// Offers the first message of a lane to its receiver, or sees that it has taken it.
+fn send(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
+    let Some(message) = lane.waiting.front() else { return Ok(()) };
+    let pair = segment.pair(comm.rank, lane.peer);
+    match pair.state.load(Ordering::Acquire) {
+        IDLE if !lane.sent => {
+            pair.sender[TYPE_AT].store(u64::from(message.datatype.0), Ordering::Relaxed);
+            pair.sender[COUNT_AT].store(message.count as u64, Ordering::Relaxed);
+            put_location(&pair.sender[PLACE_AT..], &message.send);
+            pair.state.store(SENT, Ordering::Release);
+            lane.sent = true;
             segment.rank(lane.peer).bell.ring();
-            lane.waiting.pop_front();
-            outcome.map(|()| true)
         }
+        state @ (DONE | REFUSED) if lane.sent => {
+            lane.sent = false;
+            lane.pop();
+            let mismatch = (state == REFUSED).then(|| mismatch(comm.rank, lane.peer, pair));
+            pair.state.store(IDLE, Ordering::Release);
+            return mismatch.map_or(Ok(()), Err);
+        }
+        _ => {}
     }
+    Ok(())
+}
+
+/// Takes the first message of a lane, if it has been offered.
+fn receive(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
+    let Some(message) = lane.waiting.front() else { return Ok(()) };
+    let pair = segment.pair(lane.peer, comm.rank);
+    if pair.state.compare_exchange(SENT, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return Ok(());
+    }
+    let outcome = take(comm, pair, lane.peer, message);
+    message.done.set(outcome.is_ok());
+    pair.done.fetch_add(1, Ordering::Relaxed);
+    pair.state.store(if outcome.is_ok() { DONE } else { REFUSED }, Ordering::Release);
+    segment.rank(lane.peer).bell.ring();
+    lane.pop();
+    outcome
 }
 
 /// Compares what was sent with what is wanted, and copies it.

@@ -4,6 +4,7 @@ use fastrand::Rng;
 use gpucomm::Result;
 
 use crate::collective::Collective;
+use crate::cuts::{self, Cuts};
 use crate::deviation::{Change, Deviation, Stray};
 use crate::generator::{Generator, SLOTS};
 use crate::message::Message;
@@ -228,20 +229,18 @@ impl Step for OneByOne {
     }
 }
 
-/// Messages, which each rank groups as it likes.
+/// Messages, which each rank groups in its own way.
 #[derive(Debug)]
 struct Messages {
     messages: Vec<Operation>,
-    /// For each rank and message, whether a new group begins with it. Groups are runs of one order of messages, so that the first
-    /// message that is not done never waits for a later one.
-    cuts: Vec<Vec<bool>>,
+    /// Groups are runs of one order of messages.
+    cuts: Cuts,
 }
 
 pub fn messages(g: &mut Generator) -> Option<Box<dyn Step>> {
     let attempts = g.rng.usize(2..14);
     let messages = together(g, attempts, some_message)?;
-    let one_by_one = g.each(|g| g.rng.u32(1..5));
-    let cuts = one_by_one.into_iter().map(|one_in| messages.iter().map(|_| g.chance(one_in)).collect()).collect();
+    let cuts = cuts::draw(g, &messages);
     Some(Box::new(Messages { messages, cuts }))
 }
 

@@ -124,3 +124,35 @@ fn a_message_to_oneself_needs_both_ends_in_the_group() {
         assert_eq!(rank.state(), OK);
     });
 }
+
+/// As NCCL: the first message to a peer and the first one from it go together, and the next ones begin when both are done.
+#[test]
+fn what_comes_back_between_two_messages_of_a_group_is_waited_for() {
+    for grouped_alike in [true, false] {
+        spmd(2, move |rank| {
+            let (first, second, back) = (Buffer::new(&[1.0; 8]), Buffer::new(&[2.0; 8]), Buffer::new(&[3.0; 8]));
+            let all = || match rank.rank {
+                0 => [recv(rank, &first, 1), recv(rank, &second, 1), send(rank, &back, 1)],
+                _ => [send(rank, &first, 0), send(rank, &second, 0), recv(rank, &back, 0)],
+            };
+            let issue = || assert_eq!(all(), [OK; 3]);
+            // The first messages connect the ranks, which they do alike.
+            assert_eq!(group(issue), OK);
+            rank.wait();
+            if grouped_alike || rank.rank == 1 {
+                assert_eq!(group(issue), OK);
+            } else {
+                issue();
+            }
+            if grouped_alike {
+                rank.wait();
+            } else {
+                std::thread::sleep(Duration::from_millis(200));
+                // SAFETY: a live stream.
+                assert_eq!(unsafe { cudaStreamQuery(rank.stream) }, cudaError::cudaErrorNotReady);
+                rank.abort();
+                rank.wait();
+            }
+        });
+    }
+}
