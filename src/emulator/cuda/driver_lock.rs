@@ -2,8 +2,8 @@
 //!
 //! As was seen on H200s, who waits for a device in `cudaFreeHost` or `cudaFree` holds it: calls of other threads that enqueue
 //! there, or make or destroy something there, wait too, also when the device waits for just these threads.
-//! GPUCOMM_EMULATOR_DRIVER_LOCK=0 does without; with 2, `cudaHostAlloc` waits for the devices like `cudaFreeHost`, which was
-//! not seen.
+//! GPUCOMM_EMULATOR_DRIVER_LOCK=0 does without; with 2, `cudaFreeHost` and `cudaHostAlloc` wait for all devices, as others
+//! have reported and we have not seen.
 
 use super::device::{self, Device};
 use crate::emulator::settings::settings;
@@ -20,10 +20,18 @@ pub(super) fn exclusive(device: &Device) -> Option<RwLockWriteGuard<'_, ()>> {
     (settings().driver_lock > 0).then(|| device.driver.write().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Waits for one device after the other, with its lock.
+/// For a call of another device that concerns this one: waits until nobody waits for it.
+pub(super) fn pass(device: &Device) {
+    drop(shared(device));
+}
+
+/// Waits for the device, with its lock.
+pub(super) fn wait_for(device: &Device) {
+    let _alone = exclusive(device);
+    device.synchronize();
+}
+
+/// Waits for one device after the other.
 pub(super) fn wait_for_all() {
-    for device in device::devices() {
-        let _alone = exclusive(device);
-        device.synchronize();
-    }
+    device::devices().iter().for_each(wait_for);
 }

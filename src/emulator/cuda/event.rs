@@ -16,7 +16,7 @@ pub(super) static EVENTS: Registry<Event> = Registry::new(0x52);
 /// An event.
 #[derive(Debug)]
 pub(super) struct Event {
-    device: &'static Device,
+    pub device: &'static Device,
     timing: bool,
     record: Mutex<Option<Record>>,
 }

@@ -1,5 +1,6 @@
 //! What happens on the host: pinned memory, and functions that a stream calls.
 
+use super::device::{self, Device};
 use super::stream::{HOST_FUNCTION, Stream, Task};
 use super::{driver_lock, lock, poison};
 use crate::emulator::report;
@@ -19,6 +20,8 @@ static PINNED: Mutex<BTreeMap<usize, Arc<Pinned>>> = Mutex::new(BTreeMap::new())
 #[derive(Debug)]
 pub(super) struct Pinned {
     address: usize,
+    /// The one that was current when it was allocated.
+    device: &'static Device,
     layout: Layout,
     bytes: usize,
     uses: Mutex<usize>,
@@ -44,6 +47,7 @@ pub(super) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
     }
+    let device = device::current()?;
     if settings().driver_lock > 1 {
         driver_lock::wait_for_all();
     }
@@ -56,13 +60,13 @@ pub(super) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     // SAFETY: that many bytes were just allocated.
     unsafe { poison::fill(memory, bytes) };
     let address = memory.expose_provenance();
-    let pinned = Pinned { address, layout, bytes, uses: Mutex::new(0), unused: Condvar::new() };
+    let pinned = Pinned { address, device, layout, bytes, uses: Mutex::new(0), unused: Condvar::new() };
     lock(&PINNED).insert(address, Arc::new(pinned));
     Ok(memory.cast())
 }
 
-/// Frees what [`allocate`] gave: waits, as cudaFreeHost does, until all that was enqueued on any device is done, host
-/// functions included, whether or not it uses the memory.
+/// Frees what [`allocate`] gave: waits, as cudaFreeHost does, until the device that was current then has done all that was
+/// enqueued, host functions included, whether or not it uses the memory.
 pub(super) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if ptr.is_null() {
         return Ok(());
@@ -71,7 +75,11 @@ pub(super) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
         report::violation(format!("{ptr:p} is no pinned memory: freed twice, or not from cudaHostAlloc"));
         return Err(cudaError::cudaErrorInvalidValue);
     };
-    driver_lock::wait_for_all();
+    if settings().driver_lock > 1 {
+        driver_lock::wait_for_all();
+    } else {
+        driver_lock::wait_for(pinned.device);
+    }
     // A copy that was checked before the memory left the register, and enqueued after.
     let mut uses = lock(&pinned.uses);
     while *uses > 0 {

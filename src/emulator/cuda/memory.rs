@@ -42,8 +42,7 @@ pub(in crate::emulator) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     }
     let (device, block) = condemn("cudaFree", ptr)?;
     if block.origin == Origin::Malloc {
-        let _alone = driver_lock::exclusive(device);
-        device.synchronize();
+        driver_lock::wait_for(device);
     }
     release(&block, "cudaFree");
     device.check()

@@ -92,11 +92,14 @@ pub unsafe extern "C" fn cudaStreamQuery(handle: cudaStream_t) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaStreamWaitEvent(handle: cudaStream_t, event: cudaEvent_t, flags: c_uint) -> cudaError_t {
-    launch("cudaStreamWaitEvent", handle, |stream| {
+    runtime("cudaStreamWaitEvent", || {
         if flags != 0 {
             return Err(cudaError::cudaErrorInvalidValue);
         }
-        event::find(event)?.hold(stream)
+        let (stream, event) = (stream::find(handle)?, event::find(event)?);
+        driver_lock::pass(event.device);
+        let _shared = driver_lock::shared(stream.device);
+        event.hold(&stream)
     })
 }
 
@@ -175,10 +178,12 @@ pub unsafe extern "C" fn cudaEventCreateWithFlags(handle: *mut cudaEvent_t, flag
 
 pub unsafe extern "C" fn cudaEventDestroy(handle: cudaEvent_t) -> cudaError_t {
     runtime("cudaEventDestroy", || {
-        EVENTS.remove(handle).map(drop).ok_or_else(|| {
+        let event = EVENTS.remove(handle).ok_or_else(|| {
             report::violation(format!("cudaEventDestroy: {handle:p} is no event: destroyed before, or never made"));
             cudaError::cudaErrorInvalidResourceHandle
-        })
+        })?;
+        driver_lock::pass(event.device);
+        Ok(())
     })
 }
 

@@ -1,5 +1,6 @@
 //! Calls that wait for devices, and who is held up by them.
 
+use super::super::memory;
 use super::super::stream::enqueue;
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,40 +35,79 @@ fn pinned() -> *mut c_void {
     ptr
 }
 
-/// Something that enqueues or allocates, on `stream` of device 1.
-fn launch(kind: u32, stream: usize) {
-    let stream = std::ptr::without_provenance_mut(stream);
-    ok!(cudaSetDevice(1));
-    match kind {
-        0 => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
-        1 => ok!(cudaMemsetAsync(malloc(64), 1, 64, stream)),
-        2 => ok!(cudaEventRecord(event(cudaEventDefault), stream)),
-        _ => assert!(!malloc(64).is_null()),
+/// Somebody else's things on a device.
+struct Things {
+    device: i32,
+    stream: TestStream,
+    memory: usize,
+    event: usize,
+}
+
+impl Things {
+    fn new(device: i32) -> Self {
+        let stream = TestStream::new(device);
+        let (memory, event) = (malloc(64).expose_provenance(), event(cudaEventDefault));
+        ok!(cudaEventRecord(event, stream.0));
+        Self { device, stream, memory, event: event.expose_provenance() }
     }
 }
 
-/// Frees pinned memory while one device after the other is busy, and enqueues on device 1 beside it: whether both wait.
-fn free_pinned_beside_enqueues() -> Vec<(bool, bool)> {
-    let run = |device| {
-        let (stream, other) = (TestStream::new(device), TestStream::new(1));
-        let handle = other.0.addr();
-        let ptr = pinned();
-        let gate = stream.close_gate();
-        beside(gate, || ok!(cudaFreeHost(ptr)), || (0..4).for_each(|kind| launch(kind, handle)))
-    };
-    (0..4).map(run).collect()
+/// A handle on its way to another thread.
+fn handle<T>(address: usize) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(address)
 }
 
+/// What may be held up: [`call`] makes each of them.
+const CALLS: [&str; 9] = [
+    "a kernel",
+    "cudaMemsetAsync",
+    "cudaEventRecord",
+    "cudaMalloc",
+    "cudaStreamCreateWithPriority",
+    "cudaEventCreateWithFlags",
+    "cudaLaunchHostFunc",
+    "cudaStreamWaitEvent",
+    "cudaEventDestroy",
+];
+
+/// Makes the call on `device`; those that concern events, on an event of it.
+fn call(name: &str, (device, stream, memory, event): (i32, usize, usize, usize), foreign: usize) {
+    unsafe extern "C" fn nothing(_: *mut c_void) {}
+    ok!(cudaSetDevice(device));
+    let stream: cudaStream_t = handle(stream);
+    match name {
+        "a kernel" => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
+        "cudaMemsetAsync" => ok!(cudaMemsetAsync(handle(memory), 1, 64, stream)),
+        "cudaEventRecord" => ok!(cudaEventRecord(handle(event), stream)),
+        "cudaMalloc" => assert!(!malloc(64).is_null()),
+        "cudaStreamCreateWithPriority" => drop(TestStream::new(device)),
+        "cudaEventCreateWithFlags" => assert!(!super::event(cudaEventDefault).is_null()),
+        "cudaLaunchHostFunc" => ok!(cudaLaunchHostFunc(stream, Some(nothing), null_mut())),
+        "cudaStreamWaitEvent" => ok!(cudaStreamWaitEvent(handle(foreign), handle(event), 0)),
+        _ => ok!(cudaEventDestroy(handle(event))),
+    }
+}
+
+/// Frees pinned memory of device `owner` while `busy` works, and makes the call on `device` beside that: whether both wait.
+fn free_pinned_beside(name: &str, [owner, busy, device]: [i32; 3]) -> (bool, bool) {
+    let (stream, foreign, things) = (TestStream::new(busy), TestStream::new(2), Things::new(device));
+    ok!(cudaSetDevice(owner));
+    let ptr = pinned();
+    let of = (things.device, things.stream.0.expose_provenance(), things.memory, things.event);
+    let foreign = foreign.0.expose_provenance();
+    let gate = stream.close_gate();
+    beside(gate, || ok!(cudaFreeHost(ptr)), || call(name, of, foreign))
+}
+
+/// As measured on H200s: docs/measurements/2026-11-21-h200-driver.md.
 #[test]
-fn freeing_pinned_memory_waits_for_all_devices_and_holds_up_who_enqueues_there() {
-    isolated("waits::freeing_pinned_memory_waits_for_all_devices_and_holds_up_who_enqueues_there", &[], || {
-        assert_eq!(free_pinned_beside_enqueues(), [(true, false), (true, true), (true, false), (true, false)]);
-        for kind in 0..4 {
-            let (stream, other) = (TestStream::new(1), TestStream::new(1));
-            let (handle, ptr) = (other.0.addr(), pinned());
-            let gate = stream.close_gate();
-            assert_eq!(beside(gate, || ok!(cudaFreeHost(ptr)), || launch(kind, handle)), (true, true), "kind {kind}");
+fn freeing_pinned_memory_waits_for_its_device_and_holds_up_calls_there() {
+    isolated("waits::freeing_pinned_memory_waits_for_its_device_and_holds_up_calls_there", &[], || {
+        for name in CALLS {
+            assert_eq!(free_pinned_beside(name, [1, 1, 1]), (true, true), "{name} of the same device");
+            assert_eq!(free_pinned_beside(name, [1, 1, 0]), (true, false), "{name} of another device");
         }
+        assert_eq!(free_pinned_beside(CALLS[0], [0, 1, 1]), (false, false), "memory of another device");
         let stream = TestStream::new(0);
         let gate = stream.close_gate();
         ok!(cudaFreeHost(null_mut()));
@@ -77,20 +117,39 @@ fn freeing_pinned_memory_waits_for_all_devices_and_holds_up_who_enqueues_there()
     });
 }
 
+/// Others that give memory back or take some wait for nothing.
 #[test]
-fn without_the_lock_nobody_is_held_up() {
-    let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "0")];
-    isolated("waits::without_the_lock_nobody_is_held_up", &environment, || {
-        assert_eq!(free_pinned_beside_enqueues(), [(true, false); 4]);
+fn freeing_device_memory_waits_for_its_device_only() {
+    isolated("waits::freeing_device_memory_waits_for_its_device_only", &[], || {
+        let (stream, own) = (TestStream::new(1), malloc(64));
+        ok!(cudaSetDevice(0));
+        let foreign = malloc(64);
+        assert!(until_opened(stream.close_gate(), || ok!(cudaFree(own))));
+        assert!(!until_opened(stream.close_gate(), || ok!(cudaFree(foreign))));
+        ok!(cudaSetDevice(1));
+        assert!(!until_opened(stream.close_gate(), || assert!(!malloc(64).is_null())));
+        let own = memory::allocate(1, 64).unwrap();
+        assert!(!until_opened(stream.close_gate(), || memory::unmap(own).unwrap()), "what ncclMemFree does");
     });
 }
 
 #[test]
-fn pinned_memory_may_wait_when_it_is_allocated() {
+fn without_the_lock_nobody_is_held_up() {
+    let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "0")];
+    isolated("waits::without_the_lock_nobody_is_held_up", &environment, || {
+        for name in CALLS {
+            assert_eq!(free_pinned_beside(name, [1, 1, 1]), (true, false), "{name}");
+        }
+    });
+}
+
+#[test]
+fn pinned_memory_may_wait_for_all_devices_and_when_it_is_allocated() {
     let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "2")];
-    isolated("waits::pinned_memory_may_wait_when_it_is_allocated", &environment, || {
-        let stream = TestStream::new(0);
-        let gate = stream.close_gate();
-        assert!(until_opened(gate, || assert!(!pinned().is_null())));
+    isolated("waits::pinned_memory_may_wait_for_all_devices_and_when_it_is_allocated", &environment, || {
+        let (stream, ptr) = (TestStream::new(0), pinned());
+        ok!(cudaSetDevice(1));
+        assert!(until_opened(stream.close_gate(), || assert!(!pinned().is_null())));
+        assert!(until_opened(stream.close_gate(), || ok!(cudaFreeHost(ptr))));
     });
 }
