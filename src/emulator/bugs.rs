@@ -1,10 +1,35 @@
-//! Known bugs of the versions of NCCL that the emulator stands for, on request: `GPUCOMM_EMULATOR_BUGS` names them, with commas between.
+//! The version of NCCL that the emulator stands for, and its known bugs, on request: `GPUCOMM_EMULATOR_NCCL` says which version,
+//! `GPUCOMM_EMULATOR_BUGS` names bugs, with commas between. One that the version does not have is not there.
+
+use std::ops::RangeInclusive;
+
+/// A version of NCCL, as `ncclGetVersion` says it: 22809 is 2.28.9.
+pub(in crate::emulator) type Nccl = u32;
+
+/// The version that it stands for unless it is told otherwise: that of the declarations.
+pub(in crate::emulator) const NCCL: Nccl = 2_28_09;
+
+/// Those that it can stand for. Older ones cannot revoke a communicator.
+const VERSIONS: RangeInclusive<Nccl> = 2_28_07..=2_32_99;
+
+/// What the variable may hold.
+pub(in crate::emulator) const EXPECTED: &str = "a version of NCCL, such as 2.29.7, from 2.28.7 to 2.32";
+
+/// A version of three numbers, or two.
+pub(in crate::emulator) fn version(text: &str) -> Option<Nccl> {
+    let mut parts = text.split('.').map(|part| part.parse().ok().filter(|part: &Nccl| *part < 100));
+    let (major, minor, patch) = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
+    let version = major * 1_00_00 + minor * 1_00 + patch;
+    (parts.next().is_none() && VERSIONS.contains(&version)).then_some(version)
+}
 
 /// Which bugs there are; none unless asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::emulator) struct Bugs {
     /// `misaligned-windows`: kernels for small messages between windows read beside addresses that are no multiple of four.
     pub misaligned_windows: bool,
+    /// The same where only one of the two buffers is a window.
+    pub misaligned_with_one_window: bool,
     /// `one-rank-premulsum`: the kernel for pre-multiplied sums of one rank leaves elements at the end out.
     pub one_rank_premulsum: bool,
 }
@@ -18,13 +43,29 @@ impl Bugs {
         let mut bugs = Self::default();
         for name in text.split(',') {
             match name.trim() {
-                "misaligned-windows" => bugs.misaligned_windows = true,
+                "misaligned-windows" => (bugs.misaligned_windows, bugs.misaligned_with_one_window) = (true, true),
                 "one-rank-premulsum" => bugs.one_rank_premulsum = true,
                 _ => return None,
             }
         }
         Some(bugs)
     }
+
+    /// Those among them that this version has.
+    pub fn of(self, nccl: Nccl) -> Self {
+        let has = |bug: bool, versions: RangeInclusive<Nccl>| bug && versions.contains(&nccl);
+        Self {
+            misaligned_windows: has(self.misaligned_windows, 2_27_03..=2_29_07),
+            misaligned_with_one_window: has(self.misaligned_with_one_window, 2_29_02..=2_29_07),
+            one_rank_premulsum: has(self.one_rank_premulsum, 2_19_01..=2_29_06),
+        }
+    }
+}
+
+/// Whether the memory of windows is lost that a communicator has when it ends. Nobody has to ask for that.
+#[cfg(feature = "nccl")]
+pub(in crate::emulator) fn ends_keep_windows(nccl: Nccl) -> bool {
+    nccl < 2_29_07
 }
 
 #[cfg(test)]
@@ -33,9 +74,33 @@ mod tests {
 
     #[test]
     fn names() {
-        let both = Bugs { misaligned_windows: true, one_rank_premulsum: true };
+        let both = Bugs { misaligned_windows: true, misaligned_with_one_window: true, one_rank_premulsum: true };
         assert_eq!(Bugs::parse("one-rank-premulsum, misaligned-windows"), Some(both));
         assert!(!Bugs::parse("misaligned-windows").unwrap().one_rank_premulsum);
         assert_eq!(Bugs::parse("all"), None);
+    }
+
+    #[test]
+    fn versions() {
+        for (text, want) in [("2.28.9", 22809), ("2.29", 22900), ("2.30.7", 23007), ("2.32.3", 23203)] {
+            assert_eq!(version(text), Some(want), "{text}");
+        }
+        for nonsense in ["", "2", "2.28.6", "2.33", "2.29.7.1", "2.29.x", "3.0", "22907", "2.029.100"] {
+            assert_eq!(version(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_version_has_its_bugs() {
+        let all = Bugs::parse("misaligned-windows,one-rank-premulsum").unwrap();
+        let of = |nccl| {
+            let bugs = all.of(nccl);
+            [bugs.misaligned_windows, bugs.misaligned_with_one_window, bugs.one_rank_premulsum]
+        };
+        assert_eq!(of(22809), [true, false, true]);
+        assert_eq!(of(22902), [true, true, true]);
+        assert_eq!(of(22907), [true, true, false]);
+        assert_eq!(of(23003), [false, false, false]);
+        assert_eq!(Bugs::default().of(22902), Bugs::default());
     }
 }

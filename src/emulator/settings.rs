@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::bugs::Bugs;
+use super::bugs::{self, Bugs, Nccl};
 use super::fault;
 
 /// As many devices as a set of peers holds.
@@ -27,7 +27,9 @@ pub(in crate::emulator) struct Settings {
     pub queue: usize,
     /// GPUCOMM_EMULATOR_DRIVER_LOCK: what a call that waits for a device holds up; see `cuda::driver_lock`.
     pub driver_lock: u32,
-    /// GPUCOMM_EMULATOR_BUGS: which bugs of NCCL there are.
+    /// GPUCOMM_EMULATOR_NCCL: which version of NCCL this is.
+    pub nccl: Nccl,
+    /// GPUCOMM_EMULATOR_BUGS: which bugs of that version there are.
     pub bugs: Bugs,
     /// GPUCOMM_EMULATOR_DEAD_PEER: who learns that a process has ended.
     pub dead_peer: DeadPeer,
@@ -55,6 +57,7 @@ impl Default for Settings {
             memory: 16 << 30,
             queue: 1021,
             driver_lock: 1,
+            nccl: bugs::NCCL,
             bugs: Bugs::default(),
             dead_peer: DeadPeer::Silent,
             deadlock: Some(Duration::from_secs(10)),
@@ -99,7 +102,9 @@ impl Variables {
         self.take("DRIVER_LOCK", &mut all.driver_lock, "0, 1 or 2", |text| {
             text.parse().ok().filter(|level| *level <= 2)
         });
+        self.take("NCCL", &mut all.nccl, bugs::EXPECTED, bugs::version);
         self.take("BUGS", &mut all.bugs, Bugs::EXPECTED, Bugs::parse);
+        all.bugs = all.bugs.of(all.nccl);
         self.take("DEAD_PEER", &mut all.dead_peer, "silent, told or ends", |text| match text {
             "silent" => Some(DeadPeer::Silent),
             "told" => Some(DeadPeer::Told),
@@ -187,7 +192,7 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK BUGS DEAD_PEER DEADLOCK STRICT QUIET";
+            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS DEAD_PEER DEADLOCK STRICT QUIET";
             for name in names.split(' ') {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");

@@ -44,4 +44,5 @@ mod streams;
 mod support;
 mod undisturbed;
 mod variable;
+mod versions;
 mod windows;

@@ -15,7 +15,8 @@ const WORD: u64 = 4;
 /// Where a rank's data begins, for kernels that cannot read it there: 0 where others are used, else a word plus the bytes by which the
 /// address is beside one.
 pub(super) fn of(comm: &Comm, request: &Request, redop: Redop) -> u64 {
-    if !settings().bugs.misaligned_windows || comm.size == 1 {
+    let bugs = settings().bugs;
+    if !bugs.misaligned_windows || comm.size == 1 {
         return 0;
     }
     let two_bytes = matches!(request.datatype, ncclDataType_t::ncclFloat16 | ncclDataType_t::ncclBfloat16);
@@ -27,7 +28,9 @@ pub(super) fn of(comm: &Comm, request: &Request, redop: Redop) -> u64 {
     let (send, recv) = (request.send.addr(), request.recv.addr());
     let windows = lock(&comm.windows);
     let covered = |address: usize| windows.values().any(|window| window.covers(address));
-    if small && covered(send) && covered(recv) { WORD + send as u64 % WORD } else { 0 }
+    let enough = if bugs.misaligned_with_one_window { 1 } else { 2 };
+    let number = usize::from(covered(send)) + usize::from(covered(recv));
+    if small && number >= enough { WORD + send as u64 % WORD } else { 0 }
 }
 
 /// Spoils what the kernels get wrong in the result of `rank`, from where the data of each rank begins.

@@ -3,6 +3,8 @@
 use std::ffi::{c_char, c_int};
 
 use super::error::{Failure, Outcome};
+use crate::emulator::bugs;
+use crate::emulator::settings::settings;
 use crate::sys::{NCCL_VERSION_CODE, ncclConfig_t};
 
 const MAGIC: u32 = 0xcafe_beef;
@@ -10,6 +12,13 @@ const MAGIC: u32 = 0xcafe_beef;
 const UNSET: c_int = c_int::MIN;
 /// The channels of NCCL; no count in a config may be larger.
 const MAX_CHANNELS: c_int = 64;
+
+const _: () = assert!(bugs::NCCL == NCCL_VERSION_CODE);
+
+/// The version that is running.
+pub(super) fn version() -> c_int {
+    settings().nccl as c_int
+}
 
 /// What `NCCL_CONFIG_INITIALIZER` holds.
 pub(super) fn initial() -> ncclConfig_t {

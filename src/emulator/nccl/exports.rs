@@ -30,7 +30,7 @@ unsafe fn put<T>(place: *mut T, value: T) -> Outcome<ncclResult_t> {
 
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> ncclResult_t {
     // SAFETY: the caller's pointer, as C declares it.
-    entry("ncclGetVersion", || unsafe { put(version, NCCL_VERSION_CODE as c_int) })
+    entry("ncclGetVersion", || unsafe { put(version, config::version()) })
 }
 
 pub unsafe extern "C" fn ncclGetUniqueId(uniqueId: *mut ncclUniqueId) -> ncclResult_t {
@@ -48,11 +48,8 @@ pub unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_ch
 }
 
 pub unsafe extern "C" fn ncclGetLastError(comm: ncclComm_t) -> *const c_char {
-    let text = || match registry::find(comm) {
-        Some(comm) => comm.text().or_else(|| comm.waits.text()),
-        None => error::own().or_else(registry::starting),
-    };
-    error::last(std::panic::catch_unwind(text).unwrap_or_default())
+    let own = std::panic::catch_unwind(|| registry::said(comm));
+    error::last(own.unwrap_or_default())
 }
 
 pub unsafe extern "C" fn ncclCommInitRankConfig(

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::comm::Comm;
-use super::error::{Failure, Outcome};
+use super::error::{self, Failure, Outcome};
 use super::inside::{self, Inside, Manner};
 use crate::sys::ncclComm_t;
 
@@ -65,8 +65,16 @@ pub(super) fn enter(handle: ncclComm_t, manner: Manner) -> Outcome<(Arc<Comm>, I
     }))
 }
 
-/// What the communicators wait for whose ranks have not all come.
-pub(super) fn starting() -> Option<String> {
+/// What there is to say of a communicator: why it has failed, or what it waits for. Of none, why this thread's last call failed, or
+/// what those wait for that are being started.
+pub(super) fn said(handle: ncclComm_t) -> Option<String> {
+    match find(handle) {
+        Some(comm) => comm.text().or_else(|| comm.waits.text()),
+        None => error::own().or_else(starting),
+    }
+}
+
+fn starting() -> Option<String> {
     let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
     let texts = alive.iter().flat_map(HashMap::values).filter(|comm| !comm.has_started());
     let texts: Vec<_> = texts.filter_map(|comm| comm.waits.text()).collect();

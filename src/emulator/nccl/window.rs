@@ -16,7 +16,8 @@ use super::host;
 use super::kind::Kind;
 use super::launch::cuda;
 use crate::emulator::cuda::{arena, device, memory};
-use crate::emulator::{fault, report};
+use crate::emulator::settings::settings;
+use crate::emulator::{bugs, fault, report};
 use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t};
 
 /// What a window's address must be a multiple of.
@@ -214,10 +215,12 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena
     Ok(used)
 }
 
-/// The communicator ends, and what it has not deregistered stays mapped.
+/// The communicator ends, and what it has not deregistered stays mapped, before NCCL 2.29.7.
 pub(super) fn leave_behind(comm: &Comm) {
     for (_, window) in lock(&comm.windows).drain() {
-        if let Some(segment) = comm.segment.get() {
+        if let Some(segment) = comm.segment.get()
+            && bugs::ends_keep_windows(settings().nccl)
+        {
             segment.head().stranded.add(window.number);
         }
     }
