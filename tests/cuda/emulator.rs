@@ -39,6 +39,14 @@ fn strict_mode_ends_the_process_at_the_first_violation() {
     assert!(!text.contains("went on"), "{text}");
 }
 
+/// Or a violation would pass in all other tests.
+#[test]
+fn strict_mode_is_on_in_all_that_cargo_runs() {
+    if emulated() {
+        assert!(std::env::var_os(STRICT).is_some(), ".cargo/config.toml sets it; without cargo, set it by hand");
+    }
+}
+
 #[test]
 fn otherwise_violations_are_counted() {
     if !emulated() {
