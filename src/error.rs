@@ -120,7 +120,8 @@ pub enum Error {
         operation: &'static str,
         /// How long it was allowed.
         timeout: Duration,
-        /// What it was waiting for.
+        /// What it was waiting for. Where that is an operation of a communicator: which one, its number, the rank and the peer; in
+        /// a clique also who has not come to it, and which messages of that rank have no other end.
         detail: String,
     },
 

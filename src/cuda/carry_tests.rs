@@ -21,8 +21,8 @@ impl Worker for Sickness {
         if self.0.load(Ordering::Relaxed) { Err(aborted()) } else { Ok(()) }
     }
 
-    fn pending(&self, number: u64) -> Option<String> {
-        Some(format!("operation {number}"))
+    fn pending(&self, _done: u64, last: u64) -> Option<String> {
+        Some(format!("operation {last}"))
     }
 }
 

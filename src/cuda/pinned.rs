@@ -88,6 +88,13 @@ impl<T: Element> PinnedBuffer<T> {
         self.lineage.clear();
     }
 
+    /// What the copies wait for, as the end of a sentence: what the elements come from, and what is before them on their streams.
+    fn pending(&self) -> String {
+        let mut origins = self.lineage.origins();
+        self.uses.lanes().iter().for_each(|stream| origins.merge(&stream.history().origins()));
+        origins.pending()
+    }
+
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
     ///
     /// # Errors
@@ -96,7 +103,7 @@ impl<T: Element> PinnedBuffer<T> {
     pub fn as_slice(&self) -> Result<&[T]> {
         const OPERATION: &str = "PinnedBuffer::as_slice";
         let origins = self.lineage.origins();
-        let what = || format!("copies to {} elements{}", self.len, origins.pending());
+        let what = || format!("copies to {} elements{}", self.len, self.pending());
         Deadline::after(default_timeout()).poll(OPERATION, what, || self.uses.written())?;
         origins.judge(OPERATION)?;
         if self.len == 0 {
@@ -114,7 +121,7 @@ impl<T: Element> PinnedBuffer<T> {
     pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
         const OPERATION: &str = "PinnedBuffer::as_mut_slice";
         let origins = self.lineage.origins();
-        let what = || format!("copies of {} elements{}", self.len, origins.pending());
+        let what = || format!("copies of {} elements{}", self.len, self.pending());
         Deadline::after(default_timeout()).poll(OPERATION, what, || self.uses.idle())?;
         origins.judge(OPERATION)?;
         if self.len == 0 {

@@ -45,7 +45,10 @@ impl Staged {
             if deadline.expired() {
                 return Err(deadline.error(
                     operation,
-                    "memory for staging, of which the stream uses its share for copies that are not done",
+                    format!(
+                        "memory for staging, of which the stream uses its share for copies that are not done{}",
+                        stream.history().origins().pending()
+                    ),
                 ));
             }
             backoff(round);

@@ -72,6 +72,11 @@ impl<L: Lane> Tracker<L> {
         self.change(Uses::written)
     }
 
+    /// The lanes of the uses that are not known to be done.
+    pub(crate) fn lanes(&self) -> Vec<L> {
+        self.change(|uses| uses.lanes().cloned().collect())
+    }
+
     /// Takes the uses out.
     pub(crate) fn take(&mut self) -> Uses<L> {
         *self.solo.get_mut() = NOBODY;

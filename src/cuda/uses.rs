@@ -261,6 +261,11 @@ impl<L: Lane> Uses<L> {
         Ok(lists.into_iter().flat_map(|list| list.first.into_iter().chain(list.more)).filter_map(|u| u.mark).collect())
     }
 
+    /// The lanes of all uses, some perhaps twice.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &L> {
+        self.writes.iter().chain(self.reads.iter()).map(|entry| &entry.lane)
+    }
+
     /// Whether all uses are done. Does not wait.
     pub(crate) fn idle(&mut self) -> Result<bool> {
         let reads = self.reads.sweep()?;

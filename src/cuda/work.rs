@@ -25,9 +25,9 @@ pub(crate) trait Worker: std::fmt::Debug + Send + Sync {
     /// Whether nothing has gone wrong, as far as can be known. Never waits, and takes no lock that an enqueue holds.
     fn health(&self) -> Result<()>;
 
-    /// What the operations up to number `number`, and the last of them at least, wait for, where somebody knows:
-    /// operation, number, rank, peer, who is behind.
-    fn pending(&self, number: u64) -> Option<String>;
+    /// What the operations after number `done`, up to number `last`, wait for, where somebody knows: operation, number, rank,
+    /// peer, who is behind.
+    fn pending(&self, done: u64, last: u64) -> Option<String>;
 }
 
 /// How a worker has ended, if it has. The first word on it stays.
@@ -168,7 +168,11 @@ impl Origin {
 
     /// What it waits for, if somebody knows.
     fn pending(&self) -> Option<String> {
-        if self.is_settled() { None } else { self.work.worker.upgrade()?.pending(self.number) }
+        if self.is_settled() {
+            return None;
+        }
+        let done = self.work.observed.load(Ordering::Acquire);
+        self.work.worker.upgrade()?.pending(done, self.number)
     }
 }
 

@@ -17,8 +17,8 @@ impl Worker for Knowing {
         Ok(())
     }
 
-    fn pending(&self, number: u64) -> Option<String> {
-        Some(format!("operation {number} waits for rank 3"))
+    fn pending(&self, done: u64, last: u64) -> Option<String> {
+        Some(format!("operation {last} waits for rank 3, after {done}"))
     }
 }
 
@@ -42,7 +42,9 @@ impl Busy {
 #[track_caller]
 fn assert_tells<V: std::fmt::Debug>(result: Result<V>) {
     match result {
-        Err(Error::Timeout { detail, .. }) => assert!(detail.ends_with("; operation 8 waits for rank 3"), "{detail}"),
+        Err(Error::Timeout { detail, .. }) => {
+            assert!(detail.ends_with("; operation 8 waits for rank 3, after 7"), "{detail}")
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -12,6 +12,7 @@ use super::inner::{Family, Inner};
 use super::pair::{End, Message, Word};
 use super::past::Past;
 use super::patience::Patience;
+use super::pending;
 use super::signature::Signature;
 use super::track::Turn;
 use crate::error::{Error, Result};
@@ -27,7 +28,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
         return message(family, call, end, peer);
     }
     let signature = Signature::of(call, 1);
-    collective(family, call.comm, call.operation, &signature)?;
+    call.agreed.set(collective(family, call.comm, call.operation, &signature)?);
     passed(family, call)?;
     let past = family.ledger.past(call.comm.rank);
     Ok(call.count > 0 && call.comm.size > 1 && !past.knows_class(signature.class(bytes(call))))
@@ -106,7 +107,10 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
         Ok(met) if met.first && exchanges(family.ledger.past(peer)) > message.exchanges => {
             Err(too_late(family, call, peer, Word::new(end, message)))
         }
-        Ok(_) => Ok(call.count > 0 && !past.knows_peer(peer, end)),
+        Ok(met) => {
+            call.agreed.set(met.number);
+            Ok(call.count > 0 && !past.knows_peer(peer, end))
+        }
         Err(theirs) => Err(settle_message(family, call, peer, theirs, Word::new(end, message))),
     }
 }
@@ -150,7 +154,7 @@ impl Sequence<'_> {
             if is_collective_of(call, self.inner) {
                 let signature = Signature::of(call, self.count);
                 match self.family.ledger.collective(self.inner.rank, &signature) {
-                    Turn::Passed(_) => {}
+                    Turn::Passed(entry) => call.agreed.set(entry),
                     Turn::Wait => return true,
                     Turn::Differs => {
                         self.differs = Some(self.family.ledger.differ(self.inner.rank, &signature));
@@ -251,7 +255,6 @@ fn expect(calls: &[Call<'_>]) {
 /// Who keeps this rank from its next collective.
 fn behind(inner: &Inner) -> String {
     let Some(family) = &inner.family else { return String::new() };
-    let ranks: Vec<_> =
-        family.ledger.collectives().behind(inner.rank).map(|rank| family.ledger.whereabouts(rank)).collect();
-    format!("rank {} is hundreds of collectives ahead: {}", inner.rank, ranks.join("; "))
+    let behind = family.ledger.collectives().behind(inner.rank).map(|rank| family.ledger.whereabouts(rank));
+    format!("rank {} is hundreds of collectives ahead; {}", inner.rank, pending::list(behind, "; "))
 }

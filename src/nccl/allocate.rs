@@ -194,7 +194,7 @@ fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>>
 fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
     let mut approaching = retire::approach(members, OPERATION)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let memory = allocate_together(&mut approaching, size).map_err(|error| submit::failed(&refs, error))?;
+    let memory = allocate_together(&mut approaching, size).map_err(|error| submit::failed(&refs, OPERATION, error))?;
     drop(approaching);
     memory
 }
@@ -237,6 +237,10 @@ fn register(
     const FUNCTION: &str = "ncclCommWindowRegister";
     let flags = sys::NCCL_WIN_COLL_SYMMETRIC as std::ffi::c_int;
     let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
+    for ((inner, (guard, _)), (memory, entry)) in members.iter().zip(entered).zip(memory.iter().zip(entries)) {
+        // Windows were taken away since the ranks met, each in a visit of its own.
+        retire::write_down(inner, guard, OPERATION, &Signature::register(memory.size.pages), *entry);
+    }
     begin_visits(members.iter().map(|inner| &***inner), OPERATION)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
@@ -274,7 +278,7 @@ pub(crate) fn reclaim(members: &[&Arc<Inner>]) -> Result<()> {
             let mut entered = members.iter().map(|inner| inner.enter(RECLAIM)).collect::<Result<Vec<_>>>()?;
             retire::meet(&mut approaching, &mut entered, RECLAIM, &Signature::reclaim())
         };
-        together().map_err(|error| submit::failed(&refs, error))?;
+        together().map_err(|error| submit::failed(&refs, RECLAIM, error))?;
     }
     for inner in members {
         let deadline = Deadline::after(inner.timeout());

@@ -1,11 +1,13 @@
 //! One validated NCCL call, ready to be made.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use super::data_type;
 use super::inner::Inner;
 use super::pair::End;
+use super::recent::NOWHERE;
 use super::{misaligned, one_rank};
 use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
@@ -144,6 +146,8 @@ pub(crate) struct Call<'a> {
     pub(crate) recv_offset: usize,
     /// The device scalar of a pre-multiplied sum, which the device reads when the operation runs.
     pub(crate) scalar: Option<Region<'a>>,
+    /// Its number in the ledger, once it was agreed on: among the collectives, or the messages of its pair; else [`NOWHERE`].
+    pub(crate) agreed: Cell<u64>,
 }
 
 impl<'a> Call<'a> {
@@ -168,6 +172,7 @@ impl<'a> Call<'a> {
             send_in_recv: None,
             recv_offset: 0,
             scalar: None,
+            agreed: Cell::new(NOWHERE),
         }
     }
 

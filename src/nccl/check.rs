@@ -41,10 +41,15 @@ pub(crate) fn last_error() -> Option<String> {
 }
 
 /// The same with a communicator, null or live. NCCL takes no notice of it; the emulator says what that one waits for.
-pub(crate) fn last_error_of(Handle(raw): Handle) -> Option<String> {
+fn last_error_of(Handle(raw): Handle) -> Option<String> {
     // SAFETY: the argument is ignored by NCCL; the result is null or a buffer that always ends in NUL.
     let text = unsafe { sys::ncclGetLastError(raw) };
     copied(text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The same, for the error of a wait.
+pub(crate) fn said(communicator: Handle) -> Option<String> {
+    last_error_of(communicator).map(|text| format!("NCCL says: {text}"))
 }
 
 fn copied(text: *const std::ffi::c_char) -> Option<String> {

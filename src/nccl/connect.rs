@@ -12,6 +12,7 @@ use super::inner::{Family, Inner};
 use super::meeting::{Need, Peers, Step, quiet};
 use super::pair::End;
 use super::patience::Patience;
+use super::pending;
 use crate::cuda::Stream;
 use crate::error::Result;
 
@@ -74,14 +75,11 @@ impl<'a> First<'a> {
 
     /// Who has not come.
     fn absent(&self) -> String {
-        let ledger = &self.family.ledger;
-        let missing = ledger.meeting().missing(self.inner.rank);
-        let missing: Vec<_> = missing.into_iter().map(|rank| ledger.whereabouts(rank)).collect();
+        let missing = self.family.ledger.meeting().missing(self.inner.rank);
         format!(
-            "rank {} does this for the first time, for which the ranks meet, and {}. One thread that drives several ranks \
-             has to put them into one group",
-            self.inner.rank,
-            missing.join("; ")
+            "{}. Ranks meet before they do this for the first time: one thread that drives several has to put their calls \
+             into one group",
+            pending::meets(self.inner, &missing)
         )
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::busy::busy;
 use super::check::check;
 use super::inner::Inner;
 use super::{health, interrupt, reaper};
@@ -20,6 +21,8 @@ use crate::sys;
 
 /// How long an end may take that nobody gave a deadline.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
+const CLOSE: &str = "close";
 
 /// How long the lock is waited for, for what can be left undone.
 const BUSY: Duration = Duration::from_secs(1);
@@ -124,7 +127,6 @@ fn take_off_windows(inner: &Arc<Inner>) {
 ///
 /// On an error, those that are still active stay so: abort them.
 pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
-    const CLOSE: &str = "close";
     if cuda::in_host_function() {
         return Err(in_host_function(CLOSE));
     }
@@ -174,7 +176,14 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
 /// Whether `inner`, which the caller has retired, can be destroyed: destroying a communicator that has an error leaves NCCL's
 /// group depth raised.
 fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
-    deadline.poll("close", || "another thread is inside a call on this communicator".into(), || Ok(inner.is_left()))?;
+    let mut round = 0;
+    while !inner.is_left() {
+        if deadline.expired() {
+            return Err(busy(inner, CLOSE, deadline));
+        }
+        backoff(round);
+        round += 1;
+    }
     // SAFETY: the handle is live, and this thread alone may end the communicator.
     unsafe { health::async_error(inner.handle()) }
 }
@@ -197,13 +206,12 @@ fn destroy(inner: &Arc<Inner>) -> Result<()> {
 
 /// Waits until all that was enqueued is done.
 fn wait_for_work(inner: &Inner, deadline: &Deadline) -> Result<()> {
-    const CLOSE: &str = "close";
     if let Some(error) = inner.refusal(CLOSE) {
         return Err(error);
     }
     let streams = match inner.lock_within(deadline) {
         Some(guard) => guard.streams.all().to_vec(),
-        None => return Err(deadline.error(CLOSE, "another thread is inside a call on this communicator")),
+        None => return Err(busy(inner, CLOSE, deadline)),
     };
     for stream in streams {
         let mut round = 0;

@@ -5,12 +5,13 @@
 //! communicator is atomic or stays as it is until the end, so it may be asked at any time until then; and the end waits
 //! for those who ask, see [`Gate`](super::gate::Gate).
 
-use super::check::{check, last_error_of};
+use super::check::{check, said};
 use super::handle::Handle;
 use super::inner::Inner;
+use super::pending;
 use super::watchdog;
 use crate::cuda::Worker;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys;
 
 impl Inner {
@@ -22,7 +23,7 @@ impl Inner {
 
     /// What NCCL said last, for the error of a wait; `None` where it has said nothing, or the communicator has come to its end.
     pub(crate) fn said(&self) -> Option<String> {
-        self.beside(last_error_of).flatten().map(|text| format!("NCCL says: {text}"))
+        self.beside(said).flatten()
     }
 }
 
@@ -51,7 +52,15 @@ impl Worker for Inner {
         }
     }
 
-    fn pending(&self, _number: u64) -> Option<String> {
-        self.said()
+    fn pending(&self, done: u64, last: u64) -> Option<String> {
+        let told = match self.refusal("wait") {
+            None => pending::waits(self, done, last),
+            Some(Error::Timeout { detail: why, .. } | Error::Aborted { reason: why, .. }) => {
+                Some(format!("rank {} is being stopped: {why}", self.rank))
+            }
+            Some(error) => Some(format!("rank {} is being stopped: {error}", self.rank)),
+        };
+        let told: Vec<_> = told.into_iter().chain(self.said()).collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 }

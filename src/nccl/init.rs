@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::check::{check, last_error};
+use super::check::{check, said};
 use super::communicator::Communicator;
 use super::config::{Config, InitOptions};
 use super::ending;
@@ -82,7 +82,12 @@ fn begin(operation: &'static str) -> Result<()> {
 }
 
 /// Waits for a start that is under way.
-fn wait(operation: &'static str, start: &Receiver<Result<Made>>, deadline: &Deadline, size: usize) -> Result<Made> {
+fn wait(
+    operation: &'static str,
+    start: &Receiver<Result<Made>>,
+    deadline: &Deadline,
+    absent: impl FnOnce() -> String,
+) -> Result<Made> {
     let scope = scope::current();
     loop {
         match start.recv_timeout(deadline.remaining().min(LOOK)) {
@@ -94,8 +99,8 @@ fn wait(operation: &'static str, start: &Receiver<Result<Made>>, deadline: &Dead
             return Err(Error::Aborted { operation, reason });
         }
         if deadline.expired() {
-            let said = last_error().map(|text| format!("; NCCL says: {text}")).unwrap_or_default();
-            return Err(deadline.error(operation, format!("not all of the {size} ranks have come{said}")));
+            let said = said(Handle(ptr::null_mut())).map(|said| format!("; {said}")).unwrap_or_default();
+            return Err(deadline.error(operation, format!("{}{said}", absent())));
         }
     }
 }
@@ -122,13 +127,19 @@ impl Start {
         let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
         let household = Household::join(&id, ranks.len());
         let config = household.keep(options.config.clone());
+        // A clique has them all.
+        let first = ranks.first().map(|(rank, _)| *rank).filter(|_| family.is_none());
         let made = Made { ranks, handles: Vec::new(), household: Arc::clone(&household) };
         // Handed over or kept: a start that is too late is aborted where it was made.
         let (sender, receiver) = mpsc::sync_channel(0);
         helpers[0].run(move || {
             let _ = sender.send(made.start(id, size, &config));
         });
-        let (handles, ranks) = wait(operation, &receiver, &deadline, size)?.take();
+        let absent = || match first {
+            Some(rank) => format!("not all of the {size} ranks have come to rank {rank}"),
+            None => format!("not all of the {size} ranks have come"),
+        };
+        let (handles, ranks) = wait(operation, &receiver, &deadline, absent)?.take();
         let members: Vec<_> = helpers
             .into_iter()
             .zip(handles.into_iter().zip(ranks))

@@ -16,11 +16,11 @@ use super::ledger::Ledger;
 use super::ones::Ones;
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
+use super::recent::Recent;
 use super::streams::Streams;
 use super::windows::Windows;
 use super::works::Works;
 use crate::cuda::{Device, Fate, Work, Worker};
-use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -85,6 +85,8 @@ pub(crate) struct Inner {
     /// For sums that must not be sums to NCCL.
     pub(crate) ones: Ones,
     pub(crate) windows: Windows,
+    /// Written under the lock.
+    pub(crate) recent: Recent,
     /// Reductions of the user's that could not be destroyed when they were dropped.
     dropped_ops: Mutex<Vec<sys::ncclRedOp_t>>,
 }
@@ -123,6 +125,7 @@ impl Inner {
             timeout_ms: AtomicU64::new(0),
             ones: Ones::default(),
             windows: Windows::default(),
+            recent: Recent::default(),
             dropped_ops: Mutex::default(),
         });
         inner.set_timeout(parts.timeout);
@@ -200,19 +203,10 @@ impl Inner {
         Work::new(me, Arc::clone(&self.fate), base)
     }
 
-    /// The lock, whatever the state.
-    pub(crate) fn lock_within(&self, deadline: &Deadline) -> Option<Locked<'_, Guarded>> {
-        let mut round = 0;
-        loop {
-            if let Some(guard) = self.gate.try_lock() {
-                return Some(guard);
-            }
-            if deadline.expired() {
-                return None;
-            }
-            backoff(round);
-            round += 1;
-        }
+    /// The lock, whatever the state, unless another thread has it.
+    #[inline]
+    pub(super) fn try_lock(&self) -> Option<Locked<'_, Guarded>> {
+        self.gate.try_lock()
     }
 
     /// The handle, for who has condemned or retired the communicator; nobody else uses it once [`Inner::is_left`].
@@ -228,6 +222,12 @@ impl Inner {
     /// Changes with each visit to NCCL; odd during one.
     pub(crate) fn visit(&self) -> u64 {
         self.gate.visit()
+    }
+
+    /// The lower bits of the number that the next visit has. The caller holds the lock.
+    #[inline]
+    pub(crate) fn next_visit(&self) -> u16 {
+        (self.gate.visit() as u16).wrapping_add(1)
     }
 
     /// The thread that ends this communicator.
@@ -261,7 +261,7 @@ impl Inner {
     /// The lock and the handle, for one operation; the handle is live during a visit only, see [`Inner::inside`].
     #[inline]
     pub(crate) fn enter(&self, operation: &'static str) -> Result<(Locked<'_, Guarded>, sys::ncclComm_t)> {
-        let guard = match self.gate.try_lock() {
+        let guard = match self.try_lock() {
             Some(guard) => guard,
             None => self.wait_for_lock(operation)?,
         };
@@ -274,32 +274,13 @@ impl Inner {
     /// As [`Inner::enter`], for who does not wait: `None` while another thread is at it, and where the communicator has ended.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn try_enter(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
-        self.gate.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle.raw()))
+        self.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle.raw()))
     }
 
     /// Why nothing more can be done with this communicator, which is active no more.
     #[cold]
     pub(crate) fn dead(&self, operation: &'static str) -> Error {
         self.refusal(operation).unwrap_or(Error::Aborted { operation, reason: "unknown".into() })
-    }
-
-    #[cold]
-    fn wait_for_lock(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
-        let deadline = Deadline::after(self.timeout());
-        let mut round = 0;
-        loop {
-            if let Some(guard) = self.gate.try_lock() {
-                return Ok(guard);
-            }
-            if let Some(error) = self.refusal(operation) {
-                return Err(error);
-            }
-            if deadline.expired() {
-                return Err(deadline.error(operation, "another thread is inside a call on this communicator"));
-            }
-            backoff(round);
-            round += 1;
-        }
     }
 
     /// Runs `call`, which enters NCCL, as a visit: meanwhile the handle is live, and the watchdog sees how long it takes. The

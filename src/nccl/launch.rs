@@ -10,6 +10,8 @@ use super::connect::Besides;
 use super::inner::{self, Guarded, Inner};
 use super::meeting::Peers;
 use super::pair::End;
+use super::recent::Record;
+use super::signature;
 use super::weight::Costs;
 use crate::cuda::{Access, LAUNCH, Region, Stream};
 use crate::error::Result;
@@ -21,6 +23,7 @@ pub(crate) fn one(call: &Call<'_>, guard: &mut Guarded, handle: sys::ncclComm_t)
     if call.count == 0 {
         return Ok(());
     }
+    call.comm.recent.keep(record(call, guard.works.next(), false));
     // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
     // they have compared, and who made a communicator across processes has promised it.
     let result = call.comm.inside(call.operation, || unsafe { call.make(handle) })?;
@@ -33,6 +36,30 @@ pub(crate) fn one(call: &Call<'_>, guard: &mut Guarded, handle: sys::ncclComm_t)
     let (work, number) = guard.works.enqueued(call.comm, call.stream);
     call.carry(work, number, std::slice::from_ref(call));
     check::check(call.kind.function(), result)
+}
+
+/// What is kept of a call that NCCL is given next, as operation `number`.
+#[inline]
+fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
+    Record {
+        number,
+        head: signature::head(call),
+        count: call.count as u64,
+        agreed: call.agreed.get(),
+        operation: call.operation,
+        visit: call.comm.next_visit(),
+        joined,
+    }
+}
+
+/// Writes down calls that were agreed on, before anything of them may wait.
+pub(crate) fn write_down(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
+    for Member { inner, guarded, .. } in members {
+        let own = calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0);
+        for (number, call) in (guarded.works.next()..).zip(own) {
+            inner.recent.keep(record(call, number, number != guarded.works.next()));
+        }
+    }
 }
 
 /// A communicator that takes part in a group, and whose lock is held.
@@ -52,6 +79,7 @@ pub(crate) fn group(
     let calls = || all.iter().filter(|call| call.count > 0);
     each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
     let Some(first) = calls().next() else { return Ok(()) };
+    write_down(all, members);
     inner::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });

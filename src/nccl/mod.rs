@@ -48,6 +48,7 @@
 mod aborter;
 mod agreement;
 mod allocate;
+mod busy;
 mod call;
 mod carry;
 mod check;
@@ -84,6 +85,7 @@ mod pair;
 mod parts;
 mod past;
 mod patience;
+mod pending;
 #[cfg_attr(nccl_ge_2_28, allow(unused_imports))]
 mod pieces;
 #[cfg(nccl_ge_2_27)]
@@ -91,6 +93,7 @@ mod points;
 mod pre_mul_sum;
 mod prepare;
 mod reaper;
+mod recent;
 mod reduce_op;
 #[cfg(nccl_ge_2_27)]
 mod retire;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::hint::{self, Apart};
-use super::signature::element_name;
+use super::signature::{describe, head_of_message};
 use crate::element::ElementKind;
 
 /// Messages that one end may be ahead of the other before it goes on in a list.
@@ -91,9 +91,8 @@ impl Word {
 
     /// In words, for an error that sets it against what the other end said; `peer` is the rank of that one.
     pub(crate) fn against(self, other: Self, peer: usize) -> String {
-        let (verb, to) = if self.said_by(End::Receiver) { ("recv", "from") } else { ("send", "to") };
-        let (count, kind) = ((self.0 & !Self::LISTED) >> Self::COUNT, element_name(self.0 >> Self::KIND & 0x3f));
-        let mut text = format!("{verb} of {count} {kind} {to} rank {peer}");
+        let (count, element) = ((self.0 & !Self::LISTED) >> Self::COUNT, self.0 >> Self::KIND & 0x3f);
+        let mut text = describe(head_of_message(self.said_by(End::Receiver), element, peer), count);
         let more = (self.exchanges().wrapping_sub(other.exchanges())) as i8;
         match more {
             0 => {}
@@ -187,7 +186,6 @@ impl Pair {
     }
 
     /// How many messages `end` has come to.
-    #[allow(dead_code)]
     pub(crate) fn passed(&self, end: End) -> u64 {
         self.side(end).passed.load(Ordering::Acquire)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::gate::Locked;
 use super::inner::{Guarded, Inner};
+use super::recent::{NOWHERE, Record};
 use super::signature::Signature;
 use super::windows::Dropped;
 use super::{agreement, connect, reaper};
@@ -89,6 +90,26 @@ pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) 
     Ok(members)
 }
 
+/// Writes down the point that `inner` is about to come to.
+pub(crate) fn write_down(
+    inner: &Inner,
+    guard: &Guarded,
+    operation: &'static str,
+    signature: &Signature,
+    entry: Option<u64>,
+) {
+    inner.recent.keep(Record {
+        // The next operation gets it, too: no work is waited for by this number.
+        number: guard.works.next(),
+        head: signature.head(),
+        count: signature.count(),
+        agreed: entry.unwrap_or(NOWHERE),
+        operation,
+        visit: inner.next_visit(),
+        joined: false,
+    });
+}
+
 /// The lock and the handle of each of the members.
 pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
 
@@ -112,7 +133,9 @@ pub(crate) fn meet(
             continue;
         };
         family.points.show(inner.rank, guard.points, member.dropped.iter().map(|dropped| dropped.number).collect());
-        entries.push(Some(agreement::collective(family, inner, operation, signature)?));
+        let entry = agreement::collective(family, inner, operation, signature)?;
+        entries.push(Some(entry));
+        write_down(inner, guard, operation, signature, Some(entry));
     }
     if let Some(Some(entry)) = entries.first() {
         let inners: Vec<&Inner> = members.iter().map(|member| &**member.inner).collect();

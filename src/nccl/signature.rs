@@ -34,11 +34,16 @@ const FLOATS: u64 = 1 << ElementKind::F32 as u64 | 1 << ElementKind::F64 as u64;
 /// Bytes below which NCCL's choice does not depend on how many there are.
 const SMALL: u64 = 32 << 10;
 
+/// The codes of messages, in [`Kind::code`].
+const SEND: u8 = Kind::Send { peer: 0 }.code();
+const RECV: u8 = Kind::Recv { peer: 0 }.code();
+
 /// The code of a window registration, beside those of [`Kind::code`].
 const REGISTER: u8 = 32;
 
 /// The code of a point at which windows retire, and nothing else happens.
 const RECLAIM: u8 = 33;
+
 /// The codes of reductions.
 const SUM: u64 = sys::ncclRedOp_t::ncclSum.0 as u64 + 1;
 const MAX: u64 = sys::ncclRedOp_t::ncclMax.0 as u64 + 1;
@@ -51,12 +56,6 @@ impl Signature {
     /// Of a collective whose group holds so many of its communicator, itself among them: 1 outside of groups.
     #[inline]
     pub(crate) fn of(call: &Call<'_>, group: usize) -> Self {
-        let redop = match call.kind.redop() {
-            None => 0,
-            Some(op) if op.0 >= sys::ncclRedOp_t::ncclNumOps.0 => PRE_MUL,
-            Some(op) => u64::from(op.0) + 1,
-        };
-        let root = call.kind.root().map_or(0, |root| root as u64 + 1);
         let (send, recv) = match call.kind {
             Kind::AllReduce { .. } | Kind::AllGather | Kind::ReduceScatter { .. } => {
                 (place(call.send.as_ref().or(call.recv.as_ref())), place(call.recv.as_ref()))
@@ -66,12 +65,7 @@ impl Signature {
             _ => (Place::NONE, Place::NONE),
         };
         let in_place = call.send.is_none() && call.send_in_recv.is_some() && recv.window != 0;
-        let head = u64::from(call.kind.code())
-            | (call.element as u64) << ELEMENT
-            | redop << REDUCTION
-            | root << ROOT
-            | (group as u64) << GROUP
-            | u64::from(in_place) << IN_PLACE;
+        let head = head(call) | (group as u64) << GROUP | u64::from(in_place) << IN_PLACE;
         Self([head, call.count as u64, send.window, send.offset, recv.window, recv.offset])
     }
 
@@ -85,6 +79,18 @@ impl Signature {
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn reclaim() -> Self {
         Self([u64::from(RECLAIM), 0, 0, 0, 0, 0])
+    }
+
+    /// What [`head`] says of the same call.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn head(&self) -> u64 {
+        self.0[0] & ((1 << HEAD) - 1)
+    }
+
+    /// The elements, or bytes.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn count(&self) -> u64 {
+        self.0[1]
     }
 
     /// How many collectives the group holds; 0 for what is in no group.
@@ -132,29 +138,7 @@ impl Signature {
     /// The signature in words, whatever its group.
     pub(crate) fn describe(&self) -> String {
         let [head, count, send, send_offset, recv, recv_offset] = self.0;
-        let name = match head as u8 {
-            1 => "all_reduce",
-            2 => "reduce",
-            3 => "reduce_scatter",
-            4 => "broadcast",
-            5 => "all_gather",
-            6 => "all_to_all",
-            7 => "gather",
-            8 => "scatter",
-            REGISTER => return format!("alloc of {count} bytes"),
-            RECLAIM => return "reclaim".into(),
-            _ => "an unknown operation",
-        };
-        let mut text = format!("{name} of {count} {}", element_name(head >> ELEMENT & 0xff));
-        match head >> REDUCTION & 0xff {
-            0 => {}
-            PRE_MUL => text.push_str(", pre-multiplied sum"),
-            op => text.push_str([", sum", ", prod", ", max", ", min", ", avg"].get(op as usize - 1).unwrap_or(&", ?")),
-        }
-        match head >> ROOT & 0xffff {
-            0 => {}
-            root => text.push_str(&format!(", root {}", root - 1)),
-        }
+        let mut text = describe(head, count);
         for (what, window, offset) in [("sent", send, send_offset), ("received", recv, recv_offset)] {
             if window != 0 {
                 text.push_str(&format!(", {what} at byte {offset} of window {window}"));
@@ -164,6 +148,84 @@ impl Signature {
             text.push_str(", in place");
         }
         text
+    }
+}
+
+/// Bits of a [`head`].
+pub(crate) const HEAD: u32 = GROUP;
+
+/// The first of the words that say what a call is: kind, element type, reduction, and root or peer.
+#[inline]
+pub(crate) fn head(call: &Call<'_>) -> u64 {
+    let redop = match call.kind.redop() {
+        None => 0,
+        Some(op) if op.0 >= sys::ncclRedOp_t::ncclNumOps.0 => PRE_MUL,
+        Some(op) => u64::from(op.0) + 1,
+    };
+    let other = call.kind.root().or(call.kind.message().map(|(_, peer)| peer));
+    let other = other.map_or(0, |rank| (rank as u64 + 1) & 0xffff);
+    u64::from(call.kind.code()) | (call.element as u64) << ELEMENT | redop << REDUCTION | other << ROOT
+}
+
+/// The [`head`] of a message of elements of the type with number `element`; `peer` is the other rank.
+pub(crate) fn head_of_message(receives: bool, element: u64, peer: usize) -> u64 {
+    u64::from(if receives { RECV } else { SEND }) | element << ELEMENT | (peer as u64 + 1) << ROOT
+}
+
+/// Of the [`head`] of a message: whether it is received, and the other rank.
+pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
+    let peer = (head >> ROOT & 0xffff).wrapping_sub(1) as usize;
+    match head as u8 {
+        SEND => Some((false, peer)),
+        RECV => Some((true, peer)),
+        _ => None,
+    }
+}
+
+/// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
+pub(crate) fn is_point(head: u64) -> bool {
+    matches!(head as u8, REGISTER | RECLAIM)
+}
+
+/// An operation in words: by the lower bits of its [`head`], and its count.
+pub(crate) fn describe(head: u64, count: u64) -> String {
+    let name = name(head);
+    let other = (head >> ROOT & 0xffff).wrapping_sub(1);
+    let mut text = match head as u8 {
+        REGISTER => return format!("{name} of {count} bytes"),
+        RECLAIM => return name.to_owned(),
+        _ => format!("{name} of {count} {}", element_name(head >> ELEMENT & 0xff)),
+    };
+    match head >> REDUCTION & 0xff {
+        0 => {}
+        PRE_MUL => text.push_str(", pre-multiplied sum"),
+        op => text.push_str([", sum", ", prod", ", max", ", min", ", avg"].get(op as usize - 1).unwrap_or(&", ?")),
+    }
+    match head as u8 {
+        SEND => text.push_str(&format!(" to rank {other}")),
+        RECV => text.push_str(&format!(" from rank {other}")),
+        _ if other != u64::MAX => text.push_str(&format!(", root {other}")),
+        _ => {}
+    }
+    text
+}
+
+/// The method of an operation, by its [`head`].
+pub(crate) fn name(head: u64) -> &'static str {
+    match head as u8 {
+        1 => "all_reduce",
+        2 => "reduce",
+        3 => "reduce_scatter",
+        4 => "broadcast",
+        5 => "all_gather",
+        6 => "all_to_all",
+        7 => "gather",
+        8 => "scatter",
+        SEND => "send",
+        RECV => "recv",
+        REGISTER => "alloc",
+        RECLAIM => "reclaim",
+        _ => "an unknown operation",
     }
 }
 

@@ -58,11 +58,11 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     outside_of_groups(call.operation)?;
     let inner = call.comm;
     itself::check_alone(call)?;
-    make_room(call, LAUNCH).map_err(|error| ended_if_lost(inner, error))?;
+    make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
     let (mut guard, handle) = inner.enter(call.operation)?;
     if let Err(error) = launch::order(call) {
         drop(guard);
-        return Err(ended_if_lost(inner, error));
+        return Err(ended_if_lost(call, error));
     }
     let done = match agreement::one(call) {
         // Nothing was agreed on, so the call may be made again.
@@ -73,7 +73,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     };
     if let Err(error) = done {
         drop(guard);
-        return Err(failed(&[inner], error));
+        return Err(failed(&[inner], call.operation, error));
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     for (call, cost) in &costs {
         // What goes in parts makes room for each of them.
         let cost = if fits { *cost } else { LAUNCH };
-        make_room(call, cost).map_err(|error| ended_if_lost(call.comm, error))?;
+        make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
     }
     let launched = {
         let mut entered: SmallVec<[_; 4]> = SmallVec::new();
@@ -136,9 +136,12 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
             members.map(|(inner, (guard, handle))| Member { inner, guarded: guard, handle: *handle }).collect();
         agreement::group(calls, &inners, operation)
             .and_then(|first| match first {
-                true => connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
-                    launch::connect(parts, &mut members, operation)
-                }),
+                true => {
+                    launch::write_down(calls, &members);
+                    connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
+                        launch::connect(parts, &mut members, operation)
+                    })
+                }
                 false => Ok(Besides::new()),
             })
             .and_then(|besides| match &parts {
@@ -147,7 +150,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
             })
     };
     // The locks have been given back.
-    launched.map_err(|error| failed(&inners, error))
+    launched.map_err(|error| failed(&inners, operation, error))
 }
 
 /// The number of collectives stands in what ranks compare.
@@ -178,9 +181,12 @@ fn launch_parts(calls: &[Call<'_>], parts: &Parts, members: &mut [Member<'_, '_>
 #[cold]
 fn launch_first(call: &Call<'_>, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     let (inner, calls) = (call.comm, std::slice::from_ref(call));
+    let mut members = [Member { inner, guarded, handle }];
+    launch::write_down(calls, &members);
     let besides = connect::meet(calls, &[inner], call.operation, false, &mut |parts| {
-        launch::connect(parts, &mut [Member { inner, guarded, handle }], call.operation)
+        launch::connect(parts, &mut members, call.operation)
     })?;
+    let [Member { guarded, .. }] = members;
     if besides.is_empty() {
         return launch::one(call, guarded, handle);
     }
@@ -190,9 +196,9 @@ fn launch_first(call: &Call<'_>, guarded: &mut Guarded, handle: sys::ncclComm_t)
 /// After a failure between agreement and launch: the other ranks wait for what will not come, and NCCL's state is
 /// unknown. So these communicators end, and in a clique those of all ranks.
 #[cold]
-pub(crate) fn failed(members: &[&Inner], error: Error) -> Error {
+pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
     // Who finds the communicator dead already reports why it died.
-    if let Some(dead) = members.iter().find_map(|inner| inner.refusal(operation_of(&error))) {
+    if let Some(dead) = members.iter().find_map(|inner| inner.refusal(operation)) {
         return if matches!(error, Error::Disagreement { .. }) { error } else { dead };
     }
     let error = lost_device(members, &error).unwrap_or(error);
@@ -204,8 +210,8 @@ pub(crate) fn failed(members: &[&Inner], error: Error) -> Error {
 /// Before anything was agreed on, a failure leaves the communicator as it is, unless its device is lost: then this rank will
 /// never come.
 #[cold]
-fn ended_if_lost(inner: &Inner, error: Error) -> Error {
-    if matches!(error, Error::DeviceLost { .. }) { failed(&[inner], error) } else { error }
+fn ended_if_lost(call: &Call<'_>, error: Error) -> Error {
+    if matches!(error, Error::DeviceLost { .. }) { failed(&[call.comm], call.operation, error) } else { error }
 }
 
 /// The loss of a device that is behind an error of NCCL, which says no more than that a call of CUDA failed.
@@ -217,23 +223,4 @@ fn lost_device(members: &[&Inner], error: &Error) -> Option<Error> {
     let lost =
         |inner: &&Inner| inner.device.memory_info().err().filter(|error| matches!(error, Error::DeviceLost { .. }));
     members.iter().find_map(lost)
-}
-
-/// The operation that an error names.
-fn operation_of(error: &Error) -> &'static str {
-    match error {
-        Error::NoDevice { operation, .. }
-        | Error::DriverTooOld { operation, .. }
-        | Error::OutOfMemory { operation, .. }
-        | Error::Cuda { operation, .. }
-        | Error::DeviceLost { operation, .. }
-        | Error::Nccl { operation, .. }
-        | Error::InvalidArgument { operation, .. }
-        | Error::Disagreement { operation, .. }
-        | Error::Timeout { operation, .. }
-        | Error::Aborted { operation, .. }
-        | Error::Unsupported { operation, .. }
-        | Error::InvalidUsage { operation, .. } => operation,
-        Error::LibraryTooOld { .. } => "version",
-    }
 }

@@ -138,7 +138,6 @@ impl Track {
     }
 
     /// The ranks that have not passed `entry`.
-    #[allow(dead_code)]
     pub(crate) fn missing(&self, entry: u64) -> impl Iterator<Item = usize> {
         (0..self.passed.len()).filter(move |&rank| self.passed(rank) <= entry)
     }

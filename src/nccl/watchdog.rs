@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::inner::Inner;
-use super::{ending, helper, reaper};
+use super::{ending, helper, pending, reaper};
 use crate::cuda::Worker;
 use crate::error::{Error, Result};
 
@@ -68,8 +68,7 @@ fn run() {
                 let cause = Error::Timeout {
                     operation: "call",
                     timeout: inner.timeout(),
-                    detail: format!("rank {} waits inside NCCL for a peer that does not come", inner.rank)
-                        + &said(&inner),
+                    detail: pending::stays_inside(&inner, visit) + &said(&inner),
                 };
                 end(&inner, &cause);
             } else {

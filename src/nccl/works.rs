@@ -17,6 +17,12 @@ pub(crate) struct Works {
 }
 
 impl Works {
+    /// The number of the operation that comes next.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.number + 1
+    }
+
     /// After the enqueue of an operation on `stream`, or an attempt: the work that it belongs to, and its number.
     #[inline]
     pub(crate) fn enqueued(&mut self, inner: &Inner, stream: &Stream) -> (&Arc<Work>, u64) {

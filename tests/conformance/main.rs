@@ -45,4 +45,5 @@ mod support;
 mod undisturbed;
 mod variable;
 mod versions;
+mod waiting;
 mod windows;

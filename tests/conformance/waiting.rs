@@ -1,0 +1,473 @@
+//! A wait that ends without what it waited for says what that was: operation, number, rank, peer; in a clique who is behind, and
+//! what has no other end.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use gpucomm::known_bugs::TABLE;
+use gpucomm::version::built_nccl;
+use gpucomm::{
+    Backend, Clique, Communicator, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream, group,
+};
+
+use crate::support::process::{Role, spawn, spawn_all};
+use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, watched};
+
+const CHILD: &str = "waiting::child";
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    let roles: [(&str, fn(Role) -> Result<()>); 3] =
+        [("halo", halo), ("alone", alone_among_processes), ("fails", |_| fails())];
+    for (name, body) in roles {
+        if let Some(role) = Role::of_this_process(name) {
+            body(role).unwrap();
+        }
+    }
+}
+
+fn limit() -> Duration {
+    slower(1.0)
+}
+
+/// What the ranks get.
+fn errors(rig: Rig, body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync) -> Vec<Option<Error>> {
+    let results = quick(slower(10.0), || {
+        rig.run(|comm, stream| {
+            comm.set_timeout(limit());
+            Ok(body(comm, stream).err())
+        })
+    });
+    quick(slower(20.0), || drop(rig));
+    results
+}
+
+/// What rank 0 gets after so many all-reduces of all ranks.
+fn error(ranks: usize, before: usize, body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync) -> Error {
+    let rig = Rig::unconnected(ranks);
+    rig.run(|comm, stream| {
+        (0..before).try_for_each(|_| all_reduce(comm, stream))?;
+        stream.synchronize()
+    });
+    let error = errors(rig, body).swap_remove(0).expect("done without the others");
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    error
+}
+
+fn all_reduce(comm: &Communicator, stream: &Stream) -> Result<()> {
+    let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+}
+
+/// The first one meets the others, and has them named there; a later one is on the device.
+#[test]
+fn a_collective_that_a_rank_does_not_come_to() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            for before in [0, 3] {
+                let error = error(ranks, before, |comm, stream| {
+                    if comm.rank() == 1 {
+                        return Ok(());
+                    }
+                    all_reduce(comm, stream)?;
+                    stream.wait(limit())
+                });
+                let number = before + 1;
+                assert_names(
+                    &error,
+                    &[
+                        // At the first one all meet, and who finds first that a rank is missing tells the others.
+                        if before == 0 { "waits for " } else { "rank 0 waits for " },
+                        &format!("all_reduce of 5 f32, sum (its operation {number}, collective {number})"),
+                        ", to which rank 1 has not come; rank 1 has come to ",
+                        if before == 0 {
+                            "to no collective"
+                        } else {
+                            "3 collectives, the last was all_reduce of 5 f32, sum"
+                        },
+                    ],
+                );
+            }
+        }
+    });
+}
+
+/// However it is waited for.
+#[test]
+fn every_wait_says_so() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                if comm.rank() == 1 {
+                    return Ok(());
+                }
+                let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream)?;
+                let (event, other) = (stream.record()?, Stream::new(comm.device())?);
+                other.wait_event(&event)?;
+                for error in [
+                    stream.wait(limit()),
+                    event.wait(limit()),
+                    other.wait(limit()),
+                    x.as_slice().copy_to_slice_within(&other, &mut [0.0; 5], limit()),
+                ] {
+                    let error = error.expect_err("done without rank 1");
+                    assert_names(
+                        &error,
+                        &["rank 0 waits for all_reduce of 5 f32, max (", "), to which rank 1 has not come"],
+                    );
+                }
+                Ok(())
+            });
+            let mut comms = rig.clique.into_ranks();
+            let error = quick(limit(), || comms.remove(0).close(limit())).expect_err("done without rank 1");
+            assert_names(&error, &["close", "all_reduce of 5 f32, max", "to which rank 1 has not come"]);
+            quick(slower(20.0), || drop(comms));
+        }
+    });
+}
+
+#[test]
+fn a_message_that_a_rank_does_not_send() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            for before in [0, 2] {
+                let last = ranks - 1;
+                let error = error(ranks, 1, |comm, stream| {
+                    let mut x = DeviceBuffer::<gpucomm::bf16>::zeroed(stream, 7)?;
+                    if comm.rank() == 0 {
+                        for _ in 0..=before {
+                            comm.recv(&mut x, last, stream)?;
+                        }
+                        return stream.wait(limit());
+                    }
+                    if comm.rank() == last {
+                        (0..before).try_for_each(|_| comm.send(&x, 0, stream))?;
+                    }
+                    Ok(())
+                });
+                let (number, operation) = (before + 1, before + 2);
+                assert_names(
+                    &error,
+                    &[
+                        &format!("rank 0 waits for recv of 7 bf16 from rank {last}"),
+                        &format!("(its operation {operation}, message {number} from rank {last} to rank 0)"),
+                        &format!(", for which rank {last} has issued no send; rank {last} has come to 1 collective"),
+                    ],
+                );
+            }
+        }
+    });
+}
+
+/// Rank 1 takes rank 3 for its neighbour.
+fn exchange(comm: &Communicator, stream: &Stream, wrong: bool) -> Result<DeviceBuffer<f32>> {
+    let (rank, size) = (comm.rank(), comm.size());
+    let right = if wrong && rank == 1 { (rank + 2) % size } else { (rank + 1) % size };
+    let own = DeviceBuffer::from_slice(stream, &[rank as f32; 10])?;
+    let mut got = DeviceBuffer::zeroed(stream, 10)?;
+    group(|g| {
+        g.send(comm, &own, right, stream)?;
+        g.recv(comm, &mut got, (rank + size - 1) % size, stream)
+    })?;
+    Ok(got)
+}
+
+/// Which send has no receive, and which receive no send: at first, where the ranks meet, and on the device.
+#[test]
+fn a_wrong_neighbour() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[3, 4]) {
+            let wrong = 3 % ranks;
+            let send = |place: &str| format!("send of 10 f32 to rank {wrong} (its operation {place}");
+            let recv = |place: &str| format!("recv of 10 f32 from rank 1 (its operation {place}");
+            let (no_recv, no_send) =
+                (format!("for which rank {wrong} has issued no recv"), "for which rank 1 has issued no send");
+            let errors_of = |rig, before| {
+                let errors = errors(rig, |comm, stream| {
+                    (0..before).try_for_each(|_| exchange(comm, stream, false).map(drop))?;
+                    exchange(comm, stream, true)?;
+                    stream.wait(limit())
+                });
+                let of = |rank: usize| errors[rank].clone().expect("a message without another end");
+                [of(1), of(2)]
+            };
+            for error in errors_of(Rig::unconnected(ranks), 0) {
+                assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+                assert_names(&error, &[&send("1, message 1 from rank 1 to rank "), &no_recv]);
+                assert_names(&error, &[&recv("2, message 1 from rank 1 to rank 2)"), no_send]);
+            }
+            // One message of each pair was to connect them.
+            let [one, two] = errors_of(Rig::new(ranks), 3);
+            assert_names(&one, &["Stream::wait", &format!("rank 1 waits for {}", send("")), &no_recv]);
+            assert_names(
+                &one,
+                &[&format!("rank 2 has issued {}", recv("")), ", message 5 from rank 1 to rank 2)", no_send],
+            );
+            assert_names(&two, &["Stream::wait", &format!("rank 2 waits for {}", recv("")), no_send]);
+            assert_names(
+                &two,
+                &[&format!("rank 1 has issued {}", send("")), ", message 2 from rank 1 to rank ", &no_recv],
+            );
+        }
+    });
+}
+
+/// The same as a program has it, which reads what came from pinned memory.
+fn halo(role: Role) -> Result<()> {
+    let clique = Clique::init_all(&gpucomm::Device::all()?[..role.size])?;
+    let errors = clique.spmd(|comm| {
+        let stream = Stream::new(comm.device())?;
+        let mut pinned = PinnedBuffer::new(10)?;
+        exchange(comm, &stream, false)?.copy_to_pinned(&stream, &mut pinned)?;
+        pinned.as_slice()?;
+        // Whom rank 1 takes for its neighbour it has to know.
+        let x = DeviceBuffer::from_slice(&stream, &[0u8; 1])?;
+        let mut y = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
+        let counts = vec![1; comm.size()];
+        comm.all_gather_v((&x, &mut y), &counts, &stream)?;
+        let all = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
+        comm.all_to_all_v(&all, &counts, &mut y, &counts, &stream)?;
+        exchange(comm, &stream, true)?.copy_to_pinned(&stream, &mut pinned)?;
+        // What comes from no message waits as well, behind it.
+        let mut other = PinnedBuffer::<u8>::new(1)?;
+        x.copy_to_pinned(&stream, &mut other)?;
+        Ok((pinned.as_slice().err(), other.as_slice().err()))
+    })?;
+    let error = |error: &Option<Error>| error.clone().expect("a message without another end");
+    for (error, what) in [(error(&errors[2].0), "copies to 10 elements"), (error(&errors[2].1), "copies to 1 elements")]
+    {
+        assert_names(
+            &error,
+            &["PinnedBuffer::as_slice", what, "; rank 2 waits for recv of 10 f32 from rank 1 (its op"],
+        );
+        assert_names(
+            &error,
+            &["rank 1 has issued send of 10 f32 to rank 3 (its op", "for which rank 3 has issued no recv"],
+        );
+    }
+    drop(clique);
+    Ok(())
+}
+
+#[test]
+fn a_halo_exchange_with_a_wrong_neighbour() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[4]) {
+            let id = gpucomm::UniqueId::new().unwrap();
+            let env = [("GPUCOMM_TIMEOUT", "1.5")];
+            spawn(CHILD, "halo", (0, ranks), &id, &env).finish(slower(60.0)).assert_success();
+        }
+    });
+}
+
+/// Operations that are made of others, and the allocation of a window.
+#[test]
+fn what_an_operation_is_part_of() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            let counts = [2, 3];
+            for (what, parts) in
+                [("all_gather_v", "broadcast of 2 u8, root 0"), ("all_to_all_v", "send of 3 u8 to rank 1")]
+            {
+                let error = error(ranks, 1, |comm, stream| {
+                    if comm.rank() == 1 {
+                        return Ok(());
+                    }
+                    let (x, mut y) = (DeviceBuffer::<u8>::zeroed(stream, 5)?, DeviceBuffer::<u8>::zeroed(stream, 5)?);
+                    match what {
+                        "all_gather_v" => comm.all_gather_v((x.slice(..2), &mut y), &counts, stream),
+                        _ => comm.all_to_all_v(&x, &counts, &mut y, &[2, 1], stream),
+                    }
+                });
+                assert_names(&error, &[what, &format!("{parts} (part of {what}, its operation ")]);
+            }
+            let error = error(ranks, 1, |comm, stream| match comm.rank() {
+                0 => comm.alloc::<f32>(stream, 5).map(drop).and_then(|()| Err(no_window())),
+                _ => Ok(()),
+            });
+            assert_names(&error, &["alloc", "rank 1"]);
+        }
+    });
+}
+
+/// NCCL before 2.27 has no windows, so that nobody waits for the other ranks.
+fn no_window() -> Error {
+    Error::Timeout { operation: "alloc", timeout: limit(), detail: "not for rank 1".into() }
+}
+
+/// Nothing is missing, but a host function holds up a rank.
+#[test]
+fn what_every_rank_has_issued() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::new(ranks);
+            let (release, held) = channel::<()>();
+            let held = std::sync::Mutex::new(Some(held));
+            let release = std::sync::Mutex::new(Some(release));
+            rig.run(|comm, stream| {
+                if comm.rank() == 1 {
+                    let held = held.lock().unwrap().take().expect("the other end");
+                    stream.launch_host(move || drop(held.recv_timeout(slower(30.0))))?;
+                }
+                all_reduce(comm, stream)?;
+                if comm.rank() != 0 {
+                    return Ok(());
+                }
+                // Until the others have come.
+                let mut waited = stream.wait(limit());
+                for _ in 0..10 {
+                    if !waited.as_ref().is_err_and(|error| error.to_string().contains("has not come")) {
+                        break;
+                    }
+                    waited = stream.wait(limit());
+                }
+                drop(release.lock().unwrap().take());
+                let error = waited.expect_err("done while rank 1 is held up");
+                assert_names(&error, &["rank 0 waits for all_reduce of 5 f32, sum (its operation "]);
+                assert_names(&error, &["), which every rank that takes part has issued"]);
+                stream.synchronize()
+            });
+            rig.close();
+        }
+    });
+}
+
+/// Rank 0 has its part of everything; what holds it up is between two others.
+#[test]
+fn who_is_held_up_by_others() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[3]) {
+            let rig = Rig::new(ranks);
+            let errors = rig.run(|comm, stream| {
+                comm.set_timeout(limit());
+                let mut x = DeviceBuffer::<u8>::zeroed(stream, 3)?;
+                if comm.rank() == 1 {
+                    comm.recv(&mut x, 2, stream)?;
+                }
+                all_reduce(comm, stream)?;
+                all_reduce(comm, stream)?;
+                // All have come by then.
+                std::thread::sleep(limit());
+                Ok(stream.wait(limit()).err())
+            });
+            let error = errors[0].as_ref().expect("done while rank 1 is held up");
+            assert_names(
+                error,
+                &["rank 0 waits for its operations ", ", the first of them all_reduce of 5 f32, sum ("],
+            );
+            assert_names(
+                error,
+                &[
+                    "), all of which every rank that takes part has issued; rank 1 has issued recv of 3 u8 from rank 2 (",
+                ],
+            );
+            assert_names(error, &["for which rank 2 has issued no send"]);
+            quick(slower(20.0), || drop(rig));
+        }
+    });
+}
+
+/// Rank 0 of two processes issues what the other does not: the first operation, inside which NCCL may wait, or a later one.
+fn alone_among_processes(role: Role) -> Result<()> {
+    let comm = role.join()?;
+    let stream = &Stream::new(comm.device())?;
+    let later = std::env::var_os(LATER).is_some();
+    if later {
+        all_reduce(&comm, stream)?;
+        stream.synchronize()?;
+    }
+    if role.rank == 1 {
+        // Until it is killed.
+        loop {
+            std::thread::park();
+        }
+    }
+    comm.set_timeout(slower(1.5));
+    let error = all_reduce(&comm, stream).and_then(|()| stream.wait(limit())).expect_err("done without rank 1");
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    let number = if later { 2 } else { 1 };
+    assert_names(&error, &[if later { "Stream::wait: " } else { "all_reduce: " }, "rank 0 waits "]);
+    assert_names(&error, &[&format!("all_reduce of 5 f32, sum (its operation {number})")]);
+    assert_names(&error, &["what the other ranks do is not known here"]);
+    let _ = comm.aborter().abort("alone");
+    quick(slower(10.0), || drop(comm));
+    Ok(())
+}
+
+const LATER: &str = "GPUCOMM_TEST_LATER";
+
+#[test]
+fn processes_name_the_operation() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            // Nobody wakes a thread inside older libraries.
+            let wakes = !TABLE.iter().any(|bug| bug.name == "no-revoke" && bug.concerns(built_nccl().version));
+            let cases: [&[(&str, &str)]; 2] = [&[(LATER, "1")], &[]];
+            for env in &cases[..1 + usize::from(wakes)] {
+                let mut children = spawn_all(CHILD, "alone", ranks, env).into_iter();
+                let (one, mut other) = (children.next().expect("rank 0"), children.next().expect("rank 1"));
+                one.finish(slower(40.0)).assert_success();
+                other.kill();
+            }
+        }
+    });
+}
+
+/// Who does not get at a communicator is told what another thread does there.
+#[test]
+fn another_thread_inside() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::unconnected(ranks);
+            let (comm, stream) = (rig.clique.rank(0), Stream::new(gpucomm::Device::new(0).unwrap()).unwrap());
+            comm.set_timeout(slower(4.0));
+            let error = std::thread::scope(|scope| {
+                let first = scope.spawn(|| all_reduce(comm, &stream));
+                std::thread::sleep(slower(0.5));
+                comm.set_timeout(limit());
+                let second = all_reduce(comm, &stream).expect_err("two threads at once");
+                assert!(matches!(first.join().unwrap(), Err(Error::Timeout { .. })));
+                second
+            });
+            assert_names(&error, &["all_reduce", "another thread is inside a call on the communicator of rank 0; "]);
+            assert_names(
+                &error,
+                &["rank 0 was given last all_reduce of 5 f32, sum (its operation 1, collective 1), to which"],
+            );
+            quick(slower(20.0), || drop(rig));
+        }
+    });
+}
+
+/// Where NCCL fails, every rank tells in its words why, however it hears of that.
+fn fails() -> Result<()> {
+    let rig = Rig::unconnected(2);
+    let errors = rig.run(|comm, stream| {
+        comm.set_timeout(slower(5.0));
+        let step = || all_reduce(comm, stream).and_then(|()| stream.wait(slower(5.0)));
+        Ok([(0..10).find_map(|_| step().err()), step().err()])
+    });
+    for error in errors.into_iter().flatten() {
+        assert_names(&error.expect("a fault"), &["an error injected by GPUCOMM_EMULATOR_FAULTS"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_words_of_nccl() {
+    watched(60.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("faults are injected by the emulator only");
+        }
+        for place in ["rank0@op1", "rank1@op3"] {
+            let id = gpucomm::UniqueId::new().unwrap();
+            let faults = format!("async_error={place}");
+            let end = spawn(CHILD, "fails", (0, 1), &id, &[("GPUCOMM_EMULATOR_FAULTS", &faults)]).finish(slower(40.0));
+            end.assert_success();
+        }
+    });
+}
