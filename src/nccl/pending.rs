@@ -201,3 +201,17 @@ fn others(inner: &Inner, family: &Family, known: Option<&Record>, behind: &[usiz
     }
     told
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_bounded() {
+        let numbers = |count: usize| (0..count).collect::<Vec<_>>();
+        assert_eq!(ranks(&[7]), "rank 7");
+        assert_eq!(ranks(&numbers(MOST)), "ranks 0, 1, 2, 3");
+        assert_eq!(ranks(&numbers(64)), "ranks 0, 1, 2, 3, and 60 more");
+        assert_eq!(list([], "; "), "");
+    }
+}
