@@ -107,6 +107,17 @@ impl Kind {
         false
     }
 
+    /// Whether NCCL takes kernels of their own, or copy engines, for this collective between windows: ranks compare which windows they
+    /// pass to it, and where in them.
+    #[inline]
+    pub(crate) const fn symmetric(self) -> bool {
+        #[cfg(nccl_ge_2_28)]
+        if matches!(self, Self::AllToAll) {
+            return true;
+        }
+        matches!(self, Self::AllReduce { .. } | Self::AllGather | Self::ReduceScatter { .. })
+    }
+
     pub(crate) const fn redop(self) -> Option<sys::ncclRedOp_t> {
         match self {
             Self::AllReduce { op } | Self::Reduce { op, .. } | Self::ReduceScatter { op } => Some(op),

@@ -56,13 +56,9 @@ impl Signature {
     /// Of a collective whose group holds so many of its communicator, itself among them: 1 outside of groups.
     #[inline]
     pub(crate) fn of(call: &Call<'_>, group: usize) -> Self {
-        let (send, recv) = match call.kind {
-            Kind::AllReduce { .. } | Kind::AllGather | Kind::ReduceScatter { .. } => {
-                (place(call.send.as_ref().or(call.recv.as_ref())), place(call.recv.as_ref()))
-            }
-            #[cfg(nccl_ge_2_28)]
-            Kind::AllToAll => (place(call.send.as_ref()), place(call.recv.as_ref())),
-            _ => (Place::NONE, Place::NONE),
+        let (send, recv) = match call.kind.symmetric() {
+            true => (place(call.send.as_ref().or(call.recv.as_ref())), place(call.recv.as_ref())),
+            false => (Place::NONE, Place::NONE),
         };
         let in_place = call.send.is_none() && call.send_in_recv.is_some() && recv.window != 0;
         let head = head(call) | (group as u64) << GROUP | u64::from(in_place) << IN_PLACE;

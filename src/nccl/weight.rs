@@ -88,8 +88,9 @@ impl Weight {
             let traffic = traffic.saturating_mul(4 * self.size.max(2));
             self.batches += CHANNELS.min(traffic / PER_CHANNEL + 2) * call.operations() as u64;
         }
-        let windows = [call.send.as_ref().or(call.recv.as_ref()), call.recv.as_ref()];
-        if windows.iter().all(|region| region.is_some_and(|region| region.window() != 0)) {
+        // Only what ranks have compared: all of them must come to the same number. Newer versions ask for one window only.
+        let windows = [call.send.as_ref(), call.recv.as_ref()];
+        if call.kind.symmetric() && windows.into_iter().flatten().any(|region| region.window() != 0) {
             match call.kind {
                 // Copy engines may do these, one by one.
                 Kind::AllGather => self.single += 1,

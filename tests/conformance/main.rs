@@ -28,6 +28,7 @@ mod environment;
 mod failures;
 mod faults;
 mod groups;
+mod large_groups;
 mod lifecycle;
 mod meeting;
 mod movement;
