@@ -43,7 +43,8 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Timeout`] where a rank does not come; [`Error::InvalidArgument`] where `rank` is not below `size`, or where the
-    /// environment or a file of NCCL's sets `NCCL_COMM_BLOCKING` to 0, which would make a communicator whose operations fail.
+    /// environment or a file of NCCL's sets `NCCL_COMM_BLOCKING` to 0, which would make a communicator whose operations fail, or
+    /// `NCCL_CTA_POLICY` to the copy engines (2, or `ZERO`), for which ranks agree on too little.
     ///
     /// # Safety
     /// No rank can see what another one passes, and a peer that passes something else makes NCCL write beyond the buffers of this rank,

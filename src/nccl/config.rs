@@ -3,9 +3,15 @@
 use std::ffi::{CString, c_int};
 use std::time::Duration;
 
+#[cfg(nccl_ge_2_27)]
+use super::environment::NO_COPY_ENGINES;
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::sys;
+
+/// `NCCL_CTA_POLICY_ZERO`: a bit, since NCCL 2.30.
+#[cfg(nccl_ge_2_27)]
+const COPY_ENGINES: c_int = 2;
 
 /// Options of a new communicator.
 #[derive(Debug, Clone)]
@@ -106,7 +112,8 @@ impl Config {
         self
     }
 
-    /// `CTAPolicy`: 0 default, 1 fewer thread blocks, 2 none where the copy engines can do the work.
+    /// `CTAPolicy`: 0 default, 1 fewer thread blocks. With 2, none where the copy engines can do the work, no communicator is
+    /// made.
     #[cfg(nccl_ge_2_27)]
     pub fn cta_policy(mut self, policy: i32) -> Self {
         self.cta_policy = Some(policy);
@@ -139,6 +146,18 @@ impl Config {
     pub fn nvlink_centric_sched(mut self, enable: bool) -> Self {
         self.nvlink_centric_sched = Some(enable.into());
         self
+    }
+
+    /// Refuses what the rest of this crate could not answer for. Copy engines move data to where a rank alone thinks that the windows of
+    /// the others begin, in operations for which ranks do not compare them; and the device waits for them in commands of streams, which
+    /// an abort does not reach.
+    pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
+        #[cfg(nccl_ge_2_27)]
+        if let Some(policy) = self.cta_policy.filter(|&policy| policy >= 0 && policy & COPY_ENGINES != 0) {
+            return Err(Error::argument(operation, "cta_policy", NO_COPY_ENGINES, policy));
+        }
+        let _ = operation;
+        Ok(())
     }
 
     /// The C struct, for a communicator whose calls block. It points into `self`, and NCCL keeps `commName` without

@@ -1,8 +1,9 @@
 //! What the environment says, and NCCL's files: NCCL is told there what a program does not tell it.
 //!
-//! Its variables override what a communicator is made with, and its files set variables that the environment does not. One of them
-//! cannot be borne: `NCCL_COMM_BLOCKING=0` makes communicators whose calls return before they are done. They are made, and the first
-//! operation fails.
+//! Its variables override what a communicator is made with, and its files set variables that the environment does not. Two of them
+//! cannot be borne. `NCCL_COMM_BLOCKING=0` makes communicators whose calls return before they are done: they are made, and the first
+//! operation fails. `NCCL_CTA_POLICY=ZERO`, or 2, has copy engines move the data, for which ranks agree on
+//! too little, see `Config::check`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,27 +12,39 @@ use crate::deadline;
 use crate::error::{Error, Result};
 
 const BLOCKING: &str = "NCCL_COMM_BLOCKING";
+const POLICY: &str = "NCCL_CTA_POLICY";
 
-/// Refuses an environment in which NCCL would make communicators that do not block, or one that says nonsense to this crate.
+/// Refuses an environment in which NCCL would make communicators that do not block, or whose work copy engines do, or one that says
+/// nonsense to this crate.
 pub(crate) fn check(operation: &'static str) -> Result<()> {
     deadline::check_environment(operation)?;
-    let Some((value, place)) = seen(|name| std::env::var_os(name), &files()) else { return Ok(()) };
-    if !is_zero(&value) {
-        return Ok(());
-    }
-    let expected = "1, or that it is not set: communicators block here, and keep their deadlines otherwise";
-    Err(Error::argument(operation, BLOCKING, expected, format!("{value:?} in {place}")))
+    let files = files();
+    let refused = |name, is_refused: fn(&str) -> bool, expected: &str| {
+        let value = seen(name, |name| std::env::var_os(name), &files).filter(|(value, _)| is_refused(value));
+        value.map_or(Ok(()), |(value, place)| {
+            Err(Error::argument(operation, name, expected, format!("{value:?} in {place}")))
+        })
+    };
+    refused(
+        BLOCKING,
+        is_zero,
+        "1, or that it is not set: communicators block here, and keep their deadlines otherwise",
+    )?;
+    refused(POLICY, has_copy_engines, NO_COPY_ENGINES)
 }
 
-/// The value that counts, and where it stands: the environment comes before the files, an earlier file before a later one, and in a
-/// file an earlier line before a later one.
-fn seen(read: impl Fn(&str) -> Option<std::ffi::OsString>, files: &[PathBuf]) -> Option<(String, String)> {
-    if let Some(value) = read(BLOCKING) {
+/// What is expected of a policy.
+pub(crate) const NO_COPY_ENGINES: &str = "0 or 1: copy engines, the policy 2, take from each rank alone where the others' memory is, and no abort reaches them";
+
+/// The value of `name` that counts, and where it stands: the environment comes before the files, an earlier file before a later one, and
+/// in a file an earlier line before a later one.
+fn seen(name: &str, read: impl Fn(&str) -> Option<std::ffi::OsString>, files: &[PathBuf]) -> Option<(String, String)> {
+    if let Some(value) = read(name) {
         return Some((value.to_string_lossy().into_owned(), "the environment".to_owned()));
     }
     files.iter().find_map(|file| {
         let text = std::fs::read(file).ok()?;
-        let value = line_of(&String::from_utf8_lossy(&text))?.to_owned();
+        let value = line_of(name, &String::from_utf8_lossy(&text))?.to_owned();
         Some((value, file.display().to_string()))
     })
 }
@@ -56,15 +69,26 @@ fn home() -> Option<PathBuf> {
 }
 
 /// The value in the text of a file: lines of `NAME=value`, without any spaces around.
-fn line_of(text: &str) -> Option<&str> {
-    text.split('\n').find_map(|line| line.strip_prefix(BLOCKING)?.strip_prefix('='))
+fn line_of<'a>(name: &str, text: &'a str) -> Option<&'a str> {
+    text.split('\n').find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Whether NCCL takes a value for zero. It reads a number in the way of C: a word that is none counts as zero, one that is too large
-/// and an empty one as not set.
+/// Whether NCCL takes a value for zero.
 fn is_zero(value: &str) -> bool {
+    number(value) == Some(0)
+}
+
+/// Whether some NCCL takes a value for the policy of copy engines: up to 2.29 it is a number; since 2.30 the first digit, or words with
+/// bars between them.
+fn has_copy_engines(value: &str) -> bool {
+    number(value) == Some(2) || value.starts_with('2') || value.split('|').any(|word| word.eq_ignore_ascii_case("ZERO"))
+}
+
+/// The number that NCCL takes a value for. It reads it in the way of C: a word that is none counts as zero, one that is too large and an
+/// empty one as not set.
+fn number(value: &str) -> Option<i32> {
     if value.is_empty() {
-        return false;
+        return None;
     }
     let text = value.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let (negative, text) = match text.strip_prefix(['-', '+']) {
@@ -78,11 +102,11 @@ fn is_zero(value: &str) -> bool {
     };
     let end = digits.find(|digit: char| !digit.is_digit(radix)).unwrap_or(digits.len());
     if end == 0 {
-        return true;
+        return Some(0);
     }
     let sign = if negative { "-" } else { "" };
     // NCCL keeps the lower half.
-    i64::from_str_radix(&format!("{sign}{}", &digits[..end]), radix).is_ok_and(|number| number as i32 == 0)
+    i64::from_str_radix(&format!("{sign}{}", &digits[..end]), radix).ok().map(|number| number as i32)
 }
 
 #[cfg(test)]
@@ -100,7 +124,20 @@ mod tests {
     }
 
     #[test]
+    fn what_nccl_takes_for_copy_engines() {
+        for engines in
+            ["2", " 2", "+2", "0x2", "02", "20", "2x", "ZERO", "zero", "EFFICIENCY|ZERO", "|Zero|", "4294967298"]
+        {
+            assert!(has_copy_engines(engines), "{engines:?}");
+        }
+        for other in ["", "0", "1", "3", "-2", "12", "DEFAULT", "EFFICIENCY|DEFAULT", "ZEROS"] {
+            assert!(!has_copy_engines(other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn lines_of_a_file() {
+        let line_of = |text: &'static str| line_of(BLOCKING, text);
         assert_eq!(line_of("NCCL_DEBUG=INFO\nNCCL_COMM_BLOCKING=0\n"), Some("0"));
         assert_eq!(line_of("NCCL_COMM_BLOCKING=1\nNCCL_COMM_BLOCKING=0"), Some("1"));
         for other in
@@ -117,10 +154,10 @@ mod tests {
         let files: Vec<_> = ["none", "first", "second"].iter().map(|name| directory.join(name)).collect();
         std::fs::write(&files[1], "NCCL_COMM_BLOCKING=0\n").unwrap();
         std::fs::write(&files[2], "NCCL_COMM_BLOCKING=1\n").unwrap();
-        let (value, place) = seen(|_| None, &files).unwrap();
+        let (value, place) = seen(BLOCKING, |_| None, &files).unwrap();
         assert_eq!((&*value, place), ("0", files[1].display().to_string()));
-        assert_eq!(seen(|_| Some("1".into()), &files).unwrap().0, "1");
-        assert_eq!(seen(|_| None, &files[..1]), None);
+        assert_eq!(seen(BLOCKING, |_| Some("1".into()), &files).unwrap().0, "1");
+        assert_eq!(seen(BLOCKING, |_| None, &files[..1]), None);
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn one_rank(
     options: &InitOptions,
 ) -> Result<Communicator> {
     const OPERATION: &str = "Communicator::init_rank";
-    begin(OPERATION)?;
+    begin(OPERATION, &options.config)?;
     if size == 0 || c_int::try_from(size).is_err() {
         return Err(Error::argument(OPERATION, "size", format!("1 to {} ranks", c_int::MAX), size));
     }
@@ -58,7 +58,7 @@ pub(crate) fn one_rank(
 /// All ranks of a communicator within this process.
 pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec<Communicator>> {
     const OPERATION: &str = "Clique::init_all";
-    begin(OPERATION)?;
+    begin(OPERATION, &options.config)?;
     if devices.is_empty() {
         return Err(Error::argument(OPERATION, "devices", "at least one device", "none"));
     }
@@ -75,10 +75,11 @@ pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec
     Ok(members.into_iter().map(Communicator::from_inner).collect())
 }
 
-fn begin(operation: &'static str) -> Result<()> {
+fn begin(operation: &'static str, config: &Config) -> Result<()> {
     ending::outside_of_host_functions(operation)?;
     version::check_nccl()?;
-    environment::check(operation)
+    environment::check(operation)?;
+    config.check(operation)
 }
 
 /// Waits for a start that is under way.

@@ -27,7 +27,7 @@ impl UniqueId {
     ///
     /// # Errors
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::InvalidArgument`](crate::Error::InvalidArgument) where
-    /// `NCCL_COMM_BLOCKING` is 0, see [`Communicator::init_rank`](super::Communicator::init_rank); what NCCL says.
+    /// `NCCL_COMM_BLOCKING` is 0 or `NCCL_CTA_POLICY` 2, see [`Communicator::init_rank`](super::Communicator::init_rank); what NCCL says.
     pub fn new() -> Result<Self> {
         ending::outside_of_host_functions("UniqueId::new")?;
         version::check_nccl()?;
