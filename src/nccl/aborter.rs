@@ -31,6 +31,10 @@ impl Aborter {
     ///
     /// Waits until all are gone, for at most ten seconds; within a host function of a stream not at all. With windows and
     /// NCCL 2.28.7 to 2.29.6 it takes twice as long, for what those would lose of their memory; before, they lose it.
+    ///
+    /// A thread that is inside NCCL is waited for. One that has not left after five seconds, because it waits for a peer there, is woken,
+    /// with NCCL 2.28.7 and later. Where that is not possible, or comes too early because the call was slow and begins to wait after it,
+    /// the answer is [`AbortOutcome::StillRunning`]: that call returns when its peer comes, or never.
     pub fn abort(&self, reason: &str) -> AbortOutcome {
         match self.inner.upgrade() {
             Some(inner) => {

@@ -76,7 +76,7 @@ pub(crate) fn start_abort(members: &[Arc<Inner>], cause: &Error) -> bool {
 }
 
 /// Aborts `inner` on its own thread; the gate is shut.
-fn tear_down(inner: &Arc<Inner>) {
+pub(crate) fn tear_down(inner: &Arc<Inner>) {
     let revoked = interrupt::clear(inner);
     #[cfg(nccl_ge_2_28_7)]
     save_windows(inner, revoked);

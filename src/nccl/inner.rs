@@ -77,6 +77,8 @@ pub(crate) struct Inner {
     cause: OnceLock<Error>,
     /// How it has ended, for those who wait for its work.
     fate: Arc<Fate>,
+    /// The last visit that was seen to take long.
+    stuck: AtomicU64,
     /// Whether NCCL has let go of this rank.
     ended: AtomicBool,
     household: Arc<Household>,
@@ -119,6 +121,7 @@ impl Inner {
             state: AtomicU8::new(ACTIVE),
             cause: OnceLock::new(),
             fate: Arc::default(),
+            stuck: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             household: parts.household,
             helper: parts.helper,
@@ -228,6 +231,17 @@ impl Inner {
     #[inline]
     pub(crate) fn next_visit(&self) -> u16 {
         (self.gate.visit() as u16).wrapping_add(1)
+    }
+
+    /// Visit number `visit` takes so long that it counts as blocked.
+    pub(crate) fn set_stuck(&self, visit: u64) {
+        self.stuck.store(visit, Ordering::Relaxed);
+    }
+
+    /// Whether the visit that is under way counts as blocked.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let visit = self.visit();
+        visit % 2 == 1 && visit == self.stuck.load(Ordering::Relaxed)
     }
 
     /// The thread that ends this communicator.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::inner::Inner;
-use super::{ending, helper, pending, reaper};
+use super::{ending, helper, interrupt, pending, reaper};
 use crate::cuda::Worker;
 use crate::error::{Error, Result};
 
@@ -64,6 +64,9 @@ fn run() {
                 *last = Seen { visit, since: Instant::now() };
             }
             let inside = visit % 2 == 1;
+            if inside && last.since.elapsed() >= interrupt::BLOCKED {
+                inner.set_stuck(visit);
+            }
             if inside && last.since.elapsed() >= inner.timeout() {
                 let cause = Error::Timeout {
                     operation: "call",
