@@ -1,6 +1,6 @@
 //! Results of NCCL calls as errors.
 
-use std::ffi::CStr;
+use std::ffi::c_char;
 use std::ptr;
 
 use super::handle::Handle;
@@ -34,15 +34,14 @@ fn message(result: sys::ncclResult_t) -> String {
 
 /// A copy of what `ncclGetLastError` says, if it says anything.
 ///
-/// NCCL keeps one buffer for the whole process and overwrites it at any time, so the text is copied at once, may be torn,
-/// and may belong to another call.
+/// NCCL keeps one buffer for the whole process and overwrites it at any time, so the text may be torn, and may belong to another call.
 pub(crate) fn last_error() -> Option<String> {
     last_error_of(Handle(ptr::null_mut()))
 }
 
 /// The same with a communicator, null or live. NCCL takes no notice of it; the emulator says what that one waits for.
 fn last_error_of(Handle(raw): Handle) -> Option<String> {
-    // SAFETY: the argument is ignored by NCCL; the result is null or a buffer that always ends in NUL.
+    // SAFETY: the argument is ignored by NCCL; the result is null or a buffer of `LONGEST` bytes.
     let text = unsafe { sys::ncclGetLastError(raw) };
     copied(text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
@@ -52,11 +51,38 @@ pub(crate) fn said(communicator: Handle) -> Option<String> {
     last_error_of(communicator).map(|text| format!("NCCL says: {text}"))
 }
 
-fn copied(text: *const std::ffi::c_char) -> Option<String> {
+/// Bytes of the buffer in which NCCL keeps its last message.
+const LONGEST: usize = 1024;
+
+/// A copy of a text of C, of at most [`LONGEST`] bytes. Others may write to it meanwhile.
+fn copied(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: not null, and the callers' C functions return strings that end in NUL and are never freed.
-    let text = unsafe { CStr::from_ptr(text) };
-    Some(text.to_string_lossy().into_owned())
+    let mut copy = [0; LONGEST];
+    for (at, byte) in copy.iter_mut().enumerate() {
+        // SAFETY: no byte before this one was NUL, so it is still within the text, or within the buffer of that many bytes. It is read
+        // once, and no reference to it is made: NCCL's threads write there.
+        *byte = unsafe { text.add(at).cast::<u8>().read_volatile() };
+        if *byte == 0 {
+            return Some(String::from_utf8_lossy(&copy[..at]).into_owned());
+        }
+    }
+    Some(String::from_utf8_lossy(&copy).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_copied_to_their_ends() {
+        assert_eq!(copied(ptr::null()), None);
+        assert_eq!(copied(c"".as_ptr()).as_deref(), Some(""));
+        assert_eq!(copied(c"a text".as_ptr()).as_deref(), Some("a text"));
+        assert_eq!(copied(c"\xff".as_ptr()).as_deref(), Some("\u{fffd}"));
+        // As a buffer is that is being written to.
+        let torn = [b'x'; LONGEST];
+        assert_eq!(copied(torn.as_ptr().cast()).as_deref(), Some(&*"x".repeat(LONGEST)));
+    }
 }
