@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::comm_buffer::CommBuffer;
 use super::inner::Inner;
 use super::prepare::Site;
-use super::{check, reaper, submit};
+use super::{check, ending, reaper, submit};
 #[cfg(nccl_ge_2_27)]
 use super::{
     comm_buffer::next_window,
@@ -140,6 +140,8 @@ fn begin<T: Element>(
     len: usize,
 ) -> Result<Size> {
     submit::outside_of_groups(operation)?;
+    // Before the other ranks wait for this one.
+    ending::outside_of_host_functions(operation)?;
     let size = Size::of::<T>(operation, len)?;
     for (inner, stream) in members.iter().zip(streams) {
         Site::new(operation, inner, stream)?;
@@ -270,6 +272,7 @@ fn register(
 #[cfg_attr(not(nccl_ge_2_27), allow(unused_variables))]
 pub(crate) fn reclaim(members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(RECLAIM)?;
+    ending::outside_of_host_functions(RECLAIM)?;
     #[cfg(nccl_ge_2_27)]
     {
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();

@@ -130,6 +130,8 @@ fn nccl_within_a_host_function() {
             let stream = Stream::new(clique.rank(0).device()).unwrap();
             let (sender, said) = channel();
             let inside = Arc::clone(&clique);
+            let other = Arc::new(Stream::new(clique.rank(0).device()).unwrap());
+            let within = Arc::clone(&other);
             stream
                 .launch_host(move || {
                     let comm = inside.rank(0);
@@ -142,6 +144,9 @@ fn nccl_within_a_host_function() {
                         ("init_rank", init.map(drop)),
                         ("async_error", comm.async_error()),
                         ("pre_mul_sum", comm.pre_mul_sum(2.0f32).map(drop)),
+                        ("alloc", comm.alloc::<u8>(&within, 1).map(drop)),
+                        ("alloc_local", comm.alloc_local::<u8>(&within, 1).map(drop)),
+                        ("reclaim", comm.reclaim()),
                         ("spmd", inside.spmd(|_| Ok(())).map(drop)),
                         ("UniqueId", gpucomm::UniqueId::new().map(drop)),
                     ];
