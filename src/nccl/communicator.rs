@@ -21,8 +21,8 @@ use crate::sys;
 ///
 /// It may be moved between threads and shared by them; one call is made at a time. Its collectives are in
 /// [`operations`](super#operations). Dropping it does what [`Communicator::close`] does, within ten seconds or its timeout,
-/// whichever is less. While panicking, or where that fails, it is aborted as [`Aborter::abort`] does it, the ranks of its
-/// clique included, so that dropping all of them waits once.
+/// whichever is less. While panicking, or where that fails, it is aborted as [`Aborter::abort`] does it, within ten seconds more, the
+/// ranks of its clique included, so that dropping all of them waits once: twenty seconds at most.
 #[derive(Debug)]
 pub struct Communicator {
     inner: Arc<Inner>,

@@ -33,13 +33,13 @@
 //! # Deadlines
 //!
 //! Nothing waits for ever. A start ends with an error when a rank does not come; so does a call that waits inside NCCL for a
-//! peer (since NCCL 2.28.7, which can be woken then), one for which there is no room in the launch queue, and every wait for
-//! a stream. An [`Aborter`] stops a communicator from any thread, with all ranks of its clique.
+//! peer (since NCCL 2.28.7, which can be woken then, after five seconds at the least), one for which there is no room in the launch
+//! queue, and every wait for a stream. An [`Aborter`] stops a communicator from any thread, with all ranks of its clique.
 //!
 //! | what | waits for at most |
 //! |---|---|
 //! | an abort | ten seconds; half a second to two is what NCCL takes |
-//! | dropping a [`Communicator`] or a [`Clique`] | ten seconds or its timeout for its work, once for all ranks, and an abort where that fails |
+//! | dropping a [`Communicator`] or a [`Clique`] | twenty seconds, once for all ranks: ten, or its timeout if that is less, for its work and an orderly end, and ten for an abort where that fails |
 //! | dropping anything else | nothing; a [`DeviceBuffer`](crate::DeviceBuffer) of a device without memory pools five seconds |
 //!
 //! Each communicator has a thread of its own that sleeps until it ends, and the process two: one looks for communicators that
