@@ -206,7 +206,7 @@ fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>>
 fn allocate_together(approaching: &mut [Member<'_>], size: Size) -> Result<Result<Vec<Arc<Allocation>>>> {
     let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
     let mut entered = members.iter().map(|inner| inner.enter(OPERATION)).collect::<Result<Vec<_>>>()?;
-    let entries = retire::meet(approaching, &mut entered, OPERATION, &Signature::register(size.pages))?;
+    let (entries, _promised) = retire::meet(approaching, &mut entered, OPERATION, &Signature::register(size.pages))?;
     // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
     // waits for the device comes back.
     let memory = match members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>() {

@@ -2,6 +2,7 @@
 //! class. The ranks meet before those; see [`meeting`](super::meeting).
 
 use std::ptr;
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -64,7 +65,7 @@ impl<'a> First<'a> {
         self.family.ledger.meeting().step(self.inner.rank)
     }
 
-    /// All are there.
+    /// All are there. What was promised is kept by the caller.
     fn go(&self, besides: &Peers) {
         self.family.ledger.meeting().leave(self.inner.rank);
         let past = self.family.ledger.past(self.inner.rank);
@@ -81,6 +82,27 @@ impl<'a> First<'a> {
              into one group",
             pending::meets(self.inner, &missing)
         )
+    }
+}
+
+/// Promises all these ranks of a clique that they may enter NCCL, or none.
+fn promise(family: &Family, ranks: &[usize]) -> bool {
+    let members = family.members.get().map_or(&[][..], Vec::as_slice);
+    let member = |rank: usize| members.get(rank).and_then(Weak::upgrade);
+    let refused = ranks.iter().position(|&rank| !member(rank).is_some_and(|inner| inner.promise()));
+    if let Some(refused) = refused {
+        ranks[..refused].iter().filter_map(|&rank| member(rank)).for_each(|inner| inner.redeem());
+    }
+    refused.is_none()
+}
+
+/// Ranks that were promised to enter NCCL, as long as this lives.
+#[derive(Debug, Default)]
+pub(crate) struct Promised<'a>(SmallVec<[&'a Inner; 4]>);
+
+impl Drop for Promised<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|inner| inner.redeem());
     }
 }
 
@@ -127,7 +149,7 @@ pub(crate) fn meet<'a>(
     operation: &'static str,
     in_parts: bool,
     connect: Connect<'_, 'a>,
-) -> Result<Besides> {
+) -> Result<(Besides, Promised<'a>)> {
     let mut firsts: Firsts<'_> = inners.iter().filter_map(|inner| First::of(calls, inner)).collect();
     let all: SmallVec<[(*const Family, usize); 4]> =
         firsts.iter().map(|first| (ptr::from_ref(first.family), first.inner.rank)).collect();
@@ -144,7 +166,7 @@ pub(crate) fn meet<'a>(
 /// # Errors
 /// What ends the clique.
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-pub(crate) fn meet_at(entry: u64, members: &[&Inner], operation: &'static str) -> Result<()> {
+pub(crate) fn meet_at<'a>(entry: u64, members: &[&'a Inner], operation: &'static str) -> Result<Promised<'a>> {
     let mut firsts = Firsts::new();
     for &inner in members {
         if let Some(family) = inner.family.as_ref().filter(|_| inner.size > 1) {
@@ -154,7 +176,7 @@ pub(crate) fn meet_at(entry: u64, members: &[&Inner], operation: &'static str) -
         }
     }
     // No rank brings messages to a registration.
-    wait(firsts, members, operation, &mut |_| Ok(())).map(drop)
+    wait(firsts, members, operation, &mut |_| Ok(())).map(|(_, promised)| promised)
 }
 
 fn wait<'a>(
@@ -162,11 +184,11 @@ fn wait<'a>(
     members: &[&Inner],
     operation: &'static str,
     connect: Connect<'_, 'a>,
-) -> Result<Besides> {
-    for first in &firsts {
-        first.family.ledger.meeting().come(first.inner.rank, first.need.clone());
+) -> Result<(Besides, Promised<'a>)> {
+    for First { inner, family, need, .. } in &firsts {
+        family.ledger.meeting().come(inner.rank, need.clone(), &|ranks| promise(family, ranks));
     }
-    let mut all = Besides::new();
+    let (mut all, mut promised) = (Besides::new(), Promised::default());
     let mut patience = Patience::default();
     let mut pressed = Instant::now();
     loop {
@@ -176,12 +198,16 @@ fn wait<'a>(
         };
         let number = |step: &Step| if let Step::Connect(number, _) = step { Some(*number) } else { None };
         let done = if let Some(next) = steps.iter().filter_map(number).min() {
-            connect(&take_part(&firsts, &steps, next))
+            let parts = take_part(&firsts, &steps, next);
+            let _promised = Promised(parts.iter().map(|(inner, ..)| *inner).collect());
+            connect(&parts).inspect_err(|_| leave(&firsts))?;
+            Ok(())
         } else {
             let mut steps = steps.into_iter();
             firsts.retain(|first| match steps.next() {
                 Some(Step::Go(besides)) => {
                     first.go(&besides);
+                    promised.0.push(first.inner);
                     if !besides.is_empty() {
                         all.push((first.inner.id, besides));
                     }
@@ -189,17 +215,30 @@ fn wait<'a>(
                 }
                 _ => true,
             });
-            let Some(first) = firsts.first() else { return Ok(all) };
+            let Some(first) = firsts.first() else { return Ok((all, promised)) };
             if pressed.elapsed() > PRESS {
                 pressed = Instant::now();
-                firsts.iter().for_each(|first| first.family.ledger.meeting().press(first.inner.rank));
+                for First { inner, family, .. } in &firsts {
+                    family.ledger.meeting().press(inner.rank, &|ranks| promise(family, ranks));
+                }
             }
             patience.wait(operation, members, || first.absent())
         };
         if let Err(error) = done {
-            firsts.iter().for_each(|first| first.family.ledger.meeting().leave(first.inner.rank));
-            return Err(error);
+            let _quiet = quiet();
+            // Who was promised to go on meanwhile does so: others rely on it.
+            if firsts.iter().all(|first| first.step() == Step::Wait) {
+                leave(&firsts);
+                return Err(error);
+            }
         }
+    }
+}
+
+/// These wait no longer.
+fn leave(firsts: &[First<'_>]) {
+    for First { inner, family, .. } in firsts {
+        (0..family.ledger.meeting().leave(inner.rank)).for_each(|_| inner.redeem());
     }
 }
 

@@ -5,16 +5,22 @@
 //! From then on nobody comes in; who is inside is waited for, or woken, and who holds the lock outside is refused when it
 //! tries. Asking for asynchronous errors takes nanoseconds and may happen beside any other call, so it needs no lock: it is
 //! counted, and waited for as well.
+//!
+//! Where the calls of several ranks wait for each other inside NCCL, either all of them come in or none: each is promised its visit
+//! before the first begins it. A promise is not given once the gate is shut; one that was given is waited for like a visit.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+/// The gate is shut; beside it, in the same word, how many promises there are.
+const SHUT: u32 = 1 << 31;
+
 /// A lock over `T`, and the gate that its holder passes through.
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
     locked: AtomicBool,
-    shut: AtomicBool,
+    door: AtomicU32,
     readers: AtomicU32,
     /// Odd during a visit. Only the holder of the lock writes it.
     visits: AtomicU64,
@@ -28,7 +34,7 @@ impl<T> Gate<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
             locked: AtomicBool::new(false),
-            shut: AtomicBool::new(false),
+            door: AtomicU32::new(0),
             readers: AtomicU32::new(0),
             visits: AtomicU64::new(0),
             value: UnsafeCell::new(value),
@@ -42,7 +48,8 @@ impl<T> Gate<T> {
         taken.is_ok().then(|| Locked { gate: self })
     }
 
-    /// Begins a visit; false where the gate is shut. The caller holds the lock, and ends the visit if it has begun.
+    /// Begins a visit; false where the gate is shut, unless the visit was promised. The caller holds the lock, and ends the visit if
+    /// it has begun.
     #[inline]
     #[must_use]
     pub(crate) fn enter(&self) -> bool {
@@ -50,7 +57,7 @@ impl<T> Gate<T> {
         // Sequentially consistent, as everything is that `shut` and `is_empty` do: either this thread sees that the gate is
         // shut, or who shuts it sees this visit.
         self.visits.swap(visit + 1, Ordering::SeqCst);
-        if self.shut.load(Ordering::SeqCst) {
+        if self.door.load(Ordering::SeqCst) == SHUT {
             self.leave();
             return false;
         }
@@ -63,23 +70,36 @@ impl<T> Gate<T> {
         self.visits.store(self.visits.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
+    /// Promises visits to who holds the lock, until [`Gate::redeem`]; false where the gate is shut.
+    #[must_use]
+    pub(crate) fn promise(&self) -> bool {
+        let more = |door: u32| (door & SHUT == 0).then_some(door + 1);
+        self.door.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+    }
+
+    /// The visits that were promised are over, or will not be made.
+    pub(crate) fn redeem(&self) {
+        self.door.fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// Runs `ask` beside whatever else happens inside; `None` where the gate is shut. `ask` must not block, nor panic.
     #[inline]
     pub(crate) fn beside<R>(&self, ask: impl FnOnce() -> R) -> Option<R> {
         self.readers.fetch_add(1, Ordering::SeqCst);
-        let answer = (!self.shut.load(Ordering::SeqCst)).then(ask);
+        let answer = (self.door.load(Ordering::SeqCst) & SHUT == 0).then(ask);
         self.readers.fetch_sub(1, Ordering::Release);
         answer
     }
 
     /// Lets nobody in any more.
     pub(crate) fn shut(&self) {
-        self.shut.store(true, Ordering::SeqCst);
+        self.door.fetch_or(SHUT, Ordering::SeqCst);
     }
 
-    /// Whether nobody is inside: of a gate that is shut, for good.
+    /// Whether nobody is inside or about to be, as was promised: of a gate that is shut, for good.
     pub(crate) fn is_empty(&self) -> bool {
-        self.visits.load(Ordering::SeqCst).is_multiple_of(2) && self.readers.load(Ordering::SeqCst) == 0
+        let promised = self.door.load(Ordering::SeqCst) & !SHUT != 0;
+        !promised && self.visits.load(Ordering::SeqCst).is_multiple_of(2) && self.readers.load(Ordering::SeqCst) == 0
     }
 
     /// A number that changes with each visit; odd during one.
@@ -174,6 +194,24 @@ mod tests {
         assert!(!gate.enter());
         assert!(gate.is_empty());
         assert_eq!(gate.beside(|| 1), None);
+    }
+
+    #[test]
+    fn a_promise_is_kept_though_the_gate_is_shut() {
+        let gate = Gate::new(());
+        let _locked = gate.try_lock().unwrap();
+        assert!(gate.promise() && gate.promise());
+        assert!(!gate.is_empty());
+        gate.shut();
+        assert!(!gate.promise());
+        assert_eq!(gate.beside(|| 1), None);
+        for _ in 0..2 {
+            assert!(gate.enter());
+            gate.leave();
+            assert!(!gate.is_empty());
+            gate.redeem();
+        }
+        assert!(gate.is_empty() && !gate.enter());
     }
 
     /// Visitors and readers use what is freed once the gate is shut and empty.

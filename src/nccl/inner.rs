@@ -322,6 +322,17 @@ impl Inner {
         self.gate.leave();
     }
 
+    /// Promises visits to the thread that holds the lock, though the communicator may be condemned before they begin; false where it
+    /// is already.
+    pub(crate) fn promise(&self) -> bool {
+        self.gate.promise()
+    }
+
+    /// The visits that were promised are over, or will not be made.
+    pub(crate) fn redeem(&self) {
+        self.gate.redeem();
+    }
+
     /// Runs `ask` on the live handle beside whatever happens inside, without the lock; `None` where the gate is shut. It must
     /// not block.
     pub(crate) fn beside<R>(&self, ask: impl FnOnce(Handle) -> R) -> Option<R> {

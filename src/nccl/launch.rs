@@ -141,8 +141,10 @@ pub(crate) fn connect(
     operation: &'static str,
 ) -> Result<()> {
     for (inner, stream, _) in parts {
-        // Under the lock, which an abort gets, as this then waits no longer.
-        stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation))?;
+        // Under the lock, which an abort gets, as this then waits no longer. The other ranks wait for this call, so it is made all
+        // the same: a stream has some room left.
+        let room = stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation));
+        room.or_else(|error| inner.refusal(operation).map(drop).ok_or(error))?;
     }
     inner::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.

@@ -14,6 +14,9 @@
 //! comes to its end only after something that the other does after its own. So who has waited for a while connects with
 //! those that are there, in a call for that alone, and goes on waiting for the rest. All that happens has a number, and a
 //! rank takes part in one after the other, so that no two wait for each other in different calls.
+//!
+//! An abort may come at any moment. So that nobody goes on whose peers will not, all that go on together are promised that they may,
+//! or none is; who was promised that goes on, whatever happens meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -85,6 +88,9 @@ pub(crate) enum Step {
     Go(Peers),
 }
 
+/// Promises all these ranks that they may go on, or none.
+pub(crate) type Promise<'p> = &'p dyn Fn(&[usize]) -> bool;
+
 #[derive(Debug, Default)]
 struct Seat {
     /// What it still needs; `None` where the rank is not there.
@@ -128,25 +134,25 @@ impl Meeting {
     }
 
     /// `rank` is there.
-    pub(crate) fn come(&self, rank: usize, need: Need) {
+    pub(crate) fn come(&self, rank: usize, need: Need, promise: Promise<'_>) {
         let _quiet = quiet();
         let mut seats = self.seats();
         seats[rank].need = Some(need);
-        release(&mut seats, rank);
+        release(&mut seats, rank, promise);
     }
 
     /// `rank` has waited for long: it connects with whoever is there for it.
-    pub(crate) fn press(&self, rank: usize) {
+    pub(crate) fn press(&self, rank: usize, promise: Promise<'_>) {
         let mut quiet = quiet();
         let mut seats = self.seats();
+        let mut members: SmallVec<[usize; 8]> = (0..seats.len()).filter(|&peer| is_there(&seats, rank, peer)).collect();
+        members.push(rank);
+        if members.len() == 1 || !promise(&members) {
+            return;
+        }
         let mut own = Peers::default();
-        for peer in 0..seats.len() {
+        for &peer in members.iter().filter(|&&peer| peer != rank) {
             let (Some(mine), Some(theirs)) = (seats[rank].waiting(), seats[peer].waiting()) else { continue };
-            let both = mine.peers.knows(peer) && theirs.peers.knows(rank);
-            // Ranks of one call have no other to connect in.
-            if peer == rank || !both || mine.together.contains(&peer) {
-                continue;
-            }
             let mut shared = Peers::default();
             for end in [End::Sender, End::Receiver] {
                 if mine.peers.has(peer, end) || theirs.peers.has(rank, end.other()) {
@@ -159,14 +165,10 @@ impl Meeting {
                 seats[one].need.as_mut().into_iter().for_each(|need| need.peers.remove(other));
             }
         }
-        if own.is_empty() {
-            return;
-        }
-        let peers: SmallVec<[usize; 8]> = own.iter().map(|(peer, _)| peer).collect();
         seats[rank].events.push_back((*quiet.0, own));
         *quiet.0 += 1;
-        for member in peers.into_iter().chain([rank]) {
-            release(&mut seats, member);
+        for member in members {
+            release(&mut seats, member, promise);
         }
     }
 
@@ -186,9 +188,10 @@ impl Meeting {
         self.seats()[rank].events.pop_front();
     }
 
-    /// `rank` makes its call, or waits no longer.
-    pub(crate) fn leave(&self, rank: usize) {
-        self.seats()[rank] = Seat::default();
+    /// `rank` makes its call, or waits no longer; how often it was promised to go on and has not taken part.
+    pub(crate) fn leave(&self, rank: usize) -> usize {
+        let seat = std::mem::take(&mut self.seats()[rank]);
+        seat.events.len() + usize::from(seat.free.is_some())
     }
 
     /// The ranks that `rank` waits for; where its own are all there, those that others wait for.
@@ -214,6 +217,13 @@ impl Meeting {
     }
 }
 
+/// Whether `rank` and `peer` wait for messages between them.
+fn is_there(seats: &[Seat], rank: usize, peer: usize) -> bool {
+    let (Some(mine), Some(theirs)) = (seats[rank].waiting(), seats[peer].waiting()) else { return false };
+    // Ranks of one call have no other to connect in.
+    peer != rank && mine.peers.knows(peer) && theirs.peers.knows(rank) && !mine.together.contains(&peer)
+}
+
 /// The ranks that `need` needs, of so many.
 fn partners(need: &Need, size: usize) -> impl Iterator<Item = usize> {
     let all = if need.collective.is_some() { size } else { 0 };
@@ -229,8 +239,8 @@ fn finds(seats: &[Seat], rank: usize, need: &Need, other: usize) -> bool {
     }
 }
 
-/// The party of `rank` goes on, if all of it are there.
-fn release(seats: &mut [Seat], rank: usize) {
+/// The party of `rank` goes on, if all of it are there and are promised that they may.
+fn release(seats: &mut [Seat], rank: usize, promise: Promise<'_>) {
     let mut party = vec![rank];
     let mut at = 0;
     while let Some(&member) = party.get(at) {
@@ -244,6 +254,9 @@ fn release(seats: &mut [Seat], rank: usize) {
             }
         }
         at += 1;
+    }
+    if !promise(&party) {
+        return;
     }
     let besides: Vec<_> = party.iter().map(|&member| (member, unneeded(seats, &party, member))).collect();
     for (member, besides) in besides {

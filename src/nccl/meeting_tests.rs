@@ -1,6 +1,11 @@
 use super::*;
 use End::{Receiver, Sender};
 
+/// Promises whatever it is asked for.
+fn all(_: &[usize]) -> bool {
+    true
+}
+
 fn messages(peers: &[(usize, End)]) -> Need {
     let mut need = Need::default();
     peers.iter().for_each(|&(peer, end)| need.peers.add(peer, end));
@@ -66,12 +71,12 @@ fn free(meeting: &Meeting, size: usize) -> Vec<usize> {
 fn a_collective_needs_every_rank() {
     let meeting = Meeting::new(3);
     for rank in [1, 0] {
-        meeting.come(rank, collective(5, &[]));
+        meeting.come(rank, collective(5, &[]), &all);
         assert!(free(&meeting, 3).is_empty());
     }
     assert_eq!(meeting.missing(0), [2]);
-    meeting.press(0);
-    meeting.come(2, collective(5, &[]));
+    meeting.press(0, &all);
+    meeting.come(2, collective(5, &[]), &all);
     assert_eq!(free(&meeting, 3), [0, 1, 2]);
     assert!(free(&meeting, 3).is_empty());
 }
@@ -79,13 +84,13 @@ fn a_collective_needs_every_rank() {
 #[test]
 fn a_message_needs_its_other_end() {
     let meeting = Meeting::new(4);
-    meeting.come(0, messages(&[(1, Sender)]));
-    meeting.come(2, messages(&[(3, Receiver)]));
+    meeting.come(0, messages(&[(1, Sender)]), &all);
+    meeting.come(2, messages(&[(3, Receiver)]), &all);
     assert_eq!((meeting.missing(0), meeting.missing(2)), (vec![1], vec![3]));
-    meeting.come(1, messages(&[(0, Receiver)]));
+    meeting.come(1, messages(&[(0, Receiver)]), &all);
     assert_eq!(free(&meeting, 4), [0, 1]);
     meeting.leave(2);
-    meeting.come(3, messages(&[(2, Sender)]));
+    meeting.come(3, messages(&[(2, Sender)]), &all);
     assert!(free(&meeting, 4).is_empty());
 }
 
@@ -94,7 +99,7 @@ fn a_ring_goes_on_as_one() {
     let meeting = Meeting::new(4);
     for rank in 0..4 {
         assert!(free(&meeting, 4).is_empty());
-        meeting.come(rank, messages(&[((rank + 1) % 4, Sender), ((rank + 3) % 4, Receiver)]));
+        meeting.come(rank, messages(&[((rank + 1) % 4, Sender), ((rank + 3) % 4, Receiver)]), &all);
     }
     assert_eq!(free(&meeting, 4).len(), 4);
 }
@@ -103,11 +108,11 @@ fn a_ring_goes_on_as_one() {
 fn whom_a_partner_waits_for_is_waited_for() {
     let meeting = Meeting::new(3);
     // Rank 1 needs rank 2 in the same call, so rank 0 would wait for rank 1 inside NCCL.
-    meeting.come(0, messages(&[(1, Sender)]));
-    meeting.come(1, messages(&[(0, Receiver), (2, Sender)]));
+    meeting.come(0, messages(&[(1, Sender)]), &all);
+    meeting.come(1, messages(&[(0, Receiver), (2, Sender)]), &all);
     assert!(free(&meeting, 3).is_empty());
     assert_eq!((meeting.missing(0), meeting.missing(1)), (vec![2], vec![2]));
-    meeting.come(2, messages(&[(1, Receiver)]));
+    meeting.come(2, messages(&[(1, Receiver)]), &all);
     assert_eq!(free(&meeting, 3), [0, 1, 2]);
 }
 
@@ -115,29 +120,29 @@ fn whom_a_partner_waits_for_is_waited_for() {
 fn ranks_of_one_call_go_together() {
     let meeting = Meeting::new(4);
     let with = |rank: usize, need: Need| Need { together: SmallVec::from_slice(&[rank]), ..need };
-    meeting.come(0, with(1, messages(&[(2, Sender)])));
-    meeting.come(1, with(0, messages(&[(3, Sender)])));
-    meeting.come(2, messages(&[(0, Receiver)]));
+    meeting.come(0, with(1, messages(&[(2, Sender)])), &all);
+    meeting.come(1, with(0, messages(&[(3, Sender)])), &all);
+    meeting.come(2, messages(&[(0, Receiver)]), &all);
     assert!(free(&meeting, 4).is_empty());
     assert_eq!((meeting.missing(0), meeting.missing(2)), (vec![3], vec![3]));
-    meeting.come(3, messages(&[(1, Receiver)]));
+    meeting.come(3, messages(&[(1, Receiver)]), &all);
     assert_eq!(free(&meeting, 4), [0, 1, 2, 3]);
 }
 
 #[test]
 fn messages_beside_a_collective_are_connected_with_it() {
     let meeting = Meeting::new(3);
-    meeting.come(0, collective(1, &[(1, Sender)]));
-    meeting.come(1, collective(1, &[]));
+    meeting.come(0, collective(1, &[(1, Sender)]), &all);
+    meeting.come(1, collective(1, &[]), &all);
     assert_eq!((meeting.missing(0), meeting.missing(1)), (vec![2], vec![2]));
-    meeting.come(2, collective(1, &[]));
+    meeting.come(2, collective(1, &[]), &all);
     let (connected, free_ones) = happen(&meeting, 3);
     assert_eq!(free_ones, [0, 1, 2]);
     assert!(connected[1].has(0, Receiver));
     // The other end is at something else.
-    meeting.come(0, messages(&[(1, Sender)]));
-    meeting.come(1, collective(2, &[]));
-    meeting.come(2, collective(2, &[]));
+    meeting.come(0, messages(&[(1, Sender)]), &all);
+    meeting.come(1, collective(2, &[]), &all);
+    meeting.come(2, collective(2, &[]), &all);
     assert!(free(&meeting, 3).is_empty());
     assert_eq!((meeting.missing(0), meeting.missing(1)), (vec![1], vec![0]));
 }
@@ -153,8 +158,8 @@ fn two_that_group_differently_connect_what_either_needs() {
         // One makes its call in parts.
         (Need { ahead: true, ..messages(&[(1, Sender)]) }, messages(&[(0, Receiver)])),
     ] {
-        meeting.come(0, one);
-        meeting.come(1, other);
+        meeting.come(0, one, &all);
+        meeting.come(1, other, &all);
         let (connected, free) = happen(&meeting, 2);
         assert_eq!(free, [0, 1]);
         assert!(connected[0].has(1, Sender) && connected[1].has(0, Receiver));
@@ -164,16 +169,16 @@ fn two_that_group_differently_connect_what_either_needs() {
 #[test]
 fn who_has_waited_for_long_connects_with_those_who_are_there() {
     let meeting = Meeting::new(3);
-    meeting.come(0, messages(&[(1, Sender), (2, Receiver)]));
-    meeting.come(1, messages(&[(0, Receiver)]));
-    meeting.come(2, messages(&[(1, Receiver)]));
+    meeting.come(0, messages(&[(1, Sender), (2, Receiver)]), &all);
+    meeting.come(1, messages(&[(0, Receiver)]), &all);
+    meeting.come(2, messages(&[(1, Receiver)]), &all);
     assert!(free(&meeting, 3).is_empty());
-    meeting.press(0);
+    meeting.press(0, &all);
     assert_eq!(free(&meeting, 3), [1]);
-    meeting.come(1, messages(&[(2, Sender)]));
+    meeting.come(1, messages(&[(2, Sender)]), &all);
     assert_eq!(free(&meeting, 3), [1, 2]);
     assert_eq!(meeting.missing(0), [2]);
-    meeting.come(2, messages(&[(0, Sender)]));
+    meeting.come(2, messages(&[(0, Sender)]), &all);
     assert_eq!(free(&meeting, 3), [0, 2]);
 }
 
@@ -203,12 +208,12 @@ fn random_programs_come_to_their_end() {
                     next[rank].drain(..some).filter(|&(peer, end)| !known[rank].has(peer, end)).collect();
                 at_it[rank] = !needed.is_empty();
                 if at_it[rank] {
-                    meeting.come(rank, messages(&needed));
+                    meeting.come(rank, messages(&needed), &all);
                 }
             }
             let stuck = (0..size).all(|rank| at_it[rank] || next[rank].is_empty());
             if stuck || random.u8(..20) == 0 {
-                (0..size).filter(|&rank| at_it[rank]).for_each(|rank| meeting.press(rank));
+                (0..size).filter(|&rank| at_it[rank]).for_each(|rank| meeting.press(rank, &all));
             }
             let (connected, free) = happen(&meeting, size);
             let moved = !free.is_empty() || connected.iter().any(|peers| !peers.is_empty());

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::connect::Promised;
 use super::gate::Locked;
 use super::inner::{Guarded, Inner};
 use super::recent::{NOWHERE, Record};
@@ -114,16 +115,17 @@ pub(crate) fn write_down(
 pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
 
 /// Comes to the next point with all other ranks, and takes away the windows that all have dropped. The numbers of this point in the
-/// sequence of collectives, where ranks compare.
+/// sequence of collectives, where ranks compare; and the promise that all may do together in NCCL what comes there.
 ///
 /// # Errors
 /// Where the ranks do not come, or come to another point: the communicator cannot be used any more then.
-pub(crate) fn meet(
-    members: &mut [Member<'_>],
+pub(crate) fn meet<'a>(
+    members: &mut [Member<'a>],
     entered: &mut Entered<'_>,
     operation: &'static str,
     signature: &Signature,
-) -> Result<Vec<Option<u64>>> {
+) -> Result<(Vec<Option<u64>>, Promised<'a>)> {
+    let mut promised = Promised::default();
     let mut entries = Vec::with_capacity(members.len());
     for (member, (guard, _)) in members.iter().zip(entered.iter_mut()) {
         let inner = member.inner;
@@ -138,8 +140,8 @@ pub(crate) fn meet(
         write_down(inner, guard, operation, signature, Some(entry));
     }
     if let Some(Some(entry)) = entries.first() {
-        let inners: Vec<&Inner> = members.iter().map(|member| &**member.inner).collect();
-        connect::meet_at(*entry, &inners, operation)?;
+        let inners: Vec<&'a Inner> = members.iter().map(|member| member.inner).map(|inner| &**inner).collect();
+        promised = connect::meet_at(*entry, &inners, operation)?;
     }
     for (member, (guard, handle)) in members.iter_mut().zip(entered.iter()) {
         let numbers = match &member.inner.family {
@@ -148,5 +150,5 @@ pub(crate) fn meet(
         };
         member.retire(*handle, &numbers)?;
     }
-    Ok(entries)
+    Ok((entries, promised))
 }

@@ -5,9 +5,10 @@ use std::cell::Cell;
 use smallvec::SmallVec;
 
 use super::call::Call;
-use super::connect::{self, Besides};
+use super::connect::{self, Besides, Promised};
 use super::inner::{Guarded, Inner};
 use super::launch::{self, Member};
+use super::meeting::Peers;
 use super::parts::Parts;
 use super::signature::MAX_GROUP;
 use super::{agreement, ending, itself, weight};
@@ -142,11 +143,11 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
                         launch::connect(parts, &mut members, operation)
                     })
                 }
-                false => Ok(Besides::new()),
+                false => Ok((Besides::new(), Promised::default())),
             })
-            .and_then(|besides| match &parts {
+            .and_then(|(besides, _promised)| match &parts {
                 None => launch::group(calls, &costs, &mut members, &besides),
-                Some(parts) => launch_parts(calls, parts, &mut members, besides),
+                Some(parts) => launch_parts(calls, parts, &mut members, &besides),
             })
     };
     // The locks have been given back.
@@ -164,15 +165,29 @@ fn check_number(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
 }
 
 #[cold]
-fn launch_parts(calls: &[Call<'_>], parts: &Parts, members: &mut [Member<'_, '_>], mut besides: Besides) -> Result<()> {
+fn launch_parts<'a>(
+    calls: &[Call<'a>],
+    parts: &Parts,
+    members: &mut [Member<'_, 'a>],
+    besides: &Besides,
+) -> Result<()> {
+    let of = |(id, peers): &(u64, Peers)| {
+        let call = calls.iter().find(|call| call.comm.id == *id)?;
+        Some((call.comm, call.stream, peers.clone()))
+    };
+    let first: SmallVec<[_; 1]> = besides.iter().filter_map(of).collect();
+    if let Some((inner, ..)) = first.first() {
+        // Before anything waits for room: the other ranks are in this call already.
+        let operation = calls.iter().find(|call| call.comm.id == inner.id).map_or("group", |call| call.operation);
+        launch::connect(&first, members, operation)?;
+    }
     for calls in parts.each(calls) {
         let costs = weight::costs(&calls);
         for (call, cost) in &costs {
             // Under the locks: nobody may come in between the parts. An abort gets them, as this then waits no longer.
             make_room(call, *cost)?;
         }
-        launch::group(&calls, &costs, members, &besides)?;
-        besides.clear();
+        launch::group(&calls, &costs, members, &Besides::new())?;
     }
     Ok(())
 }
@@ -183,7 +198,7 @@ fn launch_first(call: &Call<'_>, guarded: &mut Guarded, handle: sys::ncclComm_t)
     let (inner, calls) = (call.comm, std::slice::from_ref(call));
     let mut members = [Member { inner, guarded, handle }];
     launch::write_down(calls, &members);
-    let besides = connect::meet(calls, &[inner], call.operation, false, &mut |parts| {
+    let (besides, _promised) = connect::meet(calls, &[inner], call.operation, false, &mut |parts| {
         launch::connect(parts, &mut members, call.operation)
     })?;
     let [Member { guarded, .. }] = members;
