@@ -1,8 +1,10 @@
 //! Before what NCCL connects the ranks of a clique for, they meet: nobody blocks inside NCCL, and who waits says for whom.
 
-use std::time::Duration;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
-use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, group};
+use gpucomm::nccl::AbortOutcome;
+use gpucomm::{Backend, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
 
@@ -119,6 +121,51 @@ fn an_abort_wakes_those_who_wait() {
             });
             assert!(took.iter().all(|took| *took < slower(2.0)), "{took:?}");
             quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// An abort at any moment of a first call: either all ranks go on into NCCL or none, so nobody has to be woken there, which takes a
+/// second.
+#[test]
+fn aborts_at_any_moment_of_a_first_call() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            // Long enough for some to hit the moment in question.
+            let (rounds, limit) = match gpucomm::backend() {
+                Backend::Nvidia => (20, slower(1.5)),
+                _ => (100, slower(0.9)),
+            };
+            for round in 0..rounds {
+                let rig = Rig::unconnected(ranks);
+                let (aborter, all) = (rig.clique.rank(0).aborter(), Barrier::new(ranks + 1));
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let ended = rig.try_run(|comm, stream| {
+                            let (rank, last) = (comm.rank(), comm.size() - 1);
+                            let mut x = DeviceBuffer::from_slice(stream, &[1u8; 8])?;
+                            all.wait();
+                            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                            match round % 2 {
+                                0 if rank == 0 => comm.send(&x, last, stream)?,
+                                0 if rank == last => comm.recv(&mut x, 0, stream)?,
+                                _ => comm.broadcast(InPlace(&mut x), 0, stream)?,
+                            }
+                            stream.synchronize()
+                        });
+                        assert!(matches!(ended, Ok(_) | Err(Error::Aborted { .. })), "{ended:?}");
+                    });
+                    all.wait();
+                    let begin = Instant::now();
+                    while begin.elapsed() < Duration::from_micros(10 * round) {
+                        std::hint::spin_loop();
+                    }
+                    let begin = Instant::now();
+                    assert_eq!(aborter.abort("the test aborts"), AbortOutcome::Done);
+                    assert!(begin.elapsed() < limit, "round {round}: {:?}", begin.elapsed());
+                });
+            }
             still_works(ranks);
         }
     });
