@@ -1,6 +1,12 @@
 //! How operations and copies carry on where bytes come from.
 //!
-//! Each is called after the enqueue, or an attempt, while the memory is still borrowed for it.
+//! That takes two steps. *Before* the stream is ordered behind those who wrote what is read, it is asked where that comes
+//! from; *after* the enqueue, or an attempt, what is written is said to come from there, while both are still borrowed. So
+//! whatever is said of memory, or of a stream, was there before the stream was ordered, and the stream comes after it: an
+//! operation is noted in the uses of its memory before it is carried on there.
+//!
+//! In between another thread may write other parts of the same memory. Whoever waits for this stream knows nothing of that,
+//! and so must not find it well.
 
 use std::sync::Arc;
 
@@ -19,59 +25,91 @@ pub(crate) enum Form {
     Whole,
 }
 
-/// Operation `number` of `work`, on the stream of `history`, reads and writes these; `form` is asked if it matters.
+/// Before an operation: what these come from, but for operations of `work`, to which it will belong, if that is known.
+#[inline]
+pub(crate) fn reads<const N: usize>(work: Option<&Work>, lineages: [Option<&Lineage>; N]) -> Origins {
+    let mut origins = Origins::new();
+    for lineage in lineages.into_iter().flatten() {
+        if !work.map_or_else(|| lineage.is_empty(), |work| lineage.is_only(work)) {
+            lineage.gather(&mut origins);
+        }
+    }
+    origins
+}
+
+/// After an operation, number `number` of `work` on the stream of `history`: it has read what comes from `read`, and
+/// written; `form` is asked if it matters.
 #[inline]
 pub(crate) fn operation(
     (work, number): (&Arc<Work>, u64),
-    reads: [Option<&Lineage>; 2],
+    read: &Origins,
     written: Option<&Lineage>,
     history: &History,
     form: impl FnOnce() -> Form,
 ) {
-    let known = reads.iter().flatten().all(|lineage| lineage.is_only(work));
-    if !(known && written.is_none_or(|lineage| lineage.go_on(work, number))) {
-        mix((work, number), reads, written, history, form());
+    if !(read.is_empty() && written.is_none_or(|lineage| lineage.go_on(work, number))) {
+        mix((work, number), read, written, history, form());
     }
 }
 
 /// The same where other works, or none, have a part in the memory.
 #[cold]
-fn mix(
-    (work, number): (&Arc<Work>, u64),
-    reads: [Option<&Lineage>; 2],
-    written: Option<&Lineage>,
-    history: &History,
-    form: Form,
-) {
-    let mut origins = Origins::new();
-    reads.into_iter().flatten().for_each(|lineage| lineage.gather(&mut origins));
+fn mix((work, number): (&Arc<Work>, u64), read: &Origins, written: Option<&Lineage>, history: &History, form: Form) {
     // Waits for the stream tell what became of that, though they may never look at the result.
-    history.cover(&origins);
+    history.cover(read);
     let Some(lineage) = written else { return };
     lineage.change(|list| {
-        match form {
-            Form::InPlace => history.cover(list),
-            Form::Part => {}
-            Form::Whole => list.clear(),
+        if form == Form::Whole {
+            list.clear();
         }
-        list.merge(&origins);
+        list.merge(read);
         list.add(work, number);
     });
 }
 
-/// A copy on the stream of `history`; `whole` where it overwrites all bytes.
-#[inline]
-pub(crate) fn copy(from: &Lineage, to: &Lineage, whole: bool, history: &History) {
-    if !to.take(from, whole, history.own()) {
-        let origins = from.origins();
-        history.cover(&origins);
-        to.change(|list| {
-            if whole {
-                list.clear();
-            }
-            list.merge(&origins);
-        });
+/// What a copy reads comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// No operation.
+    Nothing,
+    /// Operations of a work of the stream, by the word of the lineage.
+    Own(u64),
+    Others(Origins),
+}
+
+impl Source {
+    /// Before a copy on the stream of `history`.
+    #[inline]
+    pub(crate) fn of(from: &Lineage, history: &History) -> Self {
+        match from.own(history.own()) {
+            None => Self::Others(from.origins()),
+            Some(0) => Self::Nothing,
+            Some(word) => Self::Own(word),
+        }
     }
+
+    /// After the copy from `from` to `to`; `whole` where it overwrites all bytes.
+    #[inline]
+    pub(crate) fn carry(self, from: &Lineage, to: &Lineage, whole: bool, history: &History) {
+        match self {
+            Self::Nothing if whole => to.clear(),
+            Self::Nothing => {}
+            Self::Own(word) if to.take(word, whole, history.own()) => {}
+            Self::Own(word) => merge(&from.origins_of(word), to, whole, history),
+            Self::Others(origins) => merge(&origins, to, whole, history),
+        }
+    }
+}
+
+#[cold]
+fn merge(origins: &Origins, to: &Lineage, whole: bool, history: &History) {
+    history.cover(origins);
+    to.change(|list| {
+        if whole {
+            list.clear();
+        }
+        list.merge(origins);
+    });
 }
 
 #[cfg(test)]

@@ -2,16 +2,34 @@
 //! stream comes from, and, byte for byte, what the truth is.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::super::history::History;
 use super::super::lineage::Lineage;
 use super::super::work::{Fate, Origins, Work, Worker};
-use super::{Form, copy, operation};
+use super::{Form, Source, reads};
 use crate::error::{Error, Result};
 
 const BYTES: usize = 6;
+
+/// Both steps of an operation, with nobody in between.
+fn operation(
+    (work, number): (&Arc<Work>, u64),
+    read: [Option<&Lineage>; 2],
+    written: Option<&Lineage>,
+    history: &History,
+    form: Form,
+) {
+    let in_place = written.filter(|_| form == Form::InPlace);
+    let read = reads(Some(&**work), [read[0], read[1], in_place]);
+    super::operation((work, number), &read, written, history, || form);
+}
+
+/// Both steps of a copy, with nobody in between.
+fn copy(from: &Lineage, to: &Lineage, whole: bool, history: &History) {
+    Source::of(from, history).carry(from, to, whole, history);
+}
 
 #[derive(Debug, Default)]
 struct Sickness(AtomicBool);
@@ -153,7 +171,7 @@ impl World {
         self.names.insert(work.id(), name);
         let lineages = reads.map(|read| read.map(|read| &self.allocations[read]));
         let target = written.map(|written| &self.allocations[written]);
-        operation((&work, number), lineages, target, &self.streams[stream], || form);
+        operation((&work, number), lineages, target, &self.streams[stream], form);
 
         let model = &mut self.model;
         let in_place = written.filter(|_| form == Form::InPlace);
@@ -280,101 +298,8 @@ fn everything_against_the_model() {
     }
 }
 
-/// Halves of one allocation, written by two threads with works of their own: no operation is lost.
-#[test]
-fn two_threads() {
-    const OPERATIONS: u64 = 8;
-    let lineages: Vec<_> = (0..4000).map(|_| Lineage::new()).collect();
-    let arrived = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for at in 0..2 {
-            let (lineages, arrived) = (&lineages, &arrived);
-            scope.spawn(move || {
-                let (mut comm, history) = (Comm::new(at), History::default());
-                for (round, lineage) in lineages.iter().enumerate() {
-                    arrived.fetch_add(1, Ordering::AcqRel);
-                    while arrived.load(Ordering::Acquire) < 2 * (round + 1) {
-                        std::thread::yield_now();
-                    }
-                    // The second one comes into the middle of what the first one does past the mutex.
-                    let count = if at == 0 { OPERATIONS } else { 1 };
-                    for _ in 0..count {
-                        let (work, number) = comm.next(&history);
-                        operation((&work, number), [None, None], Some(lineage), &history, || Form::Part);
-                    }
-                }
-            });
-        }
-    });
-    for (round, lineage) in lineages.iter().enumerate() {
-        let mut numbers: Vec<_> = lineage.origins().iter().map(|one| one.number).collect();
-        numbers.sort_unstable();
-        let round = round as u64 + 1;
-        let mut want = [round, OPERATIONS * round];
-        want.sort_unstable();
-        assert_eq!(numbers, want, "round {round}");
-    }
-}
-
 fn fail(comm: &Comm) {
     comm.fate.fail(aborted());
-}
-
-/// A stream tells of a failure until it has, and a sound communicator has gone on.
-#[test]
-fn a_stream_tells_until_somebody_goes_on() {
-    let history = History::default();
-    let (mut bad, mut good) = (Comm::new(0), Comm::new(1));
-    let wait = || {
-        let origins = history.origins();
-        origins.judge("a wait").inspect_err(|_| history.tell(&origins, false))
-    };
-    good.next(&history);
-    bad.next(&history);
-    wait().unwrap();
-    good.next(&history);
-    bad.next(&history);
-    fail(&bad);
-    good.next(&history);
-    (0..10).for_each(|_| assert!(wait().is_err()));
-    good.next(&history);
-    (0..10).for_each(|_| wait().unwrap());
-}
-
-#[test]
-fn a_wait_that_took_too_long_has_told() {
-    let history = History::default();
-    let (mut bad, mut good) = (Comm::new(0), Comm::new(1));
-    bad.next(&history);
-    history.tell(&history.origins(), true);
-    fail(&bad);
-    assert!(history.origins().judge("a wait").is_err());
-    good.next(&history);
-    history.origins().judge("a wait").unwrap();
-}
-
-/// That an earlier operation took too long says nothing of those that came later.
-#[test]
-fn what_was_told_of_earlier_operations_does_not_count() {
-    let history = History::default();
-    let (mut bad, mut good) = (Comm::new(0), Comm::new(1));
-    bad.next(&history);
-    history.tell(&history.origins(), true);
-    bad.next(&history);
-    fail(&bad);
-    good.next(&history);
-    assert!(history.origins().judge("a wait").is_err());
-}
-
-#[test]
-fn what_is_accepted_is_told_no_more() {
-    let history = History::default();
-    let mut bad = Comm::new(0);
-    bad.next(&history);
-    fail(&bad);
-    assert!(history.origins().judge("a wait").is_err());
-    history.accept();
-    history.origins().judge("a wait").unwrap();
 }
 
 #[test]
@@ -382,11 +307,11 @@ fn what_was_seen_stays_well() {
     let (history, lineage) = (History::default(), Lineage::new());
     let mut comm = Comm::new(0);
     let (work, number) = comm.next(&history);
-    operation((&work, number), [None, None], Some(&lineage), &history, || Form::Whole);
+    operation((&work, number), [None, None], Some(&lineage), &history, Form::Whole);
     let later = Lineage::new();
     lineage.origins().judge("a wait").unwrap();
     let (work, number) = comm.next(&history);
-    operation((&work, number), [Some(&lineage), None], Some(&later), &history, || Form::Whole);
+    operation((&work, number), [Some(&lineage), None], Some(&later), &history, Form::Whole);
     fail(&comm);
     lineage.origins().judge("a wait").unwrap();
     let error = later.origins().judge("a wait").unwrap_err();
@@ -410,16 +335,21 @@ fn numbers_that_do_not_fit() {
     let (history, lineage) = (History::default(), Lineage::new());
     let mut comm = Comm::new(0);
     let (first, number) = comm.next(&history);
-    operation((&first, number), [None, None], Some(&lineage), &history, || Form::Part);
+    operation((&first, number), [None, None], Some(&lineage), &history, Form::Part);
     comm.number = u64::from(u32::MAX) - 1;
     let (same, number) = comm.next(&history);
-    operation((&same, number), [None, None], Some(&lineage), &history, || Form::Part);
+    operation((&same, number), [None, None], Some(&lineage), &history, Form::Part);
     assert!(Arc::ptr_eq(&first, &same));
     assert_eq!(lineage.origins().iter().map(|one| one.number).collect::<Vec<_>>(), [number]);
     let (second, number) = comm.next(&history);
-    operation((&second, number), [None, None], Some(&lineage), &history, || Form::Part);
+    operation((&second, number), [None, None], Some(&lineage), &history, Form::Part);
     assert!(!Arc::ptr_eq(&first, &second));
     assert_eq!(lineage.origins().iter().map(|one| one.number).collect::<Vec<_>>(), [number - 1, number]);
     fail(&comm);
     assert!(history.origins().judge("a wait").is_err());
 }
+
+#[path = "carry_threads_tests.rs"]
+mod threads;
+#[path = "carry_waits_tests.rs"]
+mod waits;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use super::allocation::Region;
-use super::carry;
+use super::carry::Source;
 use super::check::check_on;
 use super::device::Device;
 use super::in_flight::ENTRY;
@@ -76,6 +76,7 @@ impl<T: Element> Slice<'_, T> {
             return Ok(());
         }
         stream.room_for_one(OPERATION, default_timeout())?;
+        let read = Source::of(region.alloc.lineage(), stream.history());
         region.alloc.order(Access::Read, stream)?;
         target.uses().order(Access::Write, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
@@ -84,7 +85,7 @@ impl<T: Element> Slice<'_, T> {
         region.alloc.note(Access::Read, stream);
         target.uses().note(Access::Write, stream);
         result?;
-        carry::copy(region.alloc.lineage(), target.lineage(), true, stream.history());
+        read.carry(region.alloc.lineage(), target.lineage(), true, stream.history());
         Ok(())
     }
 }
@@ -120,6 +121,7 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         stream.room_for_one(OPERATION, default_timeout())?;
+        let read = Source::of(source.lineage(), stream.history());
         region.alloc.order(Access::Write, stream)?;
         source.uses().order(Access::Read, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
@@ -128,7 +130,7 @@ impl<T: Element> SliceMut<'_, T> {
         region.alloc.note(Access::Write, stream);
         source.uses().note(Access::Read, stream);
         result?;
-        carry::copy(source.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());
+        read.carry(source.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());
         Ok(())
     }
 
@@ -148,6 +150,7 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         stream.room_for_one(OPERATION, default_timeout())?;
+        let read = Source::of(from.alloc.lineage(), stream.history());
         from.alloc.order(Access::Read, stream)?;
         to.alloc.order(Access::Write, stream)?;
         let way = if to.device() == from.device() {
@@ -161,7 +164,7 @@ impl<T: Element> SliceMut<'_, T> {
         from.alloc.note(Access::Read, stream);
         to.alloc.note(Access::Write, stream);
         result?;
-        carry::copy(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream.history());
+        read.carry(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream.history());
         Ok(())
     }
 }
@@ -286,8 +289,9 @@ unsafe fn download(
     if region.bytes == 0 {
         return Ok(());
     }
-    region.alloc.order(Access::Read, stream)?;
+    // First: the stream need not come after what others write from now on, to other parts of the memory.
     let origins = region.alloc.lineage().origins();
+    region.alloc.order(Access::Read, stream)?;
     let mut queue = VecDeque::with_capacity(DEPTH);
     let mut asked = 0;
     let mut got = 0;

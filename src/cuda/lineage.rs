@@ -35,6 +35,12 @@ fn word_of(work: &Work, number: u64) -> Option<u64> {
     (work.id() != 0 && offset <= NUMBER).then_some((u64::from(work.id()) << 32) | offset)
 }
 
+/// Whether `word` is of the work with this id.
+#[inline]
+fn is_of(word: u64, id: u32) -> bool {
+    id != 0 && word >> 32 == u64::from(id)
+}
+
 /// A place where another thread may come between; in tests one is let in.
 #[inline]
 fn between() {
@@ -66,7 +72,7 @@ impl Lineage {
     #[inline]
     pub(crate) fn is_only(&self, work: &Work) -> bool {
         let word = self.word.load(Ordering::Acquire);
-        word & NUMBER == 0 || (word >> 32 == u64::from(work.id()) && work.id() != 0)
+        word & NUMBER == 0 || is_of(word, work.id())
     }
 
     /// Operation `number` of `work` writes some of the bytes; false where only [`Lineage::change`] can say so.
@@ -79,22 +85,32 @@ impl Lineage {
         })
     }
 
-    /// Some bytes, or all, are overwritten by what `from` stands for; false where only [`Lineage::change`] can say so:
-    /// unless it is nothing, or comes from the work with id `own`, as what is here.
+    /// The word, where nothing comes from operations of other works than the one with id `own`; 0 for nothing.
     #[inline]
-    pub(crate) fn take(&self, from: &Self, whole: bool, own: u32) -> bool {
-        let word = from.word.load(Ordering::Acquire);
-        if word & NUMBER == 0 {
-            if whole {
-                self.clear();
-            }
-            return true;
-        }
+    pub(crate) fn own(&self, own: u32) -> Option<u64> {
+        let word = self.word.load(Ordering::Acquire);
+        if word & NUMBER == 0 { Some(0) } else { is_of(word, own).then_some(word) }
+    }
+
+    /// Some bytes, or all, are overwritten by what comes from the operations of which `word` was said elsewhere; false where
+    /// only [`Lineage::change`] can say so: unless all of them, and those here, are of the work with id `own`.
+    #[inline]
+    pub(crate) fn take(&self, word: u64, whole: bool, own: u32) -> bool {
         let old = self.word.load(Ordering::Acquire);
         between();
-        let of_own = |word: u64| own != 0 && word >> 32 == u64::from(own);
         let new = if whole { word } else { word.max(old) };
-        of_own(word) && of_own(old) && self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        is_of(word, own)
+            && is_of(old, own)
+            && self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// What `word` stood for when it was said here, while nothing is cleared; what has been settled since is left out.
+    pub(crate) fn origins_of(&self, word: u64) -> Origins {
+        let mut origins = Origins::new();
+        if let Some(one) = self.lock().iter().find(|one| is_of(word, one.work.id())) {
+            origins.add(&one.work, one.work.base() + (word & NUMBER));
+        }
+        origins
     }
 
     /// All bytes are overwritten by what comes from no operation.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::carry::{self, Form};
 use super::super::{Device, DeviceBuffer, PinnedBuffer, Stream};
-use super::{Fate, Work, Worker};
+use super::{Fate, Origins, Work, Worker};
 use crate::error::{Error, Result};
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ fn timeouts_say_what_is_waited_for() {
     let busy = Busy::keep(&stream);
     work.enqueue(8);
     let written = x.as_slice().region().alloc.lineage();
-    carry::operation((&work, 8), [None, None], Some(written), stream.history(), || Form::Whole);
+    carry::operation((&work, 8), &Origins::new(), Some(written), stream.history(), || Form::Whole);
     x.copy_to_pinned(&stream, &mut pinned).unwrap();
     let event = stream.record().unwrap();
     other.wait_event(&event).unwrap();

@@ -4,16 +4,25 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::call::{Call, Kind};
-use crate::cuda::{Form, Region, Work, carry};
+use super::works::Works;
+use crate::cuda::{Form, Origins, Region, Work, carry};
 
 impl Call<'_> {
-    /// After the enqueue, or an attempt, as operation `number` of `work`; `together` are the calls of its group, or it alone.
+    /// Before the call is ordered on its stream: where what it reads comes from.
     #[inline]
-    pub(crate) fn carry(&self, work: &Arc<Work>, number: u64, together: &[Call<'_>]) {
-        let [send, scalar, recv] =
-            [&self.send, &self.scalar, &self.recv].map(|region| region.as_ref().map(|region| region.alloc.lineage()));
-        let history = self.stream.history();
-        carry::operation((work, number), [send, scalar], recv, history, || self.form(together));
+    pub(crate) fn origins(&self, works: &Works) -> Origins {
+        let in_place = if self.reads_recv() { &self.recv } else { &None };
+        let lineages =
+            [&self.send, &self.scalar, in_place].map(|region| region.as_ref().map(|region| region.alloc.lineage()));
+        carry::reads(works.of(self.stream), lineages)
+    }
+
+    /// After the enqueue, or an attempt, as operation `number` of `work`, of what comes from `read`; `together` are the calls of
+    /// its group, or it alone.
+    #[inline]
+    pub(crate) fn carry(&self, (work, number): (&Arc<Work>, u64), read: &Origins, together: &[Call<'_>]) {
+        let written = self.recv.as_ref().map(|region| region.alloc.lineage());
+        carry::operation((work, number), read, written, self.stream.history(), || self.form(together));
     }
 
     fn form(&self, together: &[Call<'_>]) -> Form {
@@ -27,6 +36,7 @@ impl Call<'_> {
     }
 
     /// Whether it reads what it is about to write, or leaves some of it.
+    #[inline]
     fn reads_recv(&self) -> bool {
         let receives = matches!(self.kind, Kind::Broadcast { root } if root != self.comm.rank);
         self.send_in_recv.is_some() && !receives

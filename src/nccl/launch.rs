@@ -10,16 +10,17 @@ use super::connect::Besides;
 use super::inner::{self, Guarded, Inner};
 use super::meeting::Peers;
 use super::pair::End;
+use super::reads::Reads;
 use super::recent::Record;
 use super::signature;
 use super::weight::Costs;
-use crate::cuda::{Access, LAUNCH, Region, Stream};
+use crate::cuda::{Access, LAUNCH, Origins, Region, Stream};
 use crate::error::Result;
 use crate::sys;
 
-/// Makes one call, whose memory was ordered.
+/// Makes one call, whose memory was ordered, and comes from `read`.
 #[inline]
-pub(crate) fn one(call: &Call<'_>, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+pub(crate) fn one(call: &Call<'_>, read: &Origins, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     if call.count == 0 {
         return Ok(());
     }
@@ -33,8 +34,8 @@ pub(crate) fn one(call: &Call<'_>, guard: &mut Guarded, handle: sys::ncclComm_t)
     call.stream.count(LAUNCH);
     note(call);
     guard.streams.remember(call.stream);
-    let (work, number) = guard.works.enqueued(call.comm, call.stream);
-    call.carry(work, number, std::slice::from_ref(call));
+    let operation = guard.works.enqueued(call.comm, call.stream);
+    call.carry(operation, read, std::slice::from_ref(call));
     check::check(call.kind.function(), result)
 }
 
@@ -77,6 +78,7 @@ pub(crate) fn group(
     besides: &Besides,
 ) -> Result<()> {
     let calls = || all.iter().filter(|call| call.count > 0);
+    let mut reads = Reads::of(all, |id| &members[place(id, members)].guarded.works);
     each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
     let Some(first) = calls().next() else { return Ok(()) };
     write_down(all, members);
@@ -118,13 +120,13 @@ pub(crate) fn group(
         region.alloc.note(access, stream);
         Ok::<_, Infallible>(())
     });
-    for call in calls() {
+    for (at, call) in all.iter().enumerate().filter(|(_, call)| call.count > 0) {
         let place = place(call.comm.id, members);
         let guarded = &mut *members[place].guarded;
         // An abort has to know them.
         guarded.streams.remember(call.stream);
-        let (work, number) = guarded.works.enqueued(call.comm, call.stream);
-        call.carry(work, number, all);
+        let operation = guarded.works.enqueued(call.comm, call.stream);
+        call.carry(operation, reads.next(at), all);
     }
     result
 }

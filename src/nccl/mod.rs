@@ -92,6 +92,7 @@ mod pieces;
 mod points;
 mod pre_mul_sum;
 mod prepare;
+mod reads;
 mod reaper;
 mod recent;
 mod reduce_op;

@@ -12,7 +12,7 @@ use super::meeting::Peers;
 use super::parts::Parts;
 use super::signature::MAX_GROUP;
 use super::{agreement, ending, itself, weight};
-use crate::cuda::LAUNCH;
+use crate::cuda::{LAUNCH, Origins};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -61,6 +61,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     itself::check_alone(call)?;
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
     let (mut guard, handle) = inner.enter(call.operation)?;
+    let read = call.origins(&guard.works);
     if let Err(error) = launch::order(call) {
         drop(guard);
         return Err(ended_if_lost(call, error));
@@ -68,8 +69,8 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     let done = match agreement::one(call) {
         // Nothing was agreed on, so the call may be made again.
         Err(error @ Error::Timeout { .. }) => return Err(error),
-        Ok(false) => launch::one(call, &mut guard, handle),
-        Ok(true) => launch_first(call, &mut guard, handle),
+        Ok(false) => launch::one(call, &read, &mut guard, handle),
+        Ok(true) => launch_first(call, &read, &mut guard, handle),
         Err(error) => Err(error),
     };
     if let Err(error) = done {
@@ -194,7 +195,7 @@ fn launch_parts<'a>(
 
 /// Makes a call that was agreed on and is the first of its kind.
 #[cold]
-fn launch_first(call: &Call<'_>, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+fn launch_first(call: &Call<'_>, read: &Origins, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     let (inner, calls) = (call.comm, std::slice::from_ref(call));
     let mut members = [Member { inner, guarded, handle }];
     launch::write_down(calls, &members);
@@ -203,7 +204,7 @@ fn launch_first(call: &Call<'_>, guarded: &mut Guarded, handle: sys::ncclComm_t)
     })?;
     let [Member { guarded, .. }] = members;
     if besides.is_empty() {
-        return launch::one(call, guarded, handle);
+        return launch::one(call, read, guarded, handle);
     }
     launch::group(calls, &weight::costs(calls), &mut [Member { inner, guarded, handle }], &besides)
 }

@@ -50,6 +50,7 @@ pub(crate) fn all_gather_v<'a, T: Element>(
         let mut call = site.call::<T>(Kind::Broadcast { root }, count);
         call.recv = Some(part(recv, T::KIND, offset, count));
         call.send = send.filter(|_| root == site.comm.rank);
+        call.send_in_recv = (send.is_none() && root == site.comm.rank).then_some(0);
         push(call);
     }
     Ok(())

@@ -23,6 +23,13 @@ impl Works {
         self.number + 1
     }
 
+    /// The work that the next operation on `stream` belongs to, if it is at hand.
+    #[inline]
+    pub(crate) fn of(&self, stream: &Stream) -> Option<&Work> {
+        let found = self.at_hand.iter().find(|(serial, _)| *serial == stream.serial());
+        found.map(|(_, work)| &**work).filter(|work| work.reaches(self.next()))
+    }
+
     /// After the enqueue of an operation on `stream`, or an attempt: the work that it belongs to, and its number.
     #[inline]
     pub(crate) fn enqueued(&mut self, inner: &Inner, stream: &Stream) -> (&Arc<Work>, u64) {

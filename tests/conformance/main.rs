@@ -43,6 +43,7 @@ mod separate;
 mod starts;
 mod streams;
 mod support;
+mod two_threads;
 mod undisturbed;
 mod variable;
 mod versions;

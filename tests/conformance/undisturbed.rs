@@ -4,7 +4,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use gpucomm::cuda::Slice;
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, SendOnly, Stream, group};
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, RecvOnly, ReduceOp, SendOnly, Stream, group};
 
 use crate::failures::{REASON, abort, assert_aborted};
 use crate::support::{Rig, quick, rank_counts, slower, still_works, watched};
@@ -218,6 +218,83 @@ fn what_overwrites_a_buffer() {
                 Ok(())
             });
             drop(second);
+            quick(slower(20.0), || drop(first));
+        }
+    });
+}
+
+/// What a rank sends itself, or leaves where it is, keeps its mark.
+#[test]
+fn what_stays_with_a_rank() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let (first, second) = (Rig::new(ranks), Clique::init_all(devices).unwrap());
+            let others = second.ranks();
+            let all = Barrier::new(ranks);
+            first.run(|comm, stream| {
+                let (rank, fresh) = (comm.rank(), Stream::new(comm.device())?);
+                let (other, counts) = (&others[rank], &vec![2; ranks]);
+                let mut x = DeviceBuffer::from_slice(stream, &vec![7; 2 * ranks])?;
+                let mut y = DeviceBuffer::<i32>::zeroed(&fresh, 2 * ranks)?;
+                // All that a rank sends another one is clean.
+                let clean = DeviceBuffer::from_slice(&fresh, &[1; 2])?;
+                fresh.synchronize()?;
+                stream.synchronize()?;
+                all.wait();
+                if rank == 0 {
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    abort(comm);
+                }
+                let tells = |what: &str, x: &mut DeviceBuffer<i32>| {
+                    if rank == 0 {
+                        println!("{what}, {ranks} ranks");
+                        assert_aborted(x.to_vec(&fresh));
+                        assert_aborted(fresh.synchronize());
+                    }
+                    // What is read is not what was written.
+                    fresh.accept();
+                    x.fill(&fresh, 0).unwrap();
+                };
+                other.all_to_all_v(&x, counts, &mut y, counts, &fresh)?;
+                tells("all_to_all_v", &mut y);
+                other.all_to_all(&x, &mut y, &fresh)?;
+                tells("all_to_all", &mut y);
+                if rank == 0 {
+                    other.gather_v((x.slice(..2), &mut y), counts, 0, &fresh)?;
+                    tells("gather_v", &mut y);
+                    other.gather((x.slice(..2), &mut y), 0, &fresh)?;
+                    tells("gather", &mut y);
+                    other.scatter_v((&x, y.slice_mut(..2)), counts, 0, &fresh)?;
+                    tells("scatter_v", &mut y);
+                    other.scatter((&x, y.slice_mut(..2)), 0, &fresh)?;
+                    tells("scatter", &mut y);
+                } else {
+                    other.gather_v(SendOnly(&clean), counts, 0, &fresh)?;
+                    other.gather(SendOnly(&clean), 0, &fresh)?;
+                    other.scatter_v(RecvOnly(y.slice_mut(..2)), counts, 0, &fresh)?;
+                    other.scatter(RecvOnly(y.slice_mut(..2)), 0, &fresh)?;
+                }
+                // The second receive from itself gets what was sent second, on streams of their own.
+                let second = Stream::new(comm.device())?;
+                let mut z = DeviceBuffer::<i32>::zeroed(&second, 2)?;
+                group(|g| {
+                    g.send(other, &clean, rank, &fresh)?;
+                    g.recv(other, z.as_slice_mut(), rank, &fresh)?;
+                    g.recv(other, y.slice_mut(..2), rank, &second)?;
+                    g.send(other, x.slice(..2), rank, &fresh)
+                })?;
+                assert_eq!(z.to_vec(&fresh)?, [1; 2]);
+                if rank == 0 {
+                    assert_aborted(second.synchronize());
+                }
+                tells("send and recv", &mut y);
+                other.all_gather_v(InPlace(&mut x), counts, &fresh)?;
+                tells("all_gather_v", &mut x);
+                assert_eq!(x.to_vec(&fresh)?, vec![0; 2 * ranks]);
+                Ok(())
+            });
+            second.close(gpucomm::default_timeout()).unwrap();
             quick(slower(20.0), || drop(first));
         }
     });

@@ -1,0 +1,110 @@
+//! What two threads do at the same time to the halves of one buffer makes nobody find well what the device
+//! has not done.
+//!
+//! Each of these is a race, tried for some seconds. Without what it is about, it is lost once in ten to a hundred tries.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gpucomm::cuda::SliceMut;
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
+
+use crate::failures::{abort, assert_aborted};
+use crate::support::{Rig, rank_counts, slower, watched};
+
+/// Longer than the other thread needs.
+const LONG: Duration = Duration::from_millis(300);
+
+/// What a thread does with the left half, again and again: a communicator of one rank, its stream, a buffer as long.
+type Reader = fn(&Communicator, &Stream, &mut SliceMut<'_, i32>, &mut DeviceBuffer<i32>) -> Result<()>;
+
+/// While another thread reads the left half, the right one gets an operation that never completes.
+fn beside_a_reader(reader: Reader) {
+    watched(60.0, move || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        let until = Instant::now() + slower(3.0);
+        while Instant::now() < until {
+            let (rig, comm) = (Rig::new(2), &Clique::init_all(&Device::all().unwrap()[..1]).unwrap());
+            let device = Device::new(0).unwrap();
+            let (ours, theirs, third) =
+                (&Stream::new(device).unwrap(), Stream::new(device).unwrap(), Stream::new(device));
+            let mut whole = DeviceBuffer::from_slice(ours, &[7; 8]).unwrap();
+            let mut other = DeviceBuffer::from_slice(ours, &[0; 4]).unwrap();
+            // So that the reader's stream does not read what it has written itself.
+            whole.fill(&theirs, 7).unwrap();
+            ours.synchronize().unwrap();
+            theirs.synchronize().unwrap();
+            let (mut left, mut right) = whole.split_at_mut(4);
+            let (begun, enough) = (&AtomicBool::new(false), &AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    while !enough.load(Ordering::Relaxed) {
+                        begun.store(true, Ordering::Relaxed);
+                        if reader(comm.rank(0), ours, &mut left, &mut other).is_err() {
+                            return;
+                        }
+                    }
+                });
+                while !begun.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                (0..fastrand::u32(..7000)).for_each(|_| std::hint::spin_loop());
+                rig.clique.rank(0).all_reduce(InPlace(&mut right), ReduceOp::Sum, &theirs).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+                enough.store(true, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+                abort(rig.clique.rank(0));
+            });
+            assert_aborted(right.as_slice().to_vec(&third.unwrap()));
+            assert_aborted(theirs.synchronize());
+        }
+    });
+}
+
+#[test]
+fn a_copy_to_the_host() {
+    beside_a_reader(|_, stream, left, _| left.as_slice().copy_to_slice_within(stream, &mut [0; 4], LONG));
+}
+
+#[test]
+fn a_copy() {
+    beside_a_reader(|_, stream, left, other| {
+        other.copy_from(stream, left.as_slice())?;
+        other.copy_to_slice_within(stream, &mut [0; 4], LONG)
+    });
+}
+
+#[test]
+fn a_copy_to_pinned_memory() {
+    beside_a_reader(|_, stream, left, _| {
+        let mut host = PinnedBuffer::new(4)?;
+        left.as_slice().copy_to_pinned(stream, &mut host)?;
+        host.as_slice().map(|_| ())
+    });
+}
+
+#[test]
+fn an_operation_that_reads() {
+    beside_a_reader(|comm, stream, left, other| {
+        comm.all_reduce((left.as_slice(), other.as_slice_mut()), ReduceOp::Sum, stream)?;
+        other.copy_to_slice_within(stream, &mut [0; 4], LONG)
+    });
+}
+
+#[test]
+fn an_operation_in_place() {
+    beside_a_reader(|comm, stream, left, _| {
+        comm.all_reduce(InPlace(left.slice_mut(..)), ReduceOp::Sum, stream)?;
+        stream.wait(LONG)
+    });
+}
+
+#[test]
+fn a_group_that_reads() {
+    beside_a_reader(|comm, stream, left, other| {
+        comm.all_to_all_v(left.as_slice(), &[4], other.as_slice_mut(), &[4], stream)?;
+        other.copy_to_slice_within(stream, &mut [0; 4], LONG)
+    });
+}
