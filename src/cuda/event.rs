@@ -1,14 +1,16 @@
 //! Events: points in the work of streams.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::check::{check, check_on, check_ready};
 use super::device::{Device, in_host_function};
+use super::in_flight::ENTRY;
 use super::pool;
 use super::stream::Stream;
 use super::work::Origins;
-use crate::deadline::{Deadline, default_timeout};
+use crate::deadline::{Deadline, backoff, default_timeout};
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -19,6 +21,10 @@ pub struct Event {
     raw: sys::cudaEvent_t,
     device: Device,
     timing: bool,
+    /// Held by who records it or has a stream wait for it, so that CUDA and `origins` mean the same record.
+    turn: Mutex<()>,
+    /// Twice how often it was recorded; odd while it is. Who asks the device holds nothing: it compares this before and after.
+    records: AtomicU64,
     /// The operations of communicators that come before it, as it was recorded last.
     origins: Mutex<Origins>,
 }
@@ -35,7 +41,7 @@ impl Event {
     /// What CUDA says.
     pub fn new(device: Device) -> Result<Self> {
         let raw = pool::create_event(device, sys::cudaEventDisableTiming)?;
-        Ok(Self { raw, device, timing: false, origins: Mutex::default() })
+        Ok(Self::wrap(device, raw, false))
     }
 
     /// Wraps `cudaEventCreateWithFlags`: an event that also takes the time, for [`Event::elapsed_since`].
@@ -44,7 +50,11 @@ impl Event {
     /// What CUDA says.
     pub fn timing(device: Device) -> Result<Self> {
         let raw = pool::create_event(device, sys::cudaEventDefault)?;
-        Ok(Self { raw, device, timing: true, origins: Mutex::default() })
+        Ok(Self::wrap(device, raw, true))
+    }
+
+    fn wrap(device: Device, raw: sys::cudaEvent_t, timing: bool) -> Self {
+        Self { raw, device, timing, turn: Mutex::new(()), records: AtomicU64::new(0), origins: Mutex::default() }
     }
 
     /// The device it belongs to.
@@ -58,23 +68,68 @@ impl Event {
     /// [`Error::InvalidArgument`] for a stream of another device; [`Error::Timeout`] where too much is on its way there;
     /// what CUDA says.
     pub fn record(&self, stream: &Stream) -> Result<()> {
+        const OPERATION: &str = "Event::record";
         if stream.device() != self.device {
-            return Err(Error::argument("Event::record", "stream", self.device, stream.device()));
+            return Err(Error::argument(OPERATION, "stream", self.device, stream.device()));
         }
         self.device.ready()?;
+        stream.room_for_one(OPERATION, default_timeout())?;
+        let _turn = self.turn(OPERATION)?;
         // Before the event: what is enqueued in between need not be covered by it.
         let origins = stream.history().origins();
-        stream.enqueue("Event::record", default_timeout(), || {
-            // SAFETY: both handles are alive, and of one device.
-            check_on(self.device.ordinal(), "cudaEventRecord", unsafe { sys::cudaEventRecord(self.raw, stream.raw()) })
-        })?;
-        *self.origins.lock().unwrap_or_else(PoisonError::into_inner) = origins;
-        Ok(())
+        self.records.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: both handles are alive, and of one device.
+        let code = unsafe { sys::cudaEventRecord(self.raw, stream.raw()) };
+        stream.count(ENTRY);
+        let result = check_on(self.device.ordinal(), "cudaEventRecord", code);
+        if result.is_ok() {
+            *self.lock() = origins;
+        }
+        self.records.fetch_add(1, Ordering::AcqRel);
+        result
     }
 
-    /// The operations of communicators that come before it.
-    pub(crate) fn origins(&self) -> Origins {
-        self.origins.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Makes a call of `operation` that means the event as it was recorded last: the operations of communicators that come
+    /// before that.
+    pub(super) fn last_record(&self, operation: &'static str, call: impl FnOnce() -> Result<()>) -> Result<Origins> {
+        let _turn = self.turn(operation)?;
+        call()?;
+        Ok(self.lock().clone())
+    }
+
+    /// Waits for other threads that record the event, or have a stream wait for it.
+    fn turn(&self, operation: &'static str) -> Result<MutexGuard<'_, ()>> {
+        let mut waiting: Option<(Deadline, u32)> = None;
+        loop {
+            match self.turn.try_lock() {
+                Ok(turn) => return Ok(turn),
+                Err(TryLockError::Poisoned(turn)) => return Ok(turn.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let (deadline, round) = waiting.get_or_insert_with(|| (Deadline::after(default_timeout()), 0));
+            if deadline.expired() {
+                return Err(
+                    deadline.error(operation, "another thread that records this event, or has a stream wait for it")
+                );
+            }
+            backoff(*round);
+            *round += 1;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Origins> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// If it is reached: the operations of communicators that come before it. Not while it is recorded: who records it
+    /// makes of it an event that is not reached yet.
+    fn reached(&self) -> Result<Option<Origins>> {
+        let before = self.records.load(Ordering::Acquire);
+        if before % 2 == 1 || !self.is_reached()? {
+            return Ok(None);
+        }
+        let origins = self.lock().clone();
+        Ok((self.records.load(Ordering::Acquire) == before).then_some(origins))
     }
 
     /// Wraps `cudaEventQuery`: whether the event is reached.
@@ -82,16 +137,14 @@ impl Event {
     /// # Errors
     /// As [`Event::wait`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
-        let origins = self.origins();
-        if !self.is_reached()? {
-            return Ok(false);
+        match self.reached()? {
+            Some(origins) => origins.judge("Event::query").map(|()| true),
+            None => Ok(false),
         }
-        origins.judge("Event::query")?;
-        Ok(true)
     }
 
     /// Wraps `cudaEventQuery`: whether the device is done with what comes before the event, well or not.
-    pub(crate) fn is_reached(&self) -> Result<bool> {
+    fn is_reached(&self) -> Result<bool> {
         self.device.ready()?;
         // SAFETY: the handle is alive.
         check_ready(self.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) })
@@ -107,9 +160,12 @@ impl Event {
     /// failures of earlier work on the device among others.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
         const OPERATION: &str = "Event::wait";
-        let origins = self.origins();
-        let what = || format!("an event of {}{}", self.device, origins.pending());
-        Deadline::after(timeout).poll(OPERATION, what, || self.is_reached())?;
+        let what = || format!("an event of {}{}", self.device, self.lock().pending());
+        let mut origins = Origins::new();
+        Deadline::after(timeout).poll(OPERATION, what, || {
+            let reached = self.reached()?;
+            Ok(reached.map(|of_it| origins = of_it).is_some())
+        })?;
         origins.judge(OPERATION)
     }
 

@@ -166,20 +166,6 @@ impl Stream {
         self.inner.in_flight.count(cost);
     }
 
-    /// Makes a call that takes one place in the launch queue, once there is room for it.
-    #[inline]
-    pub(crate) fn enqueue<R>(
-        &self,
-        operation: &'static str,
-        timeout: Duration,
-        call: impl FnOnce() -> Result<R>,
-    ) -> Result<R> {
-        self.room_for_one(operation, timeout)?;
-        let result = call();
-        self.count(ENTRY);
-        result
-    }
-
     /// The device that does the work.
     #[inline]
     pub fn device(&self) -> Device {
@@ -323,13 +309,14 @@ impl Stream {
     /// # Errors
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
+        const OPERATION: &str = "Stream::wait_event";
         self.device().ready()?;
-        let origins = event.origins();
-        self.enqueue("Stream::wait_event", default_timeout(), || {
+        self.room_for_one(OPERATION, default_timeout())?;
+        let origins = event.last_record(OPERATION, || {
             // SAFETY: both handles are alive; they may be of different devices.
-            check_on(self.device().ordinal(), "cudaStreamWaitEvent", unsafe {
-                sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0)
-            })
+            let code = unsafe { sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0) };
+            self.count(ENTRY);
+            check_on(self.device().ordinal(), "cudaStreamWaitEvent", code)
         })?;
         self.history().cover(&origins);
         Ok(())

@@ -1,4 +1,4 @@
-//! What two threads do at the same time to the halves of one buffer makes nobody find well what the device
+//! What two threads do at the same time to the halves of one buffer, or to one event, makes nobody find well what the device
 //! has not done.
 //!
 //! Each of these is a race, tried for some seconds. Without what it is about, it is lost once in ten to a hundred tries.
@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gpucomm::cuda::SliceMut;
+use gpucomm::cuda::{Event, SliceMut};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::failures::{abort, assert_aborted};
@@ -106,5 +106,62 @@ fn a_group_that_reads() {
     beside_a_reader(|comm, stream, left, other| {
         comm.all_to_all_v(left.as_slice(), &[4], other.as_slice_mut(), &[4], stream)?;
         other.copy_to_slice_within(stream, &mut [0; 4], LONG)
+    });
+}
+
+/// While another thread looks at an event, it is recorded behind an operation that never completes, and on an idle stream, in
+/// turn.
+fn beside_a_record(look: fn(&Event, &Stream) -> Result<()>) {
+    watched(60.0, move || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        let until = Instant::now() + slower(3.0);
+        while Instant::now() < until {
+            let rig = Rig::new(2);
+            let device = Device::new(0).unwrap();
+            let [busy, idle, other] = [(); 3].map(|()| Stream::new(device).unwrap());
+            let mut x = DeviceBuffer::from_slice(&busy, &[7; 4]).unwrap();
+            let event = Event::new(device).unwrap();
+            rig.clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &busy).unwrap();
+            let enough = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !enough.load(Ordering::Relaxed) {
+                        if look(&event, &other).is_err() {
+                            return;
+                        }
+                    }
+                });
+                // Each takes a place in the queue of the stream, behind what never completes.
+                for _ in 0..60 {
+                    event.record(&busy).unwrap();
+                    event.record(&idle).unwrap();
+                }
+                enough.store(true, Ordering::Relaxed);
+            });
+            abort(rig.clique.rank(0));
+            assert_aborted(x.to_vec(&idle));
+            assert_aborted(busy.synchronize());
+        }
+    });
+}
+
+#[test]
+fn an_event_that_is_asked() {
+    beside_a_record(|event, _| event.query().map(|_| ()));
+}
+
+#[test]
+fn an_event_that_is_waited_for() {
+    beside_a_record(|event, _| event.wait(LONG));
+}
+
+#[test]
+fn an_event_that_a_stream_waits_for() {
+    beside_a_record(|event, _| {
+        let stream = Stream::new(event.device())?;
+        stream.wait_event(event)?;
+        stream.query().map(|_| ())
     });
 }
