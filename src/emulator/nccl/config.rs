@@ -1,6 +1,7 @@
 //! `ncclConfig_t`: the initialiser, and what of it the emulator obeys.
 
 use std::ffi::{c_char, c_int};
+use std::sync::LazyLock;
 
 use super::error::{Failure, Outcome};
 use crate::emulator::bugs;
@@ -57,6 +58,17 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same as NCCL_COMM_BLOCKING has it, which NCCL reads once, and obeys before what a program asks for.
+    pub(super) fn overridden(self) -> Self {
+        static BLOCKING: LazyLock<Option<bool>> =
+            LazyLock::new(|| match std::env::var("NCCL_COMM_BLOCKING").ok()?.trim() {
+                "0" => Some(false),
+                "1" => Some(true),
+                _ => None,
+            });
+        Self { blocking: BLOCKING.unwrap_or(self.blocking), ..self }
+    }
+
     /// Reads a user's config; null means the defaults.
     ///
     /// # Safety

@@ -69,7 +69,7 @@ pub(super) unsafe fn init_rank(
     if ordinal >= device::device_count() {
         return Err(Failure::new(ncclResult_t::ncclUnhandledCudaError, "there is no emulated device"));
     }
-    let config = config.unwrap_or_default();
+    let config = config.unwrap_or_default().overridden();
     let comm = Comm::new(rank, count, ordinal, config, Arc::new(AbortFlag::default()));
     registry::insert(&comm);
     group::call(|| {
@@ -218,7 +218,7 @@ fn divide(parent: &Comm, color: i32, key: i32, out: Out, config: Option<Config>)
     let leader = members.first().map_or(parent.rank, |&(_, rank)| rank);
     let [a, b, c, d, ..] = shown[leader];
     let abort = if parent.config.split_share { parent.abort.clone() } else { Arc::new(AbortFlag::default()) };
-    let child = Comm::new(place, members.len(), parent.device, config.unwrap_or(parent.config), abort);
+    let child = Comm::new(place, members.len(), parent.device, config.unwrap_or(parent.config).overridden(), abort);
     let id = control::id_from_words([a, b, c, d]);
     let outcome = if Arc::ptr_eq(&parent.abort, &child.abort) {
         join(&child, &id)

@@ -122,6 +122,11 @@ fn faults_that_are_not_understood_stop_init() {
 }
 
 #[test]
+fn the_environment_overrides_what_a_program_asks_for() {
+    all_well(&play("does not block", 1, &[("NCCL_COMM_BLOCKING", "0")]));
+}
+
+#[test]
 fn a_deadlock_is_reported_once_with_who_waits_for_whom() {
     let outputs = play("deadlock", 1, &[("GPUCOMM_EMULATOR_DEADLOCK", "0.3")]);
     all_well(&outputs);
@@ -209,6 +214,21 @@ fn scene() {
     };
     match get(SCENE).as_str() {
         "work" => work(&join()),
+        "does not block" => {
+            set_device(me);
+            let (result, comm) = init(size, id, me, config(true));
+            assert_eq!(result, ncclResult_t::ncclInProgress);
+            let (rank, buffer) = (Rank::new(me, size, comm), Buffer::new(&[1.0; 4]));
+            let settle = || {
+                while rank.state() == ncclResult_t::ncclInProgress {
+                    std::thread::yield_now();
+                }
+            };
+            settle();
+            assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInProgress);
+            settle();
+            rank.wait();
+        }
         "leave" => {
             let rank = join();
             rank.connect();
