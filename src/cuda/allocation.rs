@@ -9,6 +9,7 @@ use super::check::{check, check_memory};
 use super::device::{Device, in_host_function};
 use super::in_flight::ENTRY;
 use super::lineage::Lineage;
+use super::settle::undisturbing;
 use super::stream::Stream;
 use super::tracker::Tracker;
 use super::uses::{Access, Uses};
@@ -102,9 +103,11 @@ impl Allocation {
         let _current = device.set_current()?;
         let mut ptr = std::ptr::null_mut();
         let Some(pool) = pool::memory(device)? else {
-            // SAFETY: writes a pointer to the address given.
-            let code = unsafe { sys::cudaMalloc(&raw mut ptr, bytes) };
-            check_memory("cudaMalloc", code, bytes, || device.to_string())?;
+            undisturbing(|| {
+                // SAFETY: writes a pointer to the address given.
+                let code = unsafe { sys::cudaMalloc(&raw mut ptr, bytes) };
+                check_memory("cudaMalloc", code, bytes, || device.to_string())
+            })?;
             return Ok(Self::make(ptr, bytes, device, Kind::Malloc));
         };
         stream.room_for_one("cudaMallocFromPoolAsync", default_timeout())?;
@@ -198,7 +201,7 @@ fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses:
             device.ready()?;
             drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.idle())?;
             // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
-            check("cudaFree", unsafe { sys::cudaFree(ptr) })
+            undisturbing(|| check("cudaFree", unsafe { sys::cudaFree(ptr) }))
         }
         Kind::External(free) => {
             free(Freed { ptr, device, uses });

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::check::{check, check_memory};
 use super::device::{self, Device};
 use super::mark::{Mark, Marks};
+use super::settle::{settle, undisturbing};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -116,9 +117,11 @@ impl Block {
 
     fn allocate_here(size: usize) -> Result<Self> {
         let mut ptr: *mut c_void = std::ptr::null_mut();
-        // SAFETY: writes a pointer to the address given.
-        let code = unsafe { sys::cudaHostAlloc(&raw mut ptr, size, sys::cudaHostAllocPortable) };
-        check_memory("cudaHostAlloc", code, size, || String::from("the host"))?;
+        undisturbing(|| {
+            // SAFETY: writes a pointer to the address given.
+            let code = unsafe { sys::cudaHostAlloc(&raw mut ptr, size, sys::cudaHostAllocPortable) };
+            check_memory("cudaHostAlloc", code, size, || String::from("the host"))
+        })?;
         // SAFETY: `size` bytes were allocated, and nobody else has them. Any value will do, but there must be one.
         unsafe { ptr.write_bytes(0, size) };
         Ok(Self { ptr: ptr.cast(), size })
@@ -304,7 +307,7 @@ pub fn trim_pinned() -> Result<usize> {
     let free = move || {
         let mut bytes = 0;
         // A thread that has not chosen has device 0, where the call may set up a context.
-        let mut result = device.set_current().map(drop);
+        let mut result = settle(device);
         for block in blocks {
             // SAFETY: from cudaHostAlloc, and nobody uses it any more.
             let code = unsafe { sys::cudaFreeHost(block.ptr.cast()) };

@@ -8,6 +8,7 @@ use super::check::{check, check_on, check_ready};
 use super::device::{Device, in_host_function};
 use super::in_flight::ENTRY;
 use super::pool;
+use super::settle::undisturbing;
 use super::stream::Stream;
 use super::work::Origins;
 use crate::deadline::{Deadline, backoff, default_timeout};
@@ -147,7 +148,7 @@ impl Event {
     fn is_reached(&self) -> Result<bool> {
         self.device.ready()?;
         // SAFETY: the handle is alive.
-        check_ready(self.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) })
+        undisturbing(|| check_ready(self.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) }))
     }
 
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than `timeout`.

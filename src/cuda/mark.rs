@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::check::{check_on, check_ready};
 use super::device::Device;
 use super::pool;
+use super::settle::undisturbing;
 use super::stream::Stream;
 use crate::error::Result;
 use crate::sys;
@@ -95,7 +96,9 @@ impl Mark {
     pub(crate) fn reached(&self) -> Result<bool> {
         self.0.device.ready()?;
         // SAFETY: the handle is alive.
-        check_ready(self.0.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.0.raw) })
+        undisturbing(|| {
+            check_ready(self.0.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.0.raw) })
+        })
     }
 }
 

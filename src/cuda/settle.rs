@@ -1,4 +1,7 @@
-//! Threads of this crate.
+//! Stream captures of other libraries, which nothing of ours may spoil.
+//!
+//! A capture in global mode, which is the default of CUDA, is spoilt by any thread that allocates, or asks how far something is, unless
+//! that thread is in relaxed mode. Threads of this crate are so for good, those of users as long as such a call takes.
 
 use std::cell::Cell;
 
@@ -6,6 +9,8 @@ use super::check::check;
 use super::device::Device;
 use crate::error::Result;
 use crate::sys;
+
+const RELAXED: sys::cudaStreamCaptureMode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed;
 
 thread_local! {
     static SETTLED: Cell<Option<Device>> = const { Cell::new(None) };
@@ -18,17 +23,38 @@ pub(crate) fn settle(device: Device) -> Result<()> {
         return Ok(());
     }
     std::mem::forget(device.bind()?);
-    let mut mode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed;
+    exchange(RELAXED)?;
+    SETTLED.set(Some(device));
+    Ok(())
+}
+
+/// Makes a call that may not come while another thread captures, so that it may.
+#[inline]
+pub(crate) fn undisturbing<R>(call: impl FnOnce() -> Result<R>) -> Result<R> {
+    if SETTLED.get().is_some() {
+        return call();
+    }
+    let before = exchange(RELAXED)?;
+    let result = call();
+    exchange(before)?;
+    result
+}
+
+/// Wraps `cudaThreadExchangeStreamCaptureMode`: the mode of this thread before.
+#[inline]
+fn exchange(mut mode: sys::cudaStreamCaptureMode) -> Result<sys::cudaStreamCaptureMode> {
     // SAFETY: reads the mode at the address given, and writes the one before to it.
     let code = unsafe { sys::cudaThreadExchangeStreamCaptureMode(&raw mut mode) };
     check("cudaThreadExchangeStreamCaptureMode", code)?;
-    SETTLED.set(Some(device));
-    Ok(())
+    Ok(mode)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
+
+    const GLOBAL: sys::cudaStreamCaptureMode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeGlobal;
 
     #[test]
     fn a_settled_thread_spoils_no_capture() {
@@ -37,11 +63,23 @@ mod tests {
         }
         std::thread::spawn(|| {
             settle(Device::new(0).unwrap()).unwrap();
-            let mut mode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeGlobal;
-            // SAFETY: reads the mode at the address given, and writes the one before to it.
-            let code = unsafe { sys::cudaThreadExchangeStreamCaptureMode(&raw mut mode) };
-            assert_eq!(code, sys::cudaError::cudaSuccess);
-            assert_eq!(mode, sys::cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed);
+            assert_eq!(exchange(GLOBAL).unwrap(), RELAXED);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_users_thread_is_as_before() {
+        if Device::count().is_err() {
+            return;
+        }
+        std::thread::spawn(|| {
+            undisturbing(|| Ok(assert_eq!(exchange(RELAXED)?, RELAXED))).unwrap();
+            assert_eq!(exchange(GLOBAL).unwrap(), GLOBAL);
+            undisturbing(|| Err::<(), _>(Error::InvalidUsage { operation: "test", reason: String::new() }))
+                .unwrap_err();
+            assert_eq!(exchange(GLOBAL).unwrap(), GLOBAL);
         })
         .join()
         .unwrap();

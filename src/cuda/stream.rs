@@ -11,6 +11,7 @@ use super::history::History;
 use super::in_flight::{ENTRY, InFlight};
 use super::mark::Mark;
 use super::panics::Panics;
+use super::settle::undisturbing;
 use super::uses::Lane;
 use super::work::Origins;
 use super::{later, pool};
@@ -217,9 +218,10 @@ impl Stream {
     pub(crate) fn is_idle(&self) -> Result<bool> {
         self.device().ready()?;
         let position = self.inner.in_flight.position();
+        let device = self.device().ordinal();
         // SAFETY: the handle is alive.
         let done =
-            check_ready(self.device().ordinal(), "cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) })?;
+            undisturbing(|| check_ready(device, "cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) }))?;
         if done {
             self.inner.in_flight.see(position);
             later::retry(self);

@@ -1,16 +1,17 @@
-//! Stream captures of other libraries, which our own threads must not spoil.
+//! Stream captures of other libraries, which nothing of ours may spoil.
 
 use std::sync::Barrier;
 use std::time::Duration;
 
 use gpucomm::nccl::AbortOutcome;
-use gpucomm::{InPlace, ReduceOp, Result, Stream, UniqueId, sys};
+use gpucomm::{Device, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream, UniqueId, sys};
 
 use crate::support::process::{Role, spawn};
 use crate::support::{Rig, rank_counts, slower, still_works, watched};
 
 const CHILD: &str = "capture::child";
 const ROLE: &str = "captures";
+const WAITS: &str = "waits";
 
 /// What the child process does: the threads of other tests would spoil its capture.
 #[test]
@@ -20,6 +21,67 @@ fn child() {
         captures().unwrap();
         println!("finished");
     }
+    if Role::of_this_process(WAITS).is_some() {
+        waits_beside_a_capture().unwrap();
+        println!("finished");
+    }
+}
+
+/// Runs `body` while a stream of `device` is being captured, in the mode in which calls of any thread spoil that.
+fn beside_a_capture(device: Device, body: impl FnOnce()) -> Result<()> {
+    let others = Stream::new(device)?;
+    let mut graph = std::ptr::null_mut();
+    // SAFETY: the stream is alive, nothing else uses it, and the graph is destroyed once.
+    let ended = unsafe {
+        let mode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeGlobal;
+        assert_eq!(sys::cudaStreamBeginCapture(others.as_raw(), mode), sys::cudaError::cudaSuccess);
+        body();
+        let ended = sys::cudaStreamEndCapture(others.as_raw(), &raw mut graph);
+        if !graph.is_null() {
+            sys::cudaGraphDestroy(graph);
+        }
+        ended
+    };
+    assert_eq!(ended, sys::cudaError::cudaSuccess, "the capture was spoilt");
+    Ok(())
+}
+
+/// Threads of a user that have nothing to do with a capture wait, allocate and give memory back.
+fn waits_beside_a_capture() -> Result<()> {
+    let device = Device::new(0)?;
+    let stream = Stream::new(device)?;
+    let mut x = DeviceBuffer::from_slice(&stream, &[1u32; 100])?;
+    drop(PinnedBuffer::<u8>::new(100)?);
+    type Work<'a> = (&'static str, Box<dyn FnMut() -> Result<()> + Send + 'a>);
+    let works: [Work<'_>; 6] = [
+        ("PinnedBuffer::new", Box::new(|| PinnedBuffer::<u8>::new(3 << 20).map(drop))),
+        ("trim_pinned", Box::new(|| gpucomm::cuda::trim_pinned().map(drop))),
+        (
+            "to_vec",
+            Box::new(|| {
+                x.fill(&stream, 7)?;
+                assert_eq!(x.to_vec(&stream)?, [7; 100]);
+                Ok(())
+            }),
+        ),
+        ("synchronize", Box::new(|| stream.synchronize())),
+        ("query", Box::new(|| stream.query().map(drop))),
+        (
+            "Event",
+            Box::new(|| {
+                let event = Event::new(device)?;
+                event.record(&stream)?;
+                event.synchronize()
+            }),
+        ),
+    ];
+    for (what, mut work) in works {
+        beside_a_capture(device, || {
+            let done = std::thread::scope(|scope| scope.spawn(&mut work).join().expect(what));
+            done.unwrap_or_else(|error| panic!("{what}: {error}"));
+        })?;
+    }
+    Ok(())
 }
 
 /// Another library captures on a stream of its own, in the mode in which calls of any thread spoil it, while our threads look
@@ -35,24 +97,11 @@ fn captures() -> Result<()> {
             ready.wait();
             return Ok(());
         }
-        let others = Stream::new(comm.device())?;
         x.fill(stream, 1)?;
         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
         drop(x);
         ready.wait();
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: the stream is alive, nothing else uses it, and the graph is destroyed once.
-        let ended = unsafe {
-            let mode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeGlobal;
-            assert_eq!(sys::cudaStreamBeginCapture(others.as_raw(), mode), sys::cudaError::cudaSuccess);
-            std::thread::sleep(Duration::from_millis(300));
-            let ended = sys::cudaStreamEndCapture(others.as_raw(), &raw mut graph);
-            if !graph.is_null() {
-                sys::cudaGraphDestroy(graph);
-            }
-            ended
-        };
-        assert_eq!(ended, sys::cudaError::cudaSuccess, "one of our threads has spoilt the capture");
+        beside_a_capture(comm.device(), || std::thread::sleep(Duration::from_millis(300)))?;
         assert_ne!(comm.aborter().abort("rank 1 does not come"), AbortOutcome::StillRunning);
         stream.wait(slower(10.0)).expect_err("an operation that was aborted");
         Ok(())
@@ -62,13 +111,22 @@ fn captures() -> Result<()> {
     Ok(())
 }
 
+fn in_a_child(role: &str) {
+    let end = spawn(CHILD, role, (0, 1), &UniqueId::new().unwrap(), &[]).finish(slower(50.0));
+    end.assert_success();
+    assert!(end.text.contains("finished"), "{}", end.text);
+}
+
 #[test]
 fn our_threads_leave_captures_of_others_alone() {
     watched(60.0, || {
         if !rank_counts(&[2]).is_empty() {
-            let end = spawn(CHILD, ROLE, (0, 1), &UniqueId::new().unwrap(), &[]).finish(slower(50.0));
-            end.assert_success();
-            assert!(end.text.contains("finished"), "{}", end.text);
+            in_a_child(ROLE);
         }
     });
+}
+
+#[test]
+fn waits_leave_captures_of_others_alone() {
+    watched(60.0, || in_a_child(WAITS));
 }
