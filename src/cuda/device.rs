@@ -307,6 +307,14 @@ impl Device {
     }
 }
 
+/// Runs `calls` of a library that leaves another device current where it fails, and restores that of this thread then.
+pub(crate) fn restoring<R>(calls: impl FnOnce() -> Result<R>) -> Result<R> {
+    let before = current();
+    calls().inspect_err(|_| {
+        let _ = before.map(|device| driver::in_use(device.0).then(|| set(device)));
+    })
+}
+
 /// To be called before calls that concern no device; see [`Device::ready`].
 pub(crate) fn any_ready() -> Result<()> {
     if THREAD.get() == Thread::Ready {

@@ -79,9 +79,9 @@ pub(crate) use carry::Form;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use check::check;
-#[cfg(feature = "nccl")]
-pub(crate) use device::in_host_function;
 pub use device::{CurrentDevice, Device, MemoryInfo};
+#[cfg(feature = "nccl")]
+pub(crate) use device::{in_host_function, restoring};
 pub use event::Event;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]

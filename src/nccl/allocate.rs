@@ -19,7 +19,7 @@ use super::{
 };
 use crate::cuda::{Allocation, FreeHook, Stream, WindowTag};
 #[cfg(nccl_ge_2_27)]
-use crate::cuda::{Freed, Uses};
+use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -196,7 +196,8 @@ fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>>
 fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
     let mut approaching = retire::approach(members, OPERATION)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let memory = allocate_together(&mut approaching, size).map_err(|error| submit::failed(&refs, OPERATION, error))?;
+    let memory = restoring(|| allocate_together(&mut approaching, size))
+        .map_err(|error| submit::failed(&refs, OPERATION, error))?;
     drop(approaching);
     memory
 }

@@ -12,7 +12,7 @@ use super::meeting::Peers;
 use super::parts::Parts;
 use super::signature::MAX_GROUP;
 use super::{agreement, ending, itself, weight};
-use crate::cuda::{LAUNCH, Origins};
+use crate::cuda::{LAUNCH, Origins, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -70,7 +70,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
         // Nothing was agreed on, so the call may be made again.
         Err(error @ Error::Timeout { .. }) => return Err(error),
         Ok(false) => launch::one(call, &read, &mut guard, handle),
-        Ok(true) => launch_first(call, &read, &mut guard, handle),
+        Ok(true) => restoring(|| launch_first(call, &read, &mut guard, handle)),
         Err(error) => Err(error),
     };
     if let Err(error) = done {
@@ -136,20 +136,21 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         let members = inners.iter().zip(&mut entered);
         let mut members: SmallVec<[_; 4]> =
             members.map(|(inner, (guard, handle))| Member { inner, guarded: guard, handle: *handle }).collect();
-        agreement::group(calls, &inners, operation)
-            .and_then(|first| match first {
+        restoring(|| {
+            let (besides, _promised) = match agreement::group(calls, &inners, operation)? {
                 true => {
                     launch::write_down(calls, &members);
                     connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
                         launch::connect(parts, &mut members, operation)
-                    })
+                    })?
                 }
-                false => Ok((Besides::new(), Promised::default())),
-            })
-            .and_then(|(besides, _promised)| match &parts {
+                false => (Besides::new(), Promised::default()),
+            };
+            match &parts {
                 None => launch::group(calls, &costs, &mut members, &besides),
                 Some(parts) => launch_parts(calls, parts, &mut members, &besides),
-            })
+            }
+        })
     };
     // The locks have been given back.
     launched.map_err(|error| failed(&inners, operation, error))

@@ -3,7 +3,7 @@
 use gpucomm::known_bugs::TABLE;
 use gpucomm::nccl::{AbortOutcome, InitOptions};
 use gpucomm::version::built_nccl;
-use gpucomm::{Backend, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
+use gpucomm::{Backend, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
 use crate::support::{assert_names, quick, rank_counts, skip, slower, still_works, watched};
 
@@ -32,7 +32,8 @@ fn assert_emulator_names(error: &Error, parts: &[&str]) {
     }
 }
 
-/// The first collective meets the peers inside the call: it ends in time, though the peer's would come after it.
+/// The first collective meets the peers inside the call: it ends, though the peer's would come after it. Five seconds are what a call
+/// takes at the least before it counts as blocked.
 #[test]
 fn one_thread_without_a_group() {
     watched(90.0, || {
@@ -46,7 +47,7 @@ fn one_thread_without_a_group() {
             let stream = Stream::new(comms[0].device()).unwrap();
             let mut x = DeviceBuffer::from_slice(&stream, &[1; 5]).unwrap();
             let error =
-                quick(limit + slower(2.0), || sum(&comms[0], &stream, &mut x)).expect_err("done without rank 1");
+                quick(limit + slower(7.0), || sum(&comms[0], &stream, &mut x)).expect_err("done without rank 1");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             assert_names(&error, &["rank 0 waits inside NCCL"]);
             assert_emulator_names(
@@ -54,6 +55,33 @@ fn one_thread_without_a_group() {
                 &["its first AllReduce of this kind", "for rank 1, which last finished CommInitRank"],
             );
             quick(slower(20.0), || drop((x, comms)));
+            still_works(ranks);
+        }
+    });
+}
+
+/// NCCL leaves its own device current when a group fails; the thread has its own again.
+#[test]
+fn a_group_that_fails_leaves_the_current_device() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            if TABLE.iter().any(|bug| bug.name == "no-revoke" && bug.concerns(built_nccl().version)) {
+                return skip("waking a thread that waits inside NCCL: needs 2.28.7");
+            }
+            let comms = two();
+            comms.iter().for_each(|comm| comm.set_timeout(slower(1.0)));
+            let other = comms[1].device();
+            let _current = other.set_current().unwrap();
+            let stream = Stream::new(comms[0].device()).unwrap();
+            let mut parts = [[1; 5], [2; 5]].map(|values| DeviceBuffer::from_slice(&stream, &values).unwrap());
+            let failed = quick(slower(10.0), || {
+                group(|g| {
+                    parts.iter_mut().try_for_each(|x| g.all_reduce(&comms[0], InPlace(x), ReduceOp::Sum, &stream))
+                })
+            });
+            failed.expect_err("done without rank 1");
+            assert_eq!(Device::current().unwrap(), other);
+            quick(slower(20.0), || drop((parts, comms)));
             still_works(ranks);
         }
     });

@@ -12,6 +12,7 @@ use super::error::{Failure, Outcome};
 use super::inside::{self, Inside, Manner};
 use super::launch::{self, Batch, StreamHandle};
 use super::operation::Operation;
+use crate::emulator::cuda::device;
 use crate::emulator::report;
 use crate::sys::ncclResult_t;
 
@@ -171,7 +172,15 @@ fn submit(batches: Vec<Batch>, jobs: Vec<Job>, blocking: Option<bool>) -> Outcom
         return Ok(ncclResult_t::ncclSuccess);
     }
     if blocking != Some(false) {
-        return perform(batches, jobs).map(|()| ncclResult_t::ncclSuccess);
+        let last = batches.last().map(|batch| batch.comm.device);
+        let performed = perform(batches, jobs);
+        if performed.is_err()
+            && let Some(device) = last
+        {
+            // NCCL restores the current device after a success only.
+            let _ = device::set_current(device);
+        }
+        return performed.map(|()| ncclResult_t::ncclSuccess);
     }
     let mut comms: Vec<Arc<Comm>> = Vec::new();
     for comm in batches.iter().map(|batch| &batch.comm).chain(jobs.iter().map(|job| &job.comm)) {
