@@ -95,8 +95,8 @@ impl Mark {
     /// Wraps `cudaEventQuery`: whether the work before this point is done.
     pub(crate) fn reached(&self) -> Result<bool> {
         self.0.device.ready()?;
-        // SAFETY: the handle is alive.
         undisturbing(|| {
+            // SAFETY: the handle is alive.
             check_ready(self.0.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.0.raw) })
         })
     }

@@ -75,7 +75,7 @@ mod tests {
             return;
         }
         std::thread::spawn(|| {
-            undisturbing(|| Ok(assert_eq!(exchange(RELAXED)?, RELAXED))).unwrap();
+            assert_eq!(undisturbing(|| exchange(RELAXED)).unwrap(), RELAXED);
             assert_eq!(exchange(GLOBAL).unwrap(), GLOBAL);
             undisturbing(|| Err::<(), _>(Error::InvalidUsage { operation: "test", reason: String::new() }))
                 .unwrap_err();
