@@ -54,8 +54,9 @@ pub enum Error {
     },
 
     /// A device is lost to this process: a kernel on it has failed, or its hardware has, and every call that concerns it
-    /// gives this error from now on. What was on its way there is lost, and its memory too. Other devices go on. To use it
-    /// again takes a new process.
+    /// gives this error from now on. What was on its way there is lost, and its memory too. Other devices go on where the
+    /// driver lets them: on H200s with driver 580 a kernel that traps takes all devices of the process with it. To use it again
+    /// takes a new process.
     #[error("{operation}: device {device} is lost: CUDA error {code} ({name}): {message}")]
     DeviceLost {
         /// The C function that said so.

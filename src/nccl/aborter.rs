@@ -29,7 +29,9 @@ impl Aborter {
     /// threads wait at this moment included. Ranks of other processes are not told: abort them as well. So are ranks of this process that
     /// [`Communicator::init_rank`](super::Communicator::init_rank) made.
     ///
-    /// Waits until all are gone, for at most ten seconds; within a host function of a stream not at all. With windows and
+    /// Waits until all are gone, for at most ten seconds: NCCL then frees memory, which waits for its devices. Where another
+    /// communicator's operation runs there and waits for what this thread has yet to issue, that is [`AbortOutcome::StillRunning`], and the
+    /// end comes later; within a host function of a stream not at all. With windows and
     /// NCCL 2.28.7 to 2.29.6 it takes twice as long, for what those would lose of their memory; before, they lose it.
     ///
     /// A thread that is inside NCCL is waited for. One that has not left after five seconds, because it waits for a peer there, is woken,
