@@ -142,9 +142,37 @@ pub(crate) const ABORT_KEEPS_WINDOWS: KnownBug = KnownBug {
     place: "src/nccl/ending.rs",
 };
 
+/// What windows do before the first version that has none of this.
+pub(crate) const ENDLESS_WINDOWS: KnownBug = KnownBug {
+    name: "endless-windows",
+    library: Library::Nccl,
+    first: Version::new(2, 27, 3),
+    last: Some(Version::new(2, 29, 6)),
+    compute_capability: None,
+    what: "kernels between symmetric windows do not look whether their communicator is aborted: where a rank never comes, the device \
+           spins until the process ends; up to 2.28.9, messages between windows and later collectives in them hang or fail with an \
+           illegal address (NVIDIA/nccl#1859)",
+    answer: Answer::GoneAround,
+    how: "`alloc` gives memory of NCCL that is no window, unless `Config::force_windows` asks for windows all the same; use 2.29.7 \
+          or newer to have them",
+    place: "src/nccl/allocate.rs",
+};
+
 /// Every bug that is known here.
 pub const TABLE: &[KnownBug] = &[
     MISALIGNED_WINDOWS,
+    ENDLESS_WINDOWS,
+    KnownBug {
+        name: "mixed-windows",
+        library: Library::Nccl,
+        first: Version::new(2, 27, 3),
+        last: None,
+        compute_capability: None,
+        what: "a large message of which one end lies in a window and the other does not arrives nowhere, or hangs, without an error",
+        answer: Answer::Refused,
+        how: "both ends of a message, and all buffers of a broadcast, reduce, gather, scatter or all_to_all, are windows or none is",
+        place: "src/nccl/mixed.rs",
+    },
     ONE_RANK_PREMULSUM,
     KnownBug {
         name: "window-offsets",

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::call::Call;
 use super::dispute::Difference;
 use super::inner::{Family, Inner};
+use super::mixed;
 use super::pair::{End, Message, Word};
 use super::past::Past;
 use super::patience::Patience;
@@ -101,7 +102,8 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
         End::Sender => past.exchanges(rank, peer),
         End::Receiver => past.exchanges(peer, rank),
     };
-    let message = Message { element: call.element, count: call.count, exchanges: exchanges(past) };
+    let window = mixed::is_message_of_window(call);
+    let message = Message { element: call.element, count: call.count, window, exchanges: exchanges(past) };
     match family.ledger.message((rank, end), peer, message) {
         // Who is first must not be behind an exchange that the other end has come to.
         Ok(met) if met.first && exchanges(family.ledger.past(peer)) > message.exchanges => {

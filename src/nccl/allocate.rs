@@ -23,6 +23,8 @@ use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
 use crate::element::Element;
 use crate::error::{Error, Result};
+#[cfg(nccl_ge_2_27)]
+use crate::known_bugs::ENDLESS_WINDOWS;
 use crate::sys;
 
 const OPERATION: &str = "alloc";
@@ -238,6 +240,9 @@ fn register(
     entries: &[Option<u64>],
 ) -> Result<(Vec<Option<u64>>, Result<()>)> {
     const FUNCTION: &str = "ncclCommWindowRegister";
+    if ENDLESS_WINDOWS.is_running() && !members.iter().all(|inner| inner.force_windows) {
+        return Ok((vec![None; members.len()], Ok(())));
+    }
     let flags = sys::NCCL_WIN_COLL_SYMMETRIC as std::ffi::c_int;
     let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
     for ((inner, (guard, _)), (memory, entry)) in members.iter().zip(entered).zip(memory.iter().zip(entries)) {

@@ -55,10 +55,11 @@ impl Communicator {
     ///   forms with `_v` belong together. Only the factors of a [`PreMulSum`] may differ. Each send meets a receive of the same count and
     ///   type, in the order in which the two ranks issue them;
     /// - collectives that are in one [`group`](super::group) on one rank are in one group on all, the same ones in the same order. Messages may
-    ///   be grouped in any way;
+    ///   be grouped in any way that [`group`](super::group) allows;
     /// - a collective that is in place on one rank is in place on all, as far as its form allows that;
     /// - a buffer of a collective is a window ([`CommBuffer::is_window`]) on all ranks or on none. If it is one, it is the same window
-    ///   on all, the one that they allocated together, the data begins at the same element, and has the same length;
+    ///   on all, the one that they allocated together, the data begins at the same element, and has the same length. Both ends of a message
+    ///   are windows, or neither is;
     /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
     /// - windows are dropped alike: between two allocations, or calls of [`Communicator::reclaim`], which all make in the same order too,
     ///   each rank drops the same ones;
@@ -168,6 +169,9 @@ impl Communicator {
 
     /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
     /// communicator.
+    ///
+    /// It is a window ([`CommBuffer::is_window`]) where ranks reach each other's memory and NCCL is 2.29.7 or newer; before, windows have
+    /// bugs that nothing goes around, see [`Config::force_windows`](super::Config::force_windows).
     ///
     /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it. Windows that all ranks have
     /// dropped before go here, once the device has done with them; see [`Communicator::reclaim`].

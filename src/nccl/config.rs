@@ -53,6 +53,7 @@ pub struct Config {
     channels_per_net_peer: Option<c_int>,
     #[cfg(nccl_ge_2_28)]
     nvlink_centric_sched: Option<c_int>,
+    force_windows: bool,
 }
 
 impl Config {
@@ -146,6 +147,22 @@ impl Config {
     pub fn nvlink_centric_sched(mut self, enable: bool) -> Self {
         self.nvlink_centric_sched = Some(enable.into());
         self
+    }
+
+    /// Makes windows ([`Communicator::alloc`](super::Communicator::alloc)) with every version of NCCL that has them. By default they are
+    /// made only with 2.29.7 and newer, because of `endless-windows` in [`known_bugs`](crate::known_bugs). The same on all ranks.
+    ///
+    /// # Safety
+    /// With NCCL before 2.29.7, until the process ends: no communicator of this configuration is aborted, by a timeout or an error of any
+    /// rank either, while a collective on windows waits for a rank that does not come; its kernel would go on and use memory that is
+    /// freed. With NCCL before 2.29.2, no collective uses a window that was part of a message, of an all_to_all, a gather or a scatter.
+    pub unsafe fn force_windows(mut self) -> Self {
+        self.force_windows = true;
+        self
+    }
+
+    pub(crate) fn forces_windows(&self) -> bool {
+        self.force_windows
     }
 
     /// Refuses what the rest of this crate could not answer for. Copy engines move data to where a rank alone thinks that the windows of

@@ -4,6 +4,8 @@ use super::call::Call;
 #[cfg(nccl_ge_2_28)]
 use super::call::Kind;
 use super::io::{FromRoot, ToRoot};
+#[cfg(nccl_ge_2_28)]
+use super::mixed;
 #[cfg(not(nccl_ge_2_28))]
 use super::pieces::{recv_part, send_part};
 use super::prepare::Site;
@@ -26,6 +28,7 @@ pub(crate) fn all_to_all<'a, T: Element>(
         let mut call = site.call::<T>(Kind::AllToAll, part);
         call.send = Some(send);
         call.recv = Some(recv);
+        mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
         push(call);
     }
     #[cfg(not(nccl_ge_2_28))]
@@ -63,6 +66,7 @@ pub(crate) fn gather<'a, T: Element>(
         call.send = send;
         call.recv = recv;
         call.send_in_recv = send.is_none().then_some(root * part * size_of::<T>());
+        mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
         push(call);
     }
     #[cfg(not(nccl_ge_2_28))]
@@ -111,6 +115,7 @@ pub(crate) fn scatter<'a, T: Element>(
             call.send_in_recv = Some(0);
             call.recv_offset = root * part * size_of::<T>();
         }
+        mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
         push(call);
     }
     #[cfg(not(nccl_ge_2_28))]

@@ -146,7 +146,8 @@ impl Start {
             .zip(handles.into_iter().zip(ranks))
             .map(|(helper, (handle, (rank, device)))| {
                 let (family, household) = (family.clone(), Arc::clone(&household));
-                Inner::new(Parts { handle, rank, size, device, family, household, helper, timeout: options.timeout })
+                let (timeout, force_windows) = (options.timeout, options.config.forces_windows());
+                Inner::new(Parts { handle, rank, size, device, family, household, helper, timeout, force_windows })
             })
             .collect();
         if let Some(family) = family {

@@ -89,6 +89,8 @@ pub(crate) struct Inner {
     pub(crate) windows: Windows,
     /// Written under the lock.
     pub(crate) recent: Recent,
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) force_windows: bool,
     /// Reductions of the user's that could not be destroyed when they were dropped.
     dropped_ops: Mutex<Vec<sys::ncclRedOp_t>>,
 }
@@ -103,6 +105,8 @@ pub(crate) struct Parts {
     pub(crate) household: Arc<Household>,
     pub(crate) helper: Helper,
     pub(crate) timeout: Duration,
+    /// Whether windows are made whatever is known of them.
+    pub(crate) force_windows: bool,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -129,6 +133,7 @@ impl Inner {
             ones: Ones::default(),
             windows: Windows::default(),
             recent: Recent::default(),
+            force_windows: parts.force_windows,
             dropped_ops: Mutex::default(),
         });
         inner.set_timeout(parts.timeout);

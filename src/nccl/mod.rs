@@ -79,6 +79,7 @@ mod launch;
 mod ledger;
 mod meeting;
 mod misaligned;
+mod mixed;
 mod one_rank;
 mod ones;
 mod operations;

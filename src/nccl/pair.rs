@@ -47,6 +47,8 @@ impl End {
 pub(crate) struct Message {
     pub(crate) element: ElementKind,
     pub(crate) count: usize,
+    /// Whether this end lies in a window.
+    pub(crate) window: bool,
     /// How many collectives that NCCL makes messages of came before it on this rank, between the same two.
     pub(crate) exchanges: u64,
 }
@@ -61,20 +63,26 @@ impl Word {
     const RECEIVER: u64 = 2;
     const KIND: u32 = 2;
     const EXCHANGES: u32 = 8;
-    const COUNT: u32 = 16;
+    /// Exchanges count up to this, and begin again.
+    const LAPS: u64 = (1 << (Self::COUNT - Self::EXCHANGES)) - 1;
+    const COUNT: u32 = 19;
+    /// This end lies in a window.
+    const WINDOW: u64 = 1 << 62;
     /// The message [`ENTRIES`] later stands in the list.
     const LISTED: u64 = 1 << 63;
 
     #[inline]
     pub(crate) fn new(end: End, message: Message) -> Self {
-        // There are fewer than 64 types, no buffer holds 2^47 elements, and no two ranks are 256 exchanges apart.
+        // There are fewer than 64 types, no buffer holds 2^43 elements, and no rank is 2^10 collectives ahead of another.
         let end = if end == End::Receiver { Self::RECEIVER } else { 0 };
+        let window = if message.window { Self::WINDOW } else { 0 };
         Self(
             Self::PRESENT
                 | end
                 | (message.element as u64) << Self::KIND
-                | (message.exchanges & 0xff) << Self::EXCHANGES
-                | (message.count as u64) << Self::COUNT & !Self::LISTED,
+                | (message.exchanges & Self::LAPS) << Self::EXCHANGES
+                | (message.count as u64) << Self::COUNT & !(Self::LISTED | Self::WINDOW)
+                | window,
         )
     }
 
@@ -91,24 +99,33 @@ impl Word {
 
     /// In words, for an error that sets it against what the other end said; `peer` is the rank of that one.
     pub(crate) fn against(self, other: Self, peer: usize) -> String {
-        let (count, element) = ((self.0 & !Self::LISTED) >> Self::COUNT, self.0 >> Self::KIND & 0x3f);
+        let count = (self.0 & !(Self::LISTED | Self::WINDOW)) >> Self::COUNT;
+        let element = self.0 >> Self::KIND & 0x3f;
         let mut text = describe(head_of_message(self.said_by(End::Receiver), element, peer), count);
-        let more = (self.exchanges().wrapping_sub(other.exchanges())) as i8;
-        match more {
+        if (self.0 ^ other.0) & Self::WINDOW != 0 {
+            text.push_str(if self.0 & Self::WINDOW != 0 { " in a window" } else { " outside of windows" });
+        }
+        match self.ahead_of(other.exchanges()) {
             0 => {}
-            1.. => text.push_str(&format!(", after {more} more of all_to_all, gather and scatter")),
-            _ => text.push_str(&format!(", after {} fewer of all_to_all, gather and scatter", -i32::from(more))),
+            more @ 1.. => text.push_str(&format!(", after {more} more of all_to_all, gather and scatter")),
+            more => text.push_str(&format!(", after {} fewer of all_to_all, gather and scatter", -more)),
         }
         text
     }
 
-    fn exchanges(self) -> u8 {
-        (self.0 >> Self::EXCHANGES) as u8
+    fn exchanges(self) -> u64 {
+        self.0 >> Self::EXCHANGES & Self::LAPS
+    }
+
+    /// How many more than `exchanges` came before it; less than 0 where fewer.
+    fn ahead_of(self, exchanges: u64) -> i64 {
+        let ahead = (self.exchanges().wrapping_sub(exchanges) & Self::LAPS) as i64;
+        if ahead > Self::LAPS as i64 / 2 { ahead - Self::LAPS as i64 - 1 } else { ahead }
     }
 
     /// Whether fewer than `exchanges` came before it.
     pub(crate) fn is_before(self, exchanges: u64) -> bool {
-        (self.exchanges().wrapping_sub(exchanges as u8) as i8) < 0
+        self.ahead_of(exchanges) < 0
     }
 
     /// In words; `peer` is the other rank.

@@ -7,13 +7,14 @@ fn messages(seed: u64, count: usize) -> Vec<Message> {
         .map(|_| Message {
             element: random.choice(ElementKind::ALL).unwrap(),
             count: random.usize(..1 << 40),
+            window: random.bool(),
             exchanges: random.u64(..),
         })
         .collect()
 }
 
 fn message(element: ElementKind, count: usize) -> Message {
-    Message { element, count, exchanges: 0 }
+    Message { element, count, window: false, exchanges: 0 }
 }
 
 fn is_empty(pair: &Pair) -> bool {
@@ -102,7 +103,7 @@ fn whoever_comes_second_is_refused_where_they_differ() {
 #[test]
 fn words_tell_all_messages_apart() {
     let seed = fastrand::u64(..);
-    let last = Message { exchanges: 255, ..message(ElementKind::F64, (1 << 47) - 1) };
+    let last = Message { exchanges: 255, ..message(ElementKind::F64, (1 << 43) - 1) };
     for message in messages(seed, 1000).into_iter().chain([message(ElementKind::I8, 0), last]) {
         let word = Word::new(End::Sender, message);
         assert!(word.said_by(End::Sender) && word.mirrored().said_by(End::Receiver));
@@ -110,14 +111,17 @@ fn words_tell_all_messages_apart() {
         assert_eq!(word.0 & Word::LISTED, 0);
         let text = word.against(word, 3);
         assert_eq!(text, format!("send of {} {} to rank 3", message.count, message.element.name()));
-        assert_eq!(u64::from(word.exchanges()), message.exchanges & 0xff);
+        assert_eq!(word.exchanges(), message.exchanges & Word::LAPS);
     }
 }
 
 #[test]
 fn words_say_which_end_is_further() {
     let at = |exchanges| Word::new(End::Sender, Message { exchanges, ..message(ElementKind::U8, 3) });
+    assert!(at(700).against(at(100), 0).ends_with("after 600 more of all_to_all, gather and scatter"));
+    assert!(at(2048).against(at(2046), 0).ends_with("after 2 more of all_to_all, gather and scatter"));
     assert!(at(256).against(at(254), 0).ends_with("after 2 more of all_to_all, gather and scatter"));
     assert!(at(254).against(at(256), 0).ends_with("after 2 fewer of all_to_all, gather and scatter"));
+    assert!(at(3).is_before(700) && at(2047).is_before(2048 + 300) && !at(700).is_before(3));
     assert!(at(255).is_before(256) && !at(256).is_before(256) && !at(257).is_before(256));
 }

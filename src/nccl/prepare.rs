@@ -5,6 +5,7 @@
 use super::call::{Call, Kind};
 use super::inner::Inner;
 use super::io::{FromRoot, SendRecv, ToRoot};
+use super::mixed;
 use super::reduce_op::ReduceOp;
 use crate::cuda::{Device, Region, Slice, SliceMut, Stream};
 use crate::element::Element;
@@ -156,6 +157,7 @@ pub(crate) fn reduce<'a, T: Element>(
                 call.recv = Some(site.write(recv)?);
             }
             call.send = Some(site.read(send)?);
+            mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
         }
         ToRoot::InPlace(buffer) => {
             call = site.call::<T>(kind, buffer.len());
@@ -185,6 +187,7 @@ pub(crate) fn broadcast<'a, T: Element>(site: Site<'a>, io: FromRoot<'a, T>, roo
                 call.send = Some(site.read(send)?);
             }
             call.recv = Some(site.write(recv)?);
+            mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
             Ok(call)
         }
         FromRoot::InPlace(buffer) => {

@@ -1,6 +1,7 @@
 //! What ranks must agree on, packed into six words.
 
 use super::call::{Call, Kind};
+use super::mixed;
 use crate::cuda::Region;
 use crate::element::ElementKind;
 use crate::sys;
@@ -20,9 +21,10 @@ const REDUCTION: u32 = 16;
 const ROOT: u32 = 24;
 const GROUP: u32 = 40;
 const IN_PLACE: u32 = 63;
+const IN_WINDOWS: u32 = 62;
 
 /// Collectives of one communicator that a group may hold.
-pub(crate) const MAX_GROUP: usize = (1 << (IN_PLACE - GROUP)) - 1;
+pub(crate) const MAX_GROUP: usize = (1 << (IN_WINDOWS - GROUP)) - 1;
 
 /// Element types whose maxima, minima and sums switches can reduce, and those whose sums only: a bit for each.
 const INTEGERS_AND_HALVES: u64 = {
@@ -61,7 +63,10 @@ impl Signature {
             false => (Place::NONE, Place::NONE),
         };
         let in_place = call.send.is_none() && call.send_in_recv.is_some() && recv.window != 0;
-        let head = head(call) | (group as u64) << GROUP | u64::from(in_place) << IN_PLACE;
+        let head = head(call)
+            | (group as u64) << GROUP
+            | u64::from(mixed::is_in_windows(call)) << IN_WINDOWS
+            | u64::from(in_place) << IN_PLACE;
         Self([head, call.count as u64, send.window, send.offset, recv.window, recv.offset])
     }
 
@@ -139,6 +144,9 @@ impl Signature {
             if window != 0 {
                 text.push_str(&format!(", {what} at byte {offset} of window {window}"));
             }
+        }
+        if head >> IN_WINDOWS & 1 != 0 {
+            text.push_str(", in windows");
         }
         if head >> IN_PLACE != 0 {
             text.push_str(", in place");

@@ -4,6 +4,7 @@
 
 use super::call::{Call, Kind};
 use super::io::{FromRoot, Layout, SendRecv, ToRoot};
+use super::mixed;
 use super::pieces::{part, recv_part, send_part};
 use super::prepare::Site;
 use super::reduce_op::ReduceOp;
@@ -46,6 +47,7 @@ pub(crate) fn all_gather_v<'a, T: Element>(
     }
     let send = send.map(|send| site.read(send)).transpose()?;
     let recv = site.write(recv)?;
+    mixed::check(&site, send.as_ref(), Some(&recv))?;
     for (root, (offset, count)) in layout.parts().enumerate() {
         let mut call = site.call::<T>(Kind::Broadcast { root }, count);
         call.recv = Some(part(recv, T::KIND, offset, count));
@@ -75,6 +77,7 @@ pub(crate) fn reduce_scatter_v<'a, T: Element>(
     }
     let send = send.map(|send| site.read(send)).transpose()?;
     let recv = site.write(recv)?;
+    mixed::check(&site, send.as_ref(), Some(&recv))?;
     for (root, (offset, count)) in layout.parts().enumerate() {
         let mut call = site.call::<T>(Kind::Reduce { op: raw, root }, count);
         match send {

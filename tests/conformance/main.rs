@@ -31,6 +31,7 @@ mod groups;
 mod large_groups;
 mod lifecycle;
 mod meeting;
+mod mixed;
 mod movement;
 mod nested;
 mod no_threads;

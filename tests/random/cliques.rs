@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpucomm::nccl::InitOptions;
+use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Clique, Device};
 
 use crate::outcome;
@@ -24,7 +24,10 @@ fn devices(batch: &Batch) -> Vec<Device> {
 
 /// A clique whose calls, and all other waits from now on, take so long at most.
 pub fn start(batch: &Batch, timeout: Duration) -> Clique {
-    let options = InitOptions { timeout: slower(PATIENT), ..InitOptions::default() };
+    // SAFETY: messages here are too short for NCCL to register memory, and where ranks are aborted the process does not free memory that
+    // their kernels may still use before it has told that they are still running, and ended.
+    let config = unsafe { Config::new().force_windows() };
+    let options = InitOptions { timeout: slower(PATIENT), config };
     let clique = Clique::init_all_with(&devices(batch), &options)
         .unwrap_or_else(|error| panic!("no clique: {error}: {}", batch.repeat(batch.first)));
     gpucomm::set_default_timeout(slower(PATIENT));

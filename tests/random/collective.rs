@@ -99,6 +99,10 @@ impl Collective {
         let windows = [source.origin.is_window(), sink.origin.is_window()];
         let source = source.len();
         let what = g.choose(&What::ALL);
+        // What goes from rank to rank without a comparison by place lies in windows on both sides or on neither.
+        if windows[0] != windows[1] && !matches!(what, What::AllReduce | What::AllGather | What::ReduceScatter) {
+            return None;
+        }
         let root = g.rng.usize(..g.ranks());
         let alike = what.symmetric() && windows.contains(&true);
         let mut forms: Vec<Form> = (0..g.ranks()).map(|rank| g.choose(what.forms(rank == root))).collect();

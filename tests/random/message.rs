@@ -23,6 +23,9 @@ impl Message {
     pub fn draw(g: &mut Generator, (from, to): (usize, usize), target: Target) -> Option<Self> {
         let send = g.partner(target.slot)?;
         let (source, sink) = (g.model.contents(send), g.model.contents(target.slot));
+        if source.origin.is_window() != sink.origin.is_window() {
+            return None;
+        }
         let (kind, within) = (source.kind, target.within(sink.len()));
         let source = source.len();
         let most = source.min(within.1 - within.0);

@@ -67,11 +67,17 @@ fn enough_devices(ranks: usize) -> Result<usize> {
 }
 
 /// How communicators are made: as nccl-tests makes them, so that the two can be compared.
-fn init_options() -> InitOptions {
+fn init_options(perf: &PerfOptions) -> InitOptions {
     let options = InitOptions::default();
     #[cfg(nccl_ge_2_28)]
     let options = InitOptions { config: options.config.nvlink_centric_sched(true), ..options };
-    options
+    if !perf.windows {
+        return options;
+    }
+    // SAFETY: one operation runs in windows, so no collective follows messages in them; and after a failure no memory is used again, as
+    // the process ends.
+    let config = unsafe { options.config.force_windows() };
+    InitOptions { config, ..options }
 }
 
 /// What runs underneath, in words.

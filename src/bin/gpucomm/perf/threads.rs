@@ -17,7 +17,7 @@ use crate::options::PerfOptions;
 pub fn run(options: &PerfOptions) -> Result<Outcome> {
     let mut devices = Device::all()?;
     devices.truncate(options.ranks());
-    let clique = Clique::init_all_with(&devices, &init_options())?;
+    let clique = Clique::init_all_with(&devices, &init_options(options))?;
     let ranks = devices.iter().enumerate().map(|(rank, &device)| RankInfo::new(rank, device)).collect::<Result<_>>()?;
     let setup = Setup { options, libraries: libraries()?, ranks };
 

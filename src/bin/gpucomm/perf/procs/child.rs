@@ -37,7 +37,8 @@ fn measure_rank(options: &PerfOptions, child: &Child) -> Result<bool> {
     let setup = Setup { options, libraries: libraries()?, ranks };
     // SAFETY: all ranks are children of one parent, which starts them with the same arguments: they run the same
     // operations in the same order, with the same counts, types and roots, all computed from those arguments.
-    let comm = unsafe { Communicator::init_rank_with(device, options.ranks(), &id, child.rank, &init_options()) }?;
+    let comm =
+        unsafe { Communicator::init_rank_with(device, options.ranks(), &id, child.rank, &init_options(options)) }?;
     let result = measure::run(options, &setup, &[&comm], child);
     match &result {
         Ok(_) => comm.close(default_timeout())?,
