@@ -87,6 +87,10 @@ struct Model {
     streams: Vec<Last>,
     observed: Last,
     failed: BTreeSet<usize>,
+    /// How many communicators had been made when one of them was known to have failed.
+    failed_at: BTreeMap<usize, usize>,
+    /// The communicators that each stream was told of.
+    begun: BTreeSet<Name>,
     closed: BTreeSet<usize>,
 }
 
@@ -181,6 +185,11 @@ impl World {
             truth.extend(model.bytes[at].iter().flatten().copied());
         }
         let read = model.open(&read);
+        if model.begun.insert(name) {
+            // Who begins on a stream is told nothing of what had failed before it was made.
+            let failed_at = &model.failed_at;
+            model.streams[stream].retain(|(comm, _), _| failed_at.get(comm).is_none_or(|made| name.0 < *made));
+        }
         merge(&mut model.streams[stream], &read);
         model.streams[stream].insert(name, number);
         if let Some(at) = written {
@@ -245,6 +254,7 @@ impl World {
             0 => {
                 comm.fate.fail(aborted());
                 self.model.failed.insert(comm.name);
+                self.model.failed_at.insert(comm.name, self.made);
             }
             1 => {
                 // It is the wait that finds out, the worker must be there to be asked.

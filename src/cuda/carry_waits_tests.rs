@@ -59,3 +59,31 @@ fn what_is_accepted_is_told_no_more() {
     history.accept();
     history.origins().judge("a wait").unwrap();
 }
+
+/// Who works with a communicator that was made after a failure is told nothing of it, whatever its stream was made to follow.
+#[test]
+fn a_new_communicator_is_not_disturbed() {
+    let (history, other) = (History::default(), History::default());
+    let (mut bad, mut old) = (Comm::new(0), Comm::new(1));
+    old.next(&history);
+    bad.next(&history);
+    bad.next(&other);
+    fail(&bad);
+    old.next(&history);
+    assert!(history.origins().judge("a wait").is_err());
+    let mut new = Comm::new(2);
+    assert!(history.origins().judge("a wait").is_err());
+    new.next(&history);
+    history.origins().judge("a wait").unwrap();
+    history.follow(&other.origins());
+    history.origins().judge("a wait").unwrap();
+    // But of what it has read, and of what fails later.
+    history.cover(&other.origins());
+    assert!(history.origins().judge("a wait").is_err());
+    history.accept();
+    old.next(&history);
+    fail(&old);
+    assert!(history.origins().judge("a wait").is_err());
+    other.follow(&history.origins());
+    assert!(other.origins().judge("a wait").is_err());
+}

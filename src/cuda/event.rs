@@ -1,7 +1,7 @@
 //! Events: points in the work of streams.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use super::check::{check, check_on, check_ready};
@@ -9,7 +9,7 @@ use super::device::{Device, in_host_function};
 use super::in_flight::ENTRY;
 use super::pool;
 use super::settle::undisturbing;
-use super::stream::Stream;
+use super::stream::{self, Stream};
 use super::work::Origins;
 use crate::deadline::{Deadline, backoff, default_timeout};
 use crate::error::{Error, Result};
@@ -22,12 +22,40 @@ pub struct Event {
     raw: sys::cudaEvent_t,
     device: Device,
     timing: bool,
-    /// Held by who records it or has a stream wait for it, so that CUDA and `origins` mean the same record.
+    /// Held by who records it or has a stream wait for it, so that CUDA and `last` mean the same record.
     turn: Mutex<()>,
     /// Twice how often it was recorded; odd while it is. Who asks the device holds nothing: it compares this before and after.
     records: AtomicU64,
-    /// The operations of communicators that come before it, as it was recorded last.
-    origins: Mutex<Origins>,
+    last: Mutex<Record>,
+}
+
+/// What an event stands for, as it was recorded last.
+#[derive(Clone, Default)]
+struct Record {
+    /// The operations of communicators that come before it.
+    origins: Origins,
+    /// Where it was recorded; unknown where there are no origins.
+    stream: Weak<stream::Inner>,
+}
+
+impl Record {
+    fn of(stream: &Stream) -> Self {
+        let origins = stream.history().origins();
+        let stream = if origins.is_empty() { Weak::new() } else { stream.downgrade() };
+        Self { origins, stream }
+    }
+
+    /// What a wait of `operation` reports when the device is done.
+    fn judge(&self, operation: &'static str) -> Result<()> {
+        self.origins.judge(operation).inspect_err(|_| self.tell(false))
+    }
+
+    /// A wait for it is one for its stream, to which it has told what has failed, or takes too long.
+    fn tell(&self, late: bool) {
+        if let Some(stream) = Stream::upgrade(&self.stream) {
+            stream.history().tell(&self.origins, late);
+        }
+    }
 }
 
 // SAFETY: the CUDA runtime allows events to be used from any thread, and from several at a time.
@@ -55,7 +83,7 @@ impl Event {
     }
 
     fn wrap(device: Device, raw: sys::cudaEvent_t, timing: bool) -> Self {
-        Self { raw, device, timing, turn: Mutex::new(()), records: AtomicU64::new(0), origins: Mutex::default() }
+        Self { raw, device, timing, turn: Mutex::new(()), records: AtomicU64::new(0), last: Mutex::default() }
     }
 
     /// The device it belongs to.
@@ -77,14 +105,14 @@ impl Event {
         stream.room_for_one(OPERATION, default_timeout())?;
         let _turn = self.turn(OPERATION)?;
         // Before the event: what is enqueued in between need not be covered by it.
-        let origins = stream.history().origins();
+        let record = Record::of(stream);
         self.records.fetch_add(1, Ordering::AcqRel);
         // SAFETY: both handles are alive, and of one device.
         let code = unsafe { sys::cudaEventRecord(self.raw, stream.raw()) };
         stream.count(ENTRY);
         let result = check_on(self.device.ordinal(), "cudaEventRecord", code);
         if result.is_ok() {
-            *self.lock() = origins;
+            *self.lock() = record;
         }
         self.records.fetch_add(1, Ordering::AcqRel);
         result
@@ -95,7 +123,7 @@ impl Event {
     pub(super) fn last_record(&self, operation: &'static str, call: impl FnOnce() -> Result<()>) -> Result<Origins> {
         let _turn = self.turn(operation)?;
         call()?;
-        Ok(self.lock().clone())
+        Ok(self.lock().origins.clone())
     }
 
     /// Waits for other threads that record the event, or have a stream wait for it.
@@ -118,19 +146,19 @@ impl Event {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Origins> {
-        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// If it is reached: the operations of communicators that come before it. Not while it is recorded: who records it
+    /// If it is reached: what it stands for. Not while it is recorded: who records it
     /// makes of it an event that is not reached yet.
-    fn reached(&self) -> Result<Option<Origins>> {
+    fn reached(&self) -> Result<Option<Record>> {
         let before = self.records.load(Ordering::Acquire);
         if before % 2 == 1 || !self.is_reached()? {
             return Ok(None);
         }
-        let origins = self.lock().clone();
-        Ok((self.records.load(Ordering::Acquire) == before).then_some(origins))
+        let record = self.lock().clone();
+        Ok((self.records.load(Ordering::Acquire) == before).then_some(record))
     }
 
     /// Wraps `cudaEventQuery`: whether the event is reached.
@@ -139,7 +167,7 @@ impl Event {
     /// As [`Event::wait`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
         match self.reached()? {
-            Some(origins) => origins.judge("Event::query").map(|()| true),
+            Some(record) => record.judge("Event::query").map(|()| true),
             None => Ok(false),
         }
     }
@@ -154,20 +182,23 @@ impl Event {
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than `timeout`.
     ///
     /// It covers what a wait for the stream would have covered when the event was recorded, and says each time it is
-    /// asked where an operation of a communicator has failed there.
+    /// asked where an operation of a communicator has failed there. That counts as a wait for the stream: events that are
+    /// recorded there later say so no more once a communicator that is well has enqueued something.
     ///
     /// # Errors
     /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`]; what CUDA says,
     /// failures of earlier work on the device among others.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
         const OPERATION: &str = "Event::wait";
-        let what = || format!("an event of {}{}", self.device, self.lock().pending());
-        let mut origins = Origins::new();
-        Deadline::after(timeout).poll(OPERATION, what, || {
-            let reached = self.reached()?;
-            Ok(reached.map(|of_it| origins = of_it).is_some())
-        })?;
-        origins.judge(OPERATION)
+        let what = || format!("an event of {}{}", self.device, self.lock().origins.pending());
+        let mut record = Record::default();
+        let reached = || Ok(self.reached()?.map(|of_it| record = of_it).is_some());
+        if let Err(error) = Deadline::after(timeout).poll(OPERATION, what, reached) {
+            let record = self.lock().clone();
+            record.tell(true);
+            return Err(error);
+        }
+        record.judge(OPERATION)
     }
 
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than the default timeout.

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::work::{Fate, Origins, Work};
+use super::work::{Fate, Origin, Origins, Work};
 
 /// Operations of communicators on a stream, and those that the stream was made to follow or whose data it has read.
 ///
 /// A failure is told by every wait until one has told it and a communicator that is well has enqueued something since, or
-/// the user accepts it.
+/// the user accepts it. Nor is it told any more when a communicator begins here that was made after it: who works with that
+/// has begun anew, and what the failed operation would have written is marked all the same.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// Whether there ever were entries.
@@ -62,8 +63,9 @@ impl History {
         if let Some(entry) = entries.iter().find(goes_on) {
             return Arc::clone(&entry.work);
         }
-        // Somebody goes on, so what was told need not be told again.
-        self.forget(&mut entries, |entry| entry.is_over() || entry.is_told());
+        // Somebody goes on, so what was told need not be told again; who begins has nothing to do with what is past.
+        let past = |entry: &Entry| entry.is_told() || entry.work.failed_before(fate);
+        self.forget(&mut entries, |entry| entry.is_over() || past(entry));
         let work = Arc::new(make());
         entries.push(Entry { work: Arc::clone(&work), last: None, told: 0, seen: work.base() });
         self.any.store(true, Ordering::Release);
@@ -77,13 +79,26 @@ impl History {
         self.own.load(Ordering::Acquire)
     }
 
-    /// The stream has read what comes from `origins`, or was made to follow them.
+    /// The stream has read what comes from `origins`.
     pub(crate) fn cover(&self, origins: &Origins) {
+        self.add(origins, |_, _| true);
+    }
+
+    /// The stream was made to follow `origins`: but for what had failed before a communicator was made that works here.
+    pub(crate) fn follow(&self, origins: &Origins) {
+        let is_past = |entry: &Entry, one: &Origin| entry.last.is_none() && one.work.failed_before(entry.work.fate());
+        self.add(origins, |entries, one| !entries.iter().any(|entry| is_past(entry, one)));
+    }
+
+    fn add(&self, origins: &Origins, which: impl Fn(&[Entry], &Origin) -> bool) {
         if origins.is_empty() {
             return;
         }
         let mut entries = self.entries();
         for one in origins.iter().filter(|one| !one.is_settled()) {
+            if !which(&entries, one) {
+                continue;
+            }
             match entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.work, &one.work)) {
                 Some(entry) => entry.last = entry.last.map(|last| last.max(one.number)),
                 None => {

@@ -26,8 +26,9 @@
 //!   [`DeviceBuffer::accept`], [`SliceMut::accept`] and [`PinnedBuffer::accept`] take the bytes as they are.
 //! - Waits for a stream ([`Stream::wait`], [`Stream::synchronize`], [`Stream::query`]) return the error of operations that
 //!   were enqueued there, or whose results were read there: until a wait has, and a communicator that is well has enqueued
-//!   something more, or until [`Stream::accept`]. Waits for an event return what those for its stream would have when it
-//!   was recorded.
+//!   something more; until a communicator has enqueued something that was made after the failure; or until
+//!   [`Stream::accept`]. Waits for an event return what those for its stream would have when it was recorded, each time, and
+//!   count as waits for the stream.
 //! - Whatever a wait has once found to be well stays so, when its communicator fails later, and so do the results of a
 //!   communicator that was closed in order. An abort does not ask the device first how far it came: what nobody has waited
 //!   for counts as failed.

@@ -43,7 +43,7 @@ pub struct Stream {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     raw: sys::cudaStream_t,
     device: Device,
     /// Whether it is destroyed with the last handle.
@@ -242,7 +242,8 @@ impl Stream {
     ///
     /// That covers the operations of communicators that were enqueued here, those whose results were read here, and what
     /// [`Stream::wait_event`] made the stream wait for. Where one of them has failed or was aborted, every wait says so,
-    /// until one has, and a communicator that is well has enqueued something more, or [`Stream::accept`] is called.
+    /// until one has, and a communicator that is well has enqueued something more, or [`Stream::accept`] is called. A
+    /// communicator that was made after a failure is not disturbed by it: it is told no more once that has enqueued something.
     ///
     /// # Errors
     /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`];
@@ -288,6 +289,16 @@ impl Stream {
         &self.inner.history
     }
 
+    /// What leads back to it as long as somebody has a handle.
+    pub(super) fn downgrade(&self) -> Weak<Inner> {
+        Arc::downgrade(&self.inner)
+    }
+
+    /// The stream that [`Stream::downgrade`] was asked of.
+    pub(super) fn upgrade(inner: &Weak<Inner>) -> Option<Self> {
+        inner.upgrade().map(|inner| Self { inner })
+    }
+
     /// Panics of its host functions that no wait has told yet.
     pub(super) fn panics(&self) -> &Arc<Panics> {
         &self.inner.panics
@@ -306,7 +317,8 @@ impl Stream {
     }
 
     /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
-    /// Waits for this stream cover what the event covers, then.
+    /// Waits for this stream cover what the event covers, then, but for what had failed before a communicator was made that
+    /// works here.
     ///
     /// # Errors
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
@@ -320,7 +332,7 @@ impl Stream {
             self.count(ENTRY);
             check_on(self.device().ordinal(), "cudaStreamWaitEvent", code)
         })?;
-        self.history().cover(&origins);
+        self.history().follow(&origins);
         Ok(())
     }
 

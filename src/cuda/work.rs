@@ -31,26 +31,47 @@ pub(crate) trait Worker: std::fmt::Debug + Send + Sync {
 }
 
 /// How a worker has ended, if it has. The first word on it stays.
-#[derive(Debug, Default)]
-pub(crate) struct Fate(OnceLock<Option<Error>>);
+#[derive(Debug)]
+pub(crate) struct Fate {
+    made: u64,
+    end: OnceLock<End>,
+}
+
+#[derive(Debug)]
+struct End {
+    at: u64,
+    failure: Option<Error>,
+}
+
+/// Later than all moments before.
+fn now() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::AcqRel)
+}
+
+impl Default for Fate {
+    fn default() -> Self {
+        Self { made: now(), end: OnceLock::new() }
+    }
+}
 
 impl Fate {
     /// It has failed, or was aborted; before anything on the device is stopped.
     pub(crate) fn fail(&self, error: Error) {
-        let _ = self.0.set(Some(error));
+        let _ = self.end.set(End { at: now(), failure: Some(error) });
     }
 
     /// All that it did is done, and well.
     pub(crate) fn close(&self) {
-        let _ = self.0.set(None);
+        let _ = self.end.set(End { at: now(), failure: None });
     }
 
     fn is_closed(&self) -> bool {
-        matches!(self.0.get(), Some(None))
+        self.end.get().is_some_and(|end| end.failure.is_none())
     }
 
     fn failure(&self) -> Option<&Error> {
-        self.0.get().and_then(Option::as_ref)
+        self.end.get().and_then(|end| end.failure.as_ref())
     }
 }
 
@@ -103,6 +124,16 @@ impl Work {
     #[inline]
     pub(crate) fn enqueue(&self, number: u64) {
         self.enqueued.store(number, Ordering::Release);
+    }
+
+    /// Whether its worker had failed before that of `later` was made.
+    pub(crate) fn failed_before(&self, later: &Fate) -> bool {
+        self.fate.end.get().is_some_and(|end| end.failure.is_some() && end.at < later.made)
+    }
+
+    /// How its worker has ended, if it has.
+    pub(crate) fn fate(&self) -> &Fate {
+        &self.fate
     }
 
     /// The last operation that was enqueued.
