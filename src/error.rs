@@ -114,7 +114,8 @@ pub enum Error {
         got: String,
     },
 
-    /// The operation was not done within its deadline.
+    /// The operation was not done within its deadline. Where that has ended a communicator, others are told by
+    /// [`Error::Aborted`], with this as the reason.
     #[error("{operation}: not done within {timeout:?}: {detail}")]
     Timeout {
         /// The method.

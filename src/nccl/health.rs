@@ -55,9 +55,7 @@ impl Worker for Inner {
     fn pending(&self, done: u64, last: u64) -> Option<String> {
         let told = match self.refusal("wait") {
             None => pending::waits(self, done, last),
-            Some(Error::Timeout { detail: why, .. } | Error::Aborted { reason: why, .. }) => {
-                Some(format!("rank {} is being stopped: {why}", self.rank))
-            }
+            Some(Error::Aborted { reason: why, .. }) => Some(format!("rank {} is being stopped: {why}", self.rank)),
             Some(error) => Some(format!("rank {} is being stopped: {error}", self.rank)),
         };
         let told: Vec<_> = told.into_iter().chain(self.said()).collect();

@@ -54,6 +54,9 @@ pub(crate) struct Guarded {
     pub(crate) points: u64,
 }
 
+/// The operation of a call that the watchdog ends because it stays inside NCCL: it does not know the method.
+pub(crate) const STAYS_INSIDE: &str = "call";
+
 const ACTIVE: u8 = 0;
 const CLOSING: u8 = 1;
 const DEAD: u8 = 2;
@@ -164,6 +167,12 @@ impl Inner {
             }),
             _ => Some(Error::Aborted { operation, reason: "it was closed".into() }),
         }
+    }
+
+    /// The error of `operation`, a call that was inside NCCL and did not come back in time, so that the communicator was ended.
+    pub(crate) fn stayed_inside(&self, operation: &'static str) -> Option<Error> {
+        let cause = self.cause.get().filter(|_| self.state.load(Ordering::Acquire) == DEAD)?;
+        matches!(cause, Error::Timeout { operation: STAYS_INSIDE, .. }).then(|| cause.met_by(operation))
     }
 
     /// Marks the communicator dead, once: true for the one caller who must then end it. Nobody enters NCCL any more.
@@ -376,15 +385,13 @@ pub(crate) fn begin_visits<'a>(
     Ok(())
 }
 
-/// The error that a later `operation` gets, after `cause` has ended the communicator.
+/// The error that a later `operation` gets, after `cause` has ended the communicator. A [`Error::Timeout`] is of who has waited
+/// for so long, and nobody else: who gets one may wait again.
 fn after(operation: &'static str, cause: &Error) -> Error {
     match cause {
         Error::Aborted { reason, .. } => Error::Aborted { operation, reason: reason.clone() },
         Error::Disagreement { rank, peer, expected, got, .. } => {
             Error::Disagreement { operation, rank: *rank, peer: *peer, expected: expected.clone(), got: got.clone() }
-        }
-        Error::Timeout { timeout, detail, .. } => {
-            Error::Timeout { operation, timeout: *timeout, detail: detail.clone() }
         }
         other => Error::Aborted { operation, reason: other.to_string() },
     }

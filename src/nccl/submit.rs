@@ -216,7 +216,12 @@ fn launch_first(call: &Call<'_>, read: &Origins, guarded: &mut Guarded, handle: 
 pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
     // Who finds the communicator dead already reports why it died.
     if let Some(dead) = members.iter().find_map(|inner| inner.refusal(operation)) {
-        return if matches!(error, Error::Disagreement { .. }) { error } else { dead };
+        let stayed_inside = || members.iter().find_map(|inner| inner.stayed_inside(operation));
+        return match error {
+            Error::Disagreement { .. } | Error::Timeout { .. } => error,
+            Error::Nccl { .. } => stayed_inside().unwrap_or(dead),
+            _ => dead,
+        };
     }
     let error = lost_device(members, &error).unwrap_or(error);
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::inner::Inner;
+use super::inner::{Inner, STAYS_INSIDE};
 use super::{ending, helper, interrupt, pending, reaper};
 use crate::cuda::Worker;
 use crate::error::{Error, Result};
@@ -69,7 +69,7 @@ fn run() {
             }
             if inside && last.since.elapsed() >= inner.timeout() {
                 let cause = Error::Timeout {
-                    operation: "call",
+                    operation: STAYS_INSIDE,
                     timeout: inner.timeout(),
                     detail: pending::stays_inside(&inner, visit) + &said(&inner),
                 };

@@ -355,3 +355,43 @@ fn a_clique_that_cannot_form_in_no_time() {
         still_works(2);
     });
 }
+
+/// A communicator that has ended because somebody waited too long: later waits and calls say that it is over, and not that they
+/// have waited as long.
+#[test]
+fn what_comes_after_a_timeout() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let limit = slower(0.5);
+            rig.run(|comm, stream| {
+                comm.set_timeout(limit);
+                if comm.rank() != 0 {
+                    return Ok(());
+                }
+                let (mut x, mut large) =
+                    (DeviceBuffer::<f32>::zeroed(stream, 5)?, DeviceBuffer::<f32>::zeroed(stream, 1 << 20)?);
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                // Its first of this size, for which the ranks meet.
+                let error =
+                    comm.all_reduce(InPlace(&mut large), ReduceOp::Max, stream).expect_err("done without rank 1");
+                assert_timeout(&error, "all_reduce", limit);
+                let over = |result: Result<()>, operation: &str| match result {
+                    Err(Error::Aborted { operation: by, reason }) => {
+                        assert_eq!(by, operation);
+                        assert!(reason.contains("all_reduce: not done within "), "{reason}");
+                        assert!(reason.contains("rank 1"), "{reason}");
+                    }
+                    other => panic!("{operation}: {other:?}"),
+                };
+                quick(slower(5.0), || over(stream.wait(slower(50.0)), "Stream::wait"));
+                over(x.to_vec(stream).map(drop), "Slice::copy_to_slice");
+                over(comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream), "all_reduce");
+                over(comm.async_error(), "async_error");
+                Ok(())
+            });
+            quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
