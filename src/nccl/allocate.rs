@@ -65,14 +65,16 @@ struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// Wraps `ncclMemAlloc`. Where memory has run out, that of buffers which were dropped is waited for.
+    /// Wraps `ncclMemAlloc`. Where memory has run out, that of buffers which were dropped is waited for, also of other
+    /// communicators on the device: of one that was aborted, perhaps.
     fn new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {
-        match Self::try_new(inner, size) {
-            Err(Error::OutOfMemory { .. }) if reaper::holds(inner.id) => {
-                reaper::drain(inner.id, &Deadline::after(inner.timeout().min(PATIENCE)));
-                Self::try_new(inner, size)
+        let deadline = Deadline::after(inner.timeout().min(PATIENCE));
+        loop {
+            let freed = reaper::freed();
+            match Self::try_new(inner, size) {
+                Err(Error::OutOfMemory { .. }) if reaper::frees_more(inner.device, freed, &deadline) => {}
+                made => return made,
             }
-            made => made,
         }
     }
 

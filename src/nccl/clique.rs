@@ -1,6 +1,5 @@
 //! All ranks of a communicator within one process.
 
-use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -11,6 +10,7 @@ use super::comm_buffer::CommBuffer;
 use super::communicator::{Communicator, abort_members, close_members, drop_members};
 use super::config::InitOptions;
 use super::ending::{self, AbortOutcome};
+use super::failure::{Failure, What, blame};
 use super::scope::Scope;
 use super::{allocate, helper, init};
 use crate::cuda::{Device, Stream};
@@ -83,12 +83,13 @@ impl Clique {
     /// well, and those that are being made are given up.
     ///
     /// # Errors
-    /// The first error that a rank returned, in time; where ranks disagree, that of the rank which differs. All ranks are
-    /// aborted then, so that none waits for one that has given up. [`Error::InvalidUsage`] where a thread cannot be started,
+    /// That of the rank at fault: the first failure in time, of those that say more than that a communicator was aborted, if there are
+    /// any; where ranks disagree, that of the rank which differs. All ranks are aborted then, so that none waits for one that has
+    /// given up. [`Error::InvalidUsage`] where a thread cannot be started,
     /// and within a host function of a stream; `program` has not run then, and the clique is as it was.
     ///
     /// # Panics
-    /// If a rank panics before another one fails, all are aborted, and the panic goes on here when all have ended.
+    /// Where the rank at fault has panicked, all are aborted as well, and the panic goes on here when all have ended.
     pub fn spmd<R: Send>(&self, program: impl Fn(&Communicator) -> Result<R> + Sync) -> Result<Vec<R>> {
         const SPMD: &str = "spmd";
         ending::outside_of_host_functions(SPMD)?;
@@ -114,8 +115,8 @@ impl Clique {
             }));
             match attempt {
                 Ok(Ok(value)) => return Some(value),
-                Ok(Err(error)) => fail(Failure::Error { rank, error }),
-                Err(payload) => fail(Failure::Panic { rank, payload }),
+                Ok(Err(error)) => fail(Failure::new(rank, What::Error(error))),
+                Err(payload) => fail(Failure::new(rank, What::Panic(payload))),
             }
             None
         };
@@ -137,13 +138,13 @@ impl Clique {
             let threads = threads.map_err(|error| helper::cannot_start(SPMD, &error))?;
             Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect())
         })?;
-        match blame(failures.into_inner().unwrap_or_else(PoisonError::into_inner)) {
+        match blame(failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(|failure| failure.what) {
             None => values
                 .into_iter()
                 .collect::<Option<Vec<R>>>()
                 .ok_or_else(|| Error::InvalidUsage { operation: SPMD, reason: "a rank ended without a value".into() }),
-            Some(Failure::Error { error, .. }) => Err(error),
-            Some(Failure::Panic { payload, .. }) => panic::resume_unwind(payload),
+            Some(What::Error(error)) => Err(error),
+            Some(What::Panic(payload)) => panic::resume_unwind(payload),
         }
     }
 
@@ -192,65 +193,5 @@ impl Clique {
 impl Drop for Clique {
     fn drop(&mut self) {
         drop_members(&self.ranks);
-    }
-}
-
-/// How a rank of [`Clique::spmd`] failed.
-enum Failure {
-    Error { rank: usize, error: Error },
-    Panic { rank: usize, payload: Box<dyn Any + Send> },
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Error { rank, error } => write!(f, "rank {rank} returned an error: {error}"),
-            Self::Panic { rank, .. } => write!(f, "rank {rank} panicked"),
-        }
-    }
-}
-
-/// The failure that brought the others: of the rank that differs, where ranks disagree, else the first one in time.
-fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
-    let differs = failures.iter().find_map(|failure| match failure {
-        Failure::Error { error: Error::Disagreement { rank, .. }, .. } => Some(*rank),
-        _ => None,
-    });
-    let at_fault = |failure: &Failure| match failure {
-        Failure::Error { rank, error: Error::Disagreement { .. } } => Some(*rank) == differs,
-        _ => false,
-    };
-    let at = failures.iter().position(at_fault).unwrap_or(0);
-    (at < failures.len()).then(|| failures.swap_remove(at))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn disagreement(at: usize, rank: usize, operation: &'static str) -> Failure {
-        let (expected, got) = (String::from("this"), String::from("that"));
-        Failure::Error { rank: at, error: Error::Disagreement { operation, rank, peer: 0, expected, got } }
-    }
-
-    fn other(at: usize) -> Failure {
-        Failure::Error { rank: at, error: Error::InvalidUsage { operation: "the test", reason: String::new() } }
-    }
-
-    fn blamed(failures: Vec<Failure>) -> Option<usize> {
-        blame(failures).map(|failure| match failure {
-            Failure::Error { rank, .. } | Failure::Panic { rank, .. } => rank,
-        })
-    }
-
-    #[test]
-    fn who_is_at_fault() {
-        assert_eq!(blamed(Vec::new()), None);
-        assert_eq!(blamed(vec![other(3), other(1)]), Some(3));
-        assert_eq!(blamed(vec![other(0), disagreement(1, 2, "a"), disagreement(2, 2, "b")]), Some(2));
-        // The rank that differs may have panicked over its error, or never come to it.
-        assert_eq!(blamed(vec![disagreement(1, 2, "a"), other(2)]), Some(1));
-        let panic = Failure::Panic { rank: 3, payload: Box::new("because") };
-        assert_eq!(blamed(vec![panic, other(1)]), Some(3));
     }
 }

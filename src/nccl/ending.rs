@@ -90,8 +90,9 @@ pub(crate) fn tear_down(inner: &Arc<Inner>) {
 
 /// NCCL has let go of `inner`. Its streams go here, on a thread of their device.
 fn let_go(inner: &Arc<Inner>) {
-    inner.set_ended();
+    // First: who has waited for the end, and allocates, finds what is about to be freed.
     inner.windows.end().into_iter().for_each(|burial| reaper::receive(burial, inner));
+    inner.set_ended();
     if let Some(mut guard) = inner.lock_within(&Deadline::after(BUSY)) {
         guard.streams.clear();
     }

@@ -63,6 +63,7 @@ mod dispute;
 mod ending;
 mod environment;
 mod exchange;
+mod failure;
 mod gate;
 mod group;
 mod handle;

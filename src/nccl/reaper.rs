@@ -4,6 +4,7 @@
 //! that spins until its peers come, or until somebody aborts it. So neither a destructor calls it nor the watchdog.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -35,8 +36,8 @@ unsafe impl Send for Remains {}
 /// All remains.
 struct Yard {
     waiting: Vec<Remains>,
-    /// The communicators of those that the reaper has in hand.
-    in_hand: Vec<u64>,
+    /// The communicators and devices of those that the reaper has in hand.
+    in_hand: Vec<(u64, Device)>,
     /// Whether something has come since the reaper looked.
     fresh: bool,
     running: bool,
@@ -44,6 +45,9 @@ struct Yard {
 
 static YARD: Mutex<Yard> = Mutex::new(Yard { waiting: Vec::new(), in_hand: Vec::new(), fresh: false, running: false });
 static CHANGED: Condvar = Condvar::new();
+
+/// How often memory was freed.
+static FREED: AtomicU64 = AtomicU64::new(0);
 
 fn yard() -> MutexGuard<'static, Yard> {
     YARD.lock().unwrap_or_else(PoisonError::into_inner)
@@ -79,16 +83,15 @@ pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
     CHANGED.notify_all();
 }
 
-/// Whether memory of one communicator is on its way here, and not free yet.
-pub(crate) fn holds(communicator: u64) -> bool {
-    let yard = yard();
-    yard.in_hand.contains(&communicator) || yard.waiting.iter().any(|one| one.inner.id == communicator)
-}
-
-/// Waits until [`holds`] says no; whether it does before the deadline.
+/// Waits until no memory of one communicator is on its way here; whether that happens before the deadline.
 pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
+    let holds = || {
+        let yard = yard();
+        yard.in_hand.iter().any(|(id, _)| *id == communicator)
+            || yard.waiting.iter().any(|one| one.inner.id == communicator)
+    };
     let mut round = 0;
-    while holds(communicator) {
+    while holds() {
         if deadline.expired() {
             return false;
         }
@@ -96,6 +99,35 @@ pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
         round += 1;
     }
     true
+}
+
+/// How often memory was freed, on whatever device.
+pub(crate) fn freed() -> u64 {
+    FREED.load(Ordering::Acquire)
+}
+
+/// Waits until memory was freed since [`freed`] said `before`, of whatever communicator; false where none of `device` is on its
+/// way here, or the deadline passes.
+pub(crate) fn frees_more(device: Device, before: u64, deadline: &Deadline) -> bool {
+    // What lies under the windows of a communicator that goes on may stay for ever.
+    let comes = |one: &Remains| one.device == device && !(one.after_the_end && one.inner.is_active());
+    let holds = || {
+        let yard = yard();
+        yard.in_hand.iter().any(|(_, other)| *other == device) || yard.waiting.iter().any(comes)
+    };
+    let mut round = 0;
+    loop {
+        let more = holds();
+        // Second: what is held no more was counted before.
+        if freed() != before {
+            return true;
+        }
+        if !more || deadline.expired() {
+            return false;
+        }
+        backoff(round);
+        round += 1;
+    }
 }
 
 fn run() {
@@ -125,7 +157,7 @@ fn take() -> Vec<Remains> {
         yard = CHANGED.wait(yard).unwrap_or_else(PoisonError::into_inner);
     }
     yard.fresh = false;
-    yard.in_hand = yard.waiting.iter().map(|one| one.inner.id).collect();
+    yard.in_hand = yard.waiting.iter().map(|one| (one.inner.id, one.device)).collect();
     std::mem::take(&mut yard.waiting)
 }
 
@@ -139,5 +171,6 @@ impl Remains {
         // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, and
         // no window lies over it.
         let _ = unsafe { sys::ncclMemFree(self.ptr) };
+        FREED.fetch_add(1, Ordering::AcqRel);
     }
 }

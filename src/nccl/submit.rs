@@ -11,7 +11,7 @@ use super::launch::{self, Member};
 use super::meeting::Peers;
 use super::parts::Parts;
 use super::signature::MAX_GROUP;
-use super::{agreement, ending, itself, weight};
+use super::{agreement, ending, failure, itself, weight};
 use crate::cuda::{LAUNCH, Origins, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -224,6 +224,7 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
         };
     }
     let error = lost_device(members, &error).unwrap_or(error);
+    failure::begin(&error);
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
     let _ = ending::abort(&everybody, &error, &Deadline::after(ending::GRACE));
     error

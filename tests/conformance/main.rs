@@ -35,6 +35,7 @@ mod mixed;
 mod movement;
 mod nested;
 mod no_threads;
+mod out_of_memory;
 mod p2p;
 mod panics;
 mod premul;

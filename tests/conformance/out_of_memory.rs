@@ -1,0 +1,126 @@
+//! Memory that runs out: whose error that is, and whose memory is waited for.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gpucomm::nccl::{Config, InitOptions};
+use gpucomm::{Backend, Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
+
+use crate::support::process::{Role, spawn};
+use crate::support::{rank_counts, skip, slower, watched};
+
+/// More than half of a device.
+const LARGE: usize = 40 << 20;
+
+/// Runs a role of [`child`] on devices with little memory.
+fn with_little_memory(role: &'static str, ranks: usize) {
+    watched(90.0, move || {
+        for _ in rank_counts(&[ranks]) {
+            if gpucomm::backend() != Backend::Emulator {
+                return skip("devices with little memory: only the emulator has some");
+            }
+            let small = [("GPUCOMM_EMULATOR_MEMORY", "64M"), ("GPUCOMM_TIMEOUT", "20")];
+            let id = UniqueId::new().unwrap();
+            spawn("out_of_memory::child", role, (0, 1), &id, &small).finish(slower(80.0)).assert_success();
+        }
+    });
+}
+
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    let roles: [(&str, fn() -> Result<()>); 3] =
+        [("culprit", one_rank_runs_out), ("dead", of_a_dead_clique), ("other", of_another_clique)];
+    for (name, body) in roles {
+        if Role::of_this_process(name).is_some() {
+            body().unwrap();
+        }
+    }
+}
+
+fn start(ranks: usize, config: Config) -> Result<(Clique, Vec<Stream>)> {
+    let devices = &Device::all()?[..ranks];
+    let clique = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() })?;
+    Ok((clique, devices.iter().map(|device| Stream::new(*device)).collect::<Result<_>>()?))
+}
+
+/// The others are woken before the rank that has no memory has come back from ending the clique.
+fn one_rank_runs_out() -> Result<()> {
+    for round in 0..8 {
+        let (clique, streams) = start(3, Config::new())?;
+        let hog = DeviceBuffer::<u8>::zeroed(&streams[1], LARGE)?;
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            clique.spmd(|comm| {
+                let stream = &streams[comm.rank()];
+                let step = || {
+                    let mut memory = comm.alloc::<u8>(stream, LARGE)?;
+                    comm.all_reduce(InPlace(memory.slice_mut(..10)), ReduceOp::Sum, stream)?;
+                    memory.slice(..10).to_vec(stream)
+                };
+                // The others panic, too, and before.
+                Ok(if round % 2 == 1 { step().unwrap() } else { step()? })
+            })
+        }));
+        match failed {
+            Ok(result) => {
+                let error = result.expect_err("memory for both");
+                assert!(matches!(error, Error::OutOfMemory { .. }), "round {round}: {error:?}");
+            }
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().expect("what a panic says");
+                assert!(text.contains("OutOfMemory"), "round {round}: {text}");
+            }
+        }
+        drop((clique, hog));
+        streams.iter().try_for_each(Stream::synchronize)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_error_is_that_of_the_rank_without_memory() {
+    with_little_memory("culprit", 3);
+}
+
+/// What a clique leaves behind that was aborted, or dropped, is freed by a thread that nobody waits for.
+fn of_a_dead_clique() -> Result<()> {
+    let (_, streams) = start(2, Config::new())?;
+    for round in 0..12 {
+        // SAFETY: there is no collective.
+        let windows = unsafe { Config::new().force_windows() };
+        let (clique, _) = start(2, if round % 3 == 0 { Config::new() } else { windows })?;
+        let windows = clique.alloc::<u8>(&streams, LARGE).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        if round % 2 == 0 {
+            streams.iter().try_for_each(Stream::synchronize)?;
+        }
+        drop(windows);
+        let _ = clique.abort("the test");
+    }
+    Ok(())
+}
+
+#[test]
+fn memory_of_a_dead_clique_is_waited_for() {
+    with_little_memory("dead", 2);
+}
+
+fn of_another_clique() -> Result<()> {
+    let ((one, streams), (other, _)) = (start(2, Config::new())?, start(2, Config::new())?);
+    for round in 0..12 {
+        for clique in [&one, &other] {
+            let memory = clique.rank(0).alloc_local::<u8>(&streams[0], LARGE);
+            drop(memory.unwrap_or_else(|error| panic!("round {round}: {error}")));
+        }
+    }
+    // What is in use is not waited for.
+    let _kept = one.rank(0).alloc_local::<u8>(&streams[0], LARGE)?;
+    let start = std::time::Instant::now();
+    let error = other.rank(0).alloc_local::<u8>(&streams[0], LARGE).expect_err("memory for both");
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+    assert!(start.elapsed() < slower(5.0), "{:?}", start.elapsed());
+    Ok(())
+}
+
+#[test]
+fn memory_of_another_clique_is_waited_for() {
+    with_little_memory("other", 2);
+}
