@@ -20,14 +20,18 @@ impl Aborter {
         Self { inner: Arc::downgrade(inner) }
     }
 
-    /// Wraps `ncclCommAbort`: stops all operations of this rank, wherever they are, and those of all ranks of its clique,
-    /// which could not end without it.
+    /// Wraps `ncclCommAbort`: stops all operations of this rank, wherever they are, and those of all other ranks of the communicator
+    /// that live in this process, in a clique or not.
     ///
     /// Work that is on the device ends without its result, its stream goes on, and waits for that stream, and for what was
     /// to be written, return [`Error::Aborted`] with `reason`. What had ended before counts as failed, too, unless somebody
     /// has waited for it: the device is not asked. Calls on the communicators return the error as well, those in which other
-    /// threads wait at this moment included. Ranks of other processes are not told: abort them as well. So are ranks of this process that
-    /// [`Communicator::init_rank`](super::Communicator::init_rank) made.
+    /// threads wait at this moment included.
+    ///
+    /// **Ranks of other processes are not told**, and nothing that they can ask tells them. A kernel of NCCL that is stopped goes on as
+    /// if it were done, so those that wait for it on other devices complete on what it has not sent: there a wait may say `Ok` over wrong
+    /// data. Abort them as well, and have no process use results of operations that were under way when another one aborted; see
+    /// [failures](super#failures).
     ///
     /// Waits until all are gone, for at most ten seconds: NCCL then frees memory, which waits for its devices. Where another
     /// communicator's operation runs there and waits for what this thread has yet to issue, that is [`AbortOutcome::StillRunning`], and the

@@ -22,7 +22,7 @@ use crate::sys;
 /// It may be moved between threads and shared by them; one call is made at a time. Its collectives are in
 /// [`operations`](super#operations). Dropping it does what [`Communicator::close`] does, within ten seconds or its timeout,
 /// whichever is less. While panicking, or where that fails, it is aborted as [`Aborter::abort`] does it, within ten seconds more, the
-/// ranks of its clique included, so that dropping all of them waits once: twenty seconds at most.
+/// other ranks of this process included, so that dropping all of them waits once: twenty seconds at most.
 #[derive(Debug)]
 pub struct Communicator {
     inner: Arc<Inner>,
@@ -67,6 +67,10 @@ impl Communicator {
     /// - all run the same version of NCCL, with the same settings of it.
     ///
     /// The ranks of one process need no such promise, because they compare: see [`Clique`](super::Clique).
+    ///
+    /// One thing more is not seen across processes, though it makes nothing undefined: when a process aborts its rank, operations of
+    /// the others that wait for it may complete, without an error, on data that was never sent. See [`Aborter::abort`]. Ranks of one
+    /// process are aborted together, also where each was made by this function.
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
         // SAFETY: the caller makes the same promise.
         unsafe { Self::init_rank_with(device, size, id, rank, &InitOptions::default()) }

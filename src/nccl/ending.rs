@@ -42,8 +42,9 @@ pub enum AbortOutcome {
 
 /// Ends `members` because of `cause`, but for those that somebody else has ended, and waits for the end of all.
 pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
-    let first = start_abort(members, cause);
-    match wait_for_end(members, deadline) {
+    let all = everybody(members, cause);
+    let first = abort_all(&all, cause);
+    match wait_for_end(&all, deadline) {
         false => AbortOutcome::StillRunning,
         true if first => AbortOutcome::Done,
         true => AbortOutcome::Already,
@@ -66,13 +67,36 @@ fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool {
 
 /// As [`abort`], without waiting; whether any of them was active.
 pub(crate) fn start_abort(members: &[Arc<Inner>], cause: &Error) -> bool {
-    // All are condemned before the first is aborted, so that every thread that notices gets this cause.
-    let condemned: Vec<_> = members.iter().filter(|inner| inner.condemn(cause.clone())).collect();
+    abort_all(&everybody(members, cause), cause)
+}
+
+/// `members`, and the other ranks of this process that have to end with those that are active.
+fn everybody(members: &[Arc<Inner>], cause: &Error) -> Vec<Arc<Inner>> {
+    let mut all = members.to_vec();
+    for mate in members.iter().filter(|inner| inner.is_active()).flat_map(|inner| inner.mates(cause)) {
+        if !all.iter().any(|inner| inner.id == mate.id) {
+            all.push(mate);
+        }
+    }
+    all
+}
+
+/// Aborts those of `all` that are active; whether there are any.
+fn abort_all(all: &[Arc<Inner>], cause: &Error) -> bool {
+    // All are condemned before the first is aborted, so that every thread that notices gets this cause, and nobody finds results well
+    // that are none: who waits on the device for a rank that is stopped goes on as if that had come.
+    let condemned: Vec<_> = all.iter().filter(|inner| inner.condemn(cause.clone())).collect();
     for inner in &condemned {
         let inner = Arc::clone(inner);
         inner.clone().helper().run(move || tear_down(&inner));
     }
     !condemned.is_empty()
+}
+
+/// Aborts `inner`, which the caller has retired, on its own thread, and the other ranks of this process with it.
+fn give_up(inner: &Arc<Inner>, cause: &Error) {
+    abort_all(&inner.mates(cause), cause);
+    tear_down(inner);
 }
 
 /// Aborts `inner` on its own thread; the gate is shut.
@@ -149,15 +173,17 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
         closed = closed.and_then(|()| is_fit(inner, deadline));
     }
     let (sender, ends) = mpsc::channel();
-    let orderly = closed.is_ok();
+    let unfit = closed.as_ref().err();
     for inner in &retired {
-        let (inner, sender) = (Arc::clone(inner), sender.clone());
+        let (inner, sender, unfit) = (Arc::clone(inner), sender.clone(), unfit.cloned());
         inner.clone().helper().run(move || {
-            let destroyed = if orderly { destroy(&inner) } else { Ok(()) };
-            if !orderly {
-                tear_down(&inner);
-            }
-            let _ = sender.send(destroyed);
+            let _ = sender.send(match unfit {
+                None => destroy(&inner),
+                Some(cause) => {
+                    give_up(&inner, &cause);
+                    Ok(())
+                }
+            });
         });
     }
     drop(sender);
@@ -195,9 +221,9 @@ fn destroy(inner: &Arc<Inner>) -> Result<()> {
     take_off_windows(inner);
     // SAFETY: the handle is live, and nobody else uses it any more: only who has shut the gate comes here.
     let finalized = check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(raw) });
-    if finalized.is_err() {
-        tear_down(inner);
-        return finalized;
+    if let Err(error) = finalized {
+        give_up(inner, &error);
+        return Err(error);
     }
     // SAFETY: as above; a finalized communicator is destroyed once.
     let destroyed = check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(raw) });

@@ -20,7 +20,7 @@ use super::environment;
 use super::handle::Handle;
 use super::helper::Helper;
 use super::household::Household;
-use super::inner::{Family, Inner, Parts};
+use super::inner::{Family, HOUSEHOLDS, Inner, Parts};
 use super::scope;
 use super::unique_id::UniqueId;
 use super::watchdog;
@@ -126,7 +126,7 @@ impl Start {
         // All threads that the communicators will ever need, before there is a communicator.
         watchdog::start(operation)?;
         let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
-        let household = Household::join(&id, ranks.len());
+        let household = HOUSEHOLDS.join(&id, ranks.len());
         let config = household.keep(options.config.clone());
         // A clique has them all.
         let first = ranks.first().map(|(rank, _)| *rank).filter(|_| family.is_none());
@@ -154,6 +154,10 @@ impl Start {
             let _ = family.members.set(members.iter().map(Arc::downgrade).collect());
         }
         watchdog::look_after(&members);
+        if let Some(cause) = household.admit(&members) {
+            ending::start_abort(&members, &cause);
+            return Err(members.first().and_then(|inner| inner.refusal(operation)).unwrap_or(cause));
+        }
         if let Some(scope) = scope::current() {
             scope.adopt(&members);
             if let Some(reason) = scope.failure() {
@@ -171,7 +175,7 @@ struct Made {
     ranks: Vec<(usize, Device)>,
     /// Null where NCCL has made none.
     handles: Vec<Handle>,
-    household: Arc<Household>,
+    household: Arc<Household<Inner>>,
 }
 
 impl Made {
@@ -230,7 +234,7 @@ mod tests {
     const SIZE: usize = 13;
 
     /// All ranks on one device: NCCL refuses that when they have met, and leaves their communicators.
-    fn start(household: &Arc<Household>) -> Result<Made> {
+    fn start(household: &Arc<Household<Inner>>) -> Result<Made> {
         let device = Device::new(0)?;
         let ranks = (0..SIZE).map(|rank| (rank, device)).collect();
         let made = Made { ranks, handles: Vec::new(), household: Arc::clone(household) };
@@ -239,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_failed_start_leaves_nothing() {
-        let household = Household::join(&UniqueId::from_bytes([7; 128]), SIZE);
+        let household = HOUSEHOLDS.join(&UniqueId::from_bytes([7; 128]), SIZE);
         let Err(error) = start(&household) else { panic!("ranks that share a device") };
         assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
         assert_eq!(registry::alive(SIZE), 0);

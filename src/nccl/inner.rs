@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::gate::{Gate, Locked};
 use super::handle::Handle;
 use super::helper::Helper;
-use super::household::Household;
+use super::household::{Household, Households};
 use super::ledger::Ledger;
 use super::ones::Ones;
 #[cfg(nccl_ge_2_27)]
@@ -84,7 +84,7 @@ pub(crate) struct Inner {
     stuck: AtomicU64,
     /// Whether NCCL has let go of this rank.
     ended: AtomicBool,
-    household: Arc<Household>,
+    household: Arc<Household<Self>>,
     helper: Helper,
     timeout_ms: AtomicU64,
     /// For sums that must not be sums to NCCL.
@@ -105,12 +105,15 @@ pub(crate) struct Parts {
     pub(crate) size: usize,
     pub(crate) device: Device,
     pub(crate) family: Option<Arc<Family>>,
-    pub(crate) household: Arc<Household>,
+    pub(crate) household: Arc<Household<Inner>>,
     pub(crate) helper: Helper,
     pub(crate) timeout: Duration,
     /// Whether windows are made whatever is known of them.
     pub(crate) force_windows: bool,
 }
+
+/// The ranks of this process, by communicator.
+pub(crate) static HOUSEHOLDS: Households<Inner> = Households::new();
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -279,6 +282,11 @@ impl Inner {
     /// windows are gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.household.is_empty()
+    }
+
+    /// All ranks of this process that end because of `cause`, when this one is aborted.
+    pub(crate) fn mates(&self, cause: &Error) -> Vec<Arc<Self>> {
+        self.household.fail(cause)
     }
 
     /// Reductions that are still to be destroyed.

@@ -28,6 +28,12 @@
 //! is aborted, in a clique on all ranks; nothing needs to be asked now and then. Where NCCL fails within a call, it leaves the device of
 //! the communicator current: a [`group`] restores that of the thread, a call by itself does not, because asking for it costs time.
 //!
+//! That holds for the ranks of one process. Across processes there is a gap that nobody can close from here: when one process aborts a
+//! rank, because its deadline has passed or because it was told to, NCCL's kernels there go on as if they were done, and ranks of other
+//! processes that wait for them complete on what was never sent, without an error. A process that dies does no such thing: then the
+//! others wait until their deadlines. So let no process act on a result, by writing a checkpoint, say, before all have told each other,
+//! by other means than the communicator, that none has aborted since the last such point; and give all of them the same deadlines.
+//!
 //! To recover: drop the buffers of the old communicator, abort or drop it, make a new one, on the same streams if you like, and
 //! fill, broadcast or copy into the buffers what they shall hold. `examples/recovery.rs` does so.
 //!

@@ -1,5 +1,7 @@
 //! Ranks that were made one by one, whose calls nobody compares: what NCCL does inside the call, and what it says, stands in errors.
 
+use std::sync::Barrier;
+
 use gpucomm::known_bugs::TABLE;
 use gpucomm::nccl::{AbortOutcome, InitOptions};
 use gpucomm::version::built_nccl;
@@ -115,6 +117,52 @@ fn a_call_that_the_peer_never_makes() {
             assert_emulator_names(&error, &says);
             assert_eq!(comms[0].aborter().abort("the peer does not come"), AbortOutcome::Done);
             quick(slower(20.0), || drop((x, comms)));
+            still_works(ranks);
+        }
+    });
+}
+
+/// A rank that is stopped leaves garbage to who waits for it on the device: so all ranks of the process end with it.
+#[test]
+fn ranks_of_one_process_end_together() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            let comms = two();
+            // Before and after it.
+            let aborted = Barrier::new(2);
+            let results: Vec<_> = std::thread::scope(|scope| {
+                let work = |comm: &Communicator| {
+                    let stream = Stream::new(comm.device())?;
+                    let mut x = DeviceBuffer::from_slice(&stream, &[1; 5])?;
+                    sum(comm, &stream, &mut x)?;
+                    assert_eq!(x.to_vec(&stream)?, [2; 5]);
+                    aborted.wait();
+                    let first = comm.rank() == 0;
+                    if first {
+                        sum(comm, &stream, &mut x)?;
+                        assert_eq!(comm.aborter().abort("rank 0 gives up"), AbortOutcome::Done);
+                    }
+                    aborted.wait();
+                    assert!(!comm.is_active(), "rank {}", comm.rank());
+                    let called = if first { Ok(()) } else { sum(comm, &stream, &mut x) };
+                    called.and_then(|()| x.to_vec(&stream)).map(drop)
+                };
+                let threads: Vec<_> = comms.iter().map(|comm| scope.spawn(move || work(comm))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            for result in results {
+                let error = result.expect_err("a result of ranks that were aborted");
+                assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
+                assert_names(&error, &["rank 0 gives up"]);
+            }
+            // Who was closed is not aborted any more, nor are the others with it.
+            let mut comms = two().into_iter();
+            let (one, other) = (comms.next().expect("rank 0"), comms.next().expect("rank 1"));
+            let aborter = one.aborter();
+            one.close(slower(10.0)).unwrap();
+            assert_eq!(aborter.abort("too late"), AbortOutcome::Already);
+            assert!(other.is_active());
+            quick(slower(20.0), || drop(other));
             still_works(ranks);
         }
     });
