@@ -169,6 +169,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// What a later `operation` gets, after this has ended a communicator. An [`Error::Timeout`] is of who has waited for so long, and
+    /// nobody else: who gets one may wait again.
+    pub(crate) fn later(&self, operation: &'static str) -> Self {
+        match self {
+            Self::Aborted { reason, .. } => Self::Aborted { operation, reason: reason.clone() },
+            Self::Disagreement { rank, peer, expected, got, .. } => {
+                Self::Disagreement { operation, rank: *rank, peer: *peer, expected: expected.clone(), got: got.clone() }
+            }
+            other => Self::Aborted { operation, reason: other.to_string() },
+        }
+    }
+
     /// The same failure, as `operation` meets it.
     pub(crate) fn met_by(&self, operation: &'static str) -> Self {
         let mut error = self.clone();

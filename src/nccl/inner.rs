@@ -165,7 +165,7 @@ impl Inner {
         match self.state.load(Ordering::Acquire) {
             ACTIVE => None,
             DEAD => Some(match self.cause.get() {
-                Some(cause) => after(operation, cause),
+                Some(cause) => cause.later(operation),
                 None => Error::Aborted { operation, reason: "unknown".into() },
             }),
             _ => Some(Error::Aborted { operation, reason: "it was closed".into() }),
@@ -391,16 +391,4 @@ pub(crate) fn begin_visits<'a>(
         }
     }
     Ok(())
-}
-
-/// The error that a later `operation` gets, after `cause` has ended the communicator. A [`Error::Timeout`] is of who has waited
-/// for so long, and nobody else: who gets one may wait again.
-fn after(operation: &'static str, cause: &Error) -> Error {
-    match cause {
-        Error::Aborted { reason, .. } => Error::Aborted { operation, reason: reason.clone() },
-        Error::Disagreement { rank, peer, expected, got, .. } => {
-            Error::Disagreement { operation, rank: *rank, peer: *peer, expected: expected.clone(), got: got.clone() }
-        }
-        other => Error::Aborted { operation, reason: other.to_string() },
-    }
 }

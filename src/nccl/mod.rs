@@ -41,7 +41,7 @@
 //!
 //! Nothing waits for ever. A start ends with an error when a rank does not come; so does a call that waits inside NCCL for a
 //! peer (since NCCL 2.28.7, which can be woken then, after five seconds at the least), one for which there is no room in the launch
-//! queue, and every wait for a stream. An [`Aborter`] stops a communicator from any thread, with all ranks of its clique.
+//! queue, and every wait for a stream. An [`Aborter`] stops a communicator from any thread, with all its ranks in this process.
 //!
 //! | what | waits for at most |
 //! |---|---|
