@@ -13,7 +13,7 @@ use super::settle::undisturbing;
 use super::stream::Stream;
 use super::tracker::Tracker;
 use super::uses::{Access, Uses};
-use super::{later, pool};
+use super::{later, pool, scarce};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::Result;
 use crate::sys;
@@ -110,11 +110,13 @@ impl Allocation {
             })?;
             return Ok(Self::make(ptr, bytes, device, Kind::Malloc));
         };
-        stream.room_for_one("cudaMallocFromPoolAsync", default_timeout())?;
-        // SAFETY: writes a pointer to the address given; pool and stream are alive.
-        let code = unsafe { sys::cudaMallocFromPoolAsync(&raw mut ptr, bytes, pool, stream.raw()) };
-        stream.count(ENTRY);
-        check_memory("cudaMallocFromPoolAsync", code, bytes, || device.to_string())?;
+        scarce::persist(device, default_timeout(), || {
+            stream.room_for_one("cudaMallocFromPoolAsync", default_timeout())?;
+            // SAFETY: writes a pointer to the address given; pool and stream are alive.
+            let code = unsafe { sys::cudaMallocFromPoolAsync(&raw mut ptr, bytes, pool, stream.raw()) };
+            stream.count(ENTRY);
+            check_memory("cudaMallocFromPoolAsync", code, bytes, || device.to_string())
+        })?;
         let made = Self::make(ptr, bytes, device, Kind::Pool(stream.clone()));
         // The memory exists only from this point of the stream on.
         made.note(Access::Write, stream);

@@ -32,6 +32,9 @@ pub struct DeviceBuffer<T: Element> {
 impl<T: Element> DeviceBuffer<T> {
     /// Wraps `cudaMallocFromPoolAsync`: `len` elements on the device of `stream`, with unspecified values.
     ///
+    /// Where memory has run out, that of buffers of communicators which were dropped is waited for while it is being freed, no
+    /// longer than the default timeout or ten seconds.
+    ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::InvalidArgument`] for a length whose bytes cannot be counted; what CUDA says.
     pub fn uninit(stream: &Stream, len: usize) -> Result<Self> {

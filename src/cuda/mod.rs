@@ -60,6 +60,7 @@ mod mark;
 mod panics;
 mod pinned;
 mod pool;
+pub(crate) mod scarce;
 mod settle;
 mod slice;
 mod staging;

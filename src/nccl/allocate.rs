@@ -3,7 +3,6 @@
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::comm_buffer::CommBuffer;
 use super::inner::Inner;
@@ -17,7 +16,7 @@ use super::{
     signature::Signature,
     windows::{Burial, Window},
 };
-use crate::cuda::{Allocation, FreeHook, Stream, WindowTag};
+use crate::cuda::{Allocation, FreeHook, Stream, WindowTag, scarce};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
@@ -33,9 +32,6 @@ const RECLAIM: &str = "reclaim";
 
 /// Windows begin and end at pages of this size.
 const PAGE: usize = 4096;
-
-/// How long memory that is about to be freed is waited for, where there is no other.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How large a buffer is.
 #[derive(Debug, Clone, Copy)]
@@ -68,14 +64,7 @@ impl<'a> Memory<'a> {
     /// Wraps `ncclMemAlloc`. Where memory has run out, that of buffers which were dropped is waited for, also of other
     /// communicators on the device: of one that was aborted, perhaps.
     fn new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {
-        let deadline = Deadline::after(inner.timeout().min(PATIENCE));
-        loop {
-            let freed = reaper::freed();
-            match Self::try_new(inner, size) {
-                Err(Error::OutOfMemory { .. }) if reaper::frees_more(inner.device, freed, &deadline) => {}
-                made => return made,
-            }
-        }
+        scarce::persist(inner.device, inner.timeout(), || Self::try_new(inner, size))
     }
 
     fn try_new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {

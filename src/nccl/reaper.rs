@@ -4,7 +4,6 @@
 //! that spins until its peers come, or until somebody aborts it. So neither a destructor calls it nor the watchdog.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use super::helper;
 use super::inner::Inner;
 use super::windows::Burial;
-use crate::cuda::{self, Device, Freed, Uses};
+use crate::cuda::{self, Device, Freed, Uses, scarce};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -46,9 +45,6 @@ struct Yard {
 static YARD: Mutex<Yard> = Mutex::new(Yard { waiting: Vec::new(), in_hand: Vec::new(), fresh: false, running: false });
 static CHANGED: Condvar = Condvar::new();
 
-/// How often memory was freed.
-static FREED: AtomicU64 = AtomicU64::new(0);
-
 fn yard() -> MutexGuard<'static, Yard> {
     YARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -59,6 +55,7 @@ pub(crate) fn start(operation: &'static str) -> Result<()> {
     if !yard.running {
         let spawned = thread::Builder::new().name("gpucomm-reaper".into()).spawn(run);
         spawned.map_err(|error| helper::cannot_start(operation, &error))?;
+        scarce::set_holder(holds);
         yard.running = true;
     }
     Ok(())
@@ -101,33 +98,12 @@ pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
     true
 }
 
-/// How often memory was freed, on whatever device.
-pub(crate) fn freed() -> u64 {
-    FREED.load(Ordering::Acquire)
-}
-
-/// Waits until memory was freed since [`freed`] said `before`, of whatever communicator; false where none of `device` is on its
-/// way here, or the deadline passes.
-pub(crate) fn frees_more(device: Device, before: u64, deadline: &Deadline) -> bool {
+/// Whether memory of `device` is about to be freed, of whatever communicator.
+fn holds(device: Device) -> bool {
     // What lies under the windows of a communicator that goes on may stay for ever.
     let comes = |one: &Remains| one.device == device && !(one.after_the_end && one.inner.is_active());
-    let holds = || {
-        let yard = yard();
-        yard.in_hand.iter().any(|(_, other)| *other == device) || yard.waiting.iter().any(comes)
-    };
-    let mut round = 0;
-    loop {
-        let more = holds();
-        // Second: what is held no more was counted before.
-        if freed() != before {
-            return true;
-        }
-        if !more || deadline.expired() {
-            return false;
-        }
-        backoff(round);
-        round += 1;
-    }
+    let yard = yard();
+    yard.in_hand.iter().any(|(_, other)| *other == device) || yard.waiting.iter().any(comes)
 }
 
 fn run() {
@@ -171,6 +147,6 @@ impl Remains {
         // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, and
         // no window lies over it.
         let _ = unsafe { sys::ncclMemFree(self.ptr) };
-        FREED.fetch_add(1, Ordering::AcqRel);
+        scarce::freed();
     }
 }

@@ -110,6 +110,10 @@ fn of_another_clique() -> Result<()> {
             let memory = clique.rank(0).alloc_local::<u8>(&streams[0], LARGE);
             drop(memory.unwrap_or_else(|error| panic!("round {round}: {error}")));
         }
+        // A buffer of no communicator goes in the order of its stream.
+        let memory = DeviceBuffer::<u8>::zeroed(&streams[0], LARGE);
+        drop(memory.unwrap_or_else(|error| panic!("round {round}: {error}")));
+        streams[0].synchronize()?;
     }
     // What is in use is not waited for.
     let _kept = one.rank(0).alloc_local::<u8>(&streams[0], LARGE)?;
