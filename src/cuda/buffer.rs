@@ -144,7 +144,7 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
-    /// aborted: copies of them to the host report that no more.
+    /// aborted: copies of them to the host report that no more. Waits until that communicator has stopped.
     pub fn accept(&mut self) {
         self.as_slice_mut().accept();
     }

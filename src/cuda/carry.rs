@@ -60,7 +60,7 @@ fn mix((work, number): (&Arc<Work>, u64), read: &Origins, written: Option<&Linea
     let Some(lineage) = written else { return };
     lineage.change(|list| {
         if form == Form::Whole {
-            list.clear();
+            list.overwrite();
         }
         list.merge(read);
         list.add(work, number);
@@ -92,7 +92,7 @@ impl Source {
     #[inline]
     pub(crate) fn carry(self, from: &Lineage, to: &Lineage, whole: bool, history: &History) {
         match self {
-            Self::Nothing if whole => to.clear(),
+            Self::Nothing if whole => to.overwrite(),
             Self::Nothing => {}
             Self::Own(word) if to.take(word, whole, history.own()) => {}
             Self::Own(word) => merge(&from.origins_of(word), to, whole, history),
@@ -106,7 +106,7 @@ fn merge(origins: &Origins, to: &Lineage, whole: bool, history: &History) {
     history.cover(origins);
     to.change(|list| {
         if whole {
-            list.clear();
+            list.overwrite();
         }
         list.merge(origins);
     });

@@ -42,6 +42,10 @@ impl Worker for Sickness {
     fn pending(&self, _done: u64, last: u64) -> Option<String> {
         Some(format!("operation {last}"))
     }
+
+    fn has_left(&self) -> bool {
+        true
+    }
 }
 
 fn aborted() -> Error {
@@ -223,7 +227,7 @@ impl World {
 
     fn fill(&mut self) {
         let at = self.random.usize(..4);
-        self.allocations[at].clear();
+        self.allocations[at].overwrite();
         self.model.allocations[at].clear();
         self.model.bytes[at] = Default::default();
     }

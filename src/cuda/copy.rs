@@ -262,7 +262,7 @@ pub(super) unsafe fn upload(
     region.alloc.note(Access::Write, stream);
     result?;
     if region.is_whole() {
-        region.alloc.lineage().clear();
+        region.alloc.lineage().overwrite();
     }
     Ok(())
 }
@@ -336,7 +336,7 @@ unsafe fn download(
         let what = || format!("work on a stream of {}{}", stream.device(), origins.pending());
         let waited = deadline.poll(operation, what, || stream.has_reached(&mark));
         let waited = waited.inspect_err(|_| stream.history().tell(&origins, true));
-        let waited = waited.and_then(|()| stream.judge(operation, &origins));
+        let waited = waited.and_then(|()| stream.judge(operation, &origins, deadline));
         if waited.is_err() {
             queue.push_front((block, mark, bytes));
             break waited;

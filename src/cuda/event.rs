@@ -46,8 +46,8 @@ impl Record {
     }
 
     /// What a wait of `operation` reports when the device is done.
-    fn judge(&self, operation: &'static str) -> Result<()> {
-        self.origins.judge(operation).inspect_err(|_| self.tell(false))
+    fn judge(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
+        self.origins.judge_within(operation, deadline).inspect_err(|_| self.tell(false))
     }
 
     /// A wait for it is one for its stream, to which it has told what has failed, or takes too long.
@@ -166,9 +166,11 @@ impl Event {
     /// # Errors
     /// As [`Event::wait`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
-        match self.reached()? {
-            Some(record) => record.judge("Event::query").map(|()| true),
-            None => Ok(false),
+        const OPERATION: &str = "Event::query";
+        let Some(record) = self.reached()? else { return Ok(false) };
+        match record.origins.judge(OPERATION) {
+            Err(_) if record.origins.linger() => Ok(false),
+            _ => record.judge(OPERATION, &Deadline::after(Duration::ZERO)).map(|()| true),
         }
     }
 
@@ -193,12 +195,13 @@ impl Event {
         let what = || format!("an event of {}{}", self.device, self.lock().origins.pending());
         let mut record = Record::default();
         let reached = || Ok(self.reached()?.map(|of_it| record = of_it).is_some());
-        if let Err(error) = Deadline::after(timeout).poll(OPERATION, what, reached) {
+        let deadline = Deadline::after(timeout);
+        if let Err(error) = deadline.poll(OPERATION, what, reached) {
             let record = self.lock().clone();
             record.tell(true);
             return Err(error);
         }
-        record.judge(OPERATION)
+        record.judge(OPERATION, &deadline)
     }
 
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than the default timeout.

@@ -42,7 +42,7 @@ impl<T: Element> SliceMut<'_, T> {
         region.alloc.note(Access::Write, stream);
         result?;
         if region.is_whole() {
-            region.alloc.lineage().clear();
+            region.alloc.lineage().overwrite();
         }
         Ok(())
     }

@@ -21,7 +21,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::work::{Origins, Work};
+use super::work::{Origins, Work, any_failures};
+use crate::deadline::{Deadline, default_timeout};
 
 /// The list holds more than the word could say.
 const MANY: u64 = 1;
@@ -101,6 +102,7 @@ impl Lineage {
         let new = if whole { word } else { word.max(old) };
         is_of(word, own)
             && is_of(old, own)
+            && !(whole && any_failures())
             && self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -113,12 +115,18 @@ impl Lineage {
         origins
     }
 
+    /// The user takes the bytes as they are. Waits until they change no more: no longer than the default timeout.
+    pub(crate) fn accept(&self) {
+        self.origins().wait_until_gone(&Deadline::after(default_timeout()));
+        self.change(Origins::clear);
+    }
+
     /// All bytes are overwritten by what comes from no operation.
     #[inline]
-    pub(crate) fn clear(&self) {
+    pub(crate) fn overwrite(&self) {
         let word = self.word.load(Ordering::Acquire);
-        if word == MANY {
-            self.change(Origins::clear);
+        if word == MANY || (word & NUMBER != 0 && any_failures()) {
+            self.change(Origins::overwrite);
         } else if word != 0 {
             self.word.store(word & !NUMBER, Ordering::Release);
         }

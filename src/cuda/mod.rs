@@ -29,6 +29,11 @@
 //!   something more; until a communicator has enqueued something that was made after the failure; or until
 //!   [`Stream::accept`]. Waits for an event return what those for its stream would have when it was recorded, each time, and
 //!   count as waits for the stream.
+//! - Ranks of one process may write into each other's memory, and do not all stop at the same moment. So an error comes when
+//!   all of them have stopped, or at the deadline of the wait; until then queries say that the work is not done, and what
+//!   overwrites a marked buffer leaves it marked. What overwrites the buffer of an operation was perhaps enqueued behind it
+//!   before it failed: the mark is gone then, and what is left of the operation may still come, for some milliseconds. Where
+//!   an abort is to be expected, wait for an operation before its buffers are written to again.
 //! - Whatever a wait has once found to be well stays so, when its communicator fails later, and so do the results of a
 //!   communicator that was closed in order. An abort does not ask the device first how far it came: what nobody has waited
 //!   for counts as failed.

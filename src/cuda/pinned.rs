@@ -84,8 +84,9 @@ impl<T: Element> PinnedBuffer<T> {
     }
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed.
+    /// Waits until that communicator has stopped.
     pub fn accept(&mut self) {
-        self.lineage.clear();
+        self.lineage.accept();
     }
 
     /// What the copies wait for, as the end of a sentence: what the elements come from, and what is before them on their streams.
@@ -104,8 +105,9 @@ impl<T: Element> PinnedBuffer<T> {
         const OPERATION: &str = "PinnedBuffer::as_slice";
         let origins = self.lineage.origins();
         let what = || format!("copies to {} elements{}", self.len, self.pending());
-        Deadline::after(default_timeout()).poll(OPERATION, what, || self.uses.written())?;
-        origins.judge(OPERATION)?;
+        let deadline = Deadline::after(default_timeout());
+        deadline.poll(OPERATION, what, || self.uses.written())?;
+        origins.judge_within(OPERATION, &deadline)?;
         if self.len == 0 {
             return Ok(&[]);
         }
@@ -122,8 +124,9 @@ impl<T: Element> PinnedBuffer<T> {
         const OPERATION: &str = "PinnedBuffer::as_mut_slice";
         let origins = self.lineage.origins();
         let what = || format!("copies of {} elements{}", self.len, self.pending());
-        Deadline::after(default_timeout()).poll(OPERATION, what, || self.uses.idle())?;
-        origins.judge(OPERATION)?;
+        let deadline = Deadline::after(default_timeout());
+        deadline.poll(OPERATION, what, || self.uses.idle())?;
+        origins.judge_within(OPERATION, &deadline)?;
         if self.len == 0 {
             return Ok(&mut []);
         }

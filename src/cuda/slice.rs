@@ -169,9 +169,10 @@ impl<'a, T: Element> SliceMut<'a, T> {
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
     /// aborted. Failures are known of whole buffers only, so this does nothing where the view is a part of one.
+    /// Waits until that communicator has stopped.
     pub fn accept(&mut self) {
         if self.region().is_whole() {
-            self.alloc.lineage().clear();
+            self.alloc.lineage().accept();
         }
     }
 

@@ -201,7 +201,7 @@ impl Stream {
         Ok(priority)
     }
 
-    /// Wraps `cudaStreamQuery`: whether all work is done.
+    /// Wraps `cudaStreamQuery`: whether all work is done. Not while a failed communicator is still being stopped.
     ///
     /// # Errors
     /// As [`Stream::wait`], but for the timeout.
@@ -210,8 +210,10 @@ impl Stream {
         if !self.is_idle()? {
             return Ok(false);
         }
-        self.judge("Stream::query", &origins)?;
-        Ok(true)
+        match origins.judge("Stream::query") {
+            Err(_) if origins.linger() => Ok(false),
+            judged => self.tell(&origins, judged).map(|()| true),
+        }
     }
 
     /// Wraps `cudaStreamQuery`: whether the device is done with all work, well or not.
@@ -260,7 +262,7 @@ impl Stream {
             let done = || mark.as_ref().map_or_else(|| self.is_idle(), |mark| self.has_reached(mark));
             deadline.poll(OPERATION, what, done).inspect_err(|_| self.history().tell(&origins, true))?;
         }
-        self.judge(OPERATION, &origins)
+        self.judge(OPERATION, &origins, &deadline)
     }
 
     /// Whether the stream has come to `mark`, a point of its own.
@@ -311,8 +313,12 @@ impl Stream {
     }
 
     /// What a wait of `operation` reports when the device is done: failures of `origins`, and of host functions.
-    pub(crate) fn judge(&self, operation: &'static str, origins: &Origins) -> Result<()> {
-        origins.judge(operation).inspect_err(|_| self.history().tell(origins, false))?;
+    pub(crate) fn judge(&self, operation: &'static str, origins: &Origins, deadline: &Deadline) -> Result<()> {
+        self.tell(origins, origins.judge_within(operation, deadline))
+    }
+
+    fn tell(&self, origins: &Origins, judged: Result<()>) -> Result<()> {
+        judged.inspect_err(|_| self.history().tell(origins, false))?;
         self.panics().tell()
     }
 

@@ -12,13 +12,28 @@
 //! What a wait has once found done and well stays well: [`Work`] keeps the number of the last such operation. The
 //! operations of a work come one after the other on one stream, so all before that one are well, too. What nobody had
 //! found done when the worker failed counts as failed: to ask the device then would be too late.
+//!
+//! # Why nothing is written later
+//!
+//! Workers on other devices may write into the memory of this one, and they do not all stop at the same moment. So who tells
+//! of a failure first waits until all of them are gone, as far as its deadline lets it, and what is overwritten before that
+//! counts as failed still.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
+use super::device::in_host_function;
+use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
+
+/// How long after a failure it is waited for what may still write.
+const LINGERING: Duration = Duration::from_secs(10);
+
+/// Whether any work of this process has failed.
+static FAILURES: AtomicBool = AtomicBool::new(false);
 
 /// What does the work: a communicator. This floor knows no more of it.
 pub(crate) trait Worker: std::fmt::Debug + Send + Sync {
@@ -28,6 +43,9 @@ pub(crate) trait Worker: std::fmt::Debug + Send + Sync {
     /// What the operations after number `done`, up to number `last`, wait for, where somebody knows: operation, number, rank,
     /// peer, who is behind.
     fn pending(&self, done: u64, last: u64) -> Option<String>;
+
+    /// After a failure: whether none of its operations is on a device any more, nor any of others that write into its memory.
+    fn has_left(&self) -> bool;
 }
 
 /// How a worker has ended, if it has. The first word on it stays.
@@ -40,6 +58,7 @@ pub(crate) struct Fate {
 #[derive(Debug)]
 struct End {
     at: u64,
+    when: Instant,
     failure: Option<Error>,
 }
 
@@ -55,15 +74,26 @@ impl Default for Fate {
     }
 }
 
+/// Whether any work of this process has ever failed.
+#[inline]
+pub(crate) fn any_failures() -> bool {
+    FAILURES.load(Ordering::Acquire)
+}
+
 impl Fate {
     /// It has failed, or was aborted; before anything on the device is stopped.
     pub(crate) fn fail(&self, error: Error) {
-        let _ = self.end.set(End { at: now(), failure: Some(error) });
+        FAILURES.store(true, Ordering::Release);
+        self.end(Some(error));
     }
 
     /// All that it did is done, and well.
     pub(crate) fn close(&self) {
-        let _ = self.end.set(End { at: now(), failure: None });
+        self.end(None);
+    }
+
+    fn end(&self, failure: Option<Error>) {
+        let _ = self.end.set(End { at: now(), when: Instant::now(), failure });
     }
 
     fn is_closed(&self) -> bool {
@@ -72,6 +102,11 @@ impl Fate {
 
     fn failure(&self) -> Option<&Error> {
         self.end.get().and_then(|end| end.failure.as_ref())
+    }
+
+    /// Whether it has failed so short a time ago that it is worth while to wait for what may still write.
+    pub(crate) fn is_fresh_failure(&self) -> bool {
+        self.end.get().is_some_and(|end| end.failure.is_some() && end.when.elapsed() < LINGERING)
     }
 }
 
@@ -197,6 +232,12 @@ impl Origin {
         Ok(())
     }
 
+    /// Whether it has failed, and others may still write what it would have written.
+    pub(crate) fn lingers(&self) -> bool {
+        let work = &self.work;
+        work.fate.is_fresh_failure() && !self.is_settled() && work.worker.upgrade().is_some_and(|it| !it.has_left())
+    }
+
     /// What it waits for, if somebody knows.
     fn pending(&self) -> Option<String> {
         if self.is_settled() {
@@ -226,6 +267,11 @@ impl Origins {
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// All was overwritten: what remains is what others may overwrite again.
+    pub(crate) fn overwrite(&mut self) {
+        self.0.retain(|one| one.lingers());
     }
 
     /// The only one, if there is one.
@@ -258,6 +304,27 @@ impl Origins {
             result = result.and(one.judge(operation));
         }
         result
+    }
+
+    /// As [`Origins::judge`]; tells of a failure when nothing writes any more that comes of it, or at the deadline.
+    pub(crate) fn judge_within(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
+        self.judge(operation).inspect_err(|_| self.wait_until_gone(deadline))
+    }
+
+    /// Waits until nothing writes any more that comes of failures, no longer than the deadline.
+    #[cold]
+    pub(crate) fn wait_until_gone(&self, deadline: &Deadline) {
+        let mut round = 0;
+        // A host function keeps its stream waiting, and so perhaps what it would wait for.
+        while self.linger() && !deadline.expired() && !in_host_function() {
+            backoff(round);
+            round += 1;
+        }
+    }
+
+    /// Whether any of them has failed, and others may still write what it would have written.
+    pub(crate) fn linger(&self) -> bool {
+        self.iter().any(Origin::lingers)
     }
 
     /// What they wait for, as the end of a sentence; empty where nobody knows.

@@ -266,13 +266,25 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         std::mem::forget(active);
         return;
     }
-    let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else { return };
+    let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else {
+        return wait_for_what_is_left(members);
+    };
     if std::thread::panicking() || close(&active, &Deadline::after(GRACE.min(timeout))).is_err() {
         let cause = Error::Aborted { operation: "drop", reason: "a rank was dropped with work in flight".into() };
         let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();
         if start_abort(&relatives, &cause) {
             wait_for_end(&relatives, &Deadline::after(GRACE));
         }
+    }
+}
+
+/// Waits until none of `members`, which somebody has ended, writes into memory that may be freed next; not much longer than
+/// [`GRACE`] after they were stopped.
+fn wait_for_what_is_left(members: &[Arc<Inner>]) {
+    let mut round = 0;
+    while members.iter().any(|inner| inner.fate().is_fresh_failure() && !inner.has_left()) {
+        backoff(round);
+        round += 1;
     }
 }
 

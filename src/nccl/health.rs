@@ -52,6 +52,12 @@ impl Worker for Inner {
         }
     }
 
+    fn has_left(&self) -> bool {
+        // All ranks of this process, which are aborted together: the abort of one returns before its kernel has left, unless it is
+        // the last.
+        self.is_gone()
+    }
+
     fn pending(&self, done: u64, last: u64) -> Option<String> {
         let told = match self.refusal("wait") {
             None => pending::waits(self, done, last),

@@ -46,7 +46,7 @@
 //! | what | waits for at most |
 //! |---|---|
 //! | an abort | ten seconds; half a second to two is what NCCL takes |
-//! | dropping a [`Communicator`] or a [`Clique`] | twenty seconds, once for all ranks: ten, or its timeout if that is less, for its work and an orderly end, and ten for an abort where that fails |
+//! | dropping a [`Communicator`] or a [`Clique`] | twenty seconds, once for all ranks: ten, or its timeout if that is less, for its work and an orderly end, and ten for an abort where that fails; one that has failed, ten from then on |
 //! | dropping anything else | nothing; a [`DeviceBuffer`](crate::DeviceBuffer) of a device without memory pools five seconds |
 //!
 //! Each communicator has a thread of its own that sleeps until it ends, and the process two: one looks for communicators that

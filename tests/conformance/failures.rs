@@ -1,6 +1,7 @@
 //! No wait says `Ok` over work that has failed: not the first one, not the tenth, on no stream.
 
 use std::sync::Barrier;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use gpucomm::nccl::AbortOutcome;
@@ -245,6 +246,42 @@ fn what_was_done_before_stays() {
             });
             quick(slower(20.0), || drop(rig));
             still_works(ranks);
+        }
+    });
+}
+
+/// Other ranks may write into the memory of this one until they have stopped as well.
+#[test]
+fn a_failure_is_told_when_all_ranks_have_stopped() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            for _ in 0..5 {
+                let all = Barrier::new(ranks);
+                Rig::new(ranks).run(|comm, stream| {
+                    let mut x = comm.alloc_from(stream, &[7; 4])?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    stream.synchronize()?;
+                    all.wait();
+                    if comm.rank() != 0 {
+                        return Ok(());
+                    }
+                    let (other, aborter) = (Stream::new(comm.device())?, comm.aborter());
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    std::thread::scope(|scope| {
+                        let helper = scope.spawn(|| {
+                            std::thread::sleep(Duration::from_millis(20));
+                            aborter.abort(REASON)
+                        });
+                        assert_aborted(x.to_vec(&other));
+                        // In a host function an abort does not wait, and so says how far it is.
+                        let (again, (sender, answer)) = (aborter.clone(), channel());
+                        other.launch_host(move || sender.send(again.abort("again")).unwrap())?;
+                        assert_eq!(answer.recv().unwrap(), AbortOutcome::Already);
+                        assert_eq!(helper.join().unwrap(), AbortOutcome::Done);
+                        Ok(())
+                    })
+                });
+            }
         }
     });
 }
