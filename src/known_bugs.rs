@@ -186,6 +186,30 @@ pub const TABLE: &[KnownBug] = &[
         how: "windows that were dropped are taken away where all ranks allocate, reclaim or close, and only those that all have dropped",
         place: "src/nccl/retire.rs",
     },
+    KnownBug {
+        name: "copy-engines",
+        library: Library::Nccl,
+        first: Version::new(2, 28, 3),
+        last: None,
+        compute_capability: None,
+        what: "with the policy to do collectives by copy engines (CTAPolicy 2), scatter writes where the root alone thinks that the windows \
+               of the others begin, gather hangs where a rank passes no window, and an abort does not reach what waits",
+        answer: Answer::Refused,
+        how: "the policy is refused, in a configuration, in NCCL_CTA_POLICY and in a file of NCCL's",
+        place: "src/nccl/config.rs",
+    },
+    KnownBug {
+        name: "aborted-ranks-send",
+        library: Library::Nccl,
+        first: EVER,
+        last: None,
+        compute_capability: None,
+        what: "the kernel of a rank that is aborted goes on and sends what it has not: operations of ranks in other processes that wait \
+               for it end without an error, with any values",
+        answer: Answer::Told,
+        how: "ranks of one process are aborted together; where one process aborts or dies, trust nothing that others had in flight",
+        place: "",
+    },
     ABORT_KEEPS_WINDOWS,
     KnownBug {
         name: "no-revoke",

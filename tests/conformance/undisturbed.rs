@@ -42,6 +42,8 @@ fn two_communicators_on_one_stream() {
                         assert_aborted(stream.synchronize());
                         assert_aborted(x.to_vec(stream));
                     }
+                    // Not before: the end of the abort would wait for what waits for rank 0.
+                    all.wait();
                     // The other one goes on, and the failure was told.
                     other.all_reduce(InPlace(&mut y), ReduceOp::Max, stream)?;
                     stream.synchronize()
