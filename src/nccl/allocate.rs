@@ -200,7 +200,7 @@ fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>>
 fn allocate_together(approaching: &mut [Member<'_>], size: Size) -> Result<Result<Vec<Arc<Allocation>>>> {
     let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
     let mut entered = members.iter().map(|inner| inner.enter(OPERATION)).collect::<Result<Vec<_>>>()?;
-    let (entries, _promised) = retire::meet(approaching, &mut entered, OPERATION, &Signature::register(size.pages))?;
+    let (entries, _promised) = retire::meet(approaching, &mut entered, OPERATION, &Signature::register(size.used))?;
     // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
     // waits for the device comes back.
     let memory = match members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>() {
@@ -238,7 +238,7 @@ fn register(
     let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
     for ((inner, (guard, _)), (memory, entry)) in members.iter().zip(entered).zip(memory.iter().zip(entries)) {
         // Windows were taken away since the ranks met, each in a visit of its own.
-        retire::write_down(inner, guard, OPERATION, &Signature::register(memory.size.pages), *entry);
+        retire::write_down(inner, guard, OPERATION, &Signature::register(memory.size.used), *entry);
     }
     begin_visits(members.iter().map(|inner| &***inner), OPERATION)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.

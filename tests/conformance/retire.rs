@@ -159,3 +159,20 @@ fn a_rank_that_does_something_else_is_told() {
         }
     });
 }
+
+/// Also where both take one page.
+#[test]
+fn ranks_allocate_the_same_length() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            let result = rig.try_run(|comm, stream| {
+                let window = comm.alloc::<u32>(stream, if comm.rank() == 1 { 30 } else { 10 })?;
+                window.to_vec(stream)
+            });
+            let error = result.expect_err("ranks disagree");
+            assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
+            assert_names(&error, &["alloc of 40 bytes", "alloc of 120 bytes"]);
+        }
+    });
+}
