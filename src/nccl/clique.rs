@@ -77,7 +77,8 @@ impl Clique {
     }
 
     /// Runs `program` once for each rank, all at the same time, each on a thread of its own on which the rank's device is
-    /// current. Returns what they return, in the order of ranks.
+    /// current. Returns what they return, in the order of ranks, when all have returned: an error of one rank comes out when the
+    /// programs of the others have come to an end, too.
     ///
     /// Communicators and cliques that `program` makes on these threads end with it: where a rank fails, they are aborted as
     /// well, and those that are being made are given up.

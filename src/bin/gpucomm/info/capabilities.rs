@@ -13,7 +13,7 @@ const ROWS: [Row; 9] = [
     (
         "symmetric windows",
         (2, 27),
-        "CommBuffer is registered as a window",
+        "alloc makes them, by default from 2.29.7 on",
         "CommBuffer is memory from NCCL, without a window",
     ),
     ("all_to_all, gather, scatter", (2, 28), "calls of NCCL", "built on groups of send and recv"),
