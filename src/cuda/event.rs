@@ -47,7 +47,12 @@ impl Record {
 
     /// What a wait of `operation` reports when the device is done.
     fn judge(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
-        self.origins.judge_within(operation, deadline).inspect_err(|_| self.tell(false))
+        self.told(self.origins.judge_within(operation, deadline))
+    }
+
+    /// What was found, of which the stream counts as told.
+    fn told(&self, judged: Result<()>) -> Result<()> {
+        judged.inspect_err(|_| self.tell(false))
     }
 
     /// A wait for it is one for its stream, to which it has told what has failed, or takes too long.
@@ -170,7 +175,7 @@ impl Event {
         let Some(record) = self.reached()? else { return Ok(false) };
         match record.origins.judge(OPERATION) {
             Err(_) if record.origins.linger() => Ok(false),
-            _ => record.judge(OPERATION, &Deadline::after(Duration::ZERO)).map(|()| true),
+            judged => record.told(judged).map(|()| true),
         }
     }
 
