@@ -103,4 +103,4 @@ pub use stream::{Stream, StreamOptions};
 pub(crate) use uses::{Access, Uses};
 pub use versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
-pub(crate) use work::{Fate, Origins, Work, Worker};
+pub(crate) use work::{Fate, Origins, Work, Worker, now};

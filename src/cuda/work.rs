@@ -62,8 +62,8 @@ struct End {
     failure: Option<Error>,
 }
 
-/// Later than all moments before.
-fn now() -> u64 {
+/// Later than all moments before, in the one order in which communicators are made and fail.
+pub(crate) fn now() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::AcqRel)
 }

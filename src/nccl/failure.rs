@@ -5,19 +5,13 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cuda::now;
 use crate::error::Error;
 
 thread_local! {
     /// When this thread last began to end communicators, and why.
     static BEGUN: RefCell<Option<(u64, String)>> = const { RefCell::new(None) };
-}
-
-/// Later than all moments before.
-fn now() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::AcqRel)
 }
 
 /// This thread is about to end communicators because of `error`, which it reports when that is done.
