@@ -9,33 +9,33 @@ use crate::error::{Error, Result};
 impl Inner {
     /// The lock, whatever the state.
     pub(crate) fn lock_within(&self, deadline: &Deadline) -> Option<Locked<'_, Guarded>> {
-        let mut round = 0;
-        loop {
-            if let Some(guard) = self.try_lock() {
-                return Some(guard);
-            }
-            if deadline.expired() {
-                return None;
-            }
-            backoff(round);
-            round += 1;
-        }
+        self.poll_lock(deadline, || None).ok().flatten()
     }
 
     /// The lock, as long as the communicator is active.
     #[cold]
     pub(super) fn wait_for_lock(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
         let deadline = Deadline::after(self.timeout());
+        let locked = self.poll_lock(&deadline, || self.refusal(operation))?;
+        locked.ok_or_else(|| busy(self, operation, &deadline))
+    }
+
+    /// The lock, unless this is `refused` meanwhile; `None` after the deadline.
+    fn poll_lock(
+        &self,
+        deadline: &Deadline,
+        refused: impl Fn() -> Option<Error>,
+    ) -> Result<Option<Locked<'_, Guarded>>> {
         let mut round = 0;
         loop {
             if let Some(guard) = self.try_lock() {
-                return Ok(guard);
+                return Ok(Some(guard));
             }
-            if let Some(error) = self.refusal(operation) {
+            if let Some(error) = refused() {
                 return Err(error);
             }
             if deadline.expired() {
-                return Err(busy(self, operation, &deadline));
+                return Ok(None);
             }
             backoff(round);
             round += 1;
