@@ -1,7 +1,5 @@
 //! Environments in which no communicator is made.
 
-use std::time::Duration;
-
 use gpucomm::{Clique, Communicator, Device, Error, UniqueId};
 
 use crate::support::process::{Role, all_succeed, spawn_all};
@@ -35,29 +33,32 @@ fn in_a_child() {
     }
 }
 
+/// A child whose environment says so.
+fn with_variable(role: &str, variable: (&str, &str)) {
+    all_succeed(spawn_all(HIDDEN, role, 1, &[variable]), slower(40.0));
+}
+
+/// A child to which a file of NCCL's says so.
+fn with_file(role: &str, text: &str) {
+    let file = std::env::temp_dir().join(format!("gpucomm-nccl-{role}-{}.conf", std::process::id()));
+    std::fs::write(&file, text).expect("a file");
+    with_variable(role, ("NCCL_CONF_FILE", file.to_str().expect("a path in UTF-8")));
+    std::fs::remove_file(&file).expect("the file");
+}
+
 #[test]
 fn communicators_that_would_not_block_are_refused() {
     watched(60.0, || {
-        let within = slower(Duration::from_secs(40).as_secs_f64());
-        all_succeed(spawn_all(HIDDEN, "blocking", 1, &[("NCCL_COMM_BLOCKING", "0")]), within);
-        let file = std::env::temp_dir().join(format!("gpucomm-nccl-{}.conf", std::process::id()));
-        std::fs::write(&file, "NCCL_COMM_BLOCKING=0\n").expect("a file");
-        let path = file.to_str().expect("a path in UTF-8");
-        all_succeed(spawn_all(HIDDEN, "file", 1, &[("NCCL_CONF_FILE", path)]), within);
-        std::fs::remove_file(&file).expect("the file");
+        with_variable("blocking", ("NCCL_COMM_BLOCKING", "0"));
+        with_file("file", "NCCL_COMM_BLOCKING=0\n");
     });
 }
 
 #[test]
 fn copy_engines_are_refused() {
     watched(60.0, || {
-        let within = slower(Duration::from_secs(40).as_secs_f64());
-        all_succeed(spawn_all(HIDDEN, "engines", 1, &[("NCCL_CTA_POLICY", "2")]), within);
-        let file = std::env::temp_dir().join(format!("gpucomm-nccl-policy-{}.conf", std::process::id()));
-        std::fs::write(&file, "NCCL_DEBUG=WARN\nNCCL_CTA_POLICY=Zero\n").expect("a file");
-        let path = file.to_str().expect("a path in UTF-8");
-        all_succeed(spawn_all(HIDDEN, "named", 1, &[("NCCL_CONF_FILE", path)]), within);
-        std::fs::remove_file(&file).expect("the file");
+        with_variable("engines", ("NCCL_CTA_POLICY", "2"));
+        with_file("named", "NCCL_DEBUG=WARN\nNCCL_CTA_POLICY=Zero\n");
         #[cfg(nccl_ge_2_27)]
         for policy in [2, 3] {
             let config = gpucomm::nccl::Config::new().cta_policy(policy);

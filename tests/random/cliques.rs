@@ -30,7 +30,6 @@ pub fn start(batch: &Batch, timeout: Duration) -> Clique {
     let options = InitOptions { timeout: slower(PATIENT), config };
     let clique = Clique::init_all_with(&devices(batch), &options)
         .unwrap_or_else(|error| panic!("no clique: {error}: {}", batch.repeat(batch.first)));
-    gpucomm::set_default_timeout(slower(PATIENT));
     gpucomm::set_default_timeout(slower(timeout));
     clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(timeout)));
     clique
