@@ -112,13 +112,19 @@ impl Deadline {
         detail: impl FnOnce() -> String,
         mut done: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
+        let reached = self.until(|| Ok(done()?.then_some(())))?;
+        reached.ok_or_else(|| self.error(operation, detail()))
+    }
+
+    /// As [`Deadline::poll`], for what there is to be had then; `None` when time is up.
+    pub(crate) fn until<T>(&self, mut take: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
         let mut round = 0u32;
         loop {
-            if done()? {
-                return Ok(());
+            if let Some(had) = take()? {
+                return Ok(Some(had));
             }
             if self.expired() {
-                return Err(self.error(operation, detail()));
+                return Ok(None);
             }
             backoff(round);
             round = round.saturating_add(1);

@@ -94,13 +94,13 @@ impl Allocation {
     }
 
     /// Wraps `cudaMallocFromPoolAsync`, or `cudaMalloc` where the device has no pools: memory that `stream` may use at
-    /// once, and other streams after it.
-    pub(crate) fn new(stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
+    /// once, and other streams after it. For `operation`.
+    pub(crate) fn new(operation: &'static str, stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
         let device = stream.device();
         if bytes == 0 {
             return Ok(Self::make(std::ptr::null_mut(), 0, device, Kind::Empty));
         }
-        let _current = device.set_current()?;
+        let _current = device.make_current(operation)?;
         let mut ptr = std::ptr::null_mut();
         let Some(pool) = pool::memory(device)? else {
             undisturbing(|| {
@@ -111,7 +111,7 @@ impl Allocation {
             return Ok(Self::make(ptr, bytes, device, Kind::Malloc));
         };
         scarce::persist(device, default_timeout(), || {
-            stream.room_for_one("cudaMallocFromPoolAsync", default_timeout())?;
+            stream.room_for_one(operation, default_timeout())?;
             // SAFETY: writes a pointer to the address given; pool and stream are alive.
             let code = unsafe { sys::cudaMallocFromPoolAsync(&raw mut ptr, bytes, pool, stream.raw()) };
             stream.count(ENTRY);
@@ -163,11 +163,11 @@ impl Allocation {
         self.window.get().copied()
     }
 
-    /// Before an enqueue on `stream`: makes it wait for the conflicting accesses of other streams. The caller holds a
+    /// Before an enqueue of `operation` on `stream`: makes it wait for the conflicting accesses of other streams. The caller holds a
     /// borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
     #[inline]
-    pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
-        stream.device().ready()?;
+    pub(crate) fn order(&self, operation: &'static str, access: Access, stream: &Stream) -> Result<()> {
+        stream.device().ready(operation)?;
         self.uses.order(access, stream)
     }
 
@@ -200,7 +200,7 @@ fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses:
             unsafe { later::free(ptr, &home, uses) }
         }
         Kind::Malloc => {
-            device.ready()?;
+            device.ready("cudaFree")?;
             drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.idle())?;
             // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
             undisturbing(|| check("cudaFree", unsafe { sys::cudaFree(ptr) }))

@@ -99,7 +99,7 @@ impl Block {
     }
 
     fn allocate(size: usize) -> Result<Self> {
-        device::any_ready()?;
+        device::any_ready("cudaHostAlloc")?;
         let lost = match Self::allocate_here(size) {
             Err(error @ Error::DeviceLost { .. }) => error,
             other => return other,
@@ -295,6 +295,7 @@ fn collect(size: usize, first: Option<u64>) -> Result<()> {
 /// what CUDA says.
 pub fn trim_pinned() -> Result<usize> {
     const OPERATION: &str = "trim_pinned";
+    Device::count_for(OPERATION)?;
     let device = Device::current()?;
     let deadline = Deadline::after(default_timeout());
     // No block has this size, so that all of them are looked at.

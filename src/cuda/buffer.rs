@@ -38,12 +38,16 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::InvalidArgument`] for a length whose bytes cannot be counted; what CUDA says.
     pub fn uninit(stream: &Stream, len: usize) -> Result<Self> {
+        Self::make("DeviceBuffer::uninit", stream, len)
+    }
+
+    fn make(operation: &'static str, stream: &Stream, len: usize) -> Result<Self> {
         let bytes =
             len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
                 let most = isize::MAX.unsigned_abs() / size_of::<T>();
-                Error::argument("DeviceBuffer::uninit", "length", format_args!("at most {most}"), len)
+                Error::argument(operation, "length", format_args!("at most {most}"), len)
             })?;
-        Ok(Self { alloc: Allocation::new(stream, bytes)?, len, _elements: PhantomData })
+        Ok(Self { alloc: Allocation::new(operation, stream, bytes)?, len, _elements: PhantomData })
     }
 
     /// Wraps `cudaMallocFromPoolAsync` and `cudaMemsetAsync`: `len` zeros on the device of `stream`.
@@ -51,8 +55,9 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// As [`DeviceBuffer::uninit`].
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
-        let mut buffer = Self::uninit(stream, len)?;
-        buffer.fill(stream, T::ZERO)?;
+        const OPERATION: &str = "DeviceBuffer::zeroed";
+        let mut buffer = Self::make(OPERATION, stream, len)?;
+        buffer.as_slice_mut().fill_for(OPERATION, stream, T::ZERO)?;
         Ok(buffer)
     }
 
@@ -61,8 +66,9 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// As [`DeviceBuffer::uninit`] and [`SliceMut::copy_from_slice`].
     pub fn from_slice(stream: &Stream, values: &[T]) -> Result<Self> {
-        let mut buffer = Self::uninit(stream, values.len())?;
-        buffer.copy_from_slice(stream, values)?;
+        const OPERATION: &str = "DeviceBuffer::from_slice";
+        let mut buffer = Self::make(OPERATION, stream, values.len())?;
+        buffer.as_slice_mut().copy_from_slice_for(OPERATION, stream, values)?;
         Ok(buffer)
     }
 
@@ -120,7 +126,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// Where the range does not lie within the buffer.
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
-        match self.try_slice_mut(range) {
+        match self.as_slice_mut().into_range("SliceMut::slice_mut", &range) {
             Ok(slice) => slice,
             Err(error) => panic!("{error}"),
         }
@@ -131,7 +137,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::InvalidArgument`] where the range does not lie within the buffer.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
-        self.as_slice_mut().into_range(&range)
+        self.as_slice_mut().into_range("SliceMut::try_slice_mut", &range)
     }
 
     /// The elements before `mid` and those from it on; see [`SliceMut::split_at_mut`].
@@ -140,7 +146,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// Where `mid` is greater than the length.
     #[track_caller]
     pub fn split_at_mut(&mut self, mid: usize) -> (SliceMut<'_, T>, SliceMut<'_, T>) {
-        self.as_slice_mut().into_split(mid)
+        self.as_slice_mut().into_parts("SliceMut::split_at_mut", mid)
     }
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was

@@ -30,7 +30,7 @@ impl<T: Element> Slice<'_, T> {
     /// # Errors
     /// As [`Slice::copy_to_slice_within`].
     pub fn copy_to_slice(&self, stream: &Stream, values: &mut [T]) -> Result<()> {
-        self.copy_to_slice_within(stream, values, default_timeout())
+        self.copy_to_slice_for("Slice::copy_to_slice", stream, values, default_timeout())
     }
 
     /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
@@ -45,11 +45,21 @@ impl<T: Element> Slice<'_, T> {
     /// has failed, such as [`Error::Aborted`]; what CUDA says; [`Error::Timeout`], after which a first part of `values` may
     /// have been written, in whole elements, and nothing more will be.
     pub fn copy_to_slice_within(&self, stream: &Stream, values: &mut [T], timeout: Duration) -> Result<()> {
-        const OPERATION: &str = "Slice::copy_to_slice";
-        same_length(OPERATION, self.len(), values.len())?;
-        same_device(OPERATION, self.device(), stream)?;
+        self.copy_to_slice_for("Slice::copy_to_slice_within", stream, values, timeout)
+    }
+
+    /// The copy of `operation`.
+    fn copy_to_slice_for(
+        &self,
+        operation: &'static str,
+        stream: &Stream,
+        values: &mut [T],
+        timeout: Duration,
+    ) -> Result<()> {
+        same_length(operation, self.len(), values.len())?;
+        same_device(operation, self.device(), stream)?;
         // SAFETY: `values` is that many bytes, exclusively borrowed, and every bit pattern is an element.
-        unsafe { download(OPERATION, self.region(), stream, values.as_mut_ptr().cast(), &Deadline::after(timeout)) }
+        unsafe { download(operation, self.region(), stream, values.as_mut_ptr().cast(), &Deadline::after(timeout)) }
     }
 
     /// Wraps `cudaMemcpyAsync`: the elements as a vector, after the earlier work on `stream`. Waits for that, no
@@ -59,7 +69,7 @@ impl<T: Element> Slice<'_, T> {
     /// As [`Slice::copy_to_slice_within`].
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let mut values = vec![T::ZERO; self.len()];
-        self.copy_to_slice(stream, &mut values)?;
+        self.copy_to_slice_for("Slice::to_vec", stream, &mut values, default_timeout())?;
         Ok(values)
     }
 
@@ -77,7 +87,7 @@ impl<T: Element> Slice<'_, T> {
         }
         stream.room_for_one(OPERATION, default_timeout())?;
         let read = Source::of(region.alloc.lineage(), stream.history());
-        region.alloc.order(Access::Read, stream)?;
+        region.alloc.order(OPERATION, Access::Read, stream)?;
         target.uses().order(Access::Write, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both.
@@ -101,11 +111,15 @@ impl<T: Element> SliceMut<'_, T> {
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a
     /// first part may be copied; what CUDA says.
     pub fn copy_from_slice(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
-        const OPERATION: &str = "SliceMut::copy_from_slice";
-        same_length(OPERATION, self.len(), values.len())?;
-        same_device(OPERATION, self.device(), stream)?;
+        self.copy_from_slice_for("SliceMut::copy_from_slice", stream, values)
+    }
+
+    /// The copy of `operation`.
+    pub(crate) fn copy_from_slice_for(&mut self, operation: &'static str, stream: &Stream, values: &[T]) -> Result<()> {
+        same_length(operation, self.len(), values.len())?;
+        same_device(operation, self.device(), stream)?;
         // SAFETY: `values` is that many bytes.
-        unsafe { upload(OPERATION, self.region(), stream, values.as_ptr().cast(), &Deadline::after(default_timeout())) }
+        unsafe { upload(operation, self.region(), stream, values.as_ptr().cast(), &Deadline::after(default_timeout())) }
     }
 
     /// Wraps `cudaMemcpyAsync`: copies from pinned memory, without waiting. Changing `source` waits.
@@ -122,7 +136,7 @@ impl<T: Element> SliceMut<'_, T> {
         }
         stream.room_for_one(OPERATION, default_timeout())?;
         let read = Source::of(source.lineage(), stream.history());
-        region.alloc.order(Access::Write, stream)?;
+        region.alloc.order(OPERATION, Access::Write, stream)?;
         source.uses().order(Access::Read, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both.
@@ -151,8 +165,8 @@ impl<T: Element> SliceMut<'_, T> {
         }
         stream.room_for_one(OPERATION, default_timeout())?;
         let read = Source::of(from.alloc.lineage(), stream.history());
-        from.alloc.order(Access::Read, stream)?;
-        to.alloc.order(Access::Write, stream)?;
+        from.alloc.order(OPERATION, Access::Read, stream)?;
+        to.alloc.order(OPERATION, Access::Write, stream)?;
         let way = if to.device() == from.device() {
             Way::OnDevice
         } else {
@@ -237,7 +251,7 @@ pub(super) unsafe fn upload(
     if region.bytes == 0 {
         return Ok(());
     }
-    region.alloc.order(Access::Write, stream)?;
+    region.alloc.order(operation, Access::Write, stream)?;
     let mut at = 0;
     let result = loop {
         let room = stream.room_for_one(operation, deadline.remaining());
@@ -291,7 +305,7 @@ unsafe fn download(
     }
     // First: the stream need not come after what others write from now on, to other parts of the memory.
     let origins = region.alloc.lineage().origins();
-    region.alloc.order(Access::Read, stream)?;
+    region.alloc.order(operation, Access::Read, stream)?;
     let mut queue = VecDeque::with_capacity(DEPTH);
     let mut asked = 0;
     let mut got = 0;

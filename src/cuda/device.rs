@@ -1,11 +1,10 @@
 //! Devices, and which of them is current.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::attribute::{DeviceAttribute, P2pAttribute};
+use super::attribute::P2pAttribute;
 use super::check::{check, check_on};
 use super::driver;
 use crate::error::{Error, Result};
@@ -46,12 +45,17 @@ impl Device {
     /// [`Error::NoDevice`] where there is none, or no driver; [`Error::DriverTooOld`]; [`Error::InvalidArgument`] where
     /// `GPUCOMM_TIMEOUT` holds no time, see [`default_timeout`](crate::default_timeout).
     pub fn count() -> Result<usize> {
-        outside_host_functions("Device::count")?;
+        Self::count_for("Device::count")
+    }
+
+    /// [`Device::count`], asked by `operation`.
+    pub(super) fn count_for(operation: &'static str) -> Result<usize> {
+        outside_host_functions(operation)?;
         static COUNT: OnceLock<usize> = OnceLock::new();
         if let Some(count) = COUNT.get() {
             return Ok(*count);
         }
-        crate::deadline::check_environment("Device::count")?;
+        crate::deadline::check_environment(operation)?;
         crate::version::check_cuda()?;
         crate::backend::announce();
         let mut count = 0;
@@ -73,7 +77,7 @@ impl Device {
     /// # Errors
     /// As [`Device::count`].
     pub fn all() -> Result<Vec<Self>> {
-        let count = i32::try_from(Self::count()?).unwrap_or(i32::MAX);
+        let count = i32::try_from(Self::count_for("Device::all")?).unwrap_or(i32::MAX);
         Ok((0..count).map(Self).collect())
     }
 
@@ -82,10 +86,11 @@ impl Device {
     /// # Errors
     /// [`Error::InvalidArgument`] where there are fewer; and as [`Device::count`].
     pub fn new(ordinal: usize) -> Result<Self> {
-        let count = Self::count()?;
+        const OPERATION: &str = "Device::new";
+        let count = Self::count_for(OPERATION)?;
         match i32::try_from(ordinal) {
             Ok(device) if ordinal < count => Ok(Self(device)),
-            _ => Err(Error::argument("Device::new", "ordinal", format_args!("0 to {}", count - 1), ordinal)),
+            _ => Err(Error::argument(OPERATION, "ordinal", format_args!("0 to {}", count - 1), ordinal)),
         }
     }
 
@@ -94,7 +99,7 @@ impl Device {
     /// # Errors
     /// As [`Device::count`].
     pub fn current() -> Result<Self> {
-        Self::count()?;
+        Self::count_for("Device::current")?;
         current()
     }
 
@@ -107,83 +112,6 @@ impl Device {
         usize::try_from(self.0).unwrap_or(0)
     }
 
-    /// Wraps `cudaGetDeviceProperties`: the name, such as `NVIDIA H200`.
-    ///
-    /// # Errors
-    /// What CUDA says.
-    pub fn name(self) -> Result<String> {
-        let info = self.info()?;
-        // SAFETY: `name` is an array of `char`, as long as this slice of bytes, and the zero at its end is looked for
-        // within.
-        let bytes = unsafe { std::slice::from_raw_parts(info.name.as_ptr().cast::<u8>(), info.name.len()) };
-        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
-    }
-
-    /// Wraps `cudaGetDeviceProperties`: the 16 bytes that name this GPU among all.
-    ///
-    /// # Errors
-    /// What CUDA says.
-    pub fn uuid(self) -> Result<[u8; 16]> {
-        Ok(self.info()?.uuid)
-    }
-
-    /// Wraps `cudaGetDeviceProperties`: bytes of device memory.
-    ///
-    /// # Errors
-    /// What CUDA says.
-    pub fn total_memory(self) -> Result<usize> {
-        Ok(self.info()?.totalMemory)
-    }
-
-    fn info(self) -> Result<sys::gpucommDeviceInfo_t> {
-        outside_host_functions("Device::info")?;
-        let mut info = sys::gpucommDeviceInfo_t { name: [0; 256], uuid: [0; 16], totalMemory: 0 };
-        // SAFETY: writes one struct to the address given.
-        check_on(self.0, "cudaGetDeviceProperties", unsafe { sys::gpucommDeviceInfo(&raw mut info, self.0) })?;
-        Ok(info)
-    }
-
-    /// Wraps `cudaDeviceGetPCIBusId`: domain, bus, device and function, such as `0000:0a:00.0`.
-    ///
-    /// # Errors
-    /// What CUDA says.
-    pub fn pci_bus_id(self) -> Result<String> {
-        outside_host_functions("Device::pci_bus_id")?;
-        let mut text: [c_char; 64] = [0; 64];
-        // SAFETY: writes at most 63 characters and a zero to an array of 64.
-        check_on(self.0, "cudaDeviceGetPCIBusId", unsafe {
-            sys::cudaDeviceGetPCIBusId(text.as_mut_ptr(), 63, self.0)
-        })?;
-        // SAFETY: the last of the 64 characters is still zero, so a C string ends within the array.
-        let text = unsafe { CStr::from_ptr(text.as_ptr()) };
-        Ok(text.to_string_lossy().into_owned())
-    }
-
-    /// Wraps `cudaDeviceGetAttribute`: one property as a number.
-    ///
-    /// # Errors
-    /// What CUDA says, for an attribute that it does not know among others.
-    pub fn attribute(self, attribute: DeviceAttribute) -> Result<i32> {
-        outside_host_functions("Device::attribute")?;
-        let mut value = 0;
-        // SAFETY: writes one integer to the address given; an unknown attribute is refused.
-        let code =
-            unsafe { sys::cudaDeviceGetAttribute(&raw mut value, sys::cudaDeviceAttr(attribute.0 as _), self.0) };
-        check_on(self.0, "cudaDeviceGetAttribute", code)?;
-        Ok(value)
-    }
-
-    /// Wraps `cudaDeviceGetAttribute`: the compute capability, major and minor.
-    ///
-    /// # Errors
-    /// What CUDA says.
-    pub fn compute_capability(self) -> Result<(i32, i32)> {
-        let major = self.attribute(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?;
-        let minor = self.attribute(DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?;
-        Ok((major, minor))
-    }
-
     /// Wraps `cudaMemGetInfo`: free and total memory, in bytes.
     ///
     /// Memory that this crate keeps for reuse counts as used.
@@ -191,7 +119,7 @@ impl Device {
     /// # Errors
     /// What CUDA says.
     pub fn memory_info(self) -> Result<MemoryInfo> {
-        let _current = self.set_current()?;
+        let _current = self.make_current("Device::memory_info")?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: writes two integers to the addresses given.
         check("cudaMemGetInfo", unsafe { sys::cudaMemGetInfo(&raw mut free, &raw mut total) })?;
@@ -218,7 +146,7 @@ impl Device {
     /// # Errors
     /// What CUDA says, for devices that cannot reach each other among others.
     pub fn enable_peer_access(self, peer: Self) -> Result<()> {
-        let _current = self.set_current()?;
+        let _current = self.make_current("Device::enable_peer_access")?;
         // SAFETY: takes two integers; the flags must be 0.
         let code = unsafe { sys::cudaDeviceEnablePeerAccess(peer.0, 0) };
         match check("cudaDeviceEnablePeerAccess", code) {
@@ -249,7 +177,7 @@ impl Device {
     /// # Errors
     /// What CUDA says.
     pub fn stream_priority_range(self) -> Result<(i32, i32)> {
-        let _current = self.set_current()?;
+        let _current = self.make_current("Device::stream_priority_range")?;
         let (mut least, mut greatest) = (0, 0);
         // SAFETY: writes two integers to the addresses given.
         let code = unsafe { sys::cudaDeviceGetStreamPriorityRange(&raw mut least, &raw mut greatest) };
@@ -265,7 +193,12 @@ impl Device {
     /// # Errors
     /// What CUDA says; [`Error::InvalidUsage`] within a host function of a stream.
     pub fn set_current(self) -> Result<CurrentDevice> {
-        outside_host_functions("cudaSetDevice")?;
+        self.make_current("Device::set_current")
+    }
+
+    /// [`Device::set_current`], as a part of `operation`.
+    pub(crate) fn make_current(self, operation: &'static str) -> Result<CurrentDevice> {
+        outside_host_functions(operation)?;
         let previous = current()?;
         if previous != self {
             set(self)?;
@@ -276,28 +209,28 @@ impl Device {
 
     /// Wraps `cudaSetDevice`: as [`Device::set_current`], but calls it in any case. For driver functions, which need
     /// the context that only this call binds to a thread.
-    pub(crate) fn bind(self) -> Result<CurrentDevice> {
-        outside_host_functions("cudaSetDevice")?;
+    pub(crate) fn bind(self, operation: &'static str) -> Result<CurrentDevice> {
+        outside_host_functions(operation)?;
         let previous = current()?;
         set(self)?;
         THREAD.set(Thread::Ready);
         Ok(CurrentDevice { device: self, previous, _thread: PhantomData })
     }
 
-    /// To be called before calls that work whatever the current device is. Costs a comparison, except the first time on
+    /// To be called before calls of `operation` that work whatever the current device is. Costs a comparison, except the first time on
     /// each thread.
     ///
     /// CUDA sets up the current device of a thread at its first call, even if the call concerns another one; a thread
     /// that never chose has device 0, so every process of a node would keep a context there. Hence a thread that has
     /// an unused device moves here.
     #[inline]
-    pub(crate) fn ready(self) -> Result<()> {
-        if THREAD.get() == Thread::Ready { Ok(()) } else { self.make_ready() }
+    pub(crate) fn ready(self, operation: &'static str) -> Result<()> {
+        if THREAD.get() == Thread::Ready { Ok(()) } else { self.make_ready(operation) }
     }
 
     #[cold]
-    fn make_ready(self) -> Result<()> {
-        outside_host_functions("cudaSetDevice")?;
+    fn make_ready(self, operation: &'static str) -> Result<()> {
+        outside_host_functions(operation)?;
         let now = current()?;
         if now != self && !driver::in_use(now.0) {
             set(self)?;
@@ -316,12 +249,12 @@ pub(crate) fn restoring<R>(calls: impl FnOnce() -> Result<R>) -> Result<R> {
 }
 
 /// To be called before calls that concern no device; see [`Device::ready`].
-pub(crate) fn any_ready() -> Result<()> {
+pub(crate) fn any_ready(operation: &'static str) -> Result<()> {
     if THREAD.get() == Thread::Ready {
         return Ok(());
     }
     match all_in_use()?.first() {
-        Some(device) => device.ready(),
+        Some(device) => device.ready(operation),
         None => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use super::pool;
 use super::settle::undisturbing;
 use super::stream::{self, Stream};
 use super::work::Origins;
-use crate::deadline::{Deadline, backoff, default_timeout};
+use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -74,8 +74,7 @@ impl Event {
     /// # Errors
     /// What CUDA says.
     pub fn new(device: Device) -> Result<Self> {
-        let raw = pool::create_event(device, sys::cudaEventDisableTiming)?;
-        Ok(Self::wrap(device, raw, false))
+        Self::make("Event::new", device, false)
     }
 
     /// Wraps `cudaEventCreateWithFlags`: an event that also takes the time, for [`Event::elapsed_since`].
@@ -83,12 +82,14 @@ impl Event {
     /// # Errors
     /// What CUDA says.
     pub fn timing(device: Device) -> Result<Self> {
-        let raw = pool::create_event(device, sys::cudaEventDefault)?;
-        Ok(Self::wrap(device, raw, true))
+        Self::make("Event::timing", device, true)
     }
 
-    fn wrap(device: Device, raw: sys::cudaEvent_t, timing: bool) -> Self {
-        Self { raw, device, timing, turn: Mutex::new(()), records: AtomicU64::new(0), last: Mutex::default() }
+    pub(super) fn make(operation: &'static str, device: Device, timing: bool) -> Result<Self> {
+        let flags = if timing { sys::cudaEventDefault } else { sys::cudaEventDisableTiming };
+        let raw = pool::create_event(operation, device, flags)?;
+        let (turn, records, last) = (Mutex::new(()), AtomicU64::new(0), Mutex::default());
+        Ok(Self { raw, device, timing, turn, records, last })
     }
 
     /// The device it belongs to.
@@ -102,13 +103,17 @@ impl Event {
     /// [`Error::InvalidArgument`] for a stream of another device; [`Error::Timeout`] where too much is on its way there;
     /// what CUDA says.
     pub fn record(&self, stream: &Stream) -> Result<()> {
-        const OPERATION: &str = "Event::record";
+        self.record_for("Event::record", stream)
+    }
+
+    /// The record of `operation`.
+    pub(super) fn record_for(&self, operation: &'static str, stream: &Stream) -> Result<()> {
         if stream.device() != self.device {
-            return Err(Error::argument(OPERATION, "stream", self.device, stream.device()));
+            return Err(Error::argument(operation, "stream", self.device, stream.device()));
         }
-        self.device.ready()?;
-        stream.room_for_one(OPERATION, default_timeout())?;
-        let _turn = self.turn(OPERATION)?;
+        self.device.ready(operation)?;
+        stream.room_for_one(operation, default_timeout())?;
+        let _turn = self.turn(operation)?;
         // Before the event: what is enqueued in between need not be covered by it.
         let record = Record::of(stream);
         self.records.fetch_add(1, Ordering::AcqRel);
@@ -133,22 +138,18 @@ impl Event {
 
     /// Waits for other threads that record the event, or have a stream wait for it.
     fn turn(&self, operation: &'static str) -> Result<MutexGuard<'_, ()>> {
-        let mut waiting: Option<(Deadline, u32)> = None;
-        loop {
-            match self.turn.try_lock() {
-                Ok(turn) => return Ok(turn),
-                Err(TryLockError::Poisoned(turn)) => return Ok(turn.into_inner()),
-                Err(TryLockError::WouldBlock) => {}
-            }
-            let (deadline, round) = waiting.get_or_insert_with(|| (Deadline::after(default_timeout()), 0));
-            if deadline.expired() {
-                return Err(
-                    deadline.error(operation, "another thread that records this event, or has a stream wait for it")
-                );
-            }
-            backoff(*round);
-            *round += 1;
+        let take = || match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(turn) = take() {
+            return Ok(turn);
         }
+        let deadline = Deadline::after(default_timeout());
+        deadline.until(|| Ok(take()))?.ok_or_else(|| {
+            deadline.error(operation, "another thread that records this event, or has a stream wait for it")
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
@@ -172,6 +173,7 @@ impl Event {
     /// As [`Event::wait`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
         const OPERATION: &str = "Event::query";
+        self.device.ready(OPERATION)?;
         let Some(record) = self.reached()? else { return Ok(false) };
         match record.origins.judge(OPERATION) {
             Err(_) if record.origins.linger() => Ok(false),
@@ -181,7 +183,7 @@ impl Event {
 
     /// Wraps `cudaEventQuery`: whether the device is done with what comes before the event, well or not.
     fn is_reached(&self) -> Result<bool> {
-        self.device.ready()?;
+        self.device.ready("cudaEventQuery")?;
         // SAFETY: the handle is alive.
         undisturbing(|| check_ready(self.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.raw) }))
     }
@@ -196,17 +198,22 @@ impl Event {
     /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`]; what CUDA says,
     /// failures of earlier work on the device among others.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
-        const OPERATION: &str = "Event::wait";
+        self.wait_for("Event::wait", timeout)
+    }
+
+    /// The wait of `operation`.
+    fn wait_for(&self, operation: &'static str, timeout: Duration) -> Result<()> {
+        self.device.ready(operation)?;
         let what = || format!("an event of {}{}", self.device, self.lock().origins.pending());
         let mut record = Record::default();
         let reached = || Ok(self.reached()?.map(|of_it| record = of_it).is_some());
         let deadline = Deadline::after(timeout);
-        if let Err(error) = deadline.poll(OPERATION, what, reached) {
+        if let Err(error) = deadline.poll(operation, what, reached) {
             let record = self.lock().clone();
             record.tell(true);
             return Err(error);
         }
-        record.judge(OPERATION, &deadline)
+        record.judge(operation, &deadline)
     }
 
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than the default timeout.
@@ -214,7 +221,7 @@ impl Event {
     /// # Errors
     /// As [`Event::wait`].
     pub fn synchronize(&self) -> Result<()> {
-        self.wait(default_timeout())
+        self.wait_for("Event::synchronize", default_timeout())
     }
 
     /// Wraps `cudaEventElapsedTime`: the time from `start` to this event, to about half a microsecond.
@@ -230,7 +237,7 @@ impl Event {
         if self.device != start.device {
             return Err(Error::argument(OPERATION, "device of the start", self.device, start.device));
         }
-        self.device.ready()?;
+        self.device.ready(OPERATION)?;
         let mut ms = 0.0;
         // SAFETY: both handles are alive; writes one float to the address given.
         let code = unsafe { sys::cudaEventElapsedTime(&raw mut ms, start.raw, self.raw) };

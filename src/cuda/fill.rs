@@ -16,8 +16,6 @@ use crate::element::Element;
 use crate::error::Result;
 use crate::sys;
 
-const OPERATION: &str = "SliceMut::fill";
-
 impl<T: Element> SliceMut<'_, T> {
     /// Wraps `cudaMemsetAsync`, `cuMemsetD16Async`, `cuMemsetD32Async` and `cuMemsetD2D32Async`: sets every element to
     /// `value`, without waiting.
@@ -25,7 +23,12 @@ impl<T: Element> SliceMut<'_, T> {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a stream of another device; what CUDA says.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<()> {
-        same_device(OPERATION, self.device(), stream)?;
+        self.fill_for("SliceMut::fill", stream, value)
+    }
+
+    /// The fill of `operation`.
+    pub(crate) fn fill_for(&mut self, operation: &'static str, stream: &Stream, value: T) -> Result<()> {
+        same_device(operation, self.device(), stream)?;
         let region = self.region();
         if region.bytes == 0 {
             return Ok(());
@@ -33,10 +36,10 @@ impl<T: Element> SliceMut<'_, T> {
         let mut bytes = [0; 8];
         // SAFETY: an element has at most 8 bytes, all of them initialised.
         unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping((&raw const value).cast(), size_of::<T>()) };
-        let _current = stream.device().bind()?;
-        stream.room_for_one(OPERATION, default_timeout())?;
-        region.alloc.order(Access::Write, stream)?;
-        let result = fill(region, &bytes[..size_of::<T>()], stream);
+        let _current = stream.device().bind(operation)?;
+        stream.room_for_one(operation, default_timeout())?;
+        region.alloc.order(operation, Access::Write, stream)?;
+        let result = fill(operation, region, &bytes[..size_of::<T>()], stream);
         // Elements of 8 bytes may take two fills.
         stream.count(if size_of::<T>() == 8 { 2 * ENTRY } else { ENTRY });
         region.alloc.note(Access::Write, stream);
@@ -49,7 +52,7 @@ impl<T: Element> SliceMut<'_, T> {
 }
 
 /// Fills `region`, which is borrowed exclusively and ordered on `stream`, with `pattern`. The device is current.
-fn fill(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
+fn fill(operation: &'static str, region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
     let to = region.ptr();
     let raw = stream.raw();
     let count = region.bytes / pattern.len();
@@ -86,7 +89,7 @@ fn fill(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
             }
             Ok(())
         }
-        _ => fill_by_copies(region, pattern, stream),
+        _ => fill_by_copies(operation, region, pattern, stream),
     }
 }
 
@@ -97,10 +100,10 @@ fn result(operation: &'static str, code: sys::CUresult) -> Result<()> {
 
 /// For drivers without the fill that is needed: a first piece from the host, then copies of what is there, twice as
 /// long each time.
-fn fill_by_copies(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
+fn fill_by_copies(operation: &'static str, region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
     let deadline = Deadline::after(default_timeout());
     let first = region.bytes.min(64 << 10);
-    let block = Staged::take(OPERATION, stream, first, &deadline)?;
+    let block = Staged::take(operation, stream, first, &deadline)?;
     let first = first.min(block.size());
     // SAFETY: the block has room for `first` bytes, a multiple of the pattern, and nobody else uses it.
     let piece = unsafe { std::slice::from_raw_parts_mut(block.ptr(), first) };
@@ -113,7 +116,7 @@ fn fill_by_copies(region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result
     copied?;
     let mut done = first;
     while done < region.bytes {
-        stream.room_for_one(OPERATION, deadline.remaining())?;
+        stream.room_for_one(operation, deadline.remaining())?;
         let bytes = done.min(region.bytes - done);
         // SAFETY: both pieces lie within the region, the second after the first.
         unsafe { enqueue(region.ptr().wrapping_byte_add(done), region.ptr(), bytes, Way::OnDevice, stream)? };

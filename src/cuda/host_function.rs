@@ -23,8 +23,9 @@ impl Stream {
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout) where too much is on its way; what CUDA says.
     pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
-        let _current = self.device().set_current()?;
-        self.room_for_one("Stream::launch_host", default_timeout())?;
+        const OPERATION: &str = "Stream::launch_host";
+        let _current = self.device().make_current(OPERATION)?;
+        self.room_for_one(OPERATION, default_timeout())?;
         let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panics: Arc::clone(self.panics()) }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };

@@ -40,7 +40,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// # Safety
 /// `ptr` is from `cudaMallocFromPoolAsync`, not freed yet, and all that uses it is in `uses`.
 pub(super) unsafe fn free(ptr: *mut c_void, home: &Stream, mut uses: Uses) -> Result<()> {
-    home.device().ready()?;
+    home.device().ready("cudaFreeAsync")?;
     if home.in_flight().has_reserve(home)? {
         uses.order(Access::Write, home)?;
         // SAFETY: as the caller promises; `home` waits for every use of other streams.

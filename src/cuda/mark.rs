@@ -42,7 +42,7 @@ impl Mark {
     pub(super) fn record(stream: &Stream, spare: Option<Self>) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let device = stream.device();
-        device.ready()?;
+        device.ready("cudaEventRecord")?;
         let mut spare = spare.filter(|mark| mark.0.device == device);
         let mut point = match spare.take_if(|mark| Arc::get_mut(&mut mark.0).is_some()) {
             Some(Self(point)) => point,
@@ -94,7 +94,7 @@ impl Mark {
 
     /// Wraps `cudaEventQuery`: whether the work before this point is done.
     pub(crate) fn reached(&self) -> Result<bool> {
-        self.0.device.ready()?;
+        self.0.device.ready("cudaEventQuery")?;
         undisturbing(|| {
             // SAFETY: the handle is alive.
             check_ready(self.0.device.ordinal(), "cudaEventQuery", unsafe { sys::cudaEventQuery(self.0.raw) })

@@ -65,6 +65,7 @@ mod mark;
 mod panics;
 mod pinned;
 mod pool;
+mod properties;
 pub(crate) mod scarce;
 mod settle;
 mod slice;
@@ -73,6 +74,7 @@ mod stream;
 mod tracker;
 mod uses;
 mod versions;
+mod wait;
 mod work;
 
 #[cfg(feature = "nccl")]

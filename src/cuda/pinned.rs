@@ -34,12 +34,15 @@ impl<T: Element> PinnedBuffer<T> {
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::InvalidArgument`] for a length whose bytes cannot be counted; what CUDA says.
     pub fn new(len: usize) -> Result<Self> {
-        outside_host_functions("PinnedBuffer::new")?;
-        Device::count()?;
+        Self::make("PinnedBuffer::new", len)
+    }
+
+    fn make(operation: &'static str, len: usize) -> Result<Self> {
+        Device::count_for(operation)?;
         let bytes =
             len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
                 let most = isize::MAX.unsigned_abs() / size_of::<T>();
-                Error::argument("PinnedBuffer::new", "length", format_args!("at most {most}"), len)
+                Error::argument(operation, "length", format_args!("at most {most}"), len)
             })?;
         let block = if bytes > 0 { Some(Block::new(bytes)?) } else { None };
         let ptr = block.as_ref().map_or(std::ptr::null_mut(), Block::ptr);
@@ -55,7 +58,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// # Errors
     /// As [`PinnedBuffer::new`].
     pub fn from_slice(values: &[T]) -> Result<Self> {
-        let mut buffer = Self::new(values.len())?;
+        let mut buffer = Self::make("PinnedBuffer::from_slice", values.len())?;
         buffer.as_mut_slice()?.copy_from_slice(values);
         Ok(buffer)
     }
@@ -106,7 +109,7 @@ impl<T: Element> PinnedBuffer<T> {
         let origins = self.lineage.origins();
         let what = || format!("copies to {} elements{}", self.len, self.pending());
         let deadline = Deadline::after(default_timeout());
-        deadline.poll(OPERATION, what, || self.uses.written())?;
+        deadline.poll(OPERATION, what, || outside(OPERATION, self.uses.written()))?;
         origins.judge_within(OPERATION, &deadline)?;
         if self.len == 0 {
             return Ok(&[]);
@@ -125,7 +128,7 @@ impl<T: Element> PinnedBuffer<T> {
         let origins = self.lineage.origins();
         let what = || format!("copies of {} elements{}", self.len, self.pending());
         let deadline = Deadline::after(default_timeout());
-        deadline.poll(OPERATION, what, || self.uses.idle())?;
+        deadline.poll(OPERATION, what, || outside(OPERATION, self.uses.idle()))?;
         origins.judge_within(OPERATION, &deadline)?;
         if self.len == 0 {
             return Ok(&mut []);
@@ -133,6 +136,12 @@ impl<T: Element> PinnedBuffer<T> {
         // SAFETY: as in `as_slice`; the borrow is exclusive, and no device uses the memory.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) })
     }
+}
+
+/// Where CUDA could not be asked because this is a host function, the error of `operation` that says so: what is done with needs
+/// no question.
+fn outside(operation: &'static str, asked: Result<bool>) -> Result<bool> {
+    asked.or_else(|error| outside_host_functions(operation).and(Err(error)))
 }
 
 impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {

@@ -91,13 +91,13 @@ pub(crate) fn take_event(device: Device) -> Result<sys::cudaEvent_t> {
     let spare = of(device)?.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
     match spare {
         Some(event) => Ok(event.0),
-        None => create_event(device, sys::cudaEventDisableTiming),
+        None => create_event("cudaEventCreateWithFlags", device, sys::cudaEventDisableTiming),
     }
 }
 
-/// Wraps `cudaEventCreateWithFlags` on `device`.
-pub(crate) fn create_event(device: Device, flags: u32) -> Result<sys::cudaEvent_t> {
-    let _current = device.set_current()?;
+/// Wraps `cudaEventCreateWithFlags` on `device`, for `operation`.
+pub(crate) fn create_event(operation: &'static str, device: Device, flags: u32) -> Result<sys::cudaEvent_t> {
+    let _current = device.make_current(operation)?;
     let mut event = std::ptr::null_mut();
     // SAFETY: writes a handle to the address given.
     check("cudaEventCreateWithFlags", unsafe { sys::cudaEventCreateWithFlags(&raw mut event, flags) })?;

@@ -22,7 +22,7 @@ pub(crate) fn settle(device: Device) -> Result<()> {
     if SETTLED.get() == Some(device) {
         return Ok(());
     }
-    std::mem::forget(device.bind()?);
+    std::mem::forget(device.bind("cudaSetDevice")?);
     exchange(RELAXED)?;
     SETTLED.set(Some(device));
     Ok(())

@@ -97,7 +97,7 @@ impl<'a, T: Element> Slice<'a, T> {
     /// Where the range does not lie within this view.
     #[track_caller]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
-        or_panic(self.try_slice(range))
+        or_panic(self.slice_for("Slice::slice", &range))
     }
 
     /// The elements of `range`.
@@ -105,7 +105,11 @@ impl<'a, T: Element> Slice<'a, T> {
     /// # Errors
     /// [`Error::InvalidArgument`] where the range does not lie within this view.
     pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
-        let (begin, end) = resolve("Slice::slice", &range, self.len)?;
+        self.slice_for("Slice::try_slice", &range)
+    }
+
+    fn slice_for(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
+        let (begin, end) = resolve(operation, range, self.len)?;
         Ok(Self { offset: self.offset + begin * size_of::<T>(), len: end - begin, ..*self })
     }
 
@@ -115,7 +119,8 @@ impl<'a, T: Element> Slice<'a, T> {
     /// Where `mid` is greater than the length.
     #[track_caller]
     pub fn split_at(&self, mid: usize) -> (Self, Self) {
-        (self.slice(..mid), self.slice(mid..))
+        const OPERATION: &str = "Slice::split_at";
+        (or_panic(self.slice_for(OPERATION, &(..mid))), or_panic(self.slice_for(OPERATION, &(mid..))))
     }
 }
 
@@ -205,7 +210,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// Where the range does not lie within this view.
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
-        or_panic(self.try_slice_mut(range))
+        or_panic(self.reborrow().into_range("SliceMut::slice_mut", &range))
     }
 
     /// The elements of `range`.
@@ -213,11 +218,12 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// # Errors
     /// [`Error::InvalidArgument`] where the range does not lie within this view.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
-        self.reborrow().into_range(&range)
+        self.reborrow().into_range("SliceMut::try_slice_mut", &range)
     }
 
-    pub(crate) fn into_range(self, range: &impl RangeBounds<usize>) -> Result<Self> {
-        let (begin, end) = resolve("SliceMut::slice_mut", range, self.len)?;
+    /// The elements of `range`, for `operation`.
+    pub(crate) fn into_range(self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
+        let (begin, end) = resolve(operation, range, self.len)?;
         Ok(Self { offset: self.offset + begin * size_of::<T>(), len: end - begin, ..self })
     }
 
@@ -229,7 +235,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// Where `mid` is greater than the length.
     #[track_caller]
     pub fn split_at_mut(&mut self, mid: usize) -> (SliceMut<'_, T>, SliceMut<'_, T>) {
-        self.reborrow().into_split(mid)
+        self.reborrow().into_parts("SliceMut::split_at_mut", mid)
     }
 
     /// Like [`SliceMut::split_at_mut`], for parts that live as long as the whole: such as those that a group borrows.
@@ -238,8 +244,17 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// Where `mid` is greater than the length.
     #[track_caller]
     pub fn into_split(self, mid: usize) -> (Self, Self) {
+        self.into_parts("SliceMut::into_split", mid)
+    }
+
+    /// The parts before `mid` and from it on, for `operation`.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub(crate) fn into_parts(self, operation: &'static str, mid: usize) -> (Self, Self) {
         let other = Self { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData };
-        (or_panic(self.into_range(&(..mid))), or_panic(other.into_range(&(mid..))))
+        (or_panic(self.into_range(operation, &(..mid))), or_panic(other.into_range(operation, &(mid..))))
     }
 }
 

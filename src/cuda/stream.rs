@@ -4,18 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::check::{check, check_on, check_ready};
+use super::check::{check, check_on};
 use super::device::{Device, in_host_function};
 use super::event::Event;
 use super::history::History;
 use super::in_flight::{ENTRY, InFlight};
 use super::mark::Mark;
 use super::panics::Panics;
-use super::settle::undisturbing;
+use super::pool;
 use super::uses::Lane;
-use super::work::Origins;
-use super::{later, pool};
-use crate::deadline::{Deadline, default_timeout};
+use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -69,7 +67,7 @@ impl Stream {
     /// # Errors
     /// What CUDA says.
     pub fn new(device: Device) -> Result<Self> {
-        Self::with_options(device, StreamOptions::default())
+        Self::make("Stream::new", device, StreamOptions::default())
     }
 
     /// Wraps `cudaStreamCreateWithPriority`. A priority out of range is brought into it.
@@ -77,7 +75,11 @@ impl Stream {
     /// # Errors
     /// What CUDA says.
     pub fn with_options(device: Device, options: StreamOptions) -> Result<Self> {
-        let _current = device.set_current()?;
+        Self::make("Stream::with_options", device, options)
+    }
+
+    fn make(operation: &'static str, device: Device, options: StreamOptions) -> Result<Self> {
+        let _current = device.make_current(operation)?;
         let flags = if options.non_blocking { sys::cudaStreamNonBlocking } else { sys::cudaStreamDefault };
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes a handle to the address given.
@@ -178,7 +180,7 @@ impl Stream {
     /// # Errors
     /// What CUDA says.
     pub fn flags(&self) -> Result<u32> {
-        self.device().ready()?;
+        self.device().ready("Stream::flags")?;
         let mut flags = 0;
         // SAFETY: the handle is alive; writes one integer to the address given.
         check_on(self.device().ordinal(), "cudaStreamGetFlags", unsafe {
@@ -192,7 +194,7 @@ impl Stream {
     /// # Errors
     /// What CUDA says.
     pub fn priority(&self) -> Result<i32> {
-        self.device().ready()?;
+        self.device().ready("Stream::priority")?;
         let mut priority = 0;
         // SAFETY: the handle is alive; writes one integer to the address given.
         check_on(self.device().ordinal(), "cudaStreamGetPriority", unsafe {
@@ -201,88 +203,9 @@ impl Stream {
         Ok(priority)
     }
 
-    /// Wraps `cudaStreamQuery`: whether all work is done. Not while a failed communicator is still being stopped.
-    ///
-    /// # Errors
-    /// As [`Stream::wait`], but for the timeout.
-    pub fn query(&self) -> Result<bool> {
-        let origins = self.history().origins();
-        if !self.is_idle()? {
-            return Ok(false);
-        }
-        match origins.judge("Stream::query") {
-            Err(_) if origins.linger() => Ok(false),
-            judged => self.tell(&origins, judged).map(|()| true),
-        }
-    }
-
-    /// Wraps `cudaStreamQuery`: whether the device is done with all work, well or not.
-    pub(crate) fn is_idle(&self) -> Result<bool> {
-        self.device().ready()?;
-        let position = self.inner.in_flight.position();
-        let device = self.device().ordinal();
-        // SAFETY: the handle is alive.
-        let done =
-            undisturbing(|| check_ready(device, "cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) }))?;
-        if done {
-            self.inner.in_flight.see(position);
-            later::retry(self);
-        }
-        Ok(done)
-    }
-
-    /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than the default
-    /// timeout.
-    ///
-    /// # Errors
-    /// As [`Stream::wait`].
-    pub fn synchronize(&self) -> Result<()> {
-        self.wait(default_timeout())
-    }
-
-    /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than `timeout`.
-    ///
-    /// That covers the operations of communicators that were enqueued here, those whose results were read here, and what
-    /// [`Stream::wait_event`] made the stream wait for. Where one of them has failed or was aborted, every wait says so,
-    /// until one has, and a communicator that is well has enqueued something more, or [`Stream::accept`] is called. A
-    /// communicator that was made after a failure is not disturbed by it: it is told no more once that has enqueued something.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`];
-    /// [`Error::InvalidUsage`] where a host function of the stream has panicked since the last wait; what CUDA says,
-    /// failures of earlier work on the device among others.
-    pub fn wait(&self, timeout: Duration) -> Result<()> {
-        const OPERATION: &str = "Stream::wait";
-        let deadline = Deadline::after(timeout);
-        let origins = self.history().origins();
-        if !self.is_idle()? {
-            // What other threads enqueue from now on is not waited for.
-            let mark = self.inner.in_flight.mark_all(self)?;
-            let what = || format!("work on a stream of {}{}", self.device(), origins.pending());
-            let done = || mark.as_ref().map_or_else(|| self.is_idle(), |mark| self.has_reached(mark));
-            deadline.poll(OPERATION, what, done).inspect_err(|_| self.history().tell(&origins, true))?;
-        }
-        self.judge(OPERATION, &origins, &deadline)
-    }
-
-    /// Whether the stream has come to `mark`, a point of its own.
-    pub(crate) fn has_reached(&self, mark: &Mark) -> Result<bool> {
-        let reached = mark.reached()?;
-        if reached {
-            self.inner.in_flight.see(mark.position());
-        }
-        Ok(reached)
-    }
-
     /// A point behind all that this crate has enqueued here so far.
     pub(crate) fn mark(&self) -> Result<Mark> {
         self.inner.in_flight.mark(self)
-    }
-
-    /// Takes what is on the stream as it is: failures that are known of until now are reported by waits for it no more.
-    /// What failed operations would have written stays marked; see [`DeviceBuffer::accept`](super::DeviceBuffer::accept).
-    pub fn accept(&self) {
-        self.history().accept();
     }
 
     /// The operations of communicators that it has to do with.
@@ -312,16 +235,6 @@ impl Stream {
         self.inner.serial
     }
 
-    /// What a wait of `operation` reports when the device is done: failures of `origins`, and of host functions.
-    pub(crate) fn judge(&self, operation: &'static str, origins: &Origins, deadline: &Deadline) -> Result<()> {
-        self.tell(origins, origins.judge_within(operation, deadline))
-    }
-
-    fn tell(&self, origins: &Origins, judged: Result<()>) -> Result<()> {
-        judged.inspect_err(|_| self.history().tell(origins, false))?;
-        self.panics().tell()
-    }
-
     /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
     /// Waits for this stream cover what the event covers, then, but for what had failed before a communicator was made that
     /// works here.
@@ -330,7 +243,7 @@ impl Stream {
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         const OPERATION: &str = "Stream::wait_event";
-        self.device().ready()?;
+        self.device().ready(OPERATION)?;
         self.room_for_one(OPERATION, default_timeout())?;
         let origins = event.last_record(OPERATION, || {
             // SAFETY: both handles are alive; they may be of different devices.
@@ -347,8 +260,9 @@ impl Stream {
     /// # Errors
     /// As [`Event::record`].
     pub fn record(&self) -> Result<Event> {
-        let event = Event::new(self.device())?;
-        event.record(self)?;
+        const OPERATION: &str = "Stream::record";
+        let event = Event::make(OPERATION, self.device(), false)?;
+        event.record_for(OPERATION, self)?;
         Ok(event)
     }
 }

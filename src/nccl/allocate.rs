@@ -26,9 +26,7 @@ use crate::error::{Error, Result};
 use crate::known_bugs::ENDLESS_WINDOWS;
 use crate::sys;
 
-const OPERATION: &str = "alloc";
 const LOCAL: &str = "alloc_local";
-const RECLAIM: &str = "reclaim";
 
 /// Windows begin and end at pages of this size.
 const PAGE: usize = 4096;
@@ -150,57 +148,72 @@ pub(crate) fn local<'comm, T: Element>(
 ) -> Result<CommBuffer<'comm, T>> {
     let size = begin::<T>(LOCAL, &[inner], &[stream], len)?;
     drop(inner.enter(LOCAL)?);
-    zeros(Memory::new(inner, size)?.into_allocation(None), stream, len)
+    zeros(LOCAL, Memory::new(inner, size)?.into_allocation(None), stream, len)
 }
 
 /// A buffer over an allocation, zeroed.
-fn zeros<'comm, T: Element>(alloc: Arc<Allocation>, stream: &Stream, len: usize) -> Result<CommBuffer<'comm, T>> {
+fn zeros<'comm, T: Element>(
+    operation: &'static str,
+    alloc: Arc<Allocation>,
+    stream: &Stream,
+    len: usize,
+) -> Result<CommBuffer<'comm, T>> {
     let mut buffer = CommBuffer::new(alloc, len);
-    buffer.fill(stream, T::ZERO)?;
+    buffer.as_slice_mut().fill_for(operation, stream, T::ZERO)?;
     Ok(buffer)
 }
 
 /// A buffer of one rank, zeroed. Where windows exist, all ranks must call this.
-pub(crate) fn one<'comm, T: Element>(inner: &Arc<Inner>, stream: &Stream, len: usize) -> Result<CommBuffer<'comm, T>> {
-    let buffers = many::<T>(&[inner], &[stream], len)?;
-    buffers.into_iter().next().ok_or_else(|| Error::argument(OPERATION, "ranks", "one", 0))
+pub(crate) fn one<'comm, T: Element>(
+    operation: &'static str,
+    inner: &Arc<Inner>,
+    stream: &Stream,
+    len: usize,
+) -> Result<CommBuffer<'comm, T>> {
+    let buffers = many::<T>(operation, &[inner], &[stream], len)?;
+    buffers.into_iter().next().ok_or_else(|| Error::argument(operation, "ranks", "one", 0))
 }
 
 /// A buffer for each of several ranks that one thread drives.
 pub(crate) fn many<'comm, T: Element>(
+    operation: &'static str,
     members: &[&Arc<Inner>],
     streams: &[&Stream],
     len: usize,
 ) -> Result<Vec<CommBuffer<'comm, T>>> {
-    let size = begin::<T>(OPERATION, members, streams, len)?;
+    let size = begin::<T>(operation, members, streams, len)?;
     // All of it has an owner before anything else can fail.
-    let memory = allocate(members, size)?;
-    memory.into_iter().zip(streams).map(|(alloc, stream)| zeros(alloc, stream, len)).collect()
+    let memory = allocate(operation, members, size)?;
+    memory.into_iter().zip(streams).map(|(alloc, stream)| zeros(operation, alloc, stream, len)).collect()
 }
 
 #[cfg(not(nccl_ge_2_27))]
-fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+fn allocate(_: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
     let memory = members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>()?;
     Ok(memory.into_iter().map(|memory| memory.into_allocation(None)).collect())
 }
 
 /// Memory of each member, as windows that belong together.
 #[cfg(nccl_ge_2_27)]
-fn allocate(members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
-    let mut approaching = retire::approach(members, OPERATION)?;
+fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+    let mut approaching = retire::approach(members, operation)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let memory = restoring(|| allocate_together(&mut approaching, size))
-        .map_err(|error| submit::failed(&refs, OPERATION, error))?;
+    let memory = restoring(|| allocate_together(operation, &mut approaching, size))
+        .map_err(|error| submit::failed(&refs, operation, error))?;
     drop(approaching);
     memory
 }
 
 /// The outer error is one that the other ranks wait behind.
 #[cfg(nccl_ge_2_27)]
-fn allocate_together(approaching: &mut [Member<'_>], size: Size) -> Result<Result<Vec<Arc<Allocation>>>> {
+fn allocate_together(
+    operation: &'static str,
+    approaching: &mut [Member<'_>],
+    size: Size,
+) -> Result<Result<Vec<Arc<Allocation>>>> {
     let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
-    let mut entered = members.iter().map(|inner| inner.enter(OPERATION)).collect::<Result<Vec<_>>>()?;
-    let (entries, _promised) = retire::meet(approaching, &mut entered, OPERATION, &Signature::register(size.used))?;
+    let mut entered = members.iter().map(|inner| inner.enter(operation)).collect::<Result<Vec<_>>>()?;
+    let (entries, _promised) = retire::meet(approaching, &mut entered, operation, &Signature::register(size.used))?;
     // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
     // waits for the device comes back.
     let memory = match members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>() {
@@ -209,7 +222,7 @@ fn allocate_together(approaching: &mut [Member<'_>], size: Size) -> Result<Resul
         Err(error) if members.first().is_some_and(|inner| inner.size > members.len()) => return Err(error),
         Err(error) => return Ok(Err(error)),
     };
-    let (numbers, registered) = register(&members, &entered, &memory, &entries)?;
+    let (numbers, registered) = register(operation, &members, &entered, &memory, &entries)?;
     let mut owned = Vec::with_capacity(members.len());
     for (memory, number) in memory.into_iter().zip(numbers) {
         match number {
@@ -225,6 +238,7 @@ fn allocate_together(approaching: &mut [Member<'_>], size: Size) -> Result<Resul
 /// although there are some; it answers no window, without an error, where the ranks cannot reach each other's memory.
 #[cfg(nccl_ge_2_27)]
 fn register(
+    operation: &'static str,
     members: &[&Arc<Inner>],
     entered: &Entered<'_>,
     memory: &[Memory<'_>],
@@ -238,9 +252,9 @@ fn register(
     let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
     for ((inner, (guard, _)), (memory, entry)) in members.iter().zip(entered).zip(memory.iter().zip(entries)) {
         // Windows were taken away since the ranks met, each in a visit of its own.
-        retire::write_down(inner, guard, OPERATION, &Signature::register(memory.size.used), *entry);
+        retire::write_down(inner, guard, operation, &Signature::register(memory.size.used), *entry);
     }
-    begin_visits(members.iter().map(|inner| &***inner), OPERATION)?;
+    begin_visits(members.iter().map(|inner| &***inner), operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
@@ -267,23 +281,23 @@ fn register(
 
 /// Frees the memory of windows that all ranks have dropped. All ranks must call this.
 #[cfg_attr(not(nccl_ge_2_27), allow(unused_variables))]
-pub(crate) fn reclaim(members: &[&Arc<Inner>]) -> Result<()> {
-    submit::outside_of_groups(RECLAIM)?;
-    ending::outside_of_host_functions(RECLAIM)?;
+pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
+    submit::outside_of_groups(operation)?;
+    ending::outside_of_host_functions(operation)?;
     #[cfg(nccl_ge_2_27)]
     {
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-        let mut approaching = retire::approach(members, RECLAIM)?;
+        let mut approaching = retire::approach(members, operation)?;
         let mut together = || {
-            let mut entered = members.iter().map(|inner| inner.enter(RECLAIM)).collect::<Result<Vec<_>>>()?;
-            retire::meet(&mut approaching, &mut entered, RECLAIM, &Signature::reclaim())
+            let mut entered = members.iter().map(|inner| inner.enter(operation)).collect::<Result<Vec<_>>>()?;
+            retire::meet(&mut approaching, &mut entered, operation, &Signature::reclaim())
         };
-        together().map_err(|error| submit::failed(&refs, RECLAIM, error))?;
+        together().map_err(|error| submit::failed(&refs, operation, error))?;
     }
     for inner in members {
         let deadline = Deadline::after(inner.timeout());
         if !reaper::drain(inner.id, &deadline) {
-            return Err(deadline.error(RECLAIM, "memory that was dropped is still in use"));
+            return Err(deadline.error(operation, "memory that was dropped is still in use"));
         }
     }
     Ok(())

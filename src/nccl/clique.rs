@@ -40,7 +40,7 @@ impl Clique {
     /// # Errors
     /// [`Error::InvalidArgument`] where there is no device, or one twice; [`Error::Timeout`]; what NCCL says.
     pub fn init_all(devices: &[Device]) -> Result<Self> {
-        Self::init_all_with(devices, &InitOptions::default())
+        Ok(Self { ranks: init::all_ranks("Clique::init_all", devices, &InitOptions::default())? })
     }
 
     /// Like [`Clique::init_all`], with options.
@@ -48,7 +48,7 @@ impl Clique {
     /// # Errors
     /// As [`Clique::init_all`].
     pub fn init_all_with(devices: &[Device], options: &InitOptions) -> Result<Self> {
-        Ok(Self { ranks: init::all_ranks(devices, options)? })
+        Ok(Self { ranks: init::all_ranks("Clique::init_all_with", devices, options)? })
     }
 
     /// How many ranks there are.
@@ -155,9 +155,10 @@ impl Clique {
     /// # Errors
     /// As [`Communicator::alloc`]; [`Error::InvalidArgument`] where there is not one stream a rank.
     pub fn alloc<T: Element>(&self, streams: &[Stream], len: usize) -> Result<Vec<CommBuffer<'_, T>>> {
+        const OPERATION: &str = "Clique::alloc";
         if streams.len() != self.size() {
             return Err(Error::argument(
-                "Clique::alloc",
+                OPERATION,
                 "streams",
                 format!("{} streams, one a rank", self.size()),
                 format!("{} streams", streams.len()),
@@ -165,7 +166,7 @@ impl Clique {
         }
         let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
         let streams: Vec<_> = streams.iter().collect();
-        allocate::many(&members, &streams, len)
+        allocate::many(OPERATION, &members, &streams, len)
     }
 
     /// Frees the memory of windows that were dropped, on all ranks, for one thread that drives them all; see [`Communicator::reclaim`].
@@ -174,7 +175,7 @@ impl Clique {
     /// As [`Communicator::reclaim`].
     pub fn reclaim(&self) -> Result<()> {
         let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
-        allocate::reclaim(&members)
+        allocate::reclaim("Clique::reclaim", &members)
     }
 
     /// Wraps `ncclCommAbort`, on all ranks; see [`Aborter::abort`](super::Aborter::abort).

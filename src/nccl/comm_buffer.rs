@@ -101,7 +101,7 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     /// Where the range does not lie within the buffer.
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
-        match self.as_slice_mut().into_range(&range) {
+        match self.as_slice_mut().into_range("SliceMut::slice_mut", &range) {
             Ok(slice) => slice,
             Err(error) => panic!("{error}"),
         }
@@ -113,7 +113,7 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     /// Where `mid` is greater than the length.
     #[track_caller]
     pub fn split_at_mut(&mut self, mid: usize) -> (SliceMut<'_, T>, SliceMut<'_, T>) {
-        self.as_slice_mut().into_split(mid)
+        self.as_slice_mut().into_parts("SliceMut::split_at_mut", mid)
     }
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was

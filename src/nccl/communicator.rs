@@ -72,8 +72,7 @@ impl Communicator {
     /// the others that wait for it may complete, without an error, on data that was never sent. See [`Aborter::abort`]. Ranks of one
     /// process are aborted together, also where each was made by this function.
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
-        // SAFETY: the caller makes the same promise.
-        unsafe { Self::init_rank_with(device, size, id, rank, &InitOptions::default()) }
+        init::one_rank("Communicator::init_rank", device, size, id, rank, &InitOptions::default())
     }
 
     /// Wraps `ncclCommInitRankConfig`: like [`Communicator::init_rank`], with options.
@@ -90,7 +89,7 @@ impl Communicator {
         rank: usize,
         options: &InitOptions,
     ) -> Result<Self> {
-        init::one_rank(device, size, id, rank, options)
+        init::one_rank("Communicator::init_rank_with", device, size, id, rank, options)
     }
 
     /// This rank, below [`Communicator::size`].
@@ -184,7 +183,7 @@ impl Communicator {
     /// [`Error::OutOfMemory`]; [`Error::Disagreement`] where the ranks of a clique ask for different sizes;
     /// [`Error::Timeout`] where one does not come, or what uses memory that was dropped goes on.
     pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
-        allocate::one(&self.inner, stream, len)
+        allocate::one("alloc", &self.inner, stream, len)
     }
 
     /// Like [`Communicator::alloc`], with the elements of `source`.
@@ -192,8 +191,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::alloc`].
     pub fn alloc_from<T: Element>(&self, stream: &Stream, source: &[T]) -> Result<CommBuffer<'_, T>> {
-        let mut buffer = self.alloc(stream, source.len())?;
-        buffer.copy_from_slice(stream, source)?;
+        const OPERATION: &str = "alloc_from";
+        let mut buffer = allocate::one(OPERATION, &self.inner, stream, source.len())?;
+        buffer.as_slice_mut().copy_from_slice_for(OPERATION, stream, source)?;
         Ok(buffer)
     }
 
@@ -202,7 +202,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::alloc`].
     pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
-        Ok(allocate::one(&self.inner, stream, len)?.shared(Arc::clone(self)))
+        Ok(allocate::one("alloc_shared", &self.inner, stream, len)?.shared(Arc::clone(self)))
     }
 
     /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
@@ -227,7 +227,7 @@ impl Communicator {
     /// [`Error::Timeout`] where a rank does not come, or what uses the memory goes on; [`Error::Disagreement`] where the ranks of a clique do
     /// something else.
     pub fn reclaim(&self) -> Result<()> {
-        allocate::reclaim(&[&self.inner])
+        allocate::reclaim("reclaim", &[&self.inner])
     }
 
     /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarHostImmediate`: a sum of what each rank has multiplied by its

@@ -36,41 +36,44 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One rank; the others are made elsewhere.
 pub(crate) fn one_rank(
+    operation: &'static str,
     device: Device,
     size: usize,
     id: &UniqueId,
     rank: usize,
     options: &InitOptions,
 ) -> Result<Communicator> {
-    const OPERATION: &str = "Communicator::init_rank";
-    begin(OPERATION, &options.config)?;
+    begin(operation, &options.config)?;
     if size == 0 || c_int::try_from(size).is_err() {
-        return Err(Error::argument(OPERATION, "size", format!("1 to {} ranks", c_int::MAX), size));
+        return Err(Error::argument(operation, "size", format!("1 to {} ranks", c_int::MAX), size));
     }
     if rank >= size {
-        return Err(Error::argument(OPERATION, "rank", format!("a rank below {size}"), rank));
+        return Err(Error::argument(operation, "rank", format!("a rank below {size}"), rank));
     }
-    let start = Start { operation: OPERATION, id: *id, size, ranks: vec![(rank, device)] };
+    let start = Start { operation, id: *id, size, ranks: vec![(rank, device)] };
     let members = start.run(None, options)?;
-    members.into_iter().next().map(Communicator::from_inner).ok_or_else(|| nothing(OPERATION))
+    members.into_iter().next().map(Communicator::from_inner).ok_or_else(|| nothing(operation))
 }
 
 /// All ranks of a communicator within this process.
-pub(crate) fn all_ranks(devices: &[Device], options: &InitOptions) -> Result<Vec<Communicator>> {
-    const OPERATION: &str = "Clique::init_all";
-    begin(OPERATION, &options.config)?;
+pub(crate) fn all_ranks(
+    operation: &'static str,
+    devices: &[Device],
+    options: &InitOptions,
+) -> Result<Vec<Communicator>> {
+    begin(operation, &options.config)?;
     if devices.is_empty() {
-        return Err(Error::argument(OPERATION, "devices", "at least one device", "none"));
+        return Err(Error::argument(operation, "devices", "at least one device", "none"));
     }
     for (at, device) in devices.iter().enumerate() {
         if devices[..at].contains(device) {
-            return Err(Error::argument(OPERATION, "devices", "each device once", format!("{device} twice")));
+            return Err(Error::argument(operation, "devices", "each device once", format!("{device} twice")));
         }
     }
     let size = devices.len();
     let family = Arc::new(Family::new(size));
     let ranks = devices.iter().copied().enumerate().collect();
-    let start = Start { operation: OPERATION, id: UniqueId::new()?, size, ranks };
+    let start = Start { operation, id: UniqueId::new()?, size, ranks };
     let members = start.run(Some(family), options)?;
     Ok(members.into_iter().map(Communicator::from_inner).collect())
 }

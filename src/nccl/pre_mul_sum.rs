@@ -32,7 +32,9 @@ impl<'a, T: Element> PreMulSum<'a, T> {
     pub(crate) fn with_host_factor(inner: &Arc<Inner>, mut factor: T) -> Result<Self> {
         let factor: *mut T = &mut factor;
         // SAFETY: NCCL reads one element at `factor` during the call.
-        unsafe { Self::create(inner, factor.cast(), sys::ncclScalarResidence_t::ncclScalarHostImmediate, None) }
+        unsafe {
+            Self::create("pre_mul_sum", inner, factor.cast(), sys::ncclScalarResidence_t::ncclScalarHostImmediate, None)
+        }
     }
 
     pub(crate) fn with_device_factor(inner: &Arc<Inner>, factor: Slice<'a, T>) -> Result<Self> {
@@ -46,23 +48,26 @@ impl<'a, T: Element> PreMulSum<'a, T> {
         let region = factor.region();
         // SAFETY: the device reads the element when an operation runs. It stays borrowed for as long as this value is
         // there, and each operation is noted as a read of it.
-        unsafe { Self::create(inner, region.ptr(), sys::ncclScalarResidence_t::ncclScalarDevice, Some(region)) }
+        unsafe {
+            Self::create(OPERATION, inner, region.ptr(), sys::ncclScalarResidence_t::ncclScalarDevice, Some(region))
+        }
     }
 
     /// # Safety
     ///
     /// `factor` is one element where `residence` says, for as long as NCCL reads it.
     unsafe fn create(
+        operation: &'static str,
         inner: &Arc<Inner>,
         factor: *mut c_void,
         residence: sys::ncclScalarResidence_t,
         region: Option<Region<'a>>,
     ) -> Result<Self> {
         const FUNCTION: &str = "ncclRedOpCreatePreMulSum";
-        ending::outside_of_host_functions("pre_mul_sum")?;
-        let (_guard, handle) = inner.enter(FUNCTION)?;
+        ending::outside_of_host_functions(operation)?;
+        let (_guard, handle) = inner.enter(operation)?;
         let mut raw = sys::ncclRedOp_t(0);
-        let result = inner.inside(FUNCTION, || {
+        let result = inner.inside(operation, || {
             destroy_dropped(inner, handle);
             // SAFETY: a live communicator during a visit, and a factor as the caller promises.
             unsafe { sys::ncclRedOpCreatePreMulSum(&mut raw, factor, data_type::raw(T::KIND), residence, handle) }

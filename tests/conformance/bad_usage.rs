@@ -40,7 +40,7 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
             ("async_error", comm.async_error()),
             ("alloc", comm.alloc::<T>(s, 10).map(drop)),
             ("alloc_local", comm.alloc_local::<T>(s, 10).map(drop)),
-            ("PreMulSum", comm.pre_mul_sum(T::of(1)).map(drop)),
+            ("pre_mul_sum", comm.pre_mul_sum(T::of(1)).map(drop)),
         ];
         for (operation, result) in results {
             let error = result.expect_err(operation);

@@ -385,7 +385,7 @@ fn what_comes_after_a_timeout() {
                     other => panic!("{operation}: {other:?}"),
                 };
                 quick(slower(5.0), || over(stream.wait(slower(50.0)), "Stream::wait"));
-                over(x.to_vec(stream).map(drop), "Slice::copy_to_slice");
+                over(x.to_vec(stream).map(drop), "Slice::to_vec");
                 over(comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream), "all_reduce");
                 over(comm.async_error(), "async_error");
                 Ok(())

@@ -128,7 +128,7 @@ fn a_copy_that_times_out_never_writes_later() {
         let gate = Gate::close(&stream);
         let mut values = vec![1u32; len];
         let error = buffer.copy_to_slice_within(&stream, &mut values, Duration::from_millis(50)).unwrap_err();
-        assert!(matches!(error, Error::Timeout { operation: "Slice::copy_to_slice", .. }), "{error}");
+        assert!(matches!(error, Error::Timeout { operation: "Slice::copy_to_slice_within", .. }), "{error}");
         assert!(values.iter().all(|v| *v == 1));
         gate.open();
         stream.synchronize().unwrap();

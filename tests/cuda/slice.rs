@@ -40,6 +40,21 @@ fn ranges_out_of_bounds() {
         catch_unwind(AssertUnwindSafe(|| buffer.slice_mut(begin..end).len())).unwrap_err();
     }
     buffer.try_slice(..=usize::MAX).unwrap_err();
+    let said = |outcome: std::thread::Result<usize>| *outcome.unwrap_err().downcast::<String>().unwrap();
+    for (name, text) in [
+        ("Slice::try_slice: ", buffer.try_slice(..11).unwrap_err().to_string()),
+        ("SliceMut::try_slice_mut: ", buffer.try_slice_mut(..11).unwrap_err().to_string()),
+        ("Slice::slice: ", said(catch_unwind(AssertUnwindSafe(|| buffer.slice(..11).len())))),
+        ("Slice::split_at: ", said(catch_unwind(AssertUnwindSafe(|| buffer.as_slice().split_at(11).0.len())))),
+        ("SliceMut::slice_mut: ", said(catch_unwind(AssertUnwindSafe(|| buffer.slice_mut(..11).len())))),
+        ("SliceMut::split_at_mut: ", said(catch_unwind(AssertUnwindSafe(|| buffer.split_at_mut(11).0.len())))),
+        (
+            "SliceMut::into_split: ",
+            said(catch_unwind(AssertUnwindSafe(|| buffer.as_slice_mut().into_split(11).0.len()))),
+        ),
+    ] {
+        assert!(text.starts_with(name), "{name} says {text}");
+    }
     catch_unwind(AssertUnwindSafe(|| buffer.split_at_mut(11).0.len())).unwrap_err();
     assert_eq!(buffer.slice(2..4).try_slice(..3).unwrap_err().to_string().matches("0..2").count(), 1);
 }

@@ -1,0 +1,96 @@
+//! What a device is.
+
+use std::ffi::{CStr, c_char};
+
+use super::attribute::DeviceAttribute;
+use super::check::check_on;
+use super::device::{Device, outside_host_functions};
+use crate::error::Result;
+use crate::sys;
+
+impl Device {
+    /// Wraps `cudaGetDeviceProperties`: the name, such as `NVIDIA H200`.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn name(self) -> Result<String> {
+        let info = self.info("Device::name")?;
+        // SAFETY: `name` is an array of `char`, as long as this slice of bytes, and the zero at its end is looked for
+        // within.
+        let bytes = unsafe { std::slice::from_raw_parts(info.name.as_ptr().cast::<u8>(), info.name.len()) };
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+
+    /// Wraps `cudaGetDeviceProperties`: the 16 bytes that name this GPU among all.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn uuid(self) -> Result<[u8; 16]> {
+        Ok(self.info("Device::uuid")?.uuid)
+    }
+
+    /// Wraps `cudaGetDeviceProperties`: bytes of device memory.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn total_memory(self) -> Result<usize> {
+        Ok(self.info("Device::total_memory")?.totalMemory)
+    }
+
+    fn info(self, operation: &'static str) -> Result<sys::gpucommDeviceInfo_t> {
+        outside_host_functions(operation)?;
+        let mut info = sys::gpucommDeviceInfo_t { name: [0; 256], uuid: [0; 16], totalMemory: 0 };
+        // SAFETY: writes one struct to the address given.
+        check_on(self.ordinal(), "cudaGetDeviceProperties", unsafe {
+            sys::gpucommDeviceInfo(&raw mut info, self.ordinal())
+        })?;
+        Ok(info)
+    }
+
+    /// Wraps `cudaDeviceGetPCIBusId`: domain, bus, device and function, such as `0000:0a:00.0`.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn pci_bus_id(self) -> Result<String> {
+        outside_host_functions("Device::pci_bus_id")?;
+        let mut text: [c_char; 64] = [0; 64];
+        // SAFETY: writes at most 63 characters and a zero to an array of 64.
+        check_on(self.ordinal(), "cudaDeviceGetPCIBusId", unsafe {
+            sys::cudaDeviceGetPCIBusId(text.as_mut_ptr(), 63, self.ordinal())
+        })?;
+        // SAFETY: the last of the 64 characters is still zero, so a C string ends within the array.
+        let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+        Ok(text.to_string_lossy().into_owned())
+    }
+
+    /// Wraps `cudaDeviceGetAttribute`: one property as a number.
+    ///
+    /// # Errors
+    /// What CUDA says, for an attribute that it does not know among others.
+    pub fn attribute(self, attribute: DeviceAttribute) -> Result<i32> {
+        self.attribute_for("Device::attribute", attribute)
+    }
+
+    fn attribute_for(self, operation: &'static str, attribute: DeviceAttribute) -> Result<i32> {
+        outside_host_functions(operation)?;
+        let mut value = 0;
+        // SAFETY: writes one integer to the address given; an unknown attribute is refused.
+        let code = unsafe {
+            sys::cudaDeviceGetAttribute(&raw mut value, sys::cudaDeviceAttr(attribute.0 as _), self.ordinal())
+        };
+        check_on(self.ordinal(), "cudaDeviceGetAttribute", code)?;
+        Ok(value)
+    }
+
+    /// Wraps `cudaDeviceGetAttribute`: the compute capability, major and minor.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn compute_capability(self) -> Result<(i32, i32)> {
+        const OPERATION: &str = "Device::compute_capability";
+        let major = self.attribute_for(OPERATION, DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = self.attribute_for(OPERATION, DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?;
+        Ok((major, minor))
+    }
+}
