@@ -6,6 +6,8 @@
 mod bind;
 #[path = "build/elf.rs"]
 mod elf;
+#[path = "build/emulator.rs"]
+mod emulator;
 #[path = "build/find.rs"]
 mod find;
 #[path = "build/headers.rs"]
@@ -73,6 +75,11 @@ fn flag(name: &str) -> Result<bool, String> {
     }
 }
 
+/// How to do without the libraries.
+fn instead() -> &'static str {
+    emulator::how(variable(emulator::REFUSED).is_some_and(|value| value == "1"))
+}
+
 fn build() -> Result<(), String> {
     let root = PathBuf::from(cargo("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(cargo("OUT_DIR"));
@@ -89,7 +96,7 @@ fn build() -> Result<(), String> {
         }
     }
     let feature = |name: &str| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
-    let emulated = feature("EMULATOR") && !flag("GPUCOMM_NO_EMULATOR")?;
+    let emulated = feature("EMULATOR") && !flag(emulator::REFUSED)?;
     let with = With { nccl: feature("NCCL"), nvshmem: feature("NVSHMEM") };
     if emulated || variable("DOCS_RS").is_some() {
         tell(format!("cargo::rustc-cfg={}", if emulated { "gpucomm_emulator" } else { "gpucomm_snapshot" }));
@@ -124,7 +131,7 @@ fn snapshot(root: &Path, with: With, emulated: bool) -> Result<(), String> {
 /// Finds, binds and links what is installed.
 fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
     if cargo("CARGO_CFG_TARGET_OS") != "linux" {
-        return Err("error: NCCL exists for Linux only; use --features emulator for the CPU emulator".into());
+        return Err(format!("error: NCCL exists for Linux only; for the CPU emulator {}", instead()));
     }
     let (cuda, nccl, nvshmem) = find_all(with)?;
     // What uses a library comes before it.
@@ -165,7 +172,7 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
         if part == Part::Nvshmem && !with.nvshmem {
             continue;
         }
-        let request = bind::Request { root: root.into(), includes: includes.clone(), part };
+        let request = bind::Request { root: root.into(), includes: includes.clone(), part, instead: instead() };
         let (bindings, read) = bind::generate(&request).map_err(original)?;
         std::fs::write(out.join(file), bindings).map_err(staged)?;
         tell_all(read);
@@ -226,7 +233,12 @@ fn write_bindings(arguments: &[PathBuf]) -> Result<(), String> {
         Some("nvshmem") => Part::Nvshmem,
         _ => return Err(usage()),
     };
-    let request = bind::Request { root: env!("CARGO_MANIFEST_DIR").into(), includes: includes.to_vec(), part };
+    let request = bind::Request {
+        root: env!("CARGO_MANIFEST_DIR").into(),
+        includes: includes.to_vec(),
+        part,
+        instead: instead(),
+    };
     let text = format!(
         "// Generated from {} over vendor/include by build/bind.rs. Do not edit: see CONTRIBUTING.md.\n\n{}",
         part.header(),

@@ -143,6 +143,8 @@ pub struct Request {
     pub includes: Vec<PathBuf>,
     /// What is wanted.
     pub part: Part,
+    /// What to do where there is no libclang.
+    pub instead: &'static str,
 }
 
 /// The bindings and what to tell cargo of the headers that were read, or a text for the user.
@@ -181,7 +183,7 @@ fn attempt(request: &Request, more: &[String]) -> Result<(String, Vec<String>), 
             if !text.contains("libclang") {
                 return Err(format!("error: bindgen failed: {text}"));
             }
-            Err(format!("{NO_LIBCLANG}\n  ({})", lines.next().unwrap_or_default()))
+            Err(format!("{NO_LIBCLANG} {}.\n  ({})", request.instead, lines.next().unwrap_or_default()))
         }
     }
 }
@@ -226,7 +228,8 @@ impl bindgen::callbacks::ParseCallbacks for Headers {
 const NO_LIBCLANG: &str = "\
 error: libclang is missing: it reads the headers of CUDA and NCCL. Install it with `apt install libclang-dev` or
   `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
-  LIBCLANG_PATH set to the directory of its libclang.so. With `--features emulator` it is not needed.";
+  LIBCLANG_PATH set to the directory of its libclang.so. With the emulator it is
+  not needed:";
 
 /// The directory of the C compiler's own headers, `stddef.h` among them.
 fn compiler_headers() -> Option<String> {

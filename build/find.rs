@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::emulator;
 use super::headers::Version;
 use super::layout::{self, Layout};
 use super::library::Library;
@@ -320,15 +321,16 @@ impl Attempt<'_> {
             Some(set) => format!("correct or unset {set}"),
             None => format!("export {home}=/path"),
         };
+        let refused = (self.search.env)(emulator::REFUSED).is_some_and(|value| value == "1");
         let third = match *key {
             // The emulator has none of its functions.
-            "NVSHMEM" => "leave out the feature nvshmem",
-            _ => "--features emulator for the CPU emulator",
+            "NVSHMEM" => "leave out the feature nvshmem".into(),
+            _ => format!("{} for the CPU emulator", emulator::how(refused)),
         };
         Failure {
             summary: format!("{name} {what} (need {header} >= {minimum} and {wanted})"),
             tried: self.tried.clone(),
-            fixes: [self.library.install.into(), second, third.into()],
+            fixes: [self.library.install.into(), second, third],
         }
     }
 }

@@ -33,10 +33,25 @@ fn without_libclang() {
         "\
 error: libclang is missing: it reads the headers of CUDA and NCCL. Install it with `apt install libclang-dev` or
   `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
-  LIBCLANG_PATH set to the directory of its libclang.so. With `--features emulator` it is not needed.
+  LIBCLANG_PATH set to the directory of its libclang.so. With the emulator it is
+  not needed: --features gpucomm/emulator.
 "
     );
     assert_eq!(theirs.lines().count(), 1, "{theirs}");
+}
+
+#[test]
+fn the_emulator_that_was_refused() {
+    let Some(mut script) = Script::new() else { return };
+    script.set("CARGO_FEATURE_EMULATOR", "1");
+    script.set("GPUCOMM_NO_EMULATOR", "1");
+    let advice = "unset GPUCOMM_NO_EMULATOR and give --features gpucomm/emulator";
+    script.without_libclang();
+    let text = script.run().stderr;
+    assert!(text.contains(&format!("With the emulator it is\n  not needed: {advice}.\n")), "{text}");
+    script.set("NCCL_HOME", "/nowhere");
+    let text = script.run().stderr;
+    assert!(text.contains(&format!(" | {advice} for the CPU emulator\n")), "{text}");
 }
 
 #[test]

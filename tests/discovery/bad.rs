@@ -19,7 +19,7 @@ fn refused(reason: &str) -> String {
 error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
   NCCL_HOME=ROOT/nccl  {reason}
-  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features gpucomm/emulator for the CPU emulator
 "
     )
 }
@@ -227,7 +227,7 @@ error: CUDA runtime not found (need cuda_runtime_api.h >= 12.0 and libcudart.so[
   ROOT/usr/local/cuda/include/cuda_runtime_api.h  ROOT/usr/local/cuda is a link to nothing
   ROOT/opt/cuda/include/cuda_runtime_api.h  ROOT/opt/cuda is not a directory
   ROOT/usr/include/cuda_runtime_api.h  missing
-  fix: apt install cuda-cudart-dev-13-0 cuda-crt-13-0 | export CUDA_HOME=/path | --features emulator for the CPU emulator
+  fix: apt install cuda-cudart-dev-13-0 cuda-crt-13-0 | export CUDA_HOME=/path | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&CUDA), text);
     machine.cuda("usr/include", "usr/lib64", 12, 8);

@@ -25,7 +25,7 @@ error: NCCL not found (need nccl.h >= 2.19 and libnccl.so[.2])
   ROOT/usr/local/include/nccl.h  missing
   ROOT/usr/local/cuda/include/nccl.h  missing
   ROOT/usr/local/nccl/include/nccl.h  missing
-  fix: apt install libnccl-dev | export NCCL_HOME=/path | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | export NCCL_HOME=/path | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), text);
 }
@@ -59,7 +59,7 @@ fn one_of_the_pair_is_an_error_by_name() {
     let text = "\
 error: NCCL not searched for: NCCL_LIB_DIR is given without NCCL_INCLUDE_DIR (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_LIB_DIR=ROOT/usr/lib64  NCCL_INCLUDE_DIR is unset: the two must be given together
-  fix: apt install libnccl-dev | correct or unset NCCL_LIB_DIR | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | correct or unset NCCL_LIB_DIR | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), text);
 }
@@ -73,7 +73,7 @@ fn a_wrong_explicit_value_does_not_fall_through() {
 error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
   NCCL_HOME=ROOT/opt/nothing  no such directory
-  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), text);
     machine.set("NCCL_INCLUDE_DIR", "opt/nothing");
@@ -93,7 +93,7 @@ fn each_of_the_pair_alone_and_for_the_target() {
     let text = "\
 error: NCCL not searched for: X86_64_UNKNOWN_LINUX_GNU_NCCL_INCLUDE_DIR is given without NCCL_LIB_DIR (need nccl.h >= 2.19 and libnccl.so[.2])
   X86_64_UNKNOWN_LINUX_GNU_NCCL_INCLUDE_DIR=ROOT/usr/include  NCCL_LIB_DIR is unset: the two must be given together
-  fix: apt install libnccl-dev | correct or unset X86_64_UNKNOWN_LINUX_GNU_NCCL_INCLUDE_DIR | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | correct or unset X86_64_UNKNOWN_LINUX_GNU_NCCL_INCLUDE_DIR | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), text);
     // One for the target and one for all make a pair.
@@ -116,7 +116,7 @@ error: NCCL not found (need nccl.h >= 2.19 and libnccl.so[.2])
   ROOT/usr/local/include/nccl.h  {}
   ROOT/usr/local/cuda/include/nccl.h  {}
   ROOT/usr/local/nccl/include/nccl.h  {}
-  fix: apt install libnccl-dev | export NCCL_HOME=/path | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | export NCCL_HOME=/path | --features gpucomm/emulator for the CPU emulator
 ",
         lines[0], lines[1], lines[2], lines[3]
     )
@@ -135,7 +135,7 @@ fn a_library_without_headers_and_headers_elsewhere_do_not_add_up() {
 error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
   NCCL_HOME=ROOT/usr  include/nccl.h missing
-  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), text);
 }
@@ -153,7 +153,7 @@ fn headers_that_are_too_old() {
 error: CUDA runtime not found through CUDA_PATH (need cuda_runtime_api.h >= 12.0 and libcudart.so[.N])
   CUDA_INCLUDE_DIR / CUDA_LIB_DIR  unset
   CUDA_PATH=ROOT/opt/cuda  11.8 (too old)
-  fix: apt install cuda-cudart-dev-13-0 cuda-crt-13-0 | correct or unset CUDA_PATH | --features emulator for the CPU emulator
+  fix: apt install cuda-cudart-dev-13-0 cuda-crt-13-0 | correct or unset CUDA_PATH | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&CUDA), text);
     // The oldest that will do.
@@ -177,7 +177,7 @@ fn an_older_library_under_newer_headers_is_refused() {
     let text = "\
 error: CUDA runtime not found through CUDA_INCLUDE_DIR and CUDA_LIB_DIR (need cuda_runtime_api.h >= 12.0 and libcudart.so[.N])
   CUDA_INCLUDE_DIR=ROOT/cuda/include / CUDA_LIB_DIR=ROOT/cuda/lib64  headers of 13.0, but the library is ROOT/cuda/lib64/libcudart.so.12.4.96
-  fix: apt install cuda-cudart-dev-13-0 cuda-crt-13-0 | correct or unset CUDA_INCLUDE_DIR and CUDA_LIB_DIR | --features emulator for the CPU emulator
+  fix: apt install cuda-cudart-dev-13-0 cuda-crt-13-0 | correct or unset CUDA_INCLUDE_DIR and CUDA_LIB_DIR | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&CUDA), text);
     // A newer library under older headers will do.

@@ -274,7 +274,7 @@ fn archives() {
 error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl_static.a, because NCCL_STATIC=1)
   NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
   NCCL_HOME=ROOT/opt/nccl  headers of 2.28.9, but no libnccl_static.a beside them
-  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | correct or unset NCCL_HOME | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), absent);
     machine.bytes("opt/nccl/lib/libnccl_static.a", &archive(&elf(2, 62)));
@@ -293,7 +293,7 @@ error: NCCL not found through NCCL_HOME (need nccl.h >= 2.19 and libnccl_static.
     let wrong = "\
 error: NCCL not searched for: NCCL_STATIC is wrong (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_STATIC=yes  neither 0 nor 1
-  fix: apt install libnccl-dev | correct or unset NCCL_STATIC | --features emulator for the CPU emulator
+  fix: apt install libnccl-dev | correct or unset NCCL_STATIC | --features gpucomm/emulator for the CPU emulator
 ";
     assert_eq!(machine.failure(&NCCL), wrong);
 }

@@ -3,6 +3,8 @@
 mod bad;
 #[path = "../../build/elf.rs"]
 mod elf;
+#[path = "../../build/emulator.rs"]
+mod emulator;
 mod failed;
 #[allow(dead_code)]
 #[path = "../../build/find.rs"]
