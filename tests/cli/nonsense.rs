@@ -51,6 +51,18 @@ fn nonsense_is_one_line_and_exit_code_2() {
         (&["perf", "all_reduce", "-a", "4"], "maximum"),
         (&["perf", "all_reduce", "-T", "0"], "from 1"),
         (&["perf", "all_reduce", "--json"], "--json"),
+        (&["perf", "all_reduce", "-m", "4"], "'--agg_iters <N>': expected 1: operations are not aggregated; -n"),
+        (&["perf", "all_reduce", "-N", "0"], "'--run_cycles <N>': expected 1: "),
+        (&["perf", "all_reduce", "-p", "1"], "'--parallel_init <0|1>': expected 0: "),
+        (&["perf", "all_reduce", "-z", "1"], "'--blocking <0|1>': expected 0: "),
+        (&["perf", "all_reduce", "-y", "1"], "'--stream_null <0|1>': expected 0: "),
+        (&["perf", "all_reduce", "-G", "3"], "'--cudagraph <N>': expected 0: "),
+        (&["perf", "all_reduce", "-C", "1"], "'--report_cputime <0|1>': expected 0: "),
+        (&["perf", "all_reduce", "-S", "1"], "'--report_timestamps <0|1>': expected 0: "),
+        (&["perf", "all_reduce", "-M", "x"], "'--memory_report <0|1>': expected 0: "),
+        (&["perf", "all_reduce", "-x", "2"], "'--cta_policy <0..2>': expected 0: set NCCL_CTA_POLICY"),
+        (&["perf", "all_reduce", "-D", "1"], "'--device_implementation <N>': expected 0: "),
+        (&["perf", "all_reduce", "-V", "x"], "device_cta_count"),
         (&["perf", "all_reduce", "--child", "0"], "--procs"),
         (&["perf", "no\nsuch\u{1b}[2Jop"], "no such"),
         (&["perf", "x\n\ny"], "x"),
@@ -65,6 +77,24 @@ fn nonsense_is_one_line_and_exit_code_2() {
         assert!(output.err.starts_with("gpucomm: ") && output.err.ends_with('\n'), "{args:?}\n{}", output.err);
         assert!(output.err.contains(says), "{args:?} should say {says}: {}", output.err);
         assert!(!output.err.contains('\u{1b}'));
+    }
+}
+
+/// All options of nccl-tests, as they are when nobody gives them.
+#[test]
+fn a_command_line_of_nccl_tests() {
+    let short = "-t 1 -g 1 -b 8 -e 8 -i 1048576 -n 2 -m 1 -w 1 -N 1 -p 0 -c 1 -o sum -d float -r 0 -z 0 -y 0 -T 60 -G 0 -C 0 \
+                 -S 0 -a 1 -R 0 -x 0 -D 0 -V 16 -M 0";
+    let long = "--nthreads 1 --ngpus 1 --minbytes 8 --maxbytes 8 --stepbytes 1048576 --iters 2 --agg_iters 1 --warmup_iters 1 \
+                --run_cycles 1 --parallel_init 0 --check 0 --op sum --datatype float --root 0 --blocking 0 --stream_null 0 \
+                --timeout 60 --cudagraph 0 --report_cputime 0 --report_timestamps 0 --output_file /dev/null --average 1 \
+                --local_register 0 --cta_policy 0 --device_implementation 0 --device_cta_count 16 --memory 0";
+    for options in [short, long] {
+        let args: Vec<_> = ["perf", "all_reduce"].into_iter().chain(options.split_whitespace()).collect();
+        // Where there is no GPU, that is what it says, and nothing about the options.
+        let output = run(&args);
+        let lacks_gpu = output.code == Some(1) && output.err.contains("no usable GPU");
+        assert!(output.code == Some(0) || lacks_gpu, "{options}\n{}\n{}", output.out, output.err);
     }
 }
 

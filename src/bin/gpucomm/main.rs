@@ -2,6 +2,7 @@
 
 mod failure;
 mod info;
+mod neutral;
 mod notice;
 mod options;
 mod output;

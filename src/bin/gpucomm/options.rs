@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use gpucomm::ElementKind;
 
 use crate::failure::{Failure, Result};
+use crate::neutral::Neutral;
 use crate::perf::operation::Operation;
 use crate::size::{self, Step};
 
@@ -37,7 +38,7 @@ enum Verb {
     /// Time an operation, check every element, and print nccl-tests' table
     ///
     /// OP is one of all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, sendrecv,
-    /// all_to_all_v.
+    /// all_to_all_v. Options are those of nccl-tests; those that are not listed are taken where they change nothing (-G 0).
     /// Exits with 1 if any value is wrong, and with 2 if the options make no sense.
     Perf(Box<PerfArgs>),
 }
@@ -109,11 +110,13 @@ struct PerfArgs {
     #[arg(short = 'T', long = "timeout", value_name = "SECONDS", value_parser = positive)]
     timeout: Option<usize>,
     /// Write the set-up and all rows to FILE
-    #[arg(short = 'J', long, value_name = "FILE")]
+    #[arg(short = 'J', long, alias = "output_file", value_name = "FILE")]
     json: Option<PathBuf>,
     /// Which rank of a `--procs` run this process is
     #[arg(long, hide = true, value_parser = natural, requires = "procs")]
     child: Option<usize>,
+    #[command(flatten)]
+    _neutral: Neutral,
 }
 
 /// Options of `gpucomm perf`, checked as far as that can be done without looking at the machine.
