@@ -85,12 +85,17 @@ pub(in crate::emulator) fn line(text: impl AsRef<str>) {
     if seen.len() > DISTINCT || !seen.insert(text.to_owned()) {
         return;
     }
-    // Nobody may be listening: a closed stderr is no reason to fail.
-    let mut err = std::io::stderr().lock();
-    let _ = writeln!(err, "gpucomm emulator: {text}");
+    say(text);
     if seen.len() > DISTINCT {
-        let _ = writeln!(err, "gpucomm emulator: {DISTINCT} different lines so far, further ones are not printed");
+        say(&format!("{DISTINCT} different lines so far, further ones are not printed"));
     }
+}
+
+/// Writes a line in one piece: the processes of a launch share stderr, and formatting straight into it would mix their lines.
+fn say(text: &str) {
+    let line = format!("gpucomm emulator: {text}\n");
+    // Nobody may be listening: a closed stderr is no reason to fail.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Violations that a test provokes: they do not end its process.

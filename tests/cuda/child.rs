@@ -11,18 +11,29 @@ pub struct Ended {
     pub text: String,
 }
 
+const INSIDE: &str = "GPUCOMM_TEST_INSIDE";
+
+/// Whether this is the process that [`command`] starts for the test `name`.
+pub fn is_child(name: &str) -> bool {
+    std::env::var_os(INSIDE).is_some_and(|inside| inside == name)
+}
+
+/// The test `name` in a process of its own.
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, name);
+    command
+}
+
 /// Runs `body` in a process of its own with `environment`, and gives back how that ended; in that process, does not return.
 ///
 /// `name` is the path of the calling test within this program.
 pub fn child(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) -> Ended {
-    const INSIDE: &str = "GPUCOMM_TEST_INSIDE";
-    if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
+    if is_child(name) {
         body();
         std::process::exit(0);
     }
-    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, name);
-    let output = command.envs(environment.iter().copied()).output().expect("start this program again");
+    let output = command(name).envs(environment.iter().copied()).output().expect("start this program again");
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Ended { status: output.status, text }
 }

@@ -1,8 +1,14 @@
 //! What only the emulator has: it notices mistakes, and its variables are never guessed at.
 
-use gpucomm::{Backend, emulator_violations, sys};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+use std::time::Duration;
 
-use crate::child::{Ended, child, refuses_devices};
+use gpucomm::cuda::DeviceAttribute;
+use gpucomm::{Backend, Device, emulator_violations, sys};
+
+use crate::child::{Ended, child, command, is_child, refuses_devices};
 
 const STRICT: &str = "GPUCOMM_EMULATOR_STRICT";
 
@@ -58,6 +64,40 @@ fn otherwise_violations_are_counted() {
     });
     end.assert_success();
     assert!(end.text.contains("cudaFree: 0x40 is no device memory"), "{}", end.text);
+}
+
+/// Each write to it arrives by itself, so that one which is not a whole line is found.
+#[test]
+fn each_line_is_one_write() {
+    const THIS: &str = "emulator::each_line_is_one_write";
+    const LINES: u32 = 100;
+    if !emulated() {
+        return;
+    }
+    if is_child(THIS) {
+        mistake();
+        for number in 0..LINES {
+            Device::new(0).unwrap().attribute(DeviceAttribute(10_000 + number)).unwrap_err();
+        }
+        std::process::exit(0);
+    }
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    ours.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut child = command(THIS).env(STRICT, "0").stdout(Stdio::null()).stderr(OwnedFd::from(theirs)).spawn().unwrap();
+    let (mut writes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let gone = child.try_wait().unwrap().is_some();
+        match ours.recv(&mut buffer) {
+            Ok(bytes) => writes.push(String::from_utf8_lossy(&buffer[..bytes]).into_owned()),
+            Err(_) if gone => break,
+            Err(_) => {}
+        }
+    }
+    assert!(child.wait().unwrap().success(), "{writes:?}");
+    assert_eq!(writes.len(), 1 + 1 + LINES as usize, "{writes:?}");
+    for line in writes {
+        assert!(line.starts_with("gpucomm") && line.find('\n') == Some(line.len() - 1), "{line:?}");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         // Whoever read our output has gone, as with `| head`: nobody is left to tell.
         Err(Failure::Closed) => ExitCode::FAILURE,
         Err(failure) => {
-            eprintln!("gpucomm: {}", failure.one_line());
+            output::note(&failure.one_line());
             ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
         }
     }

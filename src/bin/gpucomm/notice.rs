@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpucomm::{Backend, backend};
 
+use crate::output;
+
 const QUIET: &str = "GPUCOMM_EMULATOR_QUIET";
 
 static WANTED: AtomicBool = AtomicBool::new(false);
@@ -22,6 +24,6 @@ pub fn postpone() {
 pub fn give(devices: usize) {
     if WANTED.swap(false, Ordering::Relaxed) {
         let noun = if devices == 1 { "device" } else { "devices" };
-        eprintln!("gpucomm: running on the CPU emulator ({devices} {noun}), not on a GPU");
+        output::note(&format!("running on the CPU emulator ({devices} {noun}), not on a GPU"));
     }
 }
