@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::ptr;
 
 use super::handle::Handle;
+use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -23,6 +24,16 @@ pub(crate) fn check(operation: &'static str, result: sys::ncclResult_t) -> Resul
 #[cold]
 pub(crate) fn error(operation: &'static str, result: sys::ncclResult_t) -> Error {
     Error::Nccl { operation, code: result.0 as i32, message: message(result), last: last_error() }
+}
+
+/// The loss of one of `devices` that is behind an error of NCCL, which says no more than that a call of CUDA failed.
+pub(crate) fn lost(error: &Error, devices: impl IntoIterator<Item = Device>) -> Option<Error> {
+    let Error::Nccl { code, .. } = error else { return None };
+    if *code != sys::ncclResult_t::ncclUnhandledCudaError.0 as i32 {
+        return None;
+    }
+    let lost = |device: Device| device.memory_info().err().filter(|error| matches!(error, Error::DeviceLost { .. }));
+    devices.into_iter().find_map(lost)
 }
 
 /// What `ncclGetErrorString` says of a code; its number where NCCL knows none.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::check::{check, said};
+use super::check::{check, lost, said};
 use super::communicator::Communicator;
 use super::config::{Config, InitOptions};
 use super::ending;
@@ -131,6 +131,7 @@ impl Start {
         let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
         let household = HOUSEHOLDS.join(&id, ranks.len());
         let config = household.keep(options.config.clone());
+        let devices: Vec<Device> = ranks.iter().map(|(_, device)| *device).collect();
         // A clique has them all.
         let first = ranks.first().map(|(rank, _)| *rank).filter(|_| family.is_none());
         let made = Made { ranks, handles: Vec::new(), household: Arc::clone(&household) };
@@ -143,7 +144,8 @@ impl Start {
             Some(rank) => format!("not all of the {size} ranks have come to rank {rank}"),
             None => format!("not all of the {size} ranks have come"),
         };
-        let (handles, ranks) = wait(operation, &receiver, &deadline, absent)?.take();
+        let made = wait(operation, &receiver, &deadline, absent);
+        let (handles, ranks) = made.map_err(|error| lost(&error, devices).unwrap_or(error))?.take();
         let members: Vec<_> = helpers
             .into_iter()
             .zip(handles.into_iter().zip(ranks))

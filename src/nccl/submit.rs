@@ -11,7 +11,7 @@ use super::launch::{self, Member};
 use super::meeting::Peers;
 use super::parts::Parts;
 use super::signature::MAX_GROUP;
-use super::{agreement, ending, failure, itself, weight};
+use super::{agreement, check, ending, failure, itself, weight};
 use crate::cuda::{LAUNCH, Origins, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -223,7 +223,7 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
             _ => dead,
         };
     }
-    let error = lost_device(members, &error).unwrap_or(error);
+    let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
     failure::begin(&error);
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
     let _ = ending::abort(&everybody, &error, &Deadline::after(ending::GRACE));
@@ -235,15 +235,4 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
 #[cold]
 fn ended_if_lost(call: &Call<'_>, error: Error) -> Error {
     if matches!(error, Error::DeviceLost { .. }) { failed(&[call.comm], call.operation, error) } else { error }
-}
-
-/// The loss of a device that is behind an error of NCCL, which says no more than that a call of CUDA failed.
-fn lost_device(members: &[&Inner], error: &Error) -> Option<Error> {
-    let Error::Nccl { code, .. } = error else { return None };
-    if *code != sys::ncclResult_t::ncclUnhandledCudaError.0 as i32 {
-        return None;
-    }
-    let lost =
-        |inner: &&Inner| inner.device.memory_info().err().filter(|error| matches!(error, Error::DeviceLost { .. }));
-    members.iter().find_map(lost)
 }

@@ -326,6 +326,14 @@ fn loses_a_device(_: Role) -> Result<()> {
     assert!(matches!(error, Error::DeviceLost { device: 0, .. }), "{error:?}");
     println!("noticed: {error}");
     quick(slower(15.0), || drop(rig));
+    let devices = Device::all()?;
+    for with_it in [&devices[..1], &devices[..2], &devices[..]] {
+        let error = quick(slower(5.0), || Clique::init_all(with_it)).expect_err("a lost device has a communicator");
+        assert!(matches!(error, Error::DeviceLost { device: 0, .. }), "{error:?}");
+    }
+    // SAFETY: it is the only rank.
+    let error = unsafe { Communicator::init_rank(devices[0], 1, &UniqueId::new()?, 0) }.expect_err("the same");
+    assert!(matches!(error, Error::DeviceLost { device: 0, .. }), "{error:?}");
     let left = Clique::init_all(&Device::all()?[1..])?;
     let sums = left.spmd(|comm| {
         let stream = Stream::new(comm.device())?;

@@ -89,6 +89,11 @@ pub(super) fn current() -> Result<&'static Device, cudaError> {
     device(current_device())
 }
 
+/// Whether the device with this ordinal answers calls that concern it; the error of one that is lost.
+pub(in crate::emulator) fn answers(ordinal: i32) -> Result<(), cudaError> {
+    device(ordinal)?.check()
+}
+
 impl Device {
     fn new(ordinal: i32) -> Self {
         Self {

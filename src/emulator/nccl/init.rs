@@ -11,7 +11,7 @@ use super::error::{Failure, Outcome};
 use super::futex::SLICE;
 use super::group::{self, Job};
 use super::kind::Kind;
-use super::{host, process, registry};
+use super::{host, launch, process, registry};
 use crate::emulator::cuda::device;
 use crate::emulator::{fault, report, settings};
 use crate::sys::{NCCL_SPLIT_NOCOLOR, ncclComm_t, ncclResult_t, ncclUniqueId};
@@ -58,21 +58,24 @@ pub(super) unsafe fn init_rank(
     if group::depth() > 0 && group::leaked() {
         report::violation("init inside a group that an ncclCommDestroy of a failed communicator left open");
     }
-    let count = usize::try_from(size).ok().filter(|size| (1..=MAX_RANKS).contains(size));
-    let Some(count) = count else {
-        return Err(Failure::argument(format!("the number of ranks is {size}, expected 1 to {MAX_RANKS}")));
-    };
-    let Some(rank) = usize::try_from(rank).ok().filter(|&rank| rank < count) else {
-        return Err(Failure::argument(format!("the rank is {rank}, expected 0 to {}", count - 1)));
-    };
-    let ordinal = device::current_device();
-    if ordinal >= device::device_count() {
-        return Err(Failure::new(ncclResult_t::ncclUnhandledCudaError, "there is no emulated device"));
-    }
-    let config = config.unwrap_or_default().overridden();
-    let comm = Comm::new(rank, count, ordinal, config, Arc::new(AbortFlag::default()));
-    registry::insert(&comm);
+    // What fails here fails the group that it is part of, which starts nobody then.
     group::call(|| {
+        let count = usize::try_from(size).ok().filter(|size| (1..=MAX_RANKS).contains(size));
+        let Some(count) = count else {
+            return Err(Failure::argument(format!("the number of ranks is {size}, expected 1 to {MAX_RANKS}")));
+        };
+        let Some(rank) = usize::try_from(rank).ok().filter(|&rank| rank < count) else {
+            return Err(Failure::argument(format!("the rank is {rank}, expected 0 to {}", count - 1)));
+        };
+        let ordinal = device::current_device();
+        if ordinal >= device::device_count() {
+            return Err(Failure::new(ncclResult_t::ncclUnhandledCudaError, "there is no emulated device"));
+        }
+        // The first call of CUDA that NCCL makes, to have it started, frees nothing.
+        device::answers(ordinal).map_err(|error| launch::cuda("cudaFree", error))?;
+        let config = config.unwrap_or_default().overridden();
+        let comm = Comm::new(rank, count, ordinal, config, Arc::new(AbortFlag::default()));
+        registry::insert(&comm);
         // The handle is there before the ranks have met, so that a non-blocking start can be watched and aborted.
         out.put(registry::handle(&comm));
         let job = comm.clone();
