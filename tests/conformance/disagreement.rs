@@ -10,7 +10,7 @@ use crate::support::{Rig, assert_names, quick, random, rank_counts, slower, stil
 
 /// Whether a rank can be done although others disagree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rank {
+pub enum Rank {
     /// It needs something of every other rank.
     NeedsAll,
     /// It may have its part, or have handed it on, before the contradiction is found.
@@ -22,7 +22,7 @@ enum Rank {
 /// The rank that comes second finds the contradiction; one that came first may have enqueued its call already, and learns
 /// of it when it waits or asks the communicator; one that was done before learns of it with its next call. `named` is what
 /// the text of the one that found it must hold.
-fn disagree(
+pub fn disagree(
     counts: &[usize],
     rank: Rank,
     named: impl Fn(usize) -> Vec<String> + Send + 'static,
@@ -75,17 +75,17 @@ fn verdict(error: &Error) -> (usize, usize, String, String) {
     }
 }
 
-fn names(parts: &[&str]) -> impl Fn(usize) -> Vec<String> + Send + 'static {
+pub fn names(parts: &[&str]) -> impl Fn(usize) -> Vec<String> + Send + 'static {
     let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
     move |_| parts.clone()
 }
 
-fn buffer<T: gpucomm::Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
+pub fn buffer<T: gpucomm::Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
     DeviceBuffer::zeroed(stream, len)
 }
 
 /// Whether this is the one rank that does something else.
-fn odd_one(comm: &Communicator) -> bool {
+pub fn odd_one(comm: &Communicator) -> bool {
     comm.rank() == comm.size() - 1
 }
 
@@ -378,112 +378,6 @@ fn spmd_returns_the_error_of_the_rank_at_fault() {
                 drop(rig);
             }
             still_works(ranks);
-        }
-    });
-}
-
-/// NCCL reorders and merges the collectives of a group, so ranks have to group them alike.
-fn grouped_differently(small: usize, large: usize) {
-    let named = names(&["all_reduce", ", in a group of 2 collectives", ", by itself"]);
-    disagree(&[2, 3, 4], Rank::NeedsAll, named, move |comm, stream| {
-        let (mut x, mut y) = (buffer::<u32>(stream, small)?, buffer::<u32>(stream, large)?);
-        if odd_one(comm) {
-            group(|g| {
-                g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
-                g.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, stream)
-            })
-        } else {
-            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-            comm.all_reduce(InPlace(&mut y), ReduceOp::Sum, stream)
-        }
-    });
-}
-
-#[test]
-fn another_grouping() {
-    grouped_differently(4, 400_000);
-}
-
-#[test]
-fn another_grouping_of_equal_sizes() {
-    grouped_differently(100, 100);
-}
-
-/// Three collectives, cut after the first here and after the second there.
-#[test]
-fn groups_cut_elsewhere() {
-    let named = names(&["in a group of 2 collectives", "by itself"]);
-    disagree(&[2, 4], Rank::NeedsAll, named, |comm, stream| {
-        let mut all: Vec<_> = (0..3).map(|_| buffer::<i64>(stream, 50)).collect::<Result<_>>()?;
-        let (before, after) = all.split_at_mut(if odd_one(comm) { 1 } else { 2 });
-        for part in [before, after] {
-            group(|g| {
-                for x in part {
-                    g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
-    });
-}
-
-/// The last rank groups one more.
-#[test]
-fn a_longer_group() {
-    let named = names(&["in a group of 3 collectives", "in a group of 2 collectives"]);
-    disagree(&[2, 4], Rank::NeedsAll, named, |comm, stream| {
-        let mut all: Vec<_> = (0..3).map(|_| buffer::<i64>(stream, 50)).collect::<Result<_>>()?;
-        group(|g| {
-            for x in &mut all[..if odd_one(comm) { 3 } else { 2 }] {
-                g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
-            }
-            Ok(())
-        })
-    });
-}
-
-/// An operation that is a group of several.
-#[test]
-fn an_operation_of_several_beside_its_parts() {
-    disagree(&[2, 3], Rank::MayBeDone, names(&["broadcast", "by itself"]), |comm, stream| {
-        let (rank, n) = (comm.rank(), comm.size());
-        let (x, mut y) = (buffer::<f32>(stream, 5)?, buffer::<f32>(stream, 5 * n)?);
-        if odd_one(comm) {
-            for root in 0..n {
-                let part = y.slice_mut(5 * root..5 * root + 5);
-                if root == rank {
-                    comm.broadcast((&x, part), root, stream)?;
-                } else {
-                    comm.broadcast(RecvOnly(part), root, stream)?;
-                }
-            }
-            Ok(())
-        } else {
-            comm.all_gather_v((&x, &mut y), &vec![5; n], stream)
-        }
-    });
-}
-
-/// NCCL makes messages of an all_to_all, a gather, a scatter (since it has them), between the others of the same two ranks.
-#[test]
-fn a_message_before_and_after_an_all_to_all() {
-    if gpucomm::nccl::built_version().minor < 28 {
-        return;
-    }
-    disagree(&[2, 4], Rank::MayBeDone, names(&["4 u8", "all_to_all"]), |comm, stream| {
-        let (x, mut y) = (buffer::<u8>(stream, 4 * comm.size())?, buffer::<u8>(stream, 4 * comm.size())?);
-        let mut message = buffer::<u8>(stream, 4)?;
-        match comm.rank() {
-            0 => {
-                comm.send(&message, 1, stream)?;
-                comm.all_to_all(&x, &mut y, stream)
-            }
-            1 => {
-                comm.all_to_all(&x, &mut y, stream)?;
-                comm.recv(&mut message, 0, stream)
-            }
-            _ => comm.all_to_all(&x, &mut y, stream),
         }
     });
 }

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use gpucomm::known_bugs::TABLE;
 use gpucomm::version::built_nccl;
-use gpucomm::{
-    Backend, Clique, Communicator, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream, group,
-};
+use gpucomm::{Backend, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
 
 use crate::support::process::{Role, spawn, spawn_all};
 use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, watched};
@@ -19,8 +17,7 @@ const CHILD: &str = "waiting::child";
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    let roles: [(&str, fn(Role) -> Result<()>); 3] =
-        [("halo", halo), ("alone", alone_among_processes), ("fails", |_| fails())];
+    let roles: [(&str, fn(Role) -> Result<()>); 2] = [("alone", alone_among_processes), ("fails", |_| fails())];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
             body(role).unwrap();
@@ -28,12 +25,12 @@ fn child() {
     }
 }
 
-fn limit() -> Duration {
+pub fn limit() -> Duration {
     slower(1.0)
 }
 
 /// What the ranks get.
-fn errors(rig: Rig, body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync) -> Vec<Option<Error>> {
+pub fn errors(rig: Rig, body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync) -> Vec<Option<Error>> {
     let results = quick(slower(10.0), || {
         rig.run(|comm, stream| {
             comm.set_timeout(limit());
@@ -58,7 +55,7 @@ fn error(ranks: usize, before: usize, body: impl Fn(&Communicator, &Stream) -> R
 
 /// Who has waited for so long, or waited too when another rank of the clique had.
 #[track_caller]
-fn assert_waited(error: &Error) {
+pub fn assert_waited(error: &Error) {
     match error {
         Error::Timeout { .. } => {}
         Error::Aborted { reason, .. } if reason.contains(": not done within ") => {}
@@ -169,107 +166,6 @@ fn a_message_that_a_rank_does_not_send() {
                     ],
                 );
             }
-        }
-    });
-}
-
-/// Rank 1 takes rank 3 for its neighbour.
-fn exchange(comm: &Communicator, stream: &Stream, wrong: bool) -> Result<DeviceBuffer<f32>> {
-    let (rank, size) = (comm.rank(), comm.size());
-    let right = if wrong && rank == 1 { (rank + 2) % size } else { (rank + 1) % size };
-    let own = DeviceBuffer::from_slice(stream, &[rank as f32; 10])?;
-    let mut got = DeviceBuffer::zeroed(stream, 10)?;
-    group(|g| {
-        g.send(comm, &own, right, stream)?;
-        g.recv(comm, &mut got, (rank + size - 1) % size, stream)
-    })?;
-    Ok(got)
-}
-
-/// Which send has no receive, and which receive no send: at first, where the ranks meet, and on the device.
-#[test]
-fn a_wrong_neighbour() {
-    watched(120.0, || {
-        for ranks in rank_counts(&[3, 4]) {
-            let wrong = 3 % ranks;
-            let send = |place: &str| format!("send of 10 f32 to rank {wrong} (its operation {place}");
-            let recv = |place: &str| format!("recv of 10 f32 from rank 1 (its operation {place}");
-            let (no_recv, no_send) =
-                (format!("for which rank {wrong} has issued no recv"), "for which rank 1 has issued no send");
-            let errors_of = |rig, before| {
-                let errors = errors(rig, |comm, stream| {
-                    (0..before).try_for_each(|_| exchange(comm, stream, false).map(drop))?;
-                    exchange(comm, stream, true)?;
-                    stream.wait(limit())
-                });
-                let of = |rank: usize| errors[rank].clone().expect("a message without another end");
-                [of(1), of(2)]
-            };
-            for error in errors_of(Rig::unconnected(ranks), 0) {
-                assert_waited(&error);
-                assert_names(&error, &[&send("1, message 1 from rank 1 to rank "), &no_recv]);
-                assert_names(&error, &[&recv("2, message 1 from rank 1 to rank 2)"), no_send]);
-            }
-            // One message of each pair was to connect them.
-            let [one, two] = errors_of(Rig::new(ranks), 3);
-            assert_names(&one, &["Stream::wait", &format!("rank 1 waits for {}", send("")), &no_recv]);
-            assert_names(
-                &one,
-                &[&format!("rank 2 has issued {}", recv("")), ", message 5 from rank 1 to rank 2)", no_send],
-            );
-            assert_names(&two, &["Stream::wait", &format!("rank 2 waits for {}", recv("")), no_send]);
-            assert_names(
-                &two,
-                &[&format!("rank 1 has issued {}", send("")), ", message 2 from rank 1 to rank ", &no_recv],
-            );
-        }
-    });
-}
-
-/// The same as a program has it, which reads what came from pinned memory.
-fn halo(role: Role) -> Result<()> {
-    let clique = Clique::init_all(&gpucomm::Device::all()?[..role.size])?;
-    let errors = clique.spmd(|comm| {
-        let stream = Stream::new(comm.device())?;
-        let mut pinned = PinnedBuffer::new(10)?;
-        exchange(comm, &stream, false)?.copy_to_pinned(&stream, &mut pinned)?;
-        pinned.as_slice()?;
-        // Whom rank 1 takes for its neighbour it has to know.
-        let x = DeviceBuffer::from_slice(&stream, &[0u8; 1])?;
-        let mut y = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
-        let counts = vec![1; comm.size()];
-        comm.all_gather_v((&x, &mut y), &counts, &stream)?;
-        let all = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
-        comm.all_to_all_v(&all, &counts, &mut y, &counts, &stream)?;
-        exchange(comm, &stream, true)?.copy_to_pinned(&stream, &mut pinned)?;
-        // What comes from no message waits as well, behind it.
-        let mut other = PinnedBuffer::<u8>::new(1)?;
-        x.copy_to_pinned(&stream, &mut other)?;
-        Ok((pinned.as_slice().err(), other.as_slice().err()))
-    })?;
-    let error = |error: &Option<Error>| error.clone().expect("a message without another end");
-    for (error, what) in [(error(&errors[2].0), "copies to 10 elements"), (error(&errors[2].1), "copies to 1 elements")]
-    {
-        assert_names(
-            &error,
-            &["PinnedBuffer::as_slice", what, "; rank 2 waits for recv of 10 f32 from rank 1 (its op"],
-        );
-        assert_names(
-            &error,
-            &["rank 1 has issued send of 10 f32 to rank 3 (its op", "for which rank 3 has issued no recv"],
-        );
-    }
-    drop(clique);
-    Ok(())
-}
-
-#[test]
-fn a_halo_exchange_with_a_wrong_neighbour() {
-    watched(90.0, || {
-        for ranks in rank_counts(&[4]) {
-            let id = gpucomm::UniqueId::new().unwrap();
-            let env = [("GPUCOMM_TIMEOUT", "1.5")];
-            spawn(CHILD, "halo", (0, ranks), &id, &env).finish(slower(60.0)).assert_success();
         }
     });
 }

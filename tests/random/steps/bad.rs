@@ -13,19 +13,29 @@ use crate::number::{Buffer, Number, typed};
 use crate::rank::Rank;
 use crate::step::Step;
 
-#[derive(Debug, Clone, Copy)]
-enum Mistake {
-    Root,
-    Peer,
-    Part,
-    Short,
-    StreamOfAnother,
-    MemoryOfAnother,
-    UncountableLayout,
-    LayoutOfAnotherSize,
-    Overlap,
-    SendOnlyAtRoot,
-    Length,
+macro_rules! mistakes {
+    ($($mistake:ident)*) => {
+        #[derive(Debug, Clone, Copy)]
+        enum Mistake { $($mistake),* }
+
+        impl Mistake {
+            const ALL: &[Self] = &[$(Self::$mistake),*];
+        }
+    };
+}
+
+mistakes! {
+    Root
+    Peer
+    Part
+    Short
+    StreamOfAnother
+    MemoryOfAnother
+    UncountableLayout
+    LayoutOfAnotherSize
+    Overlap
+    SendOnlyAtRoot
+    Length
 }
 
 /// Bad arguments, on all ranks or on one.
@@ -38,23 +48,7 @@ struct Argument {
 }
 
 pub fn argument(g: &mut Generator) -> Option<Box<dyn Step>> {
-    use Mistake::{
-        LayoutOfAnotherSize, Length, MemoryOfAnother, Overlap, Part, Peer, Root, SendOnlyAtRoot, Short,
-        StreamOfAnother, UncountableLayout,
-    };
-    let mistake = g.choose(&[
-        Root,
-        Peer,
-        Part,
-        Short,
-        StreamOfAnother,
-        MemoryOfAnother,
-        UncountableLayout,
-        LayoutOfAnotherSize,
-        Overlap,
-        SendOnlyAtRoot,
-        Length,
-    ]);
+    let mistake = g.choose(Mistake::ALL);
     let only = if g.rng.bool() { Some(g.rng.usize(..g.ranks())) } else { None };
     Some(Box::new(Argument { mistake, only, slot: g.live()?, streams: g.streams() }))
 }

@@ -1,0 +1,111 @@
+//! Ranks of a clique that group their calls differently where NCCL needs them alike: a disagreement.
+
+use gpucomm::{InPlace, RecvOnly, ReduceOp, Result, group};
+
+use crate::disagreement::{Rank, buffer, disagree, names, odd_one};
+
+/// NCCL reorders and merges the collectives of a group, so ranks have to group them alike.
+fn grouped_differently(small: usize, large: usize) {
+    let named = names(&["all_reduce", ", in a group of 2 collectives", ", by itself"]);
+    disagree(&[2, 3, 4], Rank::NeedsAll, named, move |comm, stream| {
+        let (mut x, mut y) = (buffer::<u32>(stream, small)?, buffer::<u32>(stream, large)?);
+        if odd_one(comm) {
+            group(|g| {
+                g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
+                g.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, stream)
+            })
+        } else {
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+            comm.all_reduce(InPlace(&mut y), ReduceOp::Sum, stream)
+        }
+    });
+}
+
+#[test]
+fn another_grouping() {
+    grouped_differently(4, 400_000);
+}
+
+#[test]
+fn another_grouping_of_equal_sizes() {
+    grouped_differently(100, 100);
+}
+
+/// Three collectives, cut after the first here and after the second there.
+#[test]
+fn groups_cut_elsewhere() {
+    let named = names(&["in a group of 2 collectives", "by itself"]);
+    disagree(&[2, 4], Rank::NeedsAll, named, |comm, stream| {
+        let mut all: Vec<_> = (0..3).map(|_| buffer::<i64>(stream, 50)).collect::<Result<_>>()?;
+        let (before, after) = all.split_at_mut(if odd_one(comm) { 1 } else { 2 });
+        for part in [before, after] {
+            group(|g| {
+                for x in part {
+                    g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    });
+}
+
+/// The last rank groups one more.
+#[test]
+fn a_longer_group() {
+    let named = names(&["in a group of 3 collectives", "in a group of 2 collectives"]);
+    disagree(&[2, 4], Rank::NeedsAll, named, |comm, stream| {
+        let mut all: Vec<_> = (0..3).map(|_| buffer::<i64>(stream, 50)).collect::<Result<_>>()?;
+        group(|g| {
+            for x in &mut all[..if odd_one(comm) { 3 } else { 2 }] {
+                g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
+            }
+            Ok(())
+        })
+    });
+}
+
+/// An operation that is a group of several.
+#[test]
+fn an_operation_of_several_beside_its_parts() {
+    disagree(&[2, 3], Rank::MayBeDone, names(&["broadcast", "by itself"]), |comm, stream| {
+        let (rank, n) = (comm.rank(), comm.size());
+        let (x, mut y) = (buffer::<f32>(stream, 5)?, buffer::<f32>(stream, 5 * n)?);
+        if odd_one(comm) {
+            for root in 0..n {
+                let part = y.slice_mut(5 * root..5 * root + 5);
+                if root == rank {
+                    comm.broadcast((&x, part), root, stream)?;
+                } else {
+                    comm.broadcast(RecvOnly(part), root, stream)?;
+                }
+            }
+            Ok(())
+        } else {
+            comm.all_gather_v((&x, &mut y), &vec![5; n], stream)
+        }
+    });
+}
+
+/// NCCL makes messages of an all_to_all, a gather, a scatter (since it has them), between the others of the same two ranks.
+#[test]
+fn a_message_before_and_after_an_all_to_all() {
+    if gpucomm::nccl::built_version().minor < 28 {
+        return;
+    }
+    disagree(&[2, 4], Rank::MayBeDone, names(&["4 u8", "all_to_all"]), |comm, stream| {
+        let (x, mut y) = (buffer::<u8>(stream, 4 * comm.size())?, buffer::<u8>(stream, 4 * comm.size())?);
+        let mut message = buffer::<u8>(stream, 4)?;
+        match comm.rank() {
+            0 => {
+                comm.send(&message, 1, stream)?;
+                comm.all_to_all(&x, &mut y, stream)
+            }
+            1 => {
+                comm.all_to_all(&x, &mut y, stream)?;
+                comm.recv(&mut message, 0, stream)
+            }
+            _ => comm.all_to_all(&x, &mut y, stream),
+        }
+    });
+}
