@@ -62,9 +62,9 @@ impl Stream {
     /// communicator that was made after a failure is not disturbed by it: it is told no more once that has enqueued something.
     ///
     /// # Errors
-    /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`];
-    /// [`Error::InvalidUsage`] where a host function of the stream has panicked since the last wait; what CUDA says,
-    /// failures of earlier work on the device among others.
+    /// [`Timeout`](crate::Error::Timeout); why an operation of a communicator has failed, such as [`Aborted`](crate::Error::Aborted);
+    /// [`InvalidUsage`](crate::Error::InvalidUsage) where a host function of the stream has panicked since the last wait; what CUDA
+    /// says, failures of earlier work on the device among others.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
         self.wait_for("Stream::wait", timeout)
     }
