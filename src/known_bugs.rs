@@ -110,11 +110,26 @@ pub(crate) const MISALIGNED_WINDOWS: KnownBug = KnownBug {
     answer: Answer::GoneAround,
     how: "such a call is made so that NCCL does not take those kernels: as broadcasts in one group, or as a pre-multiplied sum with \
           factor 1. It is slower; align what is sent to 4 bytes to keep the speed of windows",
-    place: "src/nccl/misaligned.rs",
+    place: "src/nccl/detour.rs",
 };
 
 /// The first version of [`MISALIGNED_WINDOWS`] in which one window is enough.
 pub(crate) const MISALIGNED_WITH_ONE_WINDOW: Version = Version::new(2, 29, 2);
+
+/// NCCL looks for a kernel for averages between windows that it does not have.
+pub(crate) const WINDOW_AVERAGES: KnownBug = KnownBug {
+    name: "window-averages",
+    library: Library::Nccl,
+    first: Version::new(2, 30, 3),
+    last: None,
+    compute_capability: None,
+    what: "all_reduce of averages of f16, bf16 or f32 where one of the buffers lies in a symmetric window fails with \"invalid device \
+           function\": the kernel that is looked for does not exist",
+    answer: Answer::GoneAround,
+    how: "such a call is made as a pre-multiplied sum whose factor is one part in as many as there are ranks, which is what NCCL does \
+          outside of windows",
+    place: "src/nccl/detour.rs",
+};
 
 /// The kernel for pre-multiplied sums of one rank leaves elements out.
 pub(crate) const ONE_RANK_PREMULSUM: KnownBug = KnownBug {
@@ -161,6 +176,7 @@ pub(crate) const ENDLESS_WINDOWS: KnownBug = KnownBug {
 /// Every bug that is known here.
 pub const TABLE: &[KnownBug] = &[
     MISALIGNED_WINDOWS,
+    WINDOW_AVERAGES,
     ENDLESS_WINDOWS,
     KnownBug {
         name: "mixed-windows",

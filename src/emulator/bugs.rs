@@ -32,12 +32,14 @@ pub(in crate::emulator) struct Bugs {
     pub misaligned_with_one_window: bool,
     /// `one-rank-premulsum`: the kernel for pre-multiplied sums of one rank leaves elements at the end out.
     pub one_rank_premulsum: bool,
+    /// `window-averages`: there is no kernel for averages between windows.
+    pub window_averages: bool,
 }
 
 impl Bugs {
     /// What the variable may hold.
     pub const EXPECTED: &'static str =
-        "names of bugs with commas between, of misaligned-windows and one-rank-premulsum";
+        "names of bugs with commas between, of misaligned-windows, one-rank-premulsum and window-averages";
 
     pub fn parse(text: &str) -> Option<Self> {
         let mut bugs = Self::default();
@@ -45,6 +47,7 @@ impl Bugs {
             match name.trim() {
                 "misaligned-windows" => (bugs.misaligned_windows, bugs.misaligned_with_one_window) = (true, true),
                 "one-rank-premulsum" => bugs.one_rank_premulsum = true,
+                "window-averages" => bugs.window_averages = true,
                 _ => return None,
             }
         }
@@ -58,6 +61,7 @@ impl Bugs {
             misaligned_windows: has(self.misaligned_windows, 2_27_03..=2_29_07),
             misaligned_with_one_window: has(self.misaligned_with_one_window, 2_29_02..=2_29_07),
             one_rank_premulsum: has(self.one_rank_premulsum, 2_19_01..=2_29_06),
+            window_averages: has(self.window_averages, 2_30_03..=Nccl::MAX),
         }
     }
 }
@@ -74,7 +78,12 @@ mod tests {
 
     #[test]
     fn names() {
-        let both = Bugs { misaligned_windows: true, misaligned_with_one_window: true, one_rank_premulsum: true };
+        let both = Bugs {
+            misaligned_windows: true,
+            misaligned_with_one_window: true,
+            one_rank_premulsum: true,
+            window_averages: false,
+        };
         assert_eq!(Bugs::parse("one-rank-premulsum, misaligned-windows"), Some(both));
         assert!(!Bugs::parse("misaligned-windows").unwrap().one_rank_premulsum);
         assert_eq!(Bugs::parse("all"), None);
@@ -92,15 +101,15 @@ mod tests {
 
     #[test]
     fn a_version_has_its_bugs() {
-        let all = Bugs::parse("misaligned-windows,one-rank-premulsum").unwrap();
+        let all = Bugs::parse("misaligned-windows,one-rank-premulsum,window-averages").unwrap();
         let of = |nccl| {
             let bugs = all.of(nccl);
-            [bugs.misaligned_windows, bugs.misaligned_with_one_window, bugs.one_rank_premulsum]
+            [bugs.misaligned_windows, bugs.misaligned_with_one_window, bugs.one_rank_premulsum, bugs.window_averages]
         };
-        assert_eq!(of(22809), [true, false, true]);
-        assert_eq!(of(22902), [true, true, true]);
-        assert_eq!(of(22907), [true, true, false]);
-        assert_eq!(of(23003), [false, false, false]);
+        assert_eq!(of(22809), [true, false, true, false]);
+        assert_eq!(of(22902), [true, true, true, false]);
+        assert_eq!(of(22907), [true, true, false, false]);
+        assert_eq!(of(23003), [false, false, false, true]);
         assert_eq!(Bugs::default().of(22902), Bugs::default());
     }
 }

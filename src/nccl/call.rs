@@ -8,7 +8,7 @@ use super::data_type;
 use super::inner::Inner;
 use super::pair::End;
 use super::recent::NOWHERE;
-use super::{misaligned, one_rank};
+use super::{detour, one_rank};
 use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
 use crate::sys;
@@ -206,7 +206,7 @@ impl<'a> Call<'a> {
     pub(crate) fn operations(&self) -> usize {
         if self.comm.size == 1 {
             if self.is_in_pieces() { one_rank::pieces(self.count, self.element.size()).count() } else { 1 }
-        } else if self.kind == Kind::AllGather && misaligned::hits(self) {
+        } else if self.kind == Kind::AllGather && detour::hits(self) {
             self.comm.size
         } else {
             1
@@ -239,9 +239,9 @@ impl<'a> Call<'a> {
                 // SAFETY: the caller upholds the contract.
                 return unsafe { self.make_in_pieces(send, recv, handle) };
             }
-        } else if misaligned::hits(self) {
+        } else if detour::hits(self) {
             // SAFETY: the caller upholds the contract; the pointers are those that C would get.
-            return unsafe { misaligned::make(self, send, recv, handle) };
+            return unsafe { detour::make(self, send, recv, handle) };
         }
         // SAFETY: the caller upholds the contract: pointers to `count` elements as the kind counts them.
         unsafe { self.make_as(self.kind, send, recv, self.count, handle) }

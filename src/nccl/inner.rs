@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use super::factors::Factors;
 use super::gate::{Gate, Locked};
 use super::handle::Handle;
 use super::helper::Helper;
 use super::household::{Household, Households};
 use super::ledger::Ledger;
-use super::ones::Ones;
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
 use super::recent::Recent;
@@ -88,7 +88,7 @@ pub(crate) struct Inner {
     helper: Helper,
     timeout_ms: AtomicU64,
     /// For sums that must not be sums to NCCL.
-    pub(crate) ones: Ones,
+    pub(crate) factors: Factors,
     pub(crate) windows: Windows,
     /// Written under the lock.
     pub(crate) recent: Recent,
@@ -136,7 +136,7 @@ impl Inner {
             household: parts.household,
             helper: parts.helper,
             timeout_ms: AtomicU64::new(0),
-            ones: Ones::default(),
+            factors: Factors::default(),
             windows: Windows::default(),
             recent: Recent::default(),
             force_windows: parts.force_windows,

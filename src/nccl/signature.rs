@@ -113,7 +113,7 @@ impl Signature {
         let by_switch = reducible >> (head >> ELEMENT & 0xff) & 1;
         let several = u64::from(self.group() > 1);
         let symmetric = u64::from(send != 0 && recv != 0);
-        // Calls at such places may be made as others: see `misaligned`.
+        // Calls at such places may be made as others: see `detour`.
         let odd = u64::from((send_offset | recv_offset) & 3 != 0);
         // Quarters of powers of two; what is small takes the same time.
         let bytes = bytes | (SMALL - 1);

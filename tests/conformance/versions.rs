@@ -3,7 +3,7 @@
 
 use gpucomm::known_bugs::TABLE;
 use gpucomm::{
-    Backend, CommBuffer, Communicator, Device, DeviceBuffer, ReduceOp, Result, Stream, UniqueId, Version, f16,
+    Backend, CommBuffer, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, UniqueId, Version, f16,
 };
 
 use crate::support::process::{Role, spawn};
@@ -14,6 +14,9 @@ const VERSION: &str = "GPUCOMM_EMULATOR_NCCL";
 
 /// Before and after each change.
 const VERSIONS: [&str; 6] = ["2.28.9", "2.29.2", "2.29.6", "2.29.7", "2.30.3", "2.32.3"];
+
+/// The bugs that the emulator has on request.
+const SHOWN: [&str; 3] = ["misaligned-windows", "one-rank-premulsum", "window-averages"];
 
 /// Elements, and offsets of what is sent and received.
 const CASES: [[usize; 3]; 5] = [[3, 0, 0], [3, 1, 0], [64, 2, 1], [1021, 3, 3], [1000, 4, 5]];
@@ -27,7 +30,9 @@ fn child() {
         let rig = Rig::new(role.size);
         rig.run(|comm, stream| {
             between_windows_of::<u8>(comm, stream)?;
-            between_windows_of::<f16>(comm, stream)
+            between_windows_of::<f16>(comm, stream)?;
+            averages_of::<f16>(comm, stream)?;
+            averages_of::<f32>(comm, stream)
         });
         rig.close();
         one_rank();
@@ -71,6 +76,25 @@ fn between_windows_of<T: Number>(comm: &Communicator, stream: &Stream) -> Result
     Ok(())
 }
 
+/// Of floating-point numbers, which NCCL multiplies before it sums them.
+fn averages_of<T: Number>(comm: &Communicator, stream: &Stream) -> Result<()> {
+    let (len, size) = (1021, comm.size());
+    let values: Vec<_> = (0..len).map(|at| T::of((size * (at % 9) + 4 * comm.rank()) as u8)).collect();
+    let sum = |at: usize| (0..size).map(|rank| size * (at % 9) + 4 * rank).sum::<usize>();
+    let want: Vec<_> = (0..len).map(|at| T::of((sum(at) / size) as u8)).collect();
+    let (window, other) = (comm.alloc_from(stream, &values)?, DeviceBuffer::from_slice(stream, &values)?);
+    let (mut to_window, mut to_other) = (comm.alloc::<T>(stream, len)?, DeviceBuffer::<T>::zeroed(stream, len)?);
+    comm.all_reduce((&window, &mut to_window), ReduceOp::Avg, stream)?;
+    comm.all_reduce((&window, &mut to_other), ReduceOp::Avg, stream)?;
+    assert!(to_window.to_vec(stream)? == want && to_other.to_vec(stream)? == want, "average from a window");
+    comm.all_reduce((&other, &mut to_window), ReduceOp::Avg, stream)?;
+    comm.all_reduce((&other, &mut to_other), ReduceOp::Avg, stream)?;
+    assert!(to_window.to_vec(stream)? == want && to_other.to_vec(stream)? == want, "average from other memory");
+    comm.all_reduce(InPlace(&mut to_window), ReduceOp::Avg, stream)?;
+    assert!(to_window.to_vec(stream)? == want, "average of averages");
+    Ok(())
+}
+
 /// A pre-multiplied sum of one rank.
 fn one_rank() {
     let rig = Rig::new(1);
@@ -93,9 +117,10 @@ fn no_version_shows_its_bugs() {
         if gpucomm::backend() != Backend::Emulator || Device::count().unwrap() < 2 {
             return skip("only the emulator stands for other versions");
         }
-        let bugs =
-            TABLE.iter().map(|bug| bug.name).filter(|name| ["misaligned-windows", "one-rank-premulsum"].contains(name));
-        let bugs = bugs.collect::<Vec<_>>().join(",");
+        for name in SHOWN {
+            assert!(TABLE.iter().any(|bug| bug.name == name), "{name}");
+        }
+        let bugs = SHOWN.join(",");
         for version in VERSIONS {
             let env = [(VERSION, version), ("GPUCOMM_EMULATOR_BUGS", &bugs)];
             let end = spawn(CHILD, "works", (0, 2), &UniqueId::new().unwrap(), &env).finish(slower(60.0));

@@ -1,10 +1,11 @@
 //! Bugs of NCCL's kernels, where they were asked for: what they write that is not the result.
 
 use super::comm::{Comm, lock};
+use super::error::{Failure, Outcome};
 use super::kind::{Kind, Redop};
 use super::operation::{Operation, Request};
 use crate::emulator::settings::settings;
-use crate::sys::ncclDataType_t;
+use crate::sys::{ncclDataType_t, ncclResult_t};
 
 /// Bytes of a pack, in which the kernels for small messages between windows read.
 const PACK: usize = 8;
@@ -25,12 +26,25 @@ pub(super) fn of(comm: &Comm, request: &Request, redop: Redop) -> u64 {
         Kind::AllReduce | Kind::ReduceScatter => redop == Redop::Sum && two_bytes,
         _ => false,
     };
-    let (send, recv) = (request.send.addr(), request.recv.addr());
+    let enough = if bugs.misaligned_with_one_window { 1 } else { 2 };
+    if small && windows(comm, request) >= enough { WORD + request.send.addr() as u64 % WORD } else { 0 }
+}
+
+/// How many of the two buffers lie in windows.
+fn windows(comm: &Comm, request: &Request) -> usize {
     let windows = lock(&comm.windows);
     let covered = |address: usize| windows.values().any(|window| window.covers(address));
-    let enough = if bugs.misaligned_with_one_window { 1 } else { 2 };
-    let number = usize::from(covered(send)) + usize::from(covered(recv));
-    if small && number >= enough { WORD + send as u64 % WORD } else { 0 }
+    usize::from(covered(request.send.addr())) + usize::from(covered(request.recv.addr()))
+}
+
+/// Fails where there is no kernel for averages between windows.
+pub(super) fn find_kernel(comm: &Comm, request: &Request, redop: Redop) -> Outcome {
+    let floats = [ncclDataType_t::ncclFloat16, ncclDataType_t::ncclBfloat16, ncclDataType_t::ncclFloat32];
+    let concerned = request.kind == Kind::AllReduce && redop == Redop::Avg && floats.contains(&request.datatype);
+    if concerned && settings().bugs.window_averages && comm.size > 1 && windows(comm, request) > 0 {
+        return Err(Failure::new(ncclResult_t::ncclUnhandledCudaError, "Cuda failure 'invalid device function'"));
+    }
+    Ok(())
 }
 
 /// Spoils what the kernels get wrong in the result of `rank`, from where the data of each rank begins.

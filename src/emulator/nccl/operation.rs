@@ -77,6 +77,7 @@ impl Operation {
             })
         };
         let (send_bytes, recv_bytes) = (bytes(send_parts)?, bytes(recv_parts)?);
+        beside::find_kernel(comm, request, redop)?;
         let (send, send_used) = find(comm, "send", request.send, send_bytes)?;
         let (recv, recv_used) = find(comm, "receive", request.recv.cast_const(), recv_bytes)?;
         let operation = Self {

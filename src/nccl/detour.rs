@@ -1,12 +1,15 @@
-//! Windows at addresses that are no multiple of four bytes, where NCCL 2.27.3 to 2.29.7 gives wrong data.
+//! Calls between windows that NCCL gets wrong, made as other calls that do the same.
 //!
-//! Its kernels for small messages between symmetric windows read what is sent in packs of eight bytes. Where an address is no multiple
-//! of four, and elements have fewer than four bytes, the pack is put together from words of which one is never read. Three operations
-//! have such kernels: all_gather, which moves bytes whatever the type, and the sums of f16 and bf16 by all_reduce and reduce_scatter.
-//! Which size still counts as small depends on the device and on variables, so all sizes are taken for small here.
+//! NCCL has kernels for symmetric windows, and takes them by operation, reduction, type and size. Which size still counts as small
+//! depends on the device and on variables, so all sizes are taken for small here. Two things go wrong with them:
 //!
-//! NCCL takes them by operation, reduction and type. So such a call is made as another one that has no such kernel and does the same:
-//! all_gather as a broadcast from each rank, in one group; a sum as a pre-multiplied sum whose factor is one, which multiplies exactly.
+//! - Those of 2.27.3 to 2.29.7 for small messages read what is sent in packs of eight bytes. Where an address is no multiple of four,
+//!   and elements have fewer than four bytes, the pack is put together from words of which one is never read. That concerns all_gather,
+//!   which moves bytes whatever the type, and the sums of f16 and bf16 by all_reduce and reduce_scatter.
+//! - From 2.30.3 on NCCL looks for one for averages of floating-point numbers by all_reduce, and there is none.
+//!
+//! So an all_gather is made as a broadcast from each rank, in one group; a sum as a pre-multiplied sum whose factor is one, which
+//! multiplies exactly; an average as a pre-multiplied sum, which is what NCCL does outside of windows.
 //!
 //! All ranks must decide alike, so nothing is asked that only one rank knows: which buffers are windows, and where in them the data lies,
 //! is the same on all ranks. That is compared in a clique, and promised across processes. Since 2.29.2 NCCL takes the kernels also where
@@ -17,38 +20,56 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 
 use super::call::{Call, Kind};
+use super::factors::Factor;
+use crate::cuda::Region;
 use crate::element::ElementKind;
-use crate::known_bugs::{MISALIGNED_WINDOWS, MISALIGNED_WITH_ONE_WINDOW};
+use crate::known_bugs::{MISALIGNED_WINDOWS, MISALIGNED_WITH_ONE_WINDOW, WINDOW_AVERAGES};
 use crate::sys;
 use crate::version;
 
 /// What the kernels read at once, and what addresses must be a multiple of.
 const WORD: usize = 4;
 
-/// Whether NCCL may give wrong data here. Called for communicators of more than one rank.
+/// Whether NCCL may get this wrong. Called for communicators of more than one rank.
 #[inline]
 pub(crate) fn hits(call: &Call<'_>) -> bool {
-    call.element.size() < WORD && has_kernels(call) && (reads_beside(call) && MISALIGNED_WINDOWS.is_running())
-}
-
-/// Whether there are kernels for small messages between windows.
-#[inline]
-fn has_kernels(call: &Call<'_>) -> bool {
     match call.kind {
-        Kind::AllGather => true,
+        Kind::AllGather => is_beside(call),
+        Kind::AllReduce { op } if op == sys::ncclRedOp_t::ncclAvg => is_average_in_windows(call),
         Kind::AllReduce { op } | Kind::ReduceScatter { op } => {
-            op == sys::ncclRedOp_t::ncclSum && matches!(call.element, ElementKind::F16 | ElementKind::Bf16)
+            let two_bytes = matches!(call.element, ElementKind::F16 | ElementKind::Bf16);
+            op == sys::ncclRedOp_t::ncclSum && two_bytes && is_beside(call)
         }
         _ => false,
     }
 }
 
+/// Whether it is an average for which NCCL misses a kernel.
+fn is_average_in_windows(call: &Call<'_>) -> bool {
+    let has_type = matches!(call.element, ElementKind::F16 | ElementKind::Bf16 | ElementKind::F32);
+    let taken = match windows(call) {
+        0 => widest().without_windows,
+        _ => true,
+    };
+    has_type && taken && WINDOW_AVERAGES.is_running()
+}
+
+/// How many of its two buffers are windows; what is in place is two.
+fn windows(call: &Call<'_>) -> usize {
+    let is_window = |region: Option<&Region<'_>>| usize::from(region.is_some_and(|region| region.window() != 0));
+    is_window(call.send.as_ref().or(call.recv.as_ref())) + is_window(call.recv.as_ref())
+}
+
+/// Whether small elements are read at an address that is no multiple of a word, by kernels that cannot.
+#[inline]
+fn is_beside(call: &Call<'_>) -> bool {
+    call.element.size() < WORD && reads_beside(call) && MISALIGNED_WINDOWS.is_running()
+}
+
 /// Whether some rank reads at an address that is no multiple of a word, as far as all ranks can tell.
 fn reads_beside(call: &Call<'_>) -> bool {
-    let (send, recv) = (call.send.as_ref().or(call.recv.as_ref()), call.recv.as_ref());
-    let is_window = |region: Option<&crate::cuda::Region<'_>>| region.is_some_and(|region| region.window() != 0);
-    match (is_window(send), is_window(recv)) {
-        (true, true) => {
+    match windows(call) {
+        2 => {
             let part = call.count * call.element.size();
             // Where ranks, or one rank for its peers, read one part after the other.
             let stride = match call.kind {
@@ -56,11 +77,11 @@ fn reads_beside(call: &Call<'_>) -> bool {
                 Kind::AllGather if call.send.is_none() => part,
                 _ => 0,
             };
-            let start = send.map_or(0, |region| region.offset);
+            let start = call.send.as_ref().or(call.recv.as_ref()).map_or(0, |region| region.offset);
             !(start | stride).is_multiple_of(WORD)
         }
-        (false, false) => widest().without_windows,
-        _ => widest().with_one_window,
+        1 => widest().with_one_window,
+        _ => widest().without_windows,
     }
 }
 
@@ -94,16 +115,20 @@ pub(crate) unsafe fn make(
     recv: *mut c_void,
     handle: sys::ncclComm_t,
 ) -> sys::ncclResult_t {
-    let sum = match call.kind {
-        // SAFETY: the caller holds the lock of the live communicator.
-        Kind::AllReduce { .. } | Kind::ReduceScatter { .. } => unsafe { call.comm.ones.get(call.element, handle) },
+    let factor = match call.kind {
+        Kind::AllReduce { op } if op == sys::ncclRedOp_t::ncclAvg => Factor::Share,
+        Kind::AllReduce { .. } | Kind::ReduceScatter { .. } => Factor::One,
         // SAFETY: the caller upholds the contract.
         _ => return unsafe { broadcasts(call, send, recv, handle) },
     };
-    let kind = match (sum, call.kind) {
-        (Err(code), _) => return code,
-        (Ok(op), Kind::AllReduce { .. }) => Kind::AllReduce { op },
-        (Ok(op), _) => Kind::ReduceScatter { op },
+    // SAFETY: the caller holds the lock of the live communicator.
+    let op = match unsafe { call.comm.factors.get(factor, call.element, call.comm.size, handle) } {
+        Ok(op) => op,
+        Err(code) => return code,
+    };
+    let kind = match call.kind {
+        Kind::AllReduce { .. } => Kind::AllReduce { op },
+        _ => Kind::ReduceScatter { op },
     };
     // SAFETY: the caller upholds the contract; all ranks come here, see above, and the arguments mean the same for this kind.
     unsafe { call.make_as(kind, send, recv, call.count, handle) }

@@ -1,0 +1,66 @@
+//! Pre-multiplied sums in place of NCCL's own reductions: with factor one they are the sum, with one part in as many as there are ranks
+//! the average.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use half::{bf16, f16};
+
+use super::data_type;
+use crate::element::ElementKind;
+use crate::sys;
+
+/// What every element is multiplied with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Factor {
+    /// One: the sum.
+    One,
+    /// One part in as many as there are ranks: the average, as NCCL computes it outside of windows.
+    Share,
+}
+
+/// Those of one communicator, made when they are first needed, and gone with it: by factor and element.
+#[derive(Debug, Default)]
+pub(crate) struct Factors([[OnceLock<sys::ncclRedOp_t>; 3]; 2]);
+
+impl Factors {
+    /// The one for a floating-point type of at most four bytes in a communicator of `size` ranks; `Err` is what NCCL says.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is the live communicator that these belong to, and the caller holds its lock.
+    pub(crate) unsafe fn get(
+        &self,
+        factor: Factor,
+        element: ElementKind,
+        size: usize,
+        handle: sys::ncclComm_t,
+    ) -> Result<sys::ncclRedOp_t, sys::ncclResult_t> {
+        let value = match factor {
+            Factor::One => 1.0,
+            Factor::Share => (1.0 / size as f64) as f32,
+        };
+        let (place, mut scalar) = match element {
+            ElementKind::F16 => (0, u32::from(f16::from_f32(value).to_bits())),
+            ElementKind::Bf16 => (1, u32::from(bf16::from_f32(value).to_bits())),
+            ElementKind::F32 => (2, value.to_bits()),
+            _ => return Err(sys::ncclResult_t::ncclInvalidArgument),
+        };
+        let place = &self.0[factor as usize][place];
+        if let Some(op) = place.get() {
+            return Ok(*op);
+        }
+        // Its first bytes are the element: CUDA's hosts are little-endian.
+        let scalar: *mut u32 = &mut scalar;
+        let scalar: *mut c_void = scalar.cast();
+        let mut op = sys::ncclRedOp_t(0);
+        let residence = sys::ncclScalarResidence_t::ncclScalarHostImmediate;
+        // SAFETY: a live communicator under its lock; NCCL reads one element at `scalar` during the call.
+        let code =
+            unsafe { sys::ncclRedOpCreatePreMulSum(&mut op, scalar, data_type::raw(element), residence, handle) };
+        if code != sys::ncclResult_t::ncclSuccess {
+            return Err(code);
+        }
+        Ok(*place.get_or_init(|| op))
+    }
+}
