@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 /// The default timeout, in milliseconds; 0 until it is first read.
 static DEFAULT_MS: AtomicU64 = AtomicU64::new(0);
 
+/// How long a wait lasts before it looks around.
+const LOOK: Duration = Duration::from_millis(100);
+
 const FALLBACK: Duration = Duration::from_secs(300);
 
 const VARIABLE: &str = "GPUCOMM_TIMEOUT";
@@ -110,9 +113,26 @@ impl Deadline {
         &self,
         operation: &'static str,
         detail: impl FnOnce() -> String,
+        done: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        self.poll_and_look(operation, detail, || {}, done)
+    }
+
+    /// As [`Deadline::poll`]; when that has lasted for a while, it also has a `look` whether there is still hope.
+    pub(crate) fn poll_and_look(
+        &self,
+        operation: &'static str,
+        detail: impl FnOnce() -> String,
+        look: impl Fn(),
         mut done: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
-        let reached = self.until(|| Ok(done()?.then_some(())))?;
+        let reached = self.until(|| {
+            let done = done()?;
+            if !done && (LOOK..self.timeout).contains(&self.start.elapsed()) {
+                look();
+            }
+            Ok(done.then_some(()))
+        })?;
         reached.ok_or_else(|| self.error(operation, detail()))
     }
 

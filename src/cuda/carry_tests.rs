@@ -43,6 +43,8 @@ impl Worker for Sickness {
         Some(format!("operation {last}"))
     }
 
+    fn look_around(&self, _done: u64, _last: u64) {}
+
     fn has_left(&self) -> bool {
         true
     }

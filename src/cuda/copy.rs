@@ -348,7 +348,8 @@ unsafe fn download(
         }
         let Some((block, mark, bytes)) = queue.pop_front() else { break Ok(()) };
         let what = || format!("work on a stream of {}{}", stream.device(), origins.pending());
-        let waited = deadline.poll(operation, what, || stream.has_reached(&mark));
+        let look = || origins.look_around();
+        let waited = deadline.poll_and_look(operation, what, look, || stream.has_reached(&mark));
         let waited = waited.inspect_err(|_| stream.history().tell(&origins, true));
         let waited = waited.and_then(|()| stream.judge(operation, &origins, deadline));
         if waited.is_err() {

@@ -208,7 +208,11 @@ impl Event {
         let mut record = Record::default();
         let reached = || Ok(self.reached()?.map(|of_it| record = of_it).is_some());
         let deadline = Deadline::after(timeout);
-        if let Err(error) = deadline.poll(operation, what, reached) {
+        let look = || {
+            let origins = self.lock().origins.clone();
+            origins.look_around();
+        };
+        if let Err(error) = deadline.poll_and_look(operation, what, look, reached) {
             let record = self.lock().clone();
             record.tell(true);
             return Err(error);

@@ -4,6 +4,7 @@ use super::block::Block;
 use super::device::{Device, in_host_function, outside_host_functions};
 use super::lineage::Lineage;
 use super::tracker::Tracker;
+use super::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -92,11 +93,11 @@ impl<T: Element> PinnedBuffer<T> {
         self.lineage.accept();
     }
 
-    /// What the copies wait for, as the end of a sentence: what the elements come from, and what is before them on their streams.
-    fn pending(&self) -> String {
+    /// What the copies wait for: what the elements come from, and what is before them on their streams.
+    fn waits_for(&self) -> Origins {
         let mut origins = self.lineage.origins();
         self.uses.lanes().iter().for_each(|stream| origins.merge(&stream.history().origins()));
-        origins.pending()
+        origins
     }
 
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
@@ -107,9 +108,14 @@ impl<T: Element> PinnedBuffer<T> {
     pub fn as_slice(&self) -> Result<&[T]> {
         const OPERATION: &str = "PinnedBuffer::as_slice";
         let origins = self.lineage.origins();
-        let what = || format!("copies to {} elements{}", self.len, self.pending());
+        let what = || format!("copies to {} elements{}", self.len, self.waits_for().pending());
         let deadline = Deadline::after(default_timeout());
-        deadline.poll(OPERATION, what, || outside(OPERATION, self.uses.written()))?;
+        deadline.poll_and_look(
+            OPERATION,
+            what,
+            || self.waits_for().look_around(),
+            || outside(OPERATION, self.uses.written()),
+        )?;
         origins.judge_within(OPERATION, &deadline)?;
         if self.len == 0 {
             return Ok(&[]);
@@ -126,9 +132,14 @@ impl<T: Element> PinnedBuffer<T> {
     pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
         const OPERATION: &str = "PinnedBuffer::as_mut_slice";
         let origins = self.lineage.origins();
-        let what = || format!("copies of {} elements{}", self.len, self.pending());
+        let what = || format!("copies of {} elements{}", self.len, self.waits_for().pending());
         let deadline = Deadline::after(default_timeout());
-        deadline.poll(OPERATION, what, || outside(OPERATION, self.uses.idle()))?;
+        deadline.poll_and_look(
+            OPERATION,
+            what,
+            || self.waits_for().look_around(),
+            || outside(OPERATION, self.uses.idle()),
+        )?;
         origins.judge_within(OPERATION, &deadline)?;
         if self.len == 0 {
             return Ok(&mut []);

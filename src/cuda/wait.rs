@@ -79,7 +79,8 @@ impl Stream {
             let mark = self.in_flight().mark_all(self)?;
             let what = || format!("work on a stream of {}{}", self.device(), origins.pending());
             let done = || mark.as_ref().map_or_else(|| self.is_idle(), |mark| self.has_reached(mark));
-            deadline.poll(operation, what, done).inspect_err(|_| self.history().tell(&origins, true))?;
+            let look = || origins.look_around();
+            deadline.poll_and_look(operation, what, look, done).inspect_err(|_| self.history().tell(&origins, true))?;
         }
         self.judge(operation, &origins, &deadline)
     }

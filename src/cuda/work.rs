@@ -44,6 +44,9 @@ pub(crate) trait Worker: std::fmt::Debug + Send + Sync {
     /// peer, who is behind.
     fn pending(&self, done: u64, last: u64) -> Option<String>;
 
+    /// Somebody waits for these operations. Ends what can never come to an end; never waits.
+    fn look_around(&self, done: u64, last: u64);
+
     /// After a failure: whether none of its operations is on a device any more, nor any of others that write into its memory.
     fn has_left(&self) -> bool;
 }
@@ -238,6 +241,15 @@ impl Origin {
         work.fate.is_fresh_failure() && !self.is_settled() && work.worker.upgrade().is_some_and(|it| !it.has_left())
     }
 
+    /// Looks whether there is still hope that it comes to its end.
+    fn look_around(&self) {
+        if !self.is_settled()
+            && let Some(worker) = self.work.worker.upgrade()
+        {
+            worker.look_around(self.work.observed.load(Ordering::Acquire), self.number);
+        }
+    }
+
     /// What it waits for, if somebody knows.
     fn pending(&self) -> Option<String> {
         if self.is_settled() {
@@ -325,6 +337,11 @@ impl Origins {
     /// Whether any of them has failed, and others may still write what it would have written.
     pub(crate) fn linger(&self) -> bool {
         self.iter().any(Origin::lingers)
+    }
+
+    /// While the device is not done with them: ends those that can never come to their ends.
+    pub(crate) fn look_around(&self) {
+        self.iter().for_each(Origin::look_around);
     }
 
     /// What they wait for, as the end of a sentence; empty where nobody knows.

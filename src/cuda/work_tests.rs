@@ -24,6 +24,8 @@ impl Worker for Knowing {
         Some(format!("operation {last} waits for rank 3, after {done}"))
     }
 
+    fn look_around(&self, _done: u64, _last: u64) {}
+
     fn has_left(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use smallvec::SmallVec;
 
 use super::call::Call;
+use super::departure;
 use super::dispute::Difference;
 use super::inner::{Family, Inner};
 use super::mixed;
@@ -47,7 +48,7 @@ pub(crate) fn collective(
     loop {
         match family.ledger.collective(inner.rank, signature) {
             Turn::Passed(entry) => return Ok(entry),
-            Turn::Wait => patience.wait(operation, &[inner], || behind(inner))?,
+            Turn::Wait => patience.wait(operation, &[inner], in_vain(operation), || behind(inner))?,
             Turn::Differs => {
                 let difference = family.ledger.differ(inner.rank, signature);
                 return Err(contradicted(family, inner, operation, &difference));
@@ -201,7 +202,7 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
             if sequences.iter().any(|sequence| sequence.differs.is_some()) {
                 break;
             }
-            patience.wait(operation, members, || behind(slow))?;
+            patience.wait(operation, members, in_vain(operation), || behind(slow))?;
         }
     }
     for Sequence { inner, family, at, differs, .. } in &sequences {
@@ -252,6 +253,11 @@ fn expect(calls: &[Call<'_>]) {
             family.ledger.expect_message((call.comm.rank, end), peer);
         }
     }
+}
+
+/// Whether a rank waits in vain for others to come to what it has issued long ago.
+fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
+    move |inner| departure::far_behind(inner, operation)
 }
 
 /// Who keeps this rank from its next collective.

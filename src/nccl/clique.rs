@@ -11,6 +11,7 @@ use super::communicator::{Communicator, abort_members, close_members, drop_membe
 use super::config::InitOptions;
 use super::ending::{self, AbortOutcome};
 use super::failure::{Failure, What, blame};
+use super::presence::Run;
 use super::scope::Scope;
 use super::{allocate, helper, init};
 use crate::cuda::{Device, Stream};
@@ -95,6 +96,9 @@ impl Clique {
         const SPMD: &str = "spmd";
         ending::outside_of_host_functions(SPMD)?;
         let scope = Scope::new();
+        let presence = self.ranks.first().and_then(|first| first.inner().family.as_ref());
+        let presence = presence.map(|family| family.ledger.presence());
+        let program_run = presence.map(Run::begin);
         let failures = Mutex::new(Vec::new());
         let fail = |failure: Failure| {
             let reason = failure.to_string();
@@ -110,12 +114,16 @@ impl Clique {
         let run = |communicator: &Communicator| {
             let rank = communicator.rank();
             let _joined = scope.join();
+            presence.into_iter().for_each(|presence| presence.drive(rank));
             let attempt = panic::catch_unwind(AssertUnwindSafe(|| {
                 let _current = communicator.device().set_current()?;
                 program(communicator)
             }));
             match attempt {
-                Ok(Ok(value)) => return Some(value),
+                Ok(Ok(value)) => {
+                    program_run.iter().for_each(|run| run.returns(rank));
+                    return Some(value);
+                }
                 Ok(Err(error)) => fail(Failure::new(rank, What::Error(error))),
                 Err(payload) => fail(Failure::new(rank, What::Panic(payload))),
             }

@@ -13,7 +13,7 @@ use super::inner::{Family, Inner};
 use super::meeting::{Need, Peers, Step, quiet};
 use super::pair::End;
 use super::patience::Patience;
-use super::pending;
+use super::{departure, pending};
 use crate::cuda::Stream;
 use crate::error::Result;
 
@@ -77,11 +77,13 @@ impl<'a> First<'a> {
     /// Who has not come.
     fn absent(&self) -> String {
         let missing = self.family.ledger.meeting().missing(self.inner.rank);
-        format!(
-            "{}. Ranks meet before they do this for the first time: one thread that drives several has to put their calls \
-             into one group",
-            pending::meets(self.inner, &missing)
-        )
+        let presence = self.family.ledger.presence();
+        let advice = match missing.iter().all(|&rank| presence.is_driven_elsewhere(rank)) {
+            true => "",
+            false => ": one thread that drives several has to put their calls into one group",
+        };
+        let what = pending::meets(self.inner, &missing);
+        format!("{what}. Ranks meet before they do this for the first time{advice}")
     }
 }
 
@@ -186,6 +188,7 @@ fn wait<'a>(
     connect: Connect<'_, 'a>,
 ) -> Result<(Besides, Promised<'a>)> {
     for First { inner, family, need, .. } in &firsts {
+        family.ledger.presence().drive(inner.rank);
         family.ledger.meeting().come(inner.rank, need.clone(), &|ranks| promise(family, ranks));
     }
     let (mut all, mut promised) = (Besides::new(), Promised::default());
@@ -222,7 +225,8 @@ fn wait<'a>(
                     family.ledger.meeting().press(inner.rank, &|ranks| promise(family, ranks));
                 }
             }
-            patience.wait(operation, members, || first.absent())
+            let in_vain = |inner: &Inner| departure::at_meeting(inner, operation);
+            patience.wait(operation, members, in_vain, || first.absent())
         };
         if let Err(error) = done {
             let _quiet = quiet();

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::busy::busy;
+use super::busy::busy as busy_elsewhere;
 use super::check::check;
 use super::inner::Inner;
-use super::{health, interrupt, reaper};
+use super::{departure, health, interrupt, reaper};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -155,7 +155,7 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     if cuda::in_host_function() {
         return Err(in_host_function(CLOSE));
     }
-    members.iter().try_for_each(|inner| wait_for_work(inner, deadline))?;
+    wait_for_work(members, deadline)?;
     // What they did is well, then, whatever becomes of the end.
     members.iter().try_for_each(|inner| inner.health())?;
     let mut closed = Ok(());
@@ -200,13 +200,24 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     closed
 }
 
+/// `inner` comes to nothing more, and what it had come to is done: whoever waits for it is told.
+fn leave(inner: &Inner) {
+    let Some(family) = &inner.family else { return };
+    family.ledger.presence().close(inner.rank);
+    for other in inner.relatives() {
+        if let Some(error) = departure::of_closed(&other) {
+            start_abort(&other.relatives(), &error);
+        }
+    }
+}
+
 /// Whether `inner`, which the caller has retired, can be destroyed: destroying a communicator that has an error leaves NCCL's
 /// group depth raised.
 fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
     let mut round = 0;
     while !inner.is_left() {
         if deadline.expired() {
-            return Err(busy(inner, CLOSE, deadline));
+            return Err(busy_elsewhere(inner, CLOSE, deadline));
         }
         backoff(round);
         round += 1;
@@ -232,29 +243,43 @@ fn destroy(inner: &Arc<Inner>) -> Result<()> {
 }
 
 /// Waits until all that was enqueued is done.
-fn wait_for_work(inner: &Inner, deadline: &Deadline) -> Result<()> {
-    if let Some(error) = inner.refusal(CLOSE) {
-        return Err(error);
-    }
-    let streams = match inner.lock_within(deadline) {
-        Some(guard) => guard.streams.all().to_vec(),
-        None => return Err(busy(inner, CLOSE, deadline)),
-    };
-    for stream in streams {
-        let mut round = 0;
-        while !stream.is_idle()? {
-            if let Some(error) = inner.refusal(CLOSE) {
-                return Err(error);
-            }
-            if deadline.expired() {
-                let pending = stream.history().origins().pending();
-                return Err(deadline.error(CLOSE, format!("rank {} has work in flight{pending}", inner.rank)));
-            }
-            backoff(round);
-            round += 1;
+fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
+    let mut busy = Vec::new();
+    for inner in members {
+        if let Some(error) = inner.refusal(CLOSE) {
+            return Err(error);
+        }
+        match inner.lock_within(deadline) {
+            Some(guard) => busy.push((inner, guard.streams.all().to_vec(), false)),
+            None => return Err(busy_elsewhere(inner, CLOSE, deadline)),
         }
     }
-    Ok(())
+    let mut round = 0;
+    loop {
+        for (inner, streams, has_left) in &mut busy {
+            while let Some(stream) = streams.last()
+                && departure::settle(stream)?
+            {
+                streams.pop();
+            }
+            // One that waits for others itself may do so for ever, and others for it.
+            if !*has_left && (streams.is_empty() || departure::is_missed(inner)) {
+                *has_left = true;
+                leave(inner);
+            }
+        }
+        busy.retain(|(_, streams, _)| !streams.is_empty());
+        let Some((inner, streams, _)) = busy.first() else { return Ok(()) };
+        if let Some(error) = busy.iter().find_map(|(inner, ..)| inner.refusal(CLOSE)) {
+            return Err(error);
+        }
+        if deadline.expired() {
+            let pending = streams.last().map(|stream| stream.history().origins().pending()).unwrap_or_default();
+            return Err(deadline.error(CLOSE, format!("rank {} has work in flight{pending}", inner.rank)));
+        }
+        backoff(round);
+        round += 1;
+    }
 }
 
 /// What dropping communicators does: they are closed if that succeeds within [`GRACE`] for all, else they are aborted, and all

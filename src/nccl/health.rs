@@ -6,6 +6,7 @@
 //! for those who ask, see [`Gate`](super::gate::Gate).
 
 use super::check::{check, said};
+use super::departure;
 use super::handle::Handle;
 use super::inner::Inner;
 use super::pending;
@@ -56,6 +57,10 @@ impl Worker for Inner {
         // All ranks of this process, which are aborted together: the abort of one returns before its kernel has left, unless it is
         // the last.
         self.is_gone()
+    }
+
+    fn look_around(&self, done: u64, last: u64) {
+        departure::on_device(self, done, last).into_iter().for_each(|error| watchdog::end(self, &error));
     }
 
     fn pending(&self, done: u64, last: u64) -> Option<String> {

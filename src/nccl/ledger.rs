@@ -14,6 +14,7 @@ use super::hint::Apart;
 use super::meeting::Meeting;
 use super::pair::{End, Message, Met, Pair, Word};
 use super::past::Past;
+use super::presence::Presence;
 use super::signature::Signature;
 use super::track::{Track, Turn};
 use crate::deadline::{Deadline, backoff};
@@ -27,6 +28,7 @@ pub(crate) struct Ledger {
     pairs: Box<[Pair]>,
     pasts: Box<[Apart<Past>]>,
     meeting: Meeting,
+    presence: Presence,
     dispute: Dispute,
 }
 
@@ -38,6 +40,7 @@ impl Ledger {
             pairs: (0..size * size).map(|_| Pair::new()).collect(),
             pasts: (0..size).map(|_| Apart(Past::new(size))).collect(),
             meeting: Meeting::new(size),
+            presence: Presence::new(size),
             dispute: Dispute::default(),
         }
     }
@@ -54,6 +57,11 @@ impl Ledger {
 
     pub(crate) fn meeting(&self) -> &Meeting {
         &self.meeting
+    }
+
+    /// Who may still come.
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.presence
     }
 
     /// The next collective of `rank`.
@@ -147,13 +155,18 @@ impl Ledger {
         self.decide(rank, peer, theirs.against(mine, rank), mine.against(theirs, peer))
     }
 
+    /// The last collective of `rank`, in words, if it is still known.
+    pub(crate) fn last_of(&self, rank: usize) -> Option<String> {
+        let last = self.collectives.passed(rank).checked_sub(1)?;
+        self.collectives.signature(last).map(|last| last.describe())
+    }
+
     /// Where `rank` is, in words.
     pub(crate) fn whereabouts(&self, rank: usize) -> String {
         match self.collectives.passed(rank) {
             0 => format!("rank {rank} has come to no collective"),
             passed => {
-                let last = self.collectives.signature(passed - 1).map(|last| last.describe());
-                let last = last.unwrap_or_else(|| "long ago".to_owned());
+                let last = self.last_of(rank).unwrap_or_else(|| "long ago".to_owned());
                 let s = if passed == 1 { "" } else { "s" };
                 format!("rank {rank} has come to {passed} collective{s}, the last was {last}")
             }

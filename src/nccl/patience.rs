@@ -2,7 +2,7 @@
 
 use super::inner::Inner;
 use crate::deadline::{Deadline, backoff};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How long a thread has waited.
 #[derive(Debug, Default)]
@@ -15,13 +15,14 @@ pub(crate) struct Patience {
 const GLANCES: u32 = 100;
 
 impl Patience {
-    /// Waits a little, unless one of the communicators has ended, or the shortest of their timeouts is over; `detail` says
-    /// what is waited for.
+    /// Waits a little, unless one of the communicators has ended, or waits `in_vain`, or the shortest of their timeouts is over;
+    /// `detail` says what is waited for.
     #[cold]
     pub(crate) fn wait(
         &mut self,
         operation: &'static str,
         members: &[&Inner],
+        in_vain: impl Fn(&Inner) -> Option<Error>,
         detail: impl FnOnce() -> String,
     ) -> Result<()> {
         self.round += 1;
@@ -33,6 +34,9 @@ impl Patience {
             Deadline::after(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default())
         });
         if let Some(error) = members.iter().find_map(|inner| inner.refusal(operation)) {
+            return Err(error);
+        }
+        if let Some(error) = members.iter().find_map(|inner| in_vain(inner)) {
             return Err(error);
         }
         if deadline.expired() {

@@ -41,7 +41,7 @@ pub(crate) fn came_last(inner: &Inner) -> Option<String> {
 }
 
 /// The numbers of the operations that go together with the last one.
-fn launch(inner: &Inner) -> RangeInclusive<u64> {
+pub(super) fn launch(inner: &Inner) -> RangeInclusive<u64> {
     let last = inner.recent.last();
     let mut first = last;
     while inner.recent.get(first).is_some_and(|record| record.joined) && last - first < KEPT {
@@ -109,7 +109,7 @@ fn ranks(all: &[usize]) -> String {
 }
 
 /// The ranks that have not come to an operation of `rank`.
-fn missing(family: &Family, rank: usize, record: &Record) -> Vec<usize> {
+pub(super) fn missing(family: &Family, rank: usize, record: &Record) -> Vec<usize> {
     let ledger = &family.ledger;
     match (record.agreed, message(record)) {
         (NOWHERE, _) => Vec::new(),
@@ -125,7 +125,7 @@ fn message(record: &Record) -> Option<(End, usize)> {
 }
 
 /// An operation of `rank`, and where it stands among others.
-fn describe(rank: usize, record: &Record) -> String {
+pub(super) fn describe(rank: usize, record: &Record) -> String {
     let mut place = Vec::new();
     if !record.operation.is_empty() && record.operation != signature::name(record.head) {
         place.push(format!("part of {}", record.operation));

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::inner::{Inner, STAYS_INSIDE};
-use super::{ending, helper, interrupt, pending, reaper};
+use super::{departure, ending, helper, interrupt, pending, reaper};
 use crate::cuda::Worker;
 use crate::error::{Error, Result};
 
@@ -77,6 +77,7 @@ fn run() {
             } else {
                 // It ends a communicator that has an error.
                 let _ = inner.health();
+                departure::of_closed(&inner).into_iter().for_each(|error| end(&inner, &error));
             }
         }
     }

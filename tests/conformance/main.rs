@@ -21,6 +21,7 @@ mod capture;
 mod collectives;
 mod dead_peers;
 mod deadlines;
+mod departures;
 mod depth;
 mod disagreement;
 mod ends;

@@ -1,6 +1,7 @@
 //! Ranks to test with, and a watchdog so that nothing hangs for ever.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
@@ -128,14 +129,38 @@ impl Rig {
         self.try_run(body).unwrap_or_else(|error| panic!("a rank failed: {error}\n{error:?}"))
     }
 
-    /// Runs `body` as every rank, with that rank's stream.
+    /// Runs `body` as every rank, with that rank's stream. Who is done stays until all are: those who wait for a rank that has
+    /// left are told at once, and most tests mean one that does not come.
     pub fn try_run<R: Send>(&self, body: impl Fn(&Communicator, &Stream) -> Result<R> + Sync) -> Result<Vec<R>> {
+        let busy = AtomicUsize::new(self.size());
+        self.clique.spmd(|comm| {
+            let done = Done(&busy);
+            let result = body(comm, &self.streams[comm.rank()])?;
+            drop(done);
+            while busy.load(Ordering::Acquire) > 0 {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Ok(result)
+        })
+    }
+
+    /// The same, in which nobody stays.
+    pub fn run_and_leave<R: Send>(&self, body: impl Fn(&Communicator, &Stream) -> Result<R> + Sync) -> Result<Vec<R>> {
         self.clique.spmd(|comm| body(comm, &self.streams[comm.rank()]))
     }
 
     /// Closes the communicators within the default deadline.
     pub fn close(self) {
         self.clique.close(gpucomm::default_timeout()).expect("close");
+    }
+}
+
+/// A rank that is at it, as long as this lives.
+struct Done<'a>(&'a AtomicUsize);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -1,0 +1,165 @@
+//! Who of a clique may still come to something, and which thread drives each rank.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Why a rank comes to nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// Its communicator is being closed or dropped, and has no work of its own left, or work to which others do not come.
+    Closed,
+    /// Its program has returned. Once those of all ranks have, there may be another.
+    Returned,
+}
+
+/// Written where ranks come and go; read by those who wait.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    seats: Box<[Seat]>,
+    /// Runs of programs by all ranks that are under way.
+    runs: AtomicU32,
+    /// Whether any rank has ever closed.
+    any_closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Seat {
+    closed: AtomicBool,
+    /// Programs that have not returned.
+    programs: AtomicU32,
+    /// The thread that was seen last with this rank; 0 where that is not known.
+    driver: AtomicU64,
+}
+
+impl Presence {
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            seats: (0..size).map(|_| Seat::default()).collect(),
+            runs: AtomicU32::new(0),
+            any_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// `rank` comes to nothing more, for good.
+    pub(crate) fn close(&self, rank: usize) {
+        self.seats[rank].closed.store(true, Ordering::Release);
+        self.any_closed.store(true, Ordering::Release);
+    }
+
+    /// Whether any rank comes to nothing more, for good.
+    pub(crate) fn any_closed(&self) -> bool {
+        self.any_closed.load(Ordering::Acquire)
+    }
+
+    /// Why `rank` comes to nothing more that `waiter` may wait for. What it had come to before is seen by who has asked.
+    pub(crate) fn departure(&self, rank: usize, waiter: usize) -> Option<Departure> {
+        if rank == waiter {
+            return None;
+        }
+        let has_returned = |rank: usize| self.seats[rank].programs.load(Ordering::Acquire) == 0;
+        if self.seats[rank].closed.load(Ordering::Acquire) {
+            return Some(Departure::Closed);
+        }
+        // While the program of `waiter` goes on, no other run begins that `rank` may come in.
+        let gone = has_returned(rank) && self.runs.load(Ordering::Acquire) > 0 && !has_returned(waiter);
+        gone.then_some(Departure::Returned)
+    }
+
+    /// This thread makes calls as `rank`.
+    pub(crate) fn drive(&self, rank: usize) {
+        self.seats[rank].driver.store(this_thread(), Ordering::Relaxed);
+    }
+
+    /// Whether another thread than this one is known to drive `rank`.
+    pub(crate) fn is_driven_elsewhere(&self, rank: usize) -> bool {
+        ![0, this_thread()].contains(&self.seats[rank].driver.load(Ordering::Relaxed))
+    }
+}
+
+/// A number for each thread.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    if NUMBER.get() == 0 {
+        NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    NUMBER.get()
+}
+
+/// One program of each rank, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    presence: &'a Presence,
+    returned: Box<[AtomicBool]>,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn begin(presence: &'a Presence) -> Self {
+        for seat in &presence.seats {
+            seat.programs.fetch_add(1, Ordering::AcqRel);
+        }
+        presence.runs.fetch_add(1, Ordering::AcqRel);
+        Self { presence, returned: presence.seats.iter().map(|_| AtomicBool::new(false)).collect() }
+    }
+
+    /// The program of `rank` has returned, well: one that fails ends the others by its failure.
+    pub(crate) fn returns(&self, rank: usize) {
+        if !self.returned[rank].swap(true, Ordering::AcqRel) {
+            self.presence.seats[rank].programs.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.presence.runs.fetch_sub(1, Ordering::AcqRel);
+        for (rank, seat) in self.presence.seats.iter().enumerate() {
+            self.returns(rank);
+            seat.driver.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_closed_is_gone_for_good() {
+        let presence = Presence::new(3);
+        assert_eq!((presence.any_closed(), presence.departure(1, 0)), (false, None));
+        presence.close(1);
+        assert_eq!((presence.departure(1, 0), presence.departure(1, 1)), (Some(Departure::Closed), None));
+        assert_eq!((presence.any_closed(), presence.departure(2, 0)), (true, None));
+    }
+
+    #[test]
+    fn who_has_returned_is_gone_for_those_whose_program_goes_on() {
+        let presence = Presence::new(3);
+        let (run, other) = (Run::begin(&presence), Run::begin(&presence));
+        run.returns(1);
+        assert_eq!(presence.departure(1, 0), None, "it has another program");
+        drop(other);
+        assert_eq!(presence.departure(1, 0), Some(Departure::Returned));
+        assert_eq!(presence.departure(0, 1), None);
+        run.returns(2);
+        assert_eq!(presence.departure(1, 2), None, "both have returned");
+        drop(run);
+        assert_eq!(presence.departure(1, 0), None, "there may be another run");
+        let _run = Run::begin(&presence);
+        assert_eq!(presence.departure(1, 0), None);
+    }
+
+    #[test]
+    fn threads_are_told_apart() {
+        let presence = Presence::new(2);
+        assert!(!presence.is_driven_elsewhere(0), "it is not known");
+        presence.drive(0);
+        assert!(!presence.is_driven_elsewhere(0));
+        std::thread::scope(|scope| scope.spawn(|| assert!(presence.is_driven_elsewhere(0))).join().unwrap());
+        std::thread::scope(|scope| scope.spawn(|| presence.drive(0)).join().unwrap());
+        assert!(presence.is_driven_elsewhere(0));
+    }
+}
