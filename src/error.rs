@@ -98,8 +98,9 @@ pub enum Error {
         got: String,
     },
 
-    /// Ranks of one communicator issued calls that do not belong together. Nothing that disagrees was submitted; the
-    /// communicator is aborted on every rank, and all of them report the same, each with its own `operation`.
+    /// Ranks of one communicator issued calls that do not belong together, or others wait for one that has left: it has
+    /// closed its communicator, or its program has returned from [`Clique::spmd`](crate::Clique::spmd). Nothing that disagrees was
+    /// submitted; the communicator is aborted on every rank, and all of them report the same, each with its own `operation`.
     #[error("{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")]
     Disagreement {
         /// The method of the call that reports it.
@@ -110,7 +111,7 @@ pub enum Error {
         peer: usize,
         /// What `peer` issued.
         expected: String,
-        /// What `rank` issued.
+        /// What `rank` issued; where it has left, how, and after how many collectives.
         got: String,
     },
 
@@ -192,6 +193,29 @@ impl Error {
             _ => {}
         }
         error
+    }
+
+    /// The same, at whose end stands a note, in brackets.
+    pub(crate) fn noted(mut self, note: impl std::fmt::Display) -> Self {
+        let text = match &mut self {
+            Self::NoDevice { reason, .. } | Self::Aborted { reason, .. } | Self::InvalidUsage { reason, .. } => reason,
+            Self::DriverTooOld { runtime, .. } => runtime,
+            Self::OutOfMemory { place, .. } => place,
+            Self::Cuda { message, .. } | Self::DeviceLost { message, .. } => message,
+            Self::Nccl { message, last, .. } => last.as_mut().unwrap_or(message),
+            Self::InvalidArgument { got, .. } | Self::Disagreement { got, .. } => got,
+            Self::Timeout { detail, .. } => detail,
+            Self::Unsupported { needs, .. } => needs,
+            // It is about the whole program.
+            Self::LibraryTooOld { .. } => return self,
+        };
+        text.push_str(&format!(" ({note})"));
+        self
+    }
+
+    /// The same, which says that it is of `rank`. Ranks that disagree all report the same, and name who differs.
+    pub(crate) fn of_rank(self, rank: usize) -> Self {
+        if let Self::Disagreement { .. } = self { self } else { self.noted(format_args!("of rank {rank}")) }
     }
 
     /// An [`Error::InvalidArgument`].

@@ -169,6 +169,17 @@ impl Work {
         self.fate.end.get().is_some_and(|end| end.failure.is_some() && end.at < later.made)
     }
 
+    /// Its failure, as `operation` meets it, which may come when its worker is long gone.
+    fn tell(&self, failure: &Error, operation: &'static str) -> Error {
+        let error = failure.met_by(operation);
+        if self.worker.strong_count() > 0 {
+            return error;
+        }
+        error.noted(
+            "of an earlier communicator, which is gone: accept, of the stream or the buffer, goes on with what it has left",
+        )
+    }
+
     /// How its worker has ended, if it has.
     pub(crate) fn fate(&self) -> &Fate {
         &self.fate
@@ -220,7 +231,7 @@ impl Origin {
         }
         let work = &self.work;
         if let Some(error) = work.fate.failure() {
-            return Err(error.met_by(operation));
+            return Err(work.tell(error, operation));
         }
         match work.worker.upgrade() {
             Some(worker) => worker.health().map_err(|error| error.met_by(operation))?,
@@ -228,7 +239,7 @@ impl Origin {
             None if work.is_closed() => return Ok(()),
             None => {
                 let gone = Error::Aborted { operation, reason: String::from("its communicator is gone") };
-                return Err(work.fate.failure().map_or(gone, |error| error.met_by(operation)));
+                return Err(work.fate.failure().map_or(gone, |error| work.tell(error, operation)));
             }
         }
         work.observed.fetch_max(self.number, Ordering::AcqRel);

@@ -24,6 +24,9 @@ use crate::error::{Error, Result};
 /// Where a rank issues another operation, count, element type, reduction or root than the others, or groups collectives
 /// differently, nothing that disagrees is launched, all ranks are aborted and get the same [`Error::Disagreement`].
 ///
+/// A rank that has closed its communicator comes to nothing more: where others have issued, or issue, what it would have to take part in,
+/// they are told so at once, in the same way. What it had enqueued before is done.
+///
 /// Before what is done for the first time (a message from one rank to another, a collective of a kind and size) the ranks
 /// wait for each other, because NCCL connects them then. One thread that drives several ranks has to put them into one
 /// [`group`](super::group).
@@ -84,8 +87,11 @@ impl Clique {
     /// Communicators and cliques that `program` makes on these threads end with it: where a rank fails, they are aborted as
     /// well, and those that are being made are given up.
     ///
+    /// A rank whose program has returned comes to nothing more in this run. Others that wait for it, in a call or for the device, are
+    /// told so at once, by [`Error::Disagreement`], unless they wait for what it had issued before.
+    ///
     /// # Errors
-    /// That of the rank at fault: the first failure in time, of those that say more than that a communicator was aborted, if there are
+    /// That of the rank at fault, which its text names at the end: the first failure in time, of those that say more than that a communicator was aborted, if there are
     /// any; where ranks disagree, that of the rank which differs. All ranks are aborted then, so that none waits for one that has
     /// given up. [`Error::InvalidUsage`] where a thread cannot be started,
     /// and within a host function of a stream; `program` has not run then, and the clique is as it was.
@@ -147,7 +153,7 @@ impl Clique {
             let threads = threads.map_err(|error| helper::cannot_start(SPMD, &error))?;
             Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect())
         })?;
-        match blame(failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(|failure| failure.what) {
+        match blame(failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(Failure::into_what) {
             None => values
                 .into_iter()
                 .collect::<Option<Vec<R>>>()

@@ -24,7 +24,7 @@ pub(crate) struct Failure {
     rank: usize,
     /// When that began.
     since: u64,
-    pub(crate) what: What,
+    what: What,
 }
 
 pub(crate) enum What {
@@ -52,6 +52,16 @@ impl What {
         match self {
             Self::Error(own) => format!("{own:?}") == error,
             Self::Panic(payload) => payload.downcast_ref::<String>().is_some_and(|text| text.contains(error)),
+        }
+    }
+}
+
+impl Failure {
+    /// What comes out of the program: an error says whose it is.
+    pub(crate) fn into_what(self) -> What {
+        match self.what {
+            What::Error(error) => What::Error(error.of_rank(self.rank)),
+            panic => panic,
         }
     }
 }

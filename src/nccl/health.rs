@@ -5,6 +5,8 @@
 //! communicator is atomic or stays as it is until the end, so it may be asked at any time until then; and the end waits
 //! for those who ask, see [`Gate`](super::gate::Gate).
 
+use std::ptr;
+
 use super::check::{check, said};
 use super::departure;
 use super::handle::Handle;
@@ -23,8 +25,11 @@ impl Inner {
     }
 
     /// What NCCL said last, for the error of a wait; `None` where it has said nothing, or the communicator has come to its end.
+    ///
+    /// What the emulator says of a communicator that waits is left out where the ledger tells the same, and more.
     pub(crate) fn said(&self) -> Option<String> {
-        self.beside(said).flatten()
+        let known = self.family.is_some();
+        self.beside(|handle| said(if known { Handle(ptr::null_mut()) } else { handle })).flatten()
     }
 }
 

@@ -187,9 +187,9 @@ impl Made {
     /// Starts the ranks, on a thread that may stay here for ever.
     fn start(mut self, id: UniqueId, size: usize, config: &Config) -> Result<Self> {
         let mut raw_config = config.to_raw();
-        for (_, device) in &self.ranks {
+        for (rank, device) in &self.ranks {
             // A rank that is missing for want of its device would leave the others waiting.
-            drop(device.set_current()?);
+            drop(device.set_current().map_err(|error| error.of_rank(*rank))?);
         }
         self.handles = vec![Handle(ptr::null_mut()); self.ranks.len()];
         // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
@@ -202,10 +202,16 @@ impl Made {
                 let code = unsafe {
                     sys::ncclCommInitRankConfig(handle, size as c_int, id.to_raw(), *rank as c_int, &mut raw_config)
                 };
-                result = result.and(current.and(check(FUNCTION, code)));
+                let started = current.and(check(FUNCTION, code)).map_err(|error| error.of_rank(*rank));
+                result = result.and(started);
             }
             // SAFETY: this thread has opened the group above. After an error NCCL starts none.
-            result = result.and(check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
+            let ended = check(FUNCTION, unsafe { sys::ncclGroupEnd() });
+            result = result.and(ended.map_err(|error| match self.ranks.as_slice() {
+                [(rank, _)] => error.of_rank(*rank),
+                // Of which of them NCCL does not say.
+                all => error.noted(format_args!("of one of {} ranks that start together", all.len())),
+            }));
         }
         if result.is_ok() && self.handles.iter().any(|handle| handle.raw().is_null()) {
             result = Err(nothing(FUNCTION));

@@ -35,7 +35,8 @@
 //! by other means than the communicator, that none has aborted since the last such point; and give all of them the same deadlines.
 //!
 //! To recover: drop the buffers of the old communicator, abort or drop it, make a new one, on the same streams if you like, and
-//! fill, broadcast or copy into the buffers what they shall hold. Waits for a kept stream tell of the failure until the new communicator
+//! fill, broadcast or copy into the buffers what they shall hold. Waits for a kept stream tell of the failure, as one of an
+//! earlier communicator, until the new communicator
 //! has enqueued something there, or [`Stream::accept`](crate::cuda::Stream::accept) was called. `examples/recovery.rs` does so.
 //!
 //! # Deadlines

@@ -60,7 +60,7 @@ fn closed(
                     if later {
                         std::thread::sleep(slower(0.3));
                     }
-                    if before % 2 == 0 {
+                    if before.is_multiple_of(2) {
                         drop(comm);
                     } else {
                         let _ = comm.close(slower(20.0));
@@ -301,6 +301,36 @@ fn a_rank_whose_program_has_returned() {
                     still_works(count);
                 }
             }
+        }
+    });
+}
+
+/// What comes out says whose it is, whatever it is.
+#[test]
+fn errors_of_programs_name_their_rank() {
+    watched(60.0, || {
+        for count in rank_counts(&[2, 4]) {
+            for what in 0..4 {
+                let rig = Rig::new(count);
+                let last = count - 1;
+                let error = rig
+                    .run_and_leave(|comm, stream| {
+                        if comm.rank() == last {
+                            let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
+                            match what {
+                                0 => comm.broadcast(InPlace(&mut x), 77, stream)?,
+                                1 => return Err(Error::Aborted { operation: "test", reason: String::from("enough") }),
+                                2 => drop(DeviceBuffer::<u8>::zeroed(stream, usize::MAX / 2)?),
+                                _ => drop(Clique::init_all(&[])?),
+                            }
+                        }
+                        Ok(())
+                    })
+                    .expect_err("a rank has failed");
+                assert!(error.to_string().ends_with(&format!(" (of rank {last})")), "{error}");
+                drop(rig);
+            }
+            still_works(count);
         }
     });
 }

@@ -73,6 +73,7 @@ fn a_wrong_neighbour() {
 /// The same as a program has it, which reads what came from pinned memory.
 fn halo(role: Role) -> Result<()> {
     let clique = Clique::init_all(&gpucomm::Device::all()?[..role.size])?;
+    let end = std::sync::Barrier::new(role.size);
     let errors = clique.spmd(|comm| {
         let stream = Stream::new(comm.device())?;
         let mut pinned = PinnedBuffer::new(10)?;
@@ -89,7 +90,10 @@ fn halo(role: Role) -> Result<()> {
         // What comes from no message waits as well, behind it.
         let mut other = PinnedBuffer::<u8>::new(1)?;
         x.copy_to_pinned(&stream, &mut other)?;
-        Ok((pinned.as_slice().err(), other.as_slice().err()))
+        let errors = (pinned.as_slice().err(), other.as_slice().err());
+        // Who leaves is told of at once.
+        end.wait();
+        Ok(errors)
     })?;
     let error = |error: &Option<Error>| error.clone().expect("a message without another end");
     for (error, what) in [(error(&errors[2].0), "copies to 10 elements"), (error(&errors[2].1), "copies to 1 elements")]

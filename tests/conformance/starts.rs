@@ -7,7 +7,7 @@ use std::time::Instant;
 use gpucomm::{Backend, Clique, Device, Error, UniqueId};
 
 use crate::support::process::{Role, spawn};
-use crate::support::{quick, rank_counts, skip, slower, still_works, watched};
+use crate::support::{assert_names, quick, rank_counts, skip, slower, still_works, watched};
 
 const CHILD: &str = "starts::child";
 
@@ -46,6 +46,7 @@ fn fails(ranks: usize) {
         } else {
             let error = quick(slower(1.0), || Clique::init_all(devices)).expect_err("the start of a rank failed");
             assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
+            assert_names(&error, &[&format!("(of one of {ranks} ranks that start together)")]);
         }
         // What is made once for a process is there after the first attempts. An id that not all ranks have come to keeps the
         // place where they would have met, as NCCL's do.

@@ -7,7 +7,7 @@ use gpucomm::cuda::Slice;
 use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, RecvOnly, ReduceOp, SendOnly, Stream, group};
 
 use crate::failures::{REASON, abort, assert_aborted};
-use crate::support::{Rig, quick, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
 
 /// Two cliques on the same streams: the one that is aborted takes nothing of the other with it.
 #[test]
@@ -105,6 +105,42 @@ fn an_old_abort_does_not_fail_a_new_clique() {
             })
             .unwrap();
             new.close(gpucomm::default_timeout()).unwrap();
+        }
+    });
+}
+
+/// Who waits for a kept stream is told that what has failed there is past, and how to go on.
+#[test]
+fn a_kept_stream_tells_of_an_earlier_communicator() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            for new in [false, true] {
+                let devices = &Device::all().unwrap()[..ranks];
+                let stream = Stream::new(devices[0]).unwrap();
+                let rig = Rig::new(ranks);
+                let mut x = DeviceBuffer::from_slice(&stream, &[7; 4]).unwrap();
+                rig.clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+                abort(rig.clique.rank(0));
+                let again = stream.wait(slower(5.0)).expect_err("work of an aborted communicator counts as done");
+                assert!(!again.to_string().contains("accept"), "it may be the one in use: {again}");
+                drop(rig);
+                // Who looks after it lets go of it.
+                std::thread::sleep(slower(0.2));
+                // Whether another one takes its place or not.
+                let made = new.then(|| Rig::new(ranks));
+                let event = stream.record().unwrap();
+                let waits = [stream.wait(slower(5.0)), event.wait(slower(5.0)), x.to_vec(&stream).map(drop)];
+                for error in waits.map(|waited| waited.expect_err("work of an aborted communicator counts as done")) {
+                    let told =
+                        "(of an earlier communicator, which is gone: accept, of the stream or the buffer, goes on";
+                    assert_names(&error, &[REASON, told]);
+                }
+                stream.accept();
+                stream.wait(slower(5.0)).unwrap();
+                x.accept();
+                x.to_vec(&stream).unwrap();
+                drop(made);
+            }
         }
     });
 }

@@ -62,6 +62,9 @@ impl Activity {
                     what.map_or("operation", Kind::name)
                 )
             }
+            Kind::Send | Kind::Recv if *count == 0 => {
+                format!("an empty {} by which it connects with rank {peer} (operation #{number})", kind.name())
+            }
             Kind::Send => format!("Send of {count} elements to rank {peer} (operation #{number})"),
             Kind::Recv => format!("Recv of {count} elements from rank {peer} (operation #{number})"),
             _ if kind.rooted() => {
@@ -205,5 +208,19 @@ impl<'a> Watch<'a> {
             let _ = write!(text, "; for rank {peer}, which {}", last_deed(self.segment.rank(peer)));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody has issued them, so nobody finds them in a program.
+    #[test]
+    fn messages_that_connect_are_not_told_as_messages() {
+        let describe = |kind, count| Activity { kind, number: 3, count, peer: 1 }.describe();
+        assert_eq!(describe(Kind::Send, 8), "Send of 8 elements to rank 1 (operation #3)");
+        assert_eq!(describe(Kind::Send, 0), "an empty Send by which it connects with rank 1 (operation #3)");
+        assert_eq!(describe(Kind::Recv, 0), "an empty Recv by which it connects with rank 1 (operation #3)");
     }
 }
