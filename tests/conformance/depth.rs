@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{AbortOutcome, Aborter};
-use gpucomm::{Backend, Communicator, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
+use gpucomm::{Communicator, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::support::{Rig, quick, random, rank_counts, slower, still_works, watched};
 
@@ -80,8 +80,7 @@ fn behind_a_rank_that_never_comes(ranks: usize, mix: Mix) {
     let (first, second) = (Rig::new(ranks), Rig::new(ranks));
     let streams: Vec<_> = first.clique.ranks().iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
     let taken = AtomicUsize::new(0);
-    // One communicator after the other takes some tenths of a second on GPUs.
-    let limit = slower(if gpucomm::backend() == Backend::Nvidia && mix.two { 2.0 } else { 1.0 });
+    let limit = slower(1.0);
     std::thread::scope(|scope| {
         for (comm, other) in first.clique.ranks().iter().zip(second.clique.ranks()).skip(1) {
             let (stream, taken) = (&streams[comm.rank()], &taken);
