@@ -27,6 +27,9 @@ const CLOSE: &str = "close";
 /// How long the lock is waited for, for what can be left undone.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// Rounds of a wait for work after which a rank looks whether it waits for others.
+const SOME: u32 = 256;
+
 /// What became of an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -263,7 +266,8 @@ fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
                 streams.pop();
             }
             // One that waits for others itself may do so for ever, and others for it.
-            if !*has_left && (streams.is_empty() || departure::is_missed(inner)) {
+            let waits = || round >= SOME && departure::is_missed(inner);
+            if !*has_left && (streams.is_empty() || waits()) {
                 *has_left = true;
                 leave(inner);
             }

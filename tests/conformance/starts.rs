@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use gpucomm::{Backend, Clique, Device, Error, UniqueId};
+use gpucomm::{Backend, Clique, Communicator, Device, Error, UniqueId};
 
 use crate::support::process::{Role, spawn};
 use crate::support::{assert_names, quick, rank_counts, skip, slower, still_works, watched};
@@ -15,9 +15,12 @@ const CHILD: &str = "starts::child";
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    if let Some(role) = Role::of_this_process("fails") {
-        fails(role.size);
-        println!("finished");
+    let roles: [(&str, fn(usize)); 2] = [("fails", fails), ("alone", alone)];
+    for (name, body) in roles {
+        if let Some(role) = Role::of_this_process(name) {
+            body(role.size);
+            println!("finished");
+        }
     }
 }
 
@@ -57,6 +60,32 @@ fn fails(ranks: usize) {
             assert!(now.0 <= before.0 && now.1 <= before.1, "attempt {attempt}: {now:?}, before: {before:?}");
         }
     }
+}
+
+/// The start of the last rank fails, which a thread makes for itself.
+fn alone(ranks: usize) {
+    let (id, rank) = (UniqueId::new().unwrap(), ranks - 1);
+    // SAFETY: no rank comes to any operation.
+    let started = unsafe { Communicator::init_rank(Device::all().unwrap()[rank], ranks, &id, rank) };
+    let error = started.map(drop).expect_err("the start of a rank failed");
+    assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
+    assert_names(&error, &[&format!("(of rank {rank})")]);
+}
+
+#[test]
+fn of_one_rank() {
+    watched(60.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("faults are injected by the emulator only");
+        }
+        for ranks in rank_counts(&[2, 4]) {
+            let faults = format!("start=rank{}@1", ranks - 1);
+            let env = [("GPUCOMM_EMULATOR_FAULTS", faults.as_str())];
+            let end = spawn(CHILD, "alone", (0, ranks), &UniqueId::new().unwrap(), &env).finish(slower(30.0));
+            end.assert_success();
+            assert!(end.text.contains("finished"), "{}", end.text);
+        }
+    });
 }
 
 #[test]
