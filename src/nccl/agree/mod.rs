@@ -1,0 +1,14 @@
+//! How the ranks of a clique compare what they are about to do: words, and where they are written.
+
+pub(crate) mod dispute;
+pub(crate) mod hint;
+pub(crate) mod ledger;
+pub(crate) mod meeting;
+pub(crate) mod pair;
+pub(crate) mod past;
+#[cfg(nccl_ge_2_27)]
+pub(crate) mod points;
+pub(crate) mod presence;
+pub(crate) mod recent;
+pub(crate) mod signature;
+pub(crate) mod track;
