@@ -110,7 +110,7 @@ pub(crate) const MISALIGNED_WINDOWS: KnownBug = KnownBug {
     answer: Answer::GoneAround,
     how: "such a call is made so that NCCL does not take those kernels: as broadcasts in one group, or as a pre-multiplied sum with \
           factor 1. It is slower; align what is sent to 4 bytes to keep the speed of windows",
-    place: "src/nccl/detour.rs",
+    place: "src/nccl/calls/detour.rs",
 };
 
 /// The first version of [`MISALIGNED_WINDOWS`] in which one window is enough.
@@ -128,7 +128,7 @@ pub(crate) const WINDOW_AVERAGES: KnownBug = KnownBug {
     answer: Answer::GoneAround,
     how: "such a call is made as a pre-multiplied sum whose factor is one part in as many as there are ranks, which is what NCCL does \
           outside of windows",
-    place: "src/nccl/detour.rs",
+    place: "src/nccl/calls/detour.rs",
 };
 
 /// The kernel for pre-multiplied sums of one rank leaves elements out.
@@ -141,7 +141,7 @@ pub(crate) const ONE_RANK_PREMULSUM: KnownBug = KnownBug {
     what: "a pre-multiplied sum in a communicator of one rank leaves up to 31 elements at the end unwritten",
     answer: Answer::GoneAround,
     how: "the elements are given to NCCL in pieces that its kernel does whole",
-    place: "src/nccl/one_rank.rs",
+    place: "src/nccl/calls/one_rank.rs",
 };
 
 /// Windows that are left over are not taken apart.
@@ -154,7 +154,7 @@ pub(crate) const ABORT_KEEPS_WINDOWS: KnownBug = KnownBug {
     what: "aborting a communicator that has windows loses their device memory until the process ends",
     answer: Answer::GoneAround,
     how: "from 2.28.7 on, the communicator is revoked and its windows are taken away before it is aborted; before, the memory is lost",
-    place: "src/nccl/ending.rs",
+    place: "src/nccl/life/ending.rs",
 };
 
 /// What windows do before the first version that has none of this.
@@ -170,7 +170,7 @@ pub(crate) const ENDLESS_WINDOWS: KnownBug = KnownBug {
     answer: Answer::GoneAround,
     how: "`alloc` gives memory of NCCL that is no window, unless `Config::force_windows` asks for windows all the same; use 2.29.7 \
           or newer to have them",
-    place: "src/nccl/allocate.rs",
+    place: "src/nccl/memory/allocate.rs",
 };
 
 /// Every bug that is known here.
@@ -187,7 +187,7 @@ pub const TABLE: &[KnownBug] = &[
         what: "a large message of which one end lies in a window and the other does not arrives nowhere, or hangs, without an error",
         answer: Answer::Refused,
         how: "both ends of a message, and all buffers of a broadcast, reduce, gather, scatter or all_to_all, are windows or none is",
-        place: "src/nccl/mixed.rs",
+        place: "src/nccl/calls/mixed.rs",
     },
     ONE_RANK_PREMULSUM,
     KnownBug {
@@ -200,7 +200,7 @@ pub const TABLE: &[KnownBug] = &[
                moments can have one window at different places: with NVLS, data lands in the wrong memory",
         answer: Answer::GoneAround,
         how: "windows that were dropped are taken away where all ranks allocate, reclaim or close, and only those that all have dropped",
-        place: "src/nccl/retire.rs",
+        place: "src/nccl/memory/retire.rs",
     },
     KnownBug {
         name: "copy-engines",
@@ -237,7 +237,7 @@ pub const TABLE: &[KnownBug] = &[
                the heap",
         answer: Answer::Told,
         how: "the thread stays, its communicator is given up, and an abort answers StillRunning; use 2.28.7 or newer",
-        place: "src/nccl/interrupt.rs",
+        place: "src/nccl/life/interrupt.rs",
     },
     KnownBug {
         name: "destroy-after-error",
@@ -248,7 +248,7 @@ pub const TABLE: &[KnownBug] = &[
         what: "destroying a communicator that has an error leaves the thread within a group: its later calls are queued and never made",
         answer: Answer::GoneAround,
         how: "the error is asked for first, and such a communicator is aborted instead",
-        place: "src/nccl/ending.rs",
+        place: "src/nccl/life/ending.rs",
     },
     KnownBug {
         name: "comm-blocking",
@@ -260,7 +260,7 @@ pub const TABLE: &[KnownBug] = &[
                because the one before is not done",
         answer: Answer::Refused,
         how: "no communicator is made; the error says where the variable is set",
-        place: "src/nccl/environment.rs",
+        place: "src/nccl/state/environment.rs",
     },
     KnownBug {
         name: "nvls-order",

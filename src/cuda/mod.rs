@@ -45,64 +45,41 @@
 //! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its
 //! device.
 
-mod allocation;
-mod attribute;
-mod block;
-mod buffer;
-pub(crate) mod carry;
-mod check;
-mod copy;
-mod device;
-mod driver;
-mod event;
-mod fill;
-mod history;
-mod host_function;
-mod in_flight;
-mod later;
-mod lineage;
-mod mark;
-mod panics;
-mod pinned;
-mod pool;
-mod properties;
-pub(crate) mod scarce;
-mod settle;
-mod slice;
-mod staging;
-mod stream;
-mod tracker;
-mod uses;
-mod versions;
-mod wait;
-mod work;
+mod devices;
+mod memory;
+mod order;
+mod works;
 
+pub use devices::attribute::{DeviceAttribute, P2pAttribute};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
-pub(crate) use allocation::{Allocation, FreeHook, Freed, Region, WindowTag};
-pub use attribute::{DeviceAttribute, P2pAttribute};
-pub use block::trim_pinned;
-pub use buffer::DeviceBuffer;
+pub(crate) use devices::check::check;
+pub use devices::device::{CurrentDevice, Device, MemoryInfo};
 #[cfg(feature = "nccl")]
-pub(crate) use carry::Form;
+pub(crate) use devices::device::{in_host_function, restoring};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
-pub(crate) use check::check;
-pub use device::{CurrentDevice, Device, MemoryInfo};
+pub(crate) use devices::scarce;
 #[cfg(feature = "nccl")]
-pub(crate) use device::{in_host_function, restoring};
-pub use event::Event;
+pub(crate) use devices::settle::settle;
+pub use devices::versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
-#[allow(unused_imports)]
-pub(crate) use in_flight::{LAUNCH, MOST_LAUNCHES};
-pub use pinned::PinnedBuffer;
-#[cfg(feature = "nccl")]
-pub(crate) use settle::settle;
-pub use slice::{Slice, SliceMut};
-pub use stream::{Stream, StreamOptions};
+pub(crate) use memory::allocation::{Allocation, FreeHook, Freed, Region, WindowTag};
+pub use memory::block::trim_pinned;
+pub use memory::buffer::DeviceBuffer;
+pub use memory::pinned::PinnedBuffer;
+pub use memory::slice::{Slice, SliceMut};
+pub use order::event::Event;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
-pub(crate) use uses::{Access, Uses};
-pub use versions::{driver_version, runtime_version};
+pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};
+pub use order::stream::{Stream, StreamOptions};
 #[cfg(feature = "nccl")]
-pub(crate) use work::{Fate, Origins, Work, Worker, now};
+#[allow(unused_imports)]
+pub(crate) use order::uses::{Access, Uses};
+#[cfg(feature = "nccl")]
+pub(crate) use works::carry;
+#[cfg(feature = "nccl")]
+pub(crate) use works::carry::Form;
+#[cfg(feature = "nccl")]
+pub(crate) use works::work::{Fate, Origins, Work, Worker, now};

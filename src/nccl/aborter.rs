@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Weak};
 
-use super::ending::{self, AbortOutcome, GRACE};
-use super::inner::Inner;
+use super::life::ending;
+use super::life::ending::{AbortOutcome, GRACE};
+use super::state::inner::Inner;
 use crate::deadline::Deadline;
 use crate::error::Error;
 

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int};
 use std::time::Duration;
 
 #[cfg(nccl_ge_2_27)]
-use super::environment::NO_COPY_ENGINES;
+use super::state::environment::NO_COPY_ENGINES;
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::sys;

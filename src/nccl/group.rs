@@ -1,10 +1,12 @@
 //! Groups: several operations that start together.
 
+use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
+use super::calls::prepare;
+use super::calls::prepare::Site;
 use super::communicator::Communicator;
-use super::io::{FromRoot, Layout, SendRecv, ToRoot};
-use super::prepare::{self, Site};
+use super::enqueue::submit;
+use super::enqueue::submit::{Calls, GroupMark};
 use super::reduce_op::ReduceOp;
-use super::submit::{self, Calls, GroupMark};
 use super::{exchange, variable};
 use crate::cuda::{Slice, SliceMut, Stream};
 use crate::element::Element;

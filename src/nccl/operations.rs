@@ -1,10 +1,12 @@
 //! The operations of a communicator.
 
+use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
+use super::calls::prepare;
+use super::calls::prepare::Site;
 use super::communicator::Communicator;
-use super::io::{FromRoot, Layout, SendRecv, ToRoot};
-use super::prepare::{self, Site};
+use super::enqueue::submit;
+use super::enqueue::submit::Calls;
 use super::reduce_op::ReduceOp;
-use super::submit::{self, Calls};
 use super::{exchange, variable};
 use crate::cuda::{Slice, SliceMut, Stream};
 use crate::element::Element;

@@ -4,11 +4,11 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::check::check;
 use super::communicator::Communicator;
-use super::data_type;
-use super::ending;
-use super::inner::Inner;
+use super::life::ending;
+use super::state::check::check;
+use super::state::data_type;
+use super::state::inner::Inner;
 use crate::cuda::{self, Region, Slice};
 use crate::element::Element;
 use crate::error::{Error, Result};

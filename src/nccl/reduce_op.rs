@@ -1,7 +1,7 @@
 //! Reductions.
 
-use super::inner::Inner;
 use super::pre_mul_sum::PreMulSum;
+use super::state::inner::Inner;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;

@@ -3,9 +3,9 @@
 use std::ffi::c_char;
 use std::fmt;
 
-use super::check::check;
-use super::ending;
-use super::environment;
+use super::life::ending;
+use super::state::check::check;
+use super::state::environment;
 use crate::error::Result;
 use crate::{sys, version};
 

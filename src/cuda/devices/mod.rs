@@ -1,0 +1,11 @@
+//! Devices, and what the process keeps for each.
+
+pub(crate) mod attribute;
+pub(crate) mod check;
+pub(crate) mod device;
+pub(crate) mod driver;
+pub(crate) mod pool;
+pub(crate) mod properties;
+pub(crate) mod scarce;
+pub(crate) mod settle;
+pub(crate) mod versions;

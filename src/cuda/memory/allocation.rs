@@ -1,0 +1,264 @@
+//! Allocations of device memory, shared by the buffers and slices that show them.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::cuda::devices::check::{check, check_memory};
+use crate::cuda::devices::device::{Device, in_host_function};
+use crate::cuda::devices::settle::undisturbing;
+use crate::cuda::devices::{pool, scarce};
+use crate::cuda::order::in_flight::ENTRY;
+use crate::cuda::order::later;
+use crate::cuda::order::stream::Stream;
+use crate::cuda::order::tracker::Tracker;
+use crate::cuda::order::uses::{Access, Uses};
+use crate::cuda::works::lineage::Lineage;
+use crate::deadline::{Deadline, default_timeout};
+use crate::error::Result;
+use crate::sys;
+
+/// How long a destructor waits for uses of memory that is not freed in stream order; then it leaks.
+const DROP_WAIT: Duration = Duration::from_secs(5);
+
+/// The wait of a destructor.
+pub(crate) fn drop_deadline() -> Deadline {
+    Deadline::after(DROP_WAIT.min(default_timeout()))
+}
+
+/// Which communicator of NCCL an allocation belongs to, and whether it is a window of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WindowTag {
+    /// Unique among the communicators of this process.
+    pub(crate) communicator: u64,
+    /// The same number on all ranks for windows that were registered together; 0 where the memory is not registered.
+    pub(crate) window: u64,
+}
+
+/// What the free hook of external memory gets.
+pub(crate) struct Freed {
+    pub(crate) ptr: *mut c_void,
+    pub(crate) device: Device,
+    /// The uses that may not be done yet: see [`Uses::idle`].
+    pub(crate) uses: Uses,
+}
+
+// SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
+unsafe impl Send for Freed {}
+
+/// Frees external memory, at once or, where uses are not done, later.
+pub(crate) type FreeHook = Box<dyn FnOnce(Freed) + Send + Sync>;
+
+enum Kind {
+    /// No memory: zero bytes.
+    Empty,
+    /// From the pool of the device: freed in the order of this stream.
+    Pool(Stream),
+    /// `cudaMalloc`.
+    Malloc,
+    /// Made and freed by somebody else.
+    External(FreeHook),
+}
+
+/// Memory of a device, and who uses it. Freed when all uses are done.
+pub(crate) struct Allocation {
+    id: u64,
+    ptr: *mut c_void,
+    bytes: usize,
+    device: Device,
+    /// Taken by the destructor.
+    kind: Kind,
+    window: OnceLock<WindowTag>,
+    uses: Tracker,
+    lineage: Lineage,
+}
+
+// SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
+unsafe impl Send for Allocation {}
+// SAFETY: as above, and Sync; the uses are behind a mutex.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    fn make(ptr: *mut c_void, bytes: usize, device: Device, kind: Kind) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            ptr,
+            bytes,
+            device,
+            kind,
+            window: OnceLock::new(),
+            uses: Tracker::new(),
+            lineage: Lineage::new(),
+        })
+    }
+
+    /// Wraps `cudaMallocFromPoolAsync`, or `cudaMalloc` where the device has no pools: memory that `stream` may use at
+    /// once, and other streams after it. For `operation`.
+    pub(crate) fn new(operation: &'static str, stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
+        let device = stream.device();
+        if bytes == 0 {
+            return Ok(Self::make(std::ptr::null_mut(), 0, device, Kind::Empty));
+        }
+        let _current = device.make_current(operation)?;
+        let mut ptr = std::ptr::null_mut();
+        let Some(pool) = pool::memory(device)? else {
+            undisturbing(|| {
+                // SAFETY: writes a pointer to the address given.
+                let code = unsafe { sys::cudaMalloc(&raw mut ptr, bytes) };
+                check_memory("cudaMalloc", code, bytes, || device.to_string())
+            })?;
+            return Ok(Self::make(ptr, bytes, device, Kind::Malloc));
+        };
+        scarce::persist(device, default_timeout(), || {
+            stream.room_for_one(operation, default_timeout())?;
+            // SAFETY: writes a pointer to the address given; pool and stream are alive.
+            let code = unsafe { sys::cudaMallocFromPoolAsync(&raw mut ptr, bytes, pool, stream.raw()) };
+            stream.count(ENTRY);
+            check_memory("cudaMallocFromPoolAsync", code, bytes, || device.to_string())
+        })?;
+        let made = Self::make(ptr, bytes, device, Kind::Pool(stream.clone()));
+        // The memory exists only from this point of the stream on.
+        made.note(Access::Write, stream);
+        Ok(made)
+    }
+
+    /// Memory that somebody else allocated: `bytes` at `ptr`, on `device`. `free` is called once,
+    /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
+    pub(crate) fn external(
+        ptr: *mut c_void,
+        bytes: usize,
+        device: Device,
+        tag: Option<WindowTag>,
+        free: FreeHook,
+    ) -> Arc<Self> {
+        let made = Self::make(ptr, bytes, device, Kind::External(free));
+        if let Some(tag) = tag {
+            let _ = made.window.set(tag);
+        }
+        made
+    }
+
+    pub(crate) fn ptr(&self) -> *mut c_void {
+        self.ptr
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Which operations of communicators the bytes come from.
+    #[inline]
+    pub(crate) fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    /// The window over this memory, if there is one.
+    #[inline]
+    pub(crate) fn window(&self) -> Option<WindowTag> {
+        self.window.get().copied()
+    }
+
+    /// Before an enqueue of `operation` on `stream`: makes it wait for the conflicting accesses of other streams. The caller holds a
+    /// borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
+    #[inline]
+    pub(crate) fn order(&self, operation: &'static str, access: Access, stream: &Stream) -> Result<()> {
+        stream.device().ready(operation)?;
+        self.uses.order(access, stream)
+    }
+
+    /// After an enqueue on `stream`, also one that failed: from now on it uses the memory.
+    #[inline]
+    pub(crate) fn note(&self, access: Access, stream: &Stream) {
+        self.uses.note(access, stream);
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let uses = self.uses.take();
+        let kind = std::mem::replace(&mut self.kind, Kind::Empty);
+        if in_host_function() {
+            // CUDA must not be called here.
+            std::mem::forget((uses, kind));
+            return;
+        }
+        // Where something fails, the memory is leaked: the device may still use it.
+        let _ = release(kind, self.ptr, self.bytes, self.device, uses);
+    }
+}
+
+fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses: Uses) -> Result<()> {
+    match kind {
+        Kind::Empty => Ok(()),
+        Kind::Pool(home) => {
+            // SAFETY: from cudaMallocFromPoolAsync, and the last handle is gone.
+            unsafe { later::free(ptr, &home, uses) }
+        }
+        Kind::Malloc => {
+            device.ready("cudaFree")?;
+            drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.idle())?;
+            // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
+            undisturbing(|| check("cudaFree", unsafe { sys::cudaFree(ptr) }))
+        }
+        Kind::External(free) => {
+            free(Freed { ptr, device, uses });
+            Ok(())
+        }
+    }
+}
+
+impl std::fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Allocation")
+            .field("id", &self.id)
+            .field("bytes", &self.bytes)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A range of bytes of an allocation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Region<'a> {
+    pub(crate) alloc: &'a Arc<Allocation>,
+    /// In bytes.
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Region<'_> {
+    /// Whether these are all bytes of the allocation.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bytes == self.alloc.bytes
+    }
+
+    /// Where it begins on the device; null in an allocation of no bytes.
+    #[inline]
+    pub(crate) fn ptr(&self) -> *mut c_void {
+        self.alloc.ptr.wrapping_byte_add(self.offset)
+    }
+
+    #[inline]
+    pub(crate) fn device(&self) -> Device {
+        self.alloc.device
+    }
+
+    /// The communicator that the memory belongs to, if it is of one.
+    #[inline]
+    pub(crate) fn communicator(&self) -> Option<u64> {
+        self.alloc.window().map(|tag| tag.communicator)
+    }
+
+    /// The number of the window that the memory lies in; 0 in none.
+    #[inline]
+    pub(crate) fn window(&self) -> u64 {
+        self.alloc.window().map_or(0, |tag| tag.window)
+    }
+}

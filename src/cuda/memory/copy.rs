@@ -1,0 +1,378 @@
+//! Copies: between host and device, and between devices.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::time::Duration;
+
+use super::allocation::Region;
+use super::pinned::PinnedBuffer;
+use super::slice::{Slice, SliceMut};
+use super::staging::Staged;
+use crate::cuda::devices::check::check_on;
+use crate::cuda::devices::device::Device;
+use crate::cuda::order::in_flight::ENTRY;
+use crate::cuda::order::mark::Mark;
+use crate::cuda::order::stream::Stream;
+use crate::cuda::order::uses::Access;
+use crate::cuda::works::carry::Source;
+use crate::deadline::{Deadline, default_timeout};
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// Blocks that one copy to the host has under way.
+const DEPTH: usize = 4;
+
+impl<T: Element> Slice<'_, T> {
+    /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
+    /// than the default timeout.
+    ///
+    /// # Errors
+    /// As [`Slice::copy_to_slice_within`].
+    pub fn copy_to_slice(&self, stream: &Stream, values: &mut [T]) -> Result<()> {
+        self.copy_to_slice_for("Slice::copy_to_slice", stream, values, default_timeout())
+    }
+
+    /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
+    /// than `timeout`.
+    ///
+    /// What comes from an operation of a communicator that has failed or was aborted is not handed out as a result,
+    /// however often it is asked for: overwrite all of the buffer, or say
+    /// [`DeviceBuffer::accept`](crate::cuda::DeviceBuffer::accept).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; why an operation of a communicator
+    /// has failed, such as [`Error::Aborted`]; what CUDA says; [`Error::Timeout`], after which a first part of `values` may
+    /// have been written, in whole elements, and nothing more will be.
+    pub fn copy_to_slice_within(&self, stream: &Stream, values: &mut [T], timeout: Duration) -> Result<()> {
+        self.copy_to_slice_for("Slice::copy_to_slice_within", stream, values, timeout)
+    }
+
+    /// The copy of `operation`.
+    fn copy_to_slice_for(
+        &self,
+        operation: &'static str,
+        stream: &Stream,
+        values: &mut [T],
+        timeout: Duration,
+    ) -> Result<()> {
+        same_length(operation, self.len(), values.len())?;
+        same_device(operation, self.device(), stream)?;
+        // SAFETY: `values` is that many bytes, exclusively borrowed, and every bit pattern is an element.
+        unsafe { download(operation, self.region(), stream, values.as_mut_ptr().cast(), &Deadline::after(timeout)) }
+    }
+
+    /// Wraps `cudaMemcpyAsync`: the elements as a vector, after the earlier work on `stream`. Waits for that, no
+    /// longer than the default timeout.
+    ///
+    /// # Errors
+    /// As [`Slice::copy_to_slice_within`].
+    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
+        let mut values = vec![T::ZERO; self.len()];
+        self.copy_to_slice_for("Slice::to_vec", stream, &mut values, default_timeout())?;
+        Ok(values)
+    }
+
+    /// Wraps `cudaMemcpyAsync`: copies to pinned memory, without waiting. Reading `target` waits.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
+    pub fn copy_to_pinned(&self, stream: &Stream, target: &mut PinnedBuffer<T>) -> Result<()> {
+        const OPERATION: &str = "Slice::copy_to_pinned";
+        same_length(OPERATION, self.len(), target.len())?;
+        same_device(OPERATION, self.device(), stream)?;
+        let region = self.region();
+        if region.bytes == 0 {
+            return Ok(());
+        }
+        stream.room_for_one(OPERATION, default_timeout())?;
+        let read = Source::of(region.alloc.lineage(), stream.history());
+        region.alloc.order(OPERATION, Access::Read, stream)?;
+        target.uses().order(Access::Write, stream)?;
+        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
+        // noted in the uses of both.
+        let result = unsafe { enqueue(target.ptr().cast(), region.ptr(), region.bytes, Way::ToHost, stream) };
+        region.alloc.note(Access::Read, stream);
+        target.uses().note(Access::Write, stream);
+        result?;
+        read.carry(region.alloc.lineage(), target.lineage(), true, stream.history());
+        Ok(())
+    }
+}
+
+impl<T: Element> SliceMut<'_, T> {
+    /// Wraps `cudaMemcpyAsync`: copies from the host, after the earlier work on `stream`.
+    ///
+    /// `values` are read before this returns; the device may get them later. Waits only where so many copies are under
+    /// way on the stream already that its share of the memory to stage them in is used up (64 MiB), no longer than the
+    /// default timeout.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a
+    /// first part may be copied; what CUDA says.
+    pub fn copy_from_slice(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
+        self.copy_from_slice_for("SliceMut::copy_from_slice", stream, values)
+    }
+
+    /// The copy of `operation`.
+    pub(crate) fn copy_from_slice_for(&mut self, operation: &'static str, stream: &Stream, values: &[T]) -> Result<()> {
+        same_length(operation, self.len(), values.len())?;
+        same_device(operation, self.device(), stream)?;
+        // SAFETY: `values` is that many bytes.
+        unsafe { upload(operation, self.region(), stream, values.as_ptr().cast(), &Deadline::after(default_timeout())) }
+    }
+
+    /// Wraps `cudaMemcpyAsync`: copies from pinned memory, without waiting. Changing `source` waits.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
+    pub fn copy_from_pinned(&mut self, stream: &Stream, source: &PinnedBuffer<T>) -> Result<()> {
+        const OPERATION: &str = "SliceMut::copy_from_pinned";
+        same_length(OPERATION, self.len(), source.len())?;
+        same_device(OPERATION, self.device(), stream)?;
+        let region = self.region();
+        if region.bytes == 0 {
+            return Ok(());
+        }
+        stream.room_for_one(OPERATION, default_timeout())?;
+        let read = Source::of(source.lineage(), stream.history());
+        region.alloc.order(OPERATION, Access::Write, stream)?;
+        source.uses().order(Access::Read, stream)?;
+        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
+        // noted in the uses of both.
+        let result = unsafe { enqueue(region.ptr(), source.ptr().cast(), region.bytes, Way::ToDevice, stream) };
+        region.alloc.note(Access::Write, stream);
+        source.uses().note(Access::Read, stream);
+        result?;
+        read.carry(source.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());
+        Ok(())
+    }
+
+    /// Wraps `cudaMemcpyAsync`, and `cudaMemcpyPeerAsync` between devices: copies device memory, without waiting.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another length, or a stream of a third device; what CUDA says.
+    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl Into<Slice<'a, T>>) -> Result<()> {
+        const OPERATION: &str = "SliceMut::copy_from";
+        let source = source.into();
+        same_length(OPERATION, self.len(), source.len())?;
+        if stream.device() != source.device() {
+            same_device(OPERATION, self.device(), stream)?;
+        }
+        let (to, from) = (self.region(), source.region());
+        if to.bytes == 0 {
+            return Ok(());
+        }
+        stream.room_for_one(OPERATION, default_timeout())?;
+        let read = Source::of(from.alloc.lineage(), stream.history());
+        from.alloc.order(OPERATION, Access::Read, stream)?;
+        to.alloc.order(OPERATION, Access::Write, stream)?;
+        let way = if to.device() == from.device() {
+            Way::OnDevice
+        } else {
+            Way::Between(to.device().ordinal(), from.device().ordinal())
+        };
+        // SAFETY: both have that many bytes, and do not overlap, for one is borrowed exclusively. They are not freed
+        // or overwritten before the copy is done, for it is noted in the uses of both.
+        let result = unsafe { enqueue(to.ptr(), from.ptr(), to.bytes, way, stream) };
+        from.alloc.note(Access::Read, stream);
+        to.alloc.note(Access::Write, stream);
+        result?;
+        read.carry(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream.history());
+        Ok(())
+    }
+}
+
+pub(crate) fn same_length(operation: &'static str, expected: usize, got: usize) -> Result<()> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(Error::argument(operation, "length", format_args!("{expected} elements"), format_args!("{got} elements")))
+}
+
+pub(crate) fn same_device(operation: &'static str, expected: Device, stream: &Stream) -> Result<()> {
+    if expected == stream.device() {
+        return Ok(());
+    }
+    let got = stream.device();
+    Err(Error::argument(operation, "stream", format_args!("one of {expected}"), format_args!("one of {got}")))
+}
+
+/// From where to where.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    ToDevice,
+    ToHost,
+    OnDevice,
+    /// To the first device, from the second.
+    Between(i32, i32),
+}
+
+/// Wraps `cudaMemcpyAsync` and `cudaMemcpyPeerAsync`, for which the caller has made room, and counts it.
+///
+/// # Safety
+/// `bytes` at `to` and `from` lie where `way` says, do not overlap, and stay allocated until the stream is done with
+/// the copy; host memory is pinned. The stream was ordered after conflicting accesses.
+pub(crate) unsafe fn enqueue(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    way: Way,
+    stream: &Stream,
+) -> Result<()> {
+    let kind = match way {
+        Way::ToDevice => sys::cudaMemcpyKind::cudaMemcpyHostToDevice,
+        Way::ToHost => sys::cudaMemcpyKind::cudaMemcpyDeviceToHost,
+        Way::OnDevice => sys::cudaMemcpyKind::cudaMemcpyDeviceToDevice,
+        Way::Between(to_device, from_device) => {
+            // SAFETY: as the caller promises.
+            let code = unsafe { sys::cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream.raw()) };
+            stream.count(ENTRY);
+            return check_on(stream.device().ordinal(), "cudaMemcpyPeerAsync", code);
+        }
+    };
+    // SAFETY: as the caller promises.
+    let code = unsafe { sys::cudaMemcpyAsync(to, from, bytes, kind, stream.raw()) };
+    stream.count(ENTRY);
+    check_on(stream.device().ordinal(), "cudaMemcpyAsync", code)
+}
+
+/// Copies `from` to `region` through staging blocks; returns when the last bytes are read.
+///
+/// # Safety
+/// `from` has as many bytes as `region`, which is borrowed exclusively.
+pub(crate) unsafe fn upload(
+    operation: &'static str,
+    region: Region<'_>,
+    stream: &Stream,
+    from: *const u8,
+    deadline: &Deadline,
+) -> Result<()> {
+    if region.bytes == 0 {
+        return Ok(());
+    }
+    region.alloc.order(operation, Access::Write, stream)?;
+    let mut at = 0;
+    let result = loop {
+        let room = stream.room_for_one(operation, deadline.remaining());
+        let block = match room.and_then(|()| Staged::take(operation, stream, region.bytes - at, deadline)) {
+            Ok(block) => block,
+            Err(error) => break Err(error),
+        };
+        let bytes = block.size().min(region.bytes - at);
+        // SAFETY: `at + bytes` is within both; the block has room for `bytes`, is not used by a device, and stays
+        // allocated. It is reused only when the copy is done.
+        let copied = unsafe {
+            block.ptr().copy_from_nonoverlapping(from.add(at), bytes);
+            let to = region.ptr().wrapping_byte_add(at);
+            enqueue(to, block.ptr().cast(), bytes, Way::ToDevice, stream)
+        };
+        park(block, stream);
+        at += bytes;
+        if copied.is_err() || at == region.bytes {
+            break copied;
+        }
+    };
+    region.alloc.note(Access::Write, stream);
+    result?;
+    if region.is_whole() {
+        region.alloc.lineage().overwrite();
+    }
+    Ok(())
+}
+
+/// Gives back a block that `stream` uses now.
+pub(crate) fn park(block: Staged, stream: &Stream) {
+    match stream.mark() {
+        Ok(mark) => block.park(mark),
+        Err(_) => block.abandon(),
+    }
+}
+
+/// Copies `region` to `to` through staging blocks, and waits.
+///
+/// # Safety
+/// `to` has as many bytes as `region`, and nobody else uses them now.
+unsafe fn download(
+    operation: &'static str,
+    region: Region<'_>,
+    stream: &Stream,
+    to: *mut u8,
+    deadline: &Deadline,
+) -> Result<()> {
+    if region.bytes == 0 {
+        return Ok(());
+    }
+    // First: the stream need not come after what others write from now on, to other parts of the memory.
+    let origins = region.alloc.lineage().origins();
+    region.alloc.order(operation, Access::Read, stream)?;
+    let mut queue = VecDeque::with_capacity(DEPTH);
+    let mut asked = 0;
+    let mut got = 0;
+    let result = loop {
+        while asked < region.bytes && queue.len() < DEPTH {
+            let left = region.bytes - asked;
+            if let Err(error) = stream.room_for_one(operation, deadline.remaining()) {
+                return finish(region, stream, queue, Err(error));
+            }
+            // Waits only while holding no block: two copies cannot wait for each other.
+            let block = if queue.is_empty() {
+                Staged::take(operation, stream, left, deadline).map(Some)
+            } else {
+                Staged::try_take(stream, left)
+            };
+            let block = match block {
+                Ok(Some(block)) => block,
+                Ok(None) => break,
+                Err(error) => return finish(region, stream, queue, Err(error)),
+            };
+            let bytes = block.size().min(left);
+            // SAFETY: `asked + bytes` is within the region; the block has room for `bytes`, and is neither used by
+            // others nor freed before the copy is done.
+            let copied = unsafe {
+                let from = region.ptr().wrapping_byte_add(asked);
+                enqueue(block.ptr().cast(), from, bytes, Way::ToHost, stream)
+            };
+            match (copied, stream.mark()) {
+                (Ok(()), Ok(mark)) => queue.push_back((block, mark, bytes)),
+                (Err(error), Ok(mark)) => {
+                    block.park(mark);
+                    return finish(region, stream, queue, Err(error));
+                }
+                (Err(error), Err(_)) | (Ok(()), Err(error)) => {
+                    block.abandon();
+                    return finish(region, stream, queue, Err(error));
+                }
+            }
+            asked += bytes;
+        }
+        let Some((block, mark, bytes)) = queue.pop_front() else { break Ok(()) };
+        let what = || format!("work on a stream of {}{}", stream.device(), origins.pending());
+        let look = || origins.look_around();
+        let waited = deadline.poll_and_look(operation, what, look, || stream.has_reached(&mark));
+        let waited = waited.inspect_err(|_| stream.history().tell(&origins, true));
+        let waited = waited.and_then(|()| stream.judge(operation, &origins, deadline));
+        if waited.is_err() {
+            queue.push_front((block, mark, bytes));
+            break waited;
+        }
+        // SAFETY: the device is done with the block; `got + bytes` is within `to`.
+        unsafe { to.add(got).copy_from_nonoverlapping(block.ptr(), bytes) };
+        block.release();
+        got += bytes;
+    };
+    finish(region, stream, queue, result)
+}
+
+fn finish(
+    region: Region<'_>,
+    stream: &Stream,
+    queue: VecDeque<(Staged, Mark, usize)>,
+    result: Result<()>,
+) -> Result<()> {
+    for (block, mark, _) in queue {
+        block.park(mark);
+    }
+    region.alloc.note(Access::Read, stream);
+    result
+}

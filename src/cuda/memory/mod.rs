@@ -1,0 +1,10 @@
+//! Memory of devices and of the host, and what moves between them.
+
+pub(crate) mod allocation;
+pub(crate) mod block;
+pub(crate) mod buffer;
+pub(crate) mod copy;
+pub(crate) mod fill;
+pub(crate) mod pinned;
+pub(crate) mod slice;
+pub(crate) mod staging;

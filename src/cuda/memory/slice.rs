@@ -1,0 +1,303 @@
+//! Views of device memory.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use super::allocation::{Allocation, Region};
+use crate::cuda::devices::device::Device;
+use crate::element::Element;
+use crate::error::{Error, Result};
+
+/// A view of elements in device memory, to read: what `&[T]` is to host memory, without access from the host.
+pub struct Slice<'a, T: Element> {
+    alloc: &'a Arc<Allocation>,
+    /// In bytes.
+    offset: usize,
+    len: usize,
+    _elements: PhantomData<&'a [T]>,
+}
+
+/// A view of elements in device memory, to write: what `&mut [T]` is to host memory, without access from the host.
+pub struct SliceMut<'a, T: Element> {
+    alloc: &'a Arc<Allocation>,
+    /// In bytes.
+    offset: usize,
+    len: usize,
+    _elements: PhantomData<&'a mut [T]>,
+}
+
+/// `range` of `len` elements as begin and end, or an error that says what is wrong.
+fn resolve(operation: &'static str, range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)> {
+    let wrong = |begin: usize, end: usize| {
+        Error::argument(operation, "range", format_args!("a range within 0..{len}"), format_args!("{begin}..{end}"))
+    };
+    let begin = match range.start_bound() {
+        Bound::Included(at) => *at,
+        Bound::Excluded(at) => at.checked_add(1).ok_or_else(|| wrong(*at, len))?,
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(at) => at.checked_add(1).ok_or_else(|| wrong(begin, *at))?,
+        Bound::Excluded(at) => *at,
+        Bound::Unbounded => len,
+    };
+    if begin <= end && end <= len { Ok((begin, end)) } else { Err(wrong(begin, end)) }
+}
+
+#[track_caller]
+fn or_panic<V>(result: Result<V>) -> V {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+impl<'a, T: Element> Slice<'a, T> {
+    /// The first `len` elements of `alloc`.
+    #[inline]
+    pub(crate) fn of(alloc: &'a Arc<Allocation>, len: usize) -> Self {
+        debug_assert!(len * size_of::<T>() <= alloc.bytes());
+        Self { alloc, offset: 0, len, _elements: PhantomData }
+    }
+
+    /// How many elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The device that holds them.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.alloc.device()
+    }
+
+    /// The address on the device; null where the whole buffer is empty. For calls of other libraries, which have to be
+    /// ordered against the uses of the buffer by yourself.
+    pub fn as_raw(&self) -> *const c_void {
+        self.region().ptr()
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> Region<'a> {
+        Region { alloc: self.alloc, offset: self.offset, bytes: self.len * size_of::<T>() }
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Panics
+    /// Where the range does not lie within this view.
+    #[track_caller]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        or_panic(self.slice_for("Slice::slice", &range))
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where the range does not lie within this view.
+    pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        self.slice_for("Slice::try_slice", &range)
+    }
+
+    fn slice_for(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
+        let (begin, end) = resolve(operation, range, self.len)?;
+        Ok(Self { offset: self.offset + begin * size_of::<T>(), len: end - begin, ..*self })
+    }
+
+    /// The elements before `mid` and those from it on.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub fn split_at(&self, mid: usize) -> (Self, Self) {
+        const OPERATION: &str = "Slice::split_at";
+        (or_panic(self.slice_for(OPERATION, &(..mid))), or_panic(self.slice_for(OPERATION, &(mid..))))
+    }
+}
+
+impl<'a, T: Element> SliceMut<'a, T> {
+    /// The first `len` elements of `alloc`, which nobody else may show at the same time.
+    #[inline]
+    pub(crate) fn of(alloc: &'a Arc<Allocation>, len: usize) -> Self {
+        debug_assert!(len * size_of::<T>() <= alloc.bytes());
+        Self { alloc, offset: 0, len, _elements: PhantomData }
+    }
+
+    /// How many elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The device that holds them.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.alloc.device()
+    }
+
+    /// The address on the device; null where the whole buffer is empty. For calls of other libraries, which have to be
+    /// ordered against the uses of the buffer by yourself.
+    pub fn as_raw(&self) -> *mut c_void {
+        self.region().ptr()
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> Region<'_> {
+        Region { alloc: self.alloc, offset: self.offset, bytes: self.len * size_of::<T>() }
+    }
+
+    /// The region for as long as the memory is borrowed.
+    #[inline]
+    pub(crate) fn into_region(self) -> Region<'a> {
+        Region { alloc: self.alloc, offset: self.offset, bytes: self.len * size_of::<T>() }
+    }
+
+    /// The same view for a shorter time, so that this one is still there afterwards.
+    pub fn reborrow(&mut self) -> SliceMut<'_, T> {
+        SliceMut { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData }
+    }
+
+    /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
+    /// aborted. Failures are known of whole buffers only, so this does nothing where the view is a part of one.
+    /// Waits until that communicator has stopped.
+    pub fn accept(&mut self) {
+        if self.region().is_whole() {
+            self.alloc.lineage().accept();
+        }
+    }
+
+    /// The same elements, to read.
+    #[inline]
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        Slice { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData }
+    }
+
+    /// The elements of `range`, to read.
+    ///
+    /// # Panics
+    /// Where the range does not lie within this view.
+    #[track_caller]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_, T> {
+        self.as_slice().slice(range)
+    }
+
+    /// The elements of `range`, to read.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where the range does not lie within this view.
+    pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, T>> {
+        self.as_slice().try_slice(range)
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Panics
+    /// Where the range does not lie within this view.
+    #[track_caller]
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
+        or_panic(self.reborrow().into_range("SliceMut::slice_mut", &range))
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where the range does not lie within this view.
+    pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
+        self.reborrow().into_range("SliceMut::try_slice_mut", &range)
+    }
+
+    /// The elements of `range`, for `operation`.
+    pub(crate) fn into_range(self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
+        let (begin, end) = resolve(operation, range, self.len)?;
+        Ok(Self { offset: self.offset + begin * size_of::<T>(), len: end - begin, ..self })
+    }
+
+    /// The elements before `mid` and those from it on. Both may be used at the same time, on different streams and
+    /// threads; on the device, uses of different streams that write come one after the other even so, because order is
+    /// kept for the buffer as a whole.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub fn split_at_mut(&mut self, mid: usize) -> (SliceMut<'_, T>, SliceMut<'_, T>) {
+        self.reborrow().into_parts("SliceMut::split_at_mut", mid)
+    }
+
+    /// Like [`SliceMut::split_at_mut`], for parts that live as long as the whole: such as those that a group borrows.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub fn into_split(self, mid: usize) -> (Self, Self) {
+        self.into_parts("SliceMut::into_split", mid)
+    }
+
+    /// The parts before `mid` and from it on, for `operation`.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub(crate) fn into_parts(self, operation: &'static str, mid: usize) -> (Self, Self) {
+        let other = Self { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData };
+        (or_panic(self.into_range(operation, &(..mid))), or_panic(other.into_range(operation, &(mid..))))
+    }
+}
+
+impl<T: Element> Clone for Slice<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Element> Copy for Slice<'_, T> {}
+
+impl<'a, T: Element> From<&Slice<'a, T>> for Slice<'a, T> {
+    fn from(slice: &Slice<'a, T>) -> Self {
+        *slice
+    }
+}
+
+impl<'a, T: Element> From<&'a SliceMut<'_, T>> for Slice<'a, T> {
+    fn from(slice: &'a SliceMut<'_, T>) -> Self {
+        slice.as_slice()
+    }
+}
+
+impl<'a, T: Element> From<SliceMut<'a, T>> for Slice<'a, T> {
+    fn from(slice: SliceMut<'a, T>) -> Self {
+        Slice { alloc: slice.alloc, offset: slice.offset, len: slice.len, _elements: PhantomData }
+    }
+}
+
+impl<'a, T: Element> From<&'a mut SliceMut<'_, T>> for SliceMut<'a, T> {
+    fn from(slice: &'a mut SliceMut<'_, T>) -> Self {
+        slice.reborrow()
+    }
+}
+
+impl<T: Element> std::fmt::Debug for Slice<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Slice<{}>({} elements on {})", T::KIND, self.len, self.device())
+    }
+}
+
+impl<T: Element> std::fmt::Debug for SliceMut<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SliceMut<{}>({} elements on {})", T::KIND, self.len, self.device())
+    }
+}

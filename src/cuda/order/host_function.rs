@@ -1,0 +1,54 @@
+//! Host functions: code of the host that a stream runs between other work.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::in_flight::ENTRY;
+use super::panics::Panics;
+use super::stream::Stream;
+use crate::cuda::devices::check::check;
+use crate::cuda::devices::device::as_host_function;
+use crate::deadline::default_timeout;
+use crate::error::Result;
+use crate::sys;
+
+impl Stream {
+    /// Wraps `cudaLaunchHostFunc`: runs `f` on a thread of the runtime when the work before it is done. Work behind it
+    /// waits for it.
+    ///
+    /// `f` must not use this crate: methods that would call CUDA give [`InvalidUsage`](crate::Error::InvalidUsage) there, and what is
+    /// dropped there is leaked. A panic is caught, and the next wait for this stream reports it. Where the device
+    /// fails before it comes to it, `f` is leaked.
+    ///
+    /// # Errors
+    /// [`Timeout`](crate::Error::Timeout) where too much is on its way; what CUDA says.
+    pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
+        const OPERATION: &str = "Stream::launch_host";
+        let _current = self.device().make_current(OPERATION)?;
+        self.room_for_one(OPERATION, default_timeout())?;
+        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panics: Arc::clone(self.panics()) }));
+        // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
+        let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };
+        self.count(ENTRY);
+        check("cudaLaunchHostFunc", code).inspect_err(|_| {
+            // SAFETY: from `Box::into_raw` above; the call failed, so nobody else has it.
+            drop(unsafe { Box::from_raw(task) });
+        })
+    }
+}
+
+struct Task {
+    run: Box<dyn FnOnce() + Send>,
+    panics: Arc<Panics>,
+}
+
+/// The host function that CUDA calls.
+///
+/// # Safety
+/// `data` is a `Task` from `Box::into_raw`, given up by the caller.
+unsafe extern "C" fn run_task(data: *mut c_void) {
+    // SAFETY: as the caller promises.
+    let task = unsafe { Box::from_raw(data.cast::<Task>()) };
+    let Task { run, panics } = *task;
+    as_host_function(|| panics.catch(run));
+}

@@ -1,0 +1,116 @@
+//! Memory of a pool that is freed in the order of a stream, when that has room for it.
+//!
+//! Dropping a buffer never waits. Behind work that hangs, the frees of many buffers would fill the launch queue of their
+//! stream, and the next one would wait inside the driver. So what finds no room is kept here until its uses are done;
+//! then any stream of its device will do.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::in_flight::ENTRY;
+use super::mark::Marks;
+use super::stream::Stream;
+use super::uses::{Access, Uses};
+use crate::cuda::devices::check::check_on;
+use crate::cuda::devices::device::Device;
+use crate::error::Result;
+use crate::sys;
+
+struct Later {
+    ptr: *mut c_void,
+    device: Device,
+    /// Behind all uses.
+    marks: Marks,
+}
+
+// SAFETY: the pointer is an address of device memory that only `free_on` gives back; everything else is Send.
+unsafe impl Send for Later {}
+
+static WAITING: Mutex<Vec<Later>> = Mutex::new(Vec::new());
+
+/// How many may be found in use before the others are left for the next time: asking takes a microsecond.
+const TRIES: usize = 4;
+
+/// Whether there may be anything in [`WAITING`].
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Wraps `cudaFreeAsync`: frees `ptr` in the order of `home`, after all uses. Does not wait.
+///
+/// # Safety
+/// `ptr` is from `cudaMallocFromPoolAsync`, not freed yet, and all that uses it is in `uses`.
+pub(crate) unsafe fn free(ptr: *mut c_void, home: &Stream, mut uses: Uses) -> Result<()> {
+    home.device().ready("cudaFreeAsync")?;
+    if home.in_flight().has_reserve(home)? {
+        uses.order(Access::Write, home)?;
+        // SAFETY: as the caller promises; `home` waits for every use of other streams.
+        return unsafe { free_on(ptr, home) };
+    }
+    let one = Later { ptr, device: home.device(), marks: uses.into_marks()? };
+    keep([one]);
+    Ok(())
+}
+
+/// # Safety
+/// `ptr` is from `cudaMallocFromPoolAsync`, of the device of `stream`, not freed yet, and `stream` is behind all that uses
+/// it.
+unsafe fn free_on(ptr: *mut c_void, stream: &Stream) -> Result<()> {
+    // SAFETY: as the caller promises.
+    let code = unsafe { sys::cudaFreeAsync(ptr, stream.raw()) };
+    stream.count(ENTRY);
+    check_on(stream.device().ordinal(), "cudaFreeAsync", code)
+}
+
+fn keep(some: impl IntoIterator<Item = Later>) {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner).extend(some);
+    ANY.store(true, Ordering::Release);
+}
+
+/// Frees what is used no more, on `stream`, which was found to go on.
+#[inline]
+pub(crate) fn retry(stream: &Stream) {
+    if ANY.load(Ordering::Relaxed) {
+        try_all(stream);
+    }
+}
+
+#[cold]
+fn try_all(stream: &Stream) {
+    let all = {
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        ANY.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *waiting)
+    };
+    let mut left = Vec::new();
+    let mut all = all.into_iter();
+    while left.len() < TRIES
+        && let Some(mut one) = all.next()
+    {
+        // Where the device has failed, the memory is leaked.
+        match one.try_on(stream) {
+            Ok(true) | Err(_) => {}
+            Ok(false) => left.push(one),
+        }
+    }
+    // Those that were not tried come first the next time.
+    let left: Vec<_> = all.chain(left).collect();
+    if !left.is_empty() {
+        keep(left);
+    }
+}
+
+impl Later {
+    fn try_on(&mut self, stream: &Stream) -> Result<bool> {
+        while let Some(mark) = self.marks.last() {
+            if !mark.reached()? {
+                return Ok(false);
+            }
+            self.marks.pop();
+        }
+        if self.device != stream.device() || !stream.in_flight().has_reserve(stream)? {
+            return Ok(false);
+        }
+        // SAFETY: as the caller of `free` promised, and all uses are done.
+        unsafe { free_on(self.ptr, stream) }.map(|()| true)
+    }
+}

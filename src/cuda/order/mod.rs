@@ -1,0 +1,12 @@
+//! Streams and events: what comes after what, and how much is on its way.
+
+pub(crate) mod event;
+pub(crate) mod host_function;
+pub(crate) mod in_flight;
+pub(crate) mod later;
+pub(crate) mod mark;
+pub(crate) mod panics;
+pub(crate) mod stream;
+pub(crate) mod tracker;
+pub(crate) mod uses;
+pub(crate) mod wait;

@@ -1,0 +1,317 @@
+//! Streams: work of a device, done in order.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use super::event::Event;
+use super::in_flight::{ENTRY, InFlight};
+use super::mark::Mark;
+use super::panics::Panics;
+use super::uses::Lane;
+use crate::cuda::devices::check::{check, check_on};
+use crate::cuda::devices::device::{Device, in_host_function};
+use crate::cuda::devices::pool;
+use crate::cuda::works::history::History;
+use crate::deadline::default_timeout;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// How a [`Stream`] is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Whether it runs beside the default stream of CUDA instead of taking turns with it. `true` by default.
+    pub non_blocking: bool,
+    /// Lower numbers go first; see [`Device::stream_priority_range`]. 0, the lowest, by default.
+    pub priority: i32,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { non_blocking: true, priority: 0 }
+    }
+}
+
+/// A queue of work on a device, done in order. Cloning gives another handle of the same queue.
+///
+/// The queue lives until the last handle is dropped; the memory that was used on it last holds one. Work that is
+/// queued then is still done.
+#[derive(Clone)]
+pub struct Stream {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    raw: sys::cudaStream_t,
+    device: Device,
+    /// Whether it is destroyed with the last handle.
+    owned: bool,
+    /// Unlike that of any other stream, also of those that are gone.
+    serial: u64,
+    history: History,
+    panics: Arc<Panics>,
+    in_flight: InFlight,
+}
+
+// SAFETY: the CUDA runtime allows streams to be used from any thread, and from several at a time.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// All streams with their handles, so that those which are made of one handle are one.
+static ALL: Mutex<Vec<(usize, Weak<Inner>)>> = Mutex::new(Vec::new());
+
+impl Stream {
+    /// Wraps `cudaStreamCreateWithPriority`: a stream with default options.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn new(device: Device) -> Result<Self> {
+        Self::make("Stream::new", device, StreamOptions::default())
+    }
+
+    /// Wraps `cudaStreamCreateWithPriority`. A priority out of range is brought into it.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn with_options(device: Device, options: StreamOptions) -> Result<Self> {
+        Self::make("Stream::with_options", device, options)
+    }
+
+    fn make(operation: &'static str, device: Device, options: StreamOptions) -> Result<Self> {
+        let _current = device.make_current(operation)?;
+        let flags = if options.non_blocking { sys::cudaStreamNonBlocking } else { sys::cudaStreamDefault };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes a handle to the address given.
+        let code = unsafe { sys::cudaStreamCreateWithPriority(&raw mut raw, flags, options.priority) };
+        check("cudaStreamCreateWithPriority", code)?;
+        Ok(Self::wrap(device, raw, true))
+    }
+
+    fn wrap(device: Device, raw: sys::cudaStream_t, owned: bool) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        let in_flight = InFlight::new(!owned);
+        let (history, panics) = (History::default(), Arc::default());
+        pool::count_stream(device, true);
+        let inner = Arc::new(Inner { raw, device, owned, serial, history, panics, in_flight });
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).push((raw.addr(), Arc::downgrade(&inner)));
+        Self { inner }
+    }
+
+    /// A stream that somebody else made and destroys.
+    ///
+    /// Streams made of one handle are handles of one queue. As others may enqueue there too, fewer operations of this crate
+    /// may be on their way than on a stream of its own.
+    ///
+    /// # Safety
+    /// `raw` is a stream of `device`, and none of the handles that CUDA gives a meaning of their own (null,
+    /// `cudaStreamLegacy`, `cudaStreamPerThread`). It stays alive as long as the returned value, its clones, and all
+    /// memory that was used on it.
+    pub unsafe fn from_raw(device: Device, raw: sys::cudaStream_t) -> Self {
+        let known = {
+            let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+            // One that is being dropped had a handle that is gone. Only what is returned is upgraded: the last handle must
+            // not be dropped under the lock.
+            all.iter().filter(|(handle, _)| *handle == raw.addr()).find_map(|(_, known)| known.upgrade())
+        };
+        match known {
+            Some(inner) => {
+                inner.in_flight.expose();
+                Self { inner }
+            }
+            None => Self::wrap(device, raw, false),
+        }
+    }
+
+    /// The `cudaStream_t`. It lives as long as this value.
+    ///
+    /// What others enqueue on it is not known to this crate: order it yourself against the buffers that it uses. From now
+    /// on fewer operations of this crate may be on their way there, because the others take places in its queue as well.
+    #[inline]
+    pub fn as_raw(&self) -> sys::cudaStream_t {
+        self.inner.in_flight.expose();
+        self.inner.raw
+    }
+
+    /// The `cudaStream_t`, on which only this crate enqueues, and counts what it does.
+    #[inline]
+    pub(crate) fn raw(&self) -> sys::cudaStream_t {
+        self.inner.raw
+    }
+
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.inner.in_flight
+    }
+
+    /// Before an enqueue: waits until what is on its way leaves room for `cost`, no longer than `timeout`, and only while
+    /// `refusal` says nothing. No lock that an abort needs may be held.
+    #[inline]
+    pub(crate) fn make_room(
+        &self,
+        cost: u64,
+        operation: &'static str,
+        timeout: Duration,
+        refusal: impl Fn() -> Option<Error>,
+    ) -> Result<()> {
+        self.inner.in_flight.make_room(self, cost, operation, timeout, refusal)
+    }
+
+    /// Before an enqueue that takes one place; see [`Stream::make_room`].
+    #[inline]
+    pub(crate) fn room_for_one(&self, operation: &'static str, timeout: Duration) -> Result<()> {
+        self.make_room(ENTRY, operation, timeout, || None)
+    }
+
+    /// After an enqueue, or an attempt, and before it is noted anywhere: counts what it cost.
+    #[inline]
+    pub(crate) fn count(&self, cost: u64) {
+        self.inner.in_flight.count(cost);
+    }
+
+    /// The device that does the work.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.inner.device
+    }
+
+    /// Wraps `cudaStreamGetFlags`: 1 where the stream runs beside the default stream of CUDA.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn flags(&self) -> Result<u32> {
+        self.device().ready("Stream::flags")?;
+        let mut flags = 0;
+        // SAFETY: the handle is alive; writes one integer to the address given.
+        check_on(self.device().ordinal(), "cudaStreamGetFlags", unsafe {
+            sys::cudaStreamGetFlags(self.raw(), &raw mut flags)
+        })?;
+        Ok(flags)
+    }
+
+    /// Wraps `cudaStreamGetPriority`.
+    ///
+    /// # Errors
+    /// What CUDA says.
+    pub fn priority(&self) -> Result<i32> {
+        self.device().ready("Stream::priority")?;
+        let mut priority = 0;
+        // SAFETY: the handle is alive; writes one integer to the address given.
+        check_on(self.device().ordinal(), "cudaStreamGetPriority", unsafe {
+            sys::cudaStreamGetPriority(self.raw(), &raw mut priority)
+        })?;
+        Ok(priority)
+    }
+
+    /// A point behind all that this crate has enqueued here so far.
+    pub(crate) fn mark(&self) -> Result<Mark> {
+        self.inner.in_flight.mark(self)
+    }
+
+    /// The operations of communicators that it has to do with.
+    #[inline]
+    pub(crate) fn history(&self) -> &History {
+        &self.inner.history
+    }
+
+    /// What leads back to it as long as somebody has a handle.
+    pub(crate) fn downgrade(&self) -> Weak<Inner> {
+        Arc::downgrade(&self.inner)
+    }
+
+    /// The stream that [`Stream::downgrade`] was asked of.
+    pub(crate) fn upgrade(inner: &Weak<Inner>) -> Option<Self> {
+        inner.upgrade().map(|inner| Self { inner })
+    }
+
+    /// Panics of its host functions that no wait has told yet.
+    pub(crate) fn panics(&self) -> &Arc<Panics> {
+        &self.inner.panics
+    }
+
+    /// A number that no other stream has, nor had.
+    #[inline]
+    pub(crate) fn serial(&self) -> u64 {
+        self.inner.serial
+    }
+
+    /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
+    /// Waits for this stream cover what the event covers, then, but for what had failed before a communicator was made that
+    /// works here.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where too much is on its way; what CUDA says.
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
+        const OPERATION: &str = "Stream::wait_event";
+        self.device().ready(OPERATION)?;
+        self.room_for_one(OPERATION, default_timeout())?;
+        let origins = event.last_record(OPERATION, || {
+            // SAFETY: both handles are alive; they may be of different devices.
+            let code = unsafe { sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0) };
+            self.count(ENTRY);
+            check_on(self.device().ordinal(), "cudaStreamWaitEvent", code)
+        })?;
+        self.history().follow(&origins);
+        Ok(())
+    }
+
+    /// Wraps `cudaEventRecord`: an event that is reached when the work is done that is on the stream now.
+    ///
+    /// # Errors
+    /// As [`Event::record`].
+    pub fn record(&self) -> Result<Event> {
+        const OPERATION: &str = "Stream::record";
+        let event = Event::make(OPERATION, self.device(), false)?;
+        event.record_for(OPERATION, self)?;
+        Ok(event)
+    }
+}
+
+impl PartialEq for Stream {
+    /// Whether both are handles of one queue.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Stream {}
+
+impl Lane for Stream {
+    type Mark = Mark;
+
+    #[inline]
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
+    fn mark(&self) -> Result<Mark> {
+        self.mark()
+    }
+
+    fn follow(&self, mark: &Mark) -> Result<()> {
+        mark.hold(self)
+    }
+
+    fn reached(mark: &Mark) -> Result<bool> {
+        mark.reached()
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("device", &self.inner.device).field("raw", &self.inner.raw).finish()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        pool::count_stream(self.device, false);
+        let this: *const Self = self;
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| known.as_ptr() != this);
+        if self.owned && !in_host_function() {
+            // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream
+            // when its work is done.
+            let _ = check("cudaStreamDestroy", unsafe { sys::cudaStreamDestroy(self.raw) });
+        }
+    }
+}

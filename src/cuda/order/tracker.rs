@@ -1,0 +1,85 @@
+//! The uses of an allocation, shared by threads.
+//!
+//! A mutex around [`Uses`], and a way past it: `solo` names the stream whose unmarked write is the only entry, if that
+//! is how things are. For that stream, `order` has nothing to wait for, and `note` nothing to add, so both are one
+//! load and a comparison.
+//!
+//! # Why the way past the mutex is sound
+//!
+//! `solo` is set to nobody, under the lock, before anything is changed or marked, and set anew when that is done.
+//! `order` of `s` that finds `s` there: every conflicting access was noted before, by whoever lent the memory since,
+//! so what is found is at least as new; and an unmarked entry of `s` alone covers all that was noted. `note` of `s`
+//! that finds `s` there, after its enqueue: the entry of `s` was unmarked at some moment. If another thread has marked
+//! it since, does the mark cover the enqueue? A mark may be older than the request for it, if the stream has counted
+//! nothing since. The enqueue was counted before this load, and the other thread stored nobody before it looked at the
+//! count; all four are sequentially consistent. Had it missed the enqueue, this load would have found nobody. So the
+//! entry, marked or not, covers the access.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::uses::{Access, Lane, Uses};
+use crate::error::Result;
+
+/// Nobody in `solo`: no lane has this id.
+const NOBODY: usize = 0;
+
+/// Who uses an allocation.
+pub(crate) struct Tracker<L: Lane = super::stream::Stream> {
+    solo: AtomicUsize,
+    uses: Mutex<Uses<L>>,
+}
+
+impl<L: Lane> Tracker<L> {
+    pub(crate) const fn new() -> Self {
+        Self { solo: AtomicUsize::new(NOBODY), uses: Mutex::new(Uses::new()) }
+    }
+
+    #[inline]
+    fn is_solo(&self, lane: &L) -> bool {
+        self.solo.load(Ordering::SeqCst) == lane.id()
+    }
+
+    fn change<R>(&self, f: impl FnOnce(&mut Uses<L>) -> R) -> R {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        self.solo.store(NOBODY, Ordering::SeqCst);
+        let result = f(&mut uses);
+        self.solo.store(uses.solo().map_or(NOBODY, Lane::id), Ordering::Release);
+        result
+    }
+
+    /// Before an enqueue on `lane`: makes it wait for what `access` conflicts with. See [`Uses::order`].
+    #[inline]
+    pub(crate) fn order(&self, access: Access, lane: &L) -> Result<()> {
+        if self.is_solo(lane) { Ok(()) } else { self.change(|uses| uses.order(access, lane)) }
+    }
+
+    /// After an enqueue on `lane`, or an attempt. See [`Uses::note`].
+    #[inline]
+    pub(crate) fn note(&self, access: Access, lane: &L) {
+        if !self.is_solo(lane) {
+            self.change(|uses| uses.note(access, lane));
+        }
+    }
+
+    /// Whether all uses are done. Does not wait.
+    pub(crate) fn idle(&self) -> Result<bool> {
+        self.change(Uses::idle)
+    }
+
+    /// Whether all writes are done. Does not wait.
+    pub(crate) fn written(&self) -> Result<bool> {
+        self.change(Uses::written)
+    }
+
+    /// The lanes of the uses that are not known to be done.
+    pub(crate) fn lanes(&self) -> Vec<L> {
+        self.change(|uses| uses.lanes().cloned().collect())
+    }
+
+    /// Takes the uses out.
+    pub(crate) fn take(&mut self) -> Uses<L> {
+        *self.solo.get_mut() = NOBODY;
+        std::mem::replace(self.uses.get_mut().unwrap_or_else(PoisonError::into_inner), Uses::new())
+    }
+}

@@ -1,0 +1,270 @@
+//! The hazard tracker on a model of lanes that knows what happens before what.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::{Access, Lane, Uses};
+use crate::cuda::order::tracker::Tracker;
+use crate::error::{Error, Result};
+
+const LANES: usize = 4;
+
+/// How much of the work of each lane is known to be done.
+type Clock = [u64; LANES];
+
+fn join(a: &mut Clock, b: &Clock) {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a = (*a).max(*b);
+    }
+}
+
+/// What all lanes share.
+struct World {
+    /// For each lane, what comes before the next thing that is enqueued on it.
+    before: RefCell<[Clock; LANES]>,
+    /// What the host has seen to be done.
+    done: RefCell<Clock>,
+    random: RefCell<fastrand::Rng>,
+    /// How many marks were recorded, and how often a lane was made to wait.
+    marks: Cell<usize>,
+    waits: Cell<usize>,
+    failing: Cell<bool>,
+}
+
+impl World {
+    fn new(seed: u64) -> Rc<Self> {
+        Rc::new(Self {
+            before: RefCell::new([[0; LANES]; LANES]),
+            done: RefCell::new([0; LANES]),
+            random: RefCell::new(fastrand::Rng::with_seed(seed)),
+            marks: Cell::new(0),
+            waits: Cell::new(0),
+            failing: Cell::new(false),
+        })
+    }
+
+    fn lanes(self: &Rc<Self>) -> Vec<ModelLane> {
+        (0..LANES).map(|id| ModelLane { id, world: Rc::clone(self) }).collect()
+    }
+
+    fn below(&self, bound: usize) -> usize {
+        self.random.borrow_mut().usize(..bound)
+    }
+}
+
+#[derive(Clone)]
+struct ModelLane {
+    id: usize,
+    world: Rc<World>,
+}
+
+struct ModelMark {
+    clock: Clock,
+    world: Rc<World>,
+}
+
+impl ModelLane {
+    /// Enqueues one piece of work; says what comes before it, and its number.
+    fn enqueue(&self) -> (Clock, u64) {
+        let mut all = self.world.before.borrow_mut();
+        let mine = &mut all[self.id];
+        let mut before = *mine;
+        join(&mut before, &self.world.done.borrow());
+        mine[self.id] += 1;
+        (before, mine[self.id])
+    }
+
+    fn may_fail(&self) -> Result<()> {
+        if self.world.failing.get() && self.world.below(8) == 0 {
+            return Err(Error::InvalidUsage { operation: "model", reason: String::from("injected") });
+        }
+        Ok(())
+    }
+}
+
+impl Lane for ModelLane {
+    type Mark = ModelMark;
+
+    fn id(&self) -> usize {
+        self.id + 1
+    }
+
+    fn mark(&self) -> Result<ModelMark> {
+        self.may_fail()?;
+        self.world.marks.set(self.world.marks.get() + 1);
+        Ok(ModelMark { clock: self.world.before.borrow()[self.id], world: Rc::clone(&self.world) })
+    }
+
+    fn follow(&self, mark: &ModelMark) -> Result<()> {
+        self.may_fail()?;
+        self.world.waits.set(self.world.waits.get() + 1);
+        join(&mut self.world.before.borrow_mut()[self.id], &mark.clock);
+        Ok(())
+    }
+
+    fn reached(mark: &ModelMark) -> Result<bool> {
+        let done = mark.world.below(2) == 0;
+        if done {
+            join(&mut mark.world.done.borrow_mut(), &mark.clock);
+        }
+        Ok(done)
+    }
+}
+
+/// One access: which of two halves, how, where, and what was done of it.
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    halves: u8,
+    access: Access,
+    lane: usize,
+    number: u64,
+    step: u8,
+}
+
+impl Op {
+    fn conflicts(&self, other: &Self) -> bool {
+        self.halves & other.halves != 0 && (self.access == Access::Write || other.access == Access::Write)
+    }
+}
+
+fn check_after(before: &Clock, op: &Op, earlier: &[Op], seed: u64) {
+    for e in earlier.iter().filter(|e| e.conflicts(op) && e.lane != op.lane) {
+        assert!(before[e.lane] >= e.number, "seed {seed}: {op:?} may run before {e:?} is done; it knows {before:?}");
+    }
+}
+
+/// Random accesses, up to three at a time as threads would interleave them.
+fn run(seed: u64, failing: bool) {
+    let world = World::new(seed);
+    let lanes = world.lanes();
+    let uses = Tracker::<ModelLane>::new();
+    let mut enqueued: Vec<Op> = Vec::new();
+    let mut flying: Vec<Op> = Vec::new();
+    world.failing.set(failing);
+    for _ in 0..60 {
+        let start = flying.len() < 3 && world.below(2) == 0;
+        if start {
+            let op = Op {
+                halves: 1 + world.below(3) as u8,
+                access: if world.below(2) == 0 { Access::Read } else { Access::Write },
+                lane: world.below(LANES),
+                number: 0,
+                step: 0,
+            };
+            // What the borrow checker refuses.
+            if !flying.iter().any(|f| f.conflicts(&op)) {
+                flying.push(op);
+            }
+        } else if !flying.is_empty() {
+            let at = world.below(flying.len());
+            let op = &mut flying[at];
+            let lane = &lanes[op.lane];
+            op.step += 1;
+            match op.step {
+                1 => {
+                    if uses.order(op.access, lane).is_err() {
+                        flying.swap_remove(at);
+                    }
+                }
+                2 => {
+                    let (before, number) = lane.enqueue();
+                    check_after(&before, op, &enqueued, seed);
+                    op.number = number;
+                    enqueued.push(*op);
+                }
+                _ => {
+                    uses.note(op.access, lane);
+                    flying.swap_remove(at);
+                }
+            }
+        } else if world.below(8) == 0 {
+            if world.below(2) == 0 {
+                let _ = uses.written();
+            } else if let Ok(true) = uses.idle() {
+                let done = *world.done.borrow();
+                assert!(enqueued.iter().all(|e| done[e.lane] >= e.number), "seed {seed}: idle, but not all is done");
+            }
+        }
+    }
+    for op in flying.iter().filter(|op| op.step == 2) {
+        uses.note(op.access, &lanes[op.lane]);
+    }
+    // The free.
+    world.failing.set(false);
+    let home = world.below(LANES);
+    let free = Op { halves: 3, access: Access::Write, lane: home, number: 0, step: 0 };
+    uses.order(Access::Write, &lanes[home]).unwrap();
+    check_after(&lanes[home].enqueue().0, &free, &enqueued, seed);
+}
+
+#[test]
+fn conflicting_accesses_are_ordered() {
+    for seed in 0..20_000 {
+        run(seed, false);
+    }
+}
+
+#[test]
+fn a_failed_wait_loses_no_use() {
+    for seed in 0..10_000 {
+        run(seed, true);
+    }
+}
+
+#[test]
+fn one_lane_needs_no_marks() {
+    let world = World::new(1);
+    let lane = &world.lanes()[0];
+    let mut uses = Uses::new();
+    for at in 0..100 {
+        let access = if at % 3 == 0 { Access::Write } else { Access::Read };
+        uses.order(access, lane).unwrap();
+        lane.enqueue();
+        uses.note(access, lane);
+    }
+    assert_eq!((world.marks.get(), world.waits.get()), (0, 0));
+    assert_eq!(uses.reads.iter().count(), 0, "reads are folded into the write of their lane");
+}
+
+#[test]
+fn a_lane_waits_once_for_a_write() {
+    let world = World::new(1);
+    let lanes = world.lanes();
+    let mut uses = Uses::new();
+    uses.order(Access::Write, &lanes[0]).unwrap();
+    uses.note(Access::Write, &lanes[0]);
+    for _ in 0..10 {
+        uses.order(Access::Read, &lanes[1]).unwrap();
+        uses.note(Access::Read, &lanes[1]);
+    }
+    assert_eq!((world.marks.get(), world.waits.get()), (1, 1));
+}
+
+#[test]
+fn reads_do_not_wait_for_reads() {
+    let world = World::new(1);
+    let lanes = world.lanes();
+    let mut uses = Uses::new();
+    for lane in &lanes {
+        uses.order(Access::Read, lane).unwrap();
+        uses.note(Access::Read, lane);
+    }
+    assert_eq!(world.waits.get(), 0);
+    uses.order(Access::Write, &lanes[0]).unwrap();
+    assert_eq!(world.waits.get(), LANES - 1);
+}
+
+#[test]
+fn ordering_by_turns_allocates_no_entries() {
+    let world = World::new(1);
+    let lanes = world.lanes();
+    let mut uses = Uses::new();
+    for at in 0..50 {
+        let (write, read) = (&lanes[at % 2], &lanes[(at + 1) % 2]);
+        uses.order(Access::Write, write).unwrap();
+        uses.note(Access::Write, write);
+        uses.order(Access::Read, read).unwrap();
+        uses.note(Access::Read, read);
+        assert_eq!(uses.writes.more.capacity() + uses.reads.more.capacity(), 0);
+    }
+}

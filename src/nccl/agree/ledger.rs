@@ -1,0 +1,176 @@
+//! The ledger of a clique: ranks of one process compare what they are about to launch.
+//!
+//! A peer that passes another count can make NCCL write beyond a buffer of this rank, so an operation is launched only if
+//! it equals what the first rank at that place in the sequence wrote down. Nobody waits for anybody: the first to arrive
+//! publishes and goes on, later ones compare. One that differs does not launch, so no two ranks ever run operations that
+//! do not match; the operation of those that came before can then never complete, and the whole clique is aborted.
+//!
+//! There is one [`Track`] for collectives, with all ranks on it, and a [`Pair`] for each ordered pair of ranks, where the
+//! sender and the receiver of a message compare. What all this costs is the time that a cache line takes from one core to another; so
+//! lines are asked for before they are needed, where that is known.
+
+use super::dispute;
+use super::dispute::{Difference, Dispute, Verdict};
+use super::hint::Apart;
+use super::meeting::Meeting;
+use super::pair::{End, Message, Met, Pair, Word};
+use super::past::Past;
+use super::presence::Presence;
+use super::signature::Signature;
+use super::track::{Track, Turn};
+use crate::deadline::{Deadline, backoff};
+use crate::error::Error;
+
+/// What the ranks of a clique share.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    size: usize,
+    collectives: Track,
+    pairs: Box<[Pair]>,
+    pasts: Box<[Apart<Past>]>,
+    meeting: Meeting,
+    presence: Presence,
+    dispute: Dispute,
+}
+
+impl Ledger {
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            size,
+            collectives: Track::new(size),
+            pairs: (0..size * size).map(|_| Pair::new()).collect(),
+            pasts: (0..size).map(|_| Apart(Past::new(size))).collect(),
+            meeting: Meeting::new(size),
+            presence: Presence::new(size),
+            dispute: Dispute::default(),
+        }
+    }
+
+    pub(crate) fn collectives(&self) -> &Track {
+        &self.collectives
+    }
+
+    /// What `rank` has done.
+    #[inline]
+    pub(crate) fn past(&self, rank: usize) -> &Past {
+        &self.pasts[rank].0
+    }
+
+    pub(crate) fn meeting(&self) -> &Meeting {
+        &self.meeting
+    }
+
+    /// Who may still come.
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// The next collective of `rank`.
+    #[inline]
+    pub(crate) fn collective(&self, rank: usize, signature: &Signature) -> Turn {
+        self.collectives.step(rank, signature)
+    }
+
+    /// `rank` has launched a collective: a hint.
+    #[inline]
+    pub(crate) fn look_ahead(&self, rank: usize) {
+        self.collectives.look_ahead(rank);
+    }
+
+    /// The next message between `rank`, which is one end of it, and `peer`, the other; or what the other end said that is
+    /// something else.
+    #[inline]
+    pub(crate) fn message(&self, (rank, end): (usize, End), peer: usize, message: Message) -> Result<Met, Word> {
+        self.pair(rank, end, peer).agree(end, message)
+    }
+
+    /// A message between `rank` and `peer` is about to come: a hint.
+    #[inline]
+    pub(crate) fn expect_message(&self, (rank, end): (usize, End), peer: usize) {
+        self.pair(rank, end, peer).expect(end);
+    }
+
+    /// The messages between `rank`, which is `end` of them, and `peer`.
+    #[inline]
+    pub(crate) fn pair(&self, rank: usize, end: End, peer: usize) -> &Pair {
+        match end {
+            End::Sender => &self.pairs[rank * self.size + peer],
+            End::Receiver => &self.pairs[peer * self.size + rank],
+        }
+    }
+
+    /// What sets the collective that `rank` comes to next, which is `got`, apart from the first rank's. The other ranks
+    /// know from now on.
+    #[cold]
+    pub(crate) fn differ(&self, rank: usize, got: &Signature) -> Difference {
+        let (entry, first, expected) = self.collectives.next(rank);
+        let difference = Difference { entry, first, expected, rank, got: *got };
+        self.dispute.claim(difference);
+        difference
+    }
+
+    /// Who is at fault for this difference, or for an earlier one. Waits a little for ranks that have not come to the
+    /// collective; `stop` says when that is in vain.
+    #[cold]
+    pub(crate) fn settle(&self, difference: &Difference, stop: impl Fn() -> Option<Error>) -> Result<&Verdict, Error> {
+        let Difference { entry, first, expected, rank, got } = difference;
+        let deadline = Deadline::after(dispute::HEARING);
+        let mut round = 0;
+        loop {
+            if let Some(verdict) = self.dispute.verdict() {
+                return Ok(verdict);
+            }
+            let said: Vec<_> = (0..self.size)
+                .map(|other| match self.collectives.passed(other) > *entry {
+                    true => Some(*expected),
+                    false => self.dispute.said(other, *entry),
+                })
+                .collect();
+            if said.iter().all(Option::is_some) || deadline.expired() {
+                // The one that asks differs from the first, so there is somebody at fault.
+                let verdict = dispute::judge(&said, *first, expected).unwrap_or_else(|| Verdict {
+                    rank: *rank,
+                    peer: *first,
+                    expected: expected.against(got),
+                    got: got.against(expected),
+                });
+                return Ok(self.dispute.decide(verdict));
+            }
+            if let Some(error) = stop() {
+                return Err(error);
+            }
+            backoff(round);
+            round += 1;
+        }
+    }
+
+    /// The same for what rank `rank` got that contradicts what rank `peer` has issued.
+    #[cold]
+    pub(crate) fn decide(&self, rank: usize, peer: usize, expected: String, got: String) -> &Verdict {
+        self.dispute.decide(Verdict { rank, peer, expected, got })
+    }
+
+    /// The same for a message of which `rank` is one end and `peer` the other, which came first and said `theirs`.
+    #[cold]
+    pub(crate) fn settle_message(&self, rank: usize, peer: usize, theirs: Word, mine: Word) -> &Verdict {
+        self.decide(rank, peer, theirs.against(mine, rank), mine.against(theirs, peer))
+    }
+
+    /// The last collective of `rank`, in words, if it is still known.
+    pub(crate) fn last_of(&self, rank: usize) -> Option<String> {
+        let last = self.collectives.passed(rank).checked_sub(1)?;
+        self.collectives.signature(last).map(|last| last.describe())
+    }
+
+    /// Where `rank` is, in words.
+    pub(crate) fn whereabouts(&self, rank: usize) -> String {
+        match self.collectives.passed(rank) {
+            0 => format!("rank {rank} has come to no collective"),
+            passed => {
+                let last = self.last_of(rank).unwrap_or_else(|| "long ago".to_owned());
+                let s = if passed == 1 { "" } else { "s" };
+                format!("rank {rank} has come to {passed} collective{s}, the last was {last}")
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a rank of a clique has done so far, as far as it matters for what comes: what it has connected, and how many
+//! collectives NCCL has made messages of.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::pair::End;
+use crate::nccl::calls::call::Kind;
+
+/// Bits for classes of collectives. Two of them may share one, which then counts as known too early.
+const CLASSES: u32 = 1 << 14;
+
+/// Written by its rank only, under the lock of its communicator.
+#[derive(Debug)]
+pub(crate) struct Past {
+    /// All collectives that are messages to NCCL.
+    exchanges: AtomicU64,
+    /// Those among them in which every rank sends to every other.
+    all_to_alls: AtomicU64,
+    /// The gathers with each root, then the scatters.
+    rooted: Box<[AtomicU64]>,
+    /// The messages that are connected: to each rank, then from each.
+    peers: Box<[AtomicU64]>,
+    /// The classes of collectives that are connected.
+    classes: Box<[AtomicU64]>,
+}
+
+fn words(count: usize) -> Box<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn bump(word: &AtomicU64) {
+    word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+#[inline]
+fn bit(words: &[AtomicU64], at: usize) -> (&AtomicU64, u64) {
+    (&words[at / 64], 1 << (at % 64))
+}
+
+fn set((word, bit): (&AtomicU64, u64)) {
+    word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+}
+
+#[inline]
+fn is_set((word, bit): (&AtomicU64, u64)) -> bool {
+    word.load(Ordering::Relaxed) & bit != 0
+}
+
+impl Past {
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            exchanges: AtomicU64::new(0),
+            all_to_alls: AtomicU64::new(0),
+            rooted: words(2 * size),
+            peers: words((2 * size).div_ceil(64)),
+            classes: words(CLASSES as usize / 64),
+        }
+    }
+
+    /// A collective that is messages to NCCL.
+    #[cold]
+    pub(crate) fn exchange(&self, kind: Kind) {
+        bump(&self.exchanges);
+        match kind {
+            #[cfg(nccl_ge_2_28)]
+            Kind::Gather { root } => bump(&self.rooted[root]),
+            #[cfg(nccl_ge_2_28)]
+            Kind::Scatter { root } => bump(&self.rooted[self.rooted.len() / 2 + root]),
+            _ => bump(&self.all_to_alls),
+        }
+    }
+
+    /// How many such collectives had `sender` send to `receiver`.
+    #[inline]
+    pub(crate) fn exchanges(&self, sender: usize, receiver: usize) -> u64 {
+        if self.exchanges.load(Ordering::Relaxed) == 0 { 0 } else { self.exchanges_between(sender, receiver) }
+    }
+
+    fn exchanges_between(&self, sender: usize, receiver: usize) -> u64 {
+        let (gathers, scatters) = self.rooted.split_at(self.rooted.len() / 2);
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        load(&self.all_to_alls) + load(&gathers[receiver]) + load(&scatters[sender])
+    }
+
+    #[inline]
+    fn peer(&self, peer: usize, end: End) -> (&AtomicU64, u64) {
+        bit(&self.peers, 2 * peer + usize::from(end == End::Receiver))
+    }
+
+    /// Whether messages are connected of which this rank is `end`.
+    #[inline]
+    pub(crate) fn knows_peer(&self, peer: usize, end: End) -> bool {
+        is_set(self.peer(peer, end))
+    }
+
+    pub(crate) fn connect_peer(&self, peer: usize, end: End) {
+        set(self.peer(peer, end));
+    }
+
+    #[inline]
+    fn class(&self, class: u64) -> (&AtomicU64, u64) {
+        let hash = class.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CLASSES.ilog2());
+        bit(&self.classes, hash as usize)
+    }
+
+    /// Whether collectives of this class are connected.
+    #[inline]
+    pub(crate) fn knows_class(&self, class: u64) -> bool {
+        is_set(self.class(class))
+    }
+
+    pub(crate) fn connect_class(&self, class: u64) {
+        set(self.class(class));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_connected_is_known() {
+        let past = Past::new(40);
+        for (peer, end) in [(0, End::Sender), (31, End::Receiver), (32, End::Sender), (39, End::Receiver)] {
+            assert!(!past.knows_peer(peer, end));
+            past.connect_peer(peer, end);
+            assert!(past.knows_peer(peer, end) && !past.knows_peer(peer, end.other()));
+        }
+        let mut collisions = 0;
+        for class in 0..100 {
+            collisions += usize::from(past.knows_class(class));
+            past.connect_class(class);
+            assert!(past.knows_class(class));
+        }
+        assert!(collisions < 5, "{collisions}");
+    }
+
+    #[cfg(nccl_ge_2_28)]
+    #[test]
+    fn exchanges_count_between_those_who_exchange() {
+        let past = Past::new(3);
+        assert_eq!(past.exchanges(0, 1), 0);
+        past.exchange(Kind::AllToAll);
+        past.exchange(Kind::Gather { root: 1 });
+        past.exchange(Kind::Scatter { root: 0 });
+        past.exchange(Kind::Scatter { root: 0 });
+        let counts = [(0, 1), (1, 0), (2, 1), (1, 2), (0, 2)].map(|(from, to)| past.exchanges(from, to));
+        assert_eq!(counts, [4, 1, 2, 1, 3]);
+    }
+}

@@ -1,0 +1,177 @@
+//! The last operations that a communicator was given, for who waits in vain for one of them.
+//!
+//! They are written under the lock of the communicator, and read without it: who waits must not take it, since its holder may
+//! wait, too. What is written over while it is read counts as forgotten.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Operations that are kept. More are in flight only where groups are large.
+pub(crate) const KEPT: u64 = 512;
+
+/// Where the parts of the word begin that starts with a [`head`](crate::nccl::agree::signature::head).
+const VISIT: u32 = super::signature::HEAD;
+const JOINED: u32 = 63;
+
+/// Where the length begins in the word of a name. Addresses of programs are shorter.
+const LENGTH: u32 = 56;
+
+/// An operation that agreement gave no number.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
+/// One operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Its number among the operations of the communicator.
+    pub(crate) number: u64,
+    /// Its [`head`](crate::nccl::agree::signature::head).
+    pub(crate) head: u64,
+    pub(crate) count: u64,
+    /// Its number in the ledger: among the collectives, or the messages from the one rank to the other; [`NOWHERE`] where nobody
+    /// compares.
+    pub(crate) agreed: u64,
+    /// The method that the user called.
+    pub(crate) operation: &'static str,
+    /// The lower bits of the number of the visit in which NCCL is given it.
+    pub(crate) visit: u16,
+    /// Whether it goes together with the operation before it.
+    pub(crate) joined: bool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// The number of the operation; 0 while it is written.
+    number: AtomicU64,
+    head: AtomicU64,
+    count: AtomicU64,
+    agreed: AtomicU64,
+    name: AtomicU64,
+}
+
+/// The last operations of one communicator.
+#[derive(Debug)]
+pub(crate) struct Recent(Box<[Slot; KEPT as usize]>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(Box::new(std::array::from_fn(|_| Slot::default())))
+    }
+}
+
+impl Recent {
+    #[inline]
+    fn slot(&self, number: u64) -> &Slot {
+        &self.0[(number % KEPT) as usize]
+    }
+
+    /// Keeps an operation in place of the one [`KEPT`] before it, or of another that was to have its number. One thread at a
+    /// time.
+    #[inline]
+    pub(crate) fn keep(&self, record: Record) {
+        let Record { number, head, count, agreed, operation, visit, joined } = record;
+        let slot = self.slot(number);
+        slot.number.store(0, Ordering::Relaxed);
+        // Who reads any of what follows reads no number before it.
+        fence(Ordering::Release);
+        let head = head | u64::from(visit) << VISIT | u64::from(joined) << JOINED;
+        slot.head.store(head, Ordering::Relaxed);
+        slot.count.store(count, Ordering::Relaxed);
+        slot.agreed.store(agreed, Ordering::Relaxed);
+        slot.name.store(pack(operation), Ordering::Relaxed);
+        slot.number.store(number, Ordering::Release);
+    }
+
+    /// The operation with this number, unless it was forgotten.
+    pub(crate) fn get(&self, number: u64) -> Option<Record> {
+        let slot = self.slot(number);
+        let before = slot.number.load(Ordering::Acquire);
+        let [head, count, agreed, name] =
+            [&slot.head, &slot.count, &slot.agreed, &slot.name].map(|word| word.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let undisturbed = before == number && slot.number.load(Ordering::Relaxed) == number;
+        (undisturbed && number != 0).then(|| Record {
+            number,
+            head: head & ((1 << VISIT) - 1),
+            count,
+            agreed,
+            operation: unpack(name),
+            visit: (head >> VISIT) as u16,
+            joined: head >> JOINED != 0,
+        })
+    }
+
+    /// The number of the last operation; 0 where there is none.
+    pub(crate) fn last(&self) -> u64 {
+        self.0.iter().map(|slot| slot.number.load(Ordering::Acquire)).max().unwrap_or(0)
+    }
+}
+
+/// A name in one word, so that nobody takes the length of one for that of another.
+#[inline]
+fn pack(name: &'static str) -> u64 {
+    let address = name.as_ptr().expose_provenance() as u64;
+    if address >> LENGTH == 0 && name.len() >> (64 - LENGTH) == 0 { address | (name.len() as u64) << LENGTH } else { 0 }
+}
+
+fn unpack(word: u64) -> &'static str {
+    let (address, length) = (word & ((1 << LENGTH) - 1), word >> LENGTH);
+    if address == 0 {
+        return "";
+    }
+    let start = std::ptr::with_exposed_provenance::<u8>(address as usize);
+    // SAFETY: the word is one that `pack` made, as a whole, of a string that is never freed: slots hold no others, but for 0.
+    unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(start, length as usize)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 3] = ["all_reduce", "send", ""];
+
+    /// One whose words all follow from its number.
+    fn record(number: u64) -> Record {
+        Record {
+            number,
+            head: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ((1 << VISIT) - 1),
+            count: !number,
+            agreed: number ^ 0x55,
+            operation: NAMES[(number % 3) as usize],
+            visit: number as u16,
+            joined: number.is_multiple_of(2),
+        }
+    }
+
+    #[test]
+    fn the_last_ones_are_kept() {
+        let recent = Recent::default();
+        assert_eq!((recent.last(), recent.get(0), recent.get(1)), (0, None, None));
+        (1..=2 * KEPT + 3).for_each(|number| recent.keep(record(number)));
+        let last = recent.last();
+        assert_eq!(last, 2 * KEPT + 3);
+        for number in 0..=last + 1 {
+            let kept = number <= last && number > last - KEPT;
+            assert_eq!(recent.get(number), kept.then(|| record(number)));
+        }
+        // Another one is to have the number.
+        recent.keep(Record { count: 7, ..record(last) });
+        assert_eq!(recent.get(last).unwrap().count, 7);
+    }
+
+    #[test]
+    fn nothing_half_written_is_read() {
+        let recent = Recent::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..=200_000).for_each(|number| recent.keep(record(number))));
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while recent.last() < 200_000 {
+                        let number = recent.last();
+                        for number in [number, number.saturating_sub(KEPT - 1)] {
+                            assert!(recent.get(number).is_none_or(|got| got == record(number)));
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

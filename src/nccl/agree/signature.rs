@@ -1,0 +1,292 @@
+//! What ranks must agree on, packed into six words.
+
+use crate::cuda::Region;
+use crate::element::ElementKind;
+use crate::nccl::calls::call::{Call, Kind};
+use crate::nccl::calls::mixed;
+use crate::sys;
+
+/// One operation as all its ranks must issue it: kind, element type, reduction, root, count, how many collectives its group
+/// holds, and for operations that have a symmetric form, which window each buffer lies in and where.
+///
+/// NCCL sorts and merges the collectives of a group, so ranks must group them alike. That each collective says how many of
+/// its communicator the group holds is enough: on every rank the first group begins with the first collective, and is as
+/// long as that says; so the second begins at the same collective, and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signature(pub(crate) [u64; 6]);
+
+/// Where the parts of the first word begin. A clique has fewer than 2^16 ranks.
+const ELEMENT: u32 = 8;
+const REDUCTION: u32 = 16;
+const ROOT: u32 = 24;
+const GROUP: u32 = 40;
+const IN_PLACE: u32 = 63;
+const IN_WINDOWS: u32 = 62;
+
+/// Collectives of one communicator that a group may hold.
+pub(crate) const MAX_GROUP: usize = (1 << (IN_WINDOWS - GROUP)) - 1;
+
+/// Element types whose maxima, minima and sums switches can reduce, and those whose sums only: a bit for each.
+const INTEGERS_AND_HALVES: u64 = {
+    use ElementKind::{Bf16, F16, I32, I64, U32, U64};
+    1 << I32 as u64 | 1 << U32 as u64 | 1 << I64 as u64 | 1 << U64 as u64 | 1 << F16 as u64 | 1 << Bf16 as u64
+};
+const FLOATS: u64 = 1 << ElementKind::F32 as u64 | 1 << ElementKind::F64 as u64;
+
+/// Bytes below which NCCL's choice does not depend on how many there are.
+const SMALL: u64 = 32 << 10;
+
+/// The codes of messages, in [`Kind::code`].
+const SEND: u8 = Kind::Send { peer: 0 }.code();
+const RECV: u8 = Kind::Recv { peer: 0 }.code();
+
+/// The code of a window registration, beside those of [`Kind::code`].
+const REGISTER: u8 = 32;
+
+/// The code of a point at which windows retire, and nothing else happens.
+const RECLAIM: u8 = 33;
+
+/// The codes of reductions.
+const SUM: u64 = sys::ncclRedOp_t::ncclSum.0 as u64 + 1;
+const MAX: u64 = sys::ncclRedOp_t::ncclMax.0 as u64 + 1;
+const MIN: u64 = sys::ncclRedOp_t::ncclMin.0 as u64 + 1;
+
+/// The reduction code of every pre-multiplied sum: each rank has a handle and a factor of its own.
+const PRE_MUL: u64 = 0xff;
+
+impl Signature {
+    /// Of a collective whose group holds so many of its communicator, itself among them: 1 outside of groups.
+    #[inline]
+    pub(crate) fn of(call: &Call<'_>, group: usize) -> Self {
+        let (send, recv) = match call.kind.symmetric() {
+            true => (place(call.send.as_ref().or(call.recv.as_ref())), place(call.recv.as_ref())),
+            false => (Place::NONE, Place::NONE),
+        };
+        let in_place = call.send.is_none() && call.send_in_recv.is_some() && recv.window != 0;
+        let head = head(call)
+            | (group as u64) << GROUP
+            | u64::from(mixed::is_in_windows(call)) << IN_WINDOWS
+            | u64::from(in_place) << IN_PLACE;
+        Self([head, call.count as u64, send.window, send.offset, recv.window, recv.offset])
+    }
+
+    /// Registration of a window of so many bytes.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn register(bytes: usize) -> Self {
+        Self([u64::from(REGISTER), bytes as u64, 0, 0, 0, 0])
+    }
+
+    /// Windows that were dropped are taken away.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn reclaim() -> Self {
+        Self([u64::from(RECLAIM), 0, 0, 0, 0, 0])
+    }
+
+    /// What [`head`] says of the same call.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn head(&self) -> u64 {
+        self.0[0] & ((1 << HEAD) - 1)
+    }
+
+    /// The elements, or bytes.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn count(&self) -> u64 {
+        self.0[1]
+    }
+
+    /// How many collectives the group holds; 0 for what is in no group.
+    fn group(&self) -> u64 {
+        self.0[0] >> GROUP & MAX_GROUP as u64
+    }
+
+    /// A number that collectives have in common which NCCL connects alike: it connects the ranks for each of its algorithms
+    /// when that is first used, and chooses by operation, size (`bytes`; of all together in a group), whether switches can
+    /// reduce the elements, and whether the buffers lie in windows.
+    #[inline]
+    pub(crate) fn class(&self, bytes: u64) -> u64 {
+        let [head, _, send, send_offset, recv, recv_offset] = self.0;
+        let reducible = match head >> REDUCTION & 0xff {
+            SUM => INTEGERS_AND_HALVES | FLOATS,
+            MAX | MIN => INTEGERS_AND_HALVES,
+            _ => 0,
+        };
+        let by_switch = reducible >> (head >> ELEMENT & 0xff) & 1;
+        let several = u64::from(self.group() > 1);
+        let symmetric = u64::from(send != 0 && recv != 0);
+        // Calls at such places may be made as others: see `detour`.
+        let odd = u64::from((send_offset | recv_offset) & 3 != 0);
+        // Quarters of powers of two; what is small takes the same time.
+        let bytes = bytes | (SMALL - 1);
+        let top = bytes.leading_zeros();
+        let size = u64::from(63 - top) << 2 | (bytes << top) >> 61 & 3;
+        let how = size << 4 | by_switch << 3 | odd << 2 | symmetric << 1 | several;
+        head & (0xff | 0xffff << ROOT) | how << GROUP
+    }
+
+    /// The signature in words, for an error that sets it against `other`.
+    pub(crate) fn against(&self, other: &Self) -> String {
+        let mut text = self.describe();
+        if self.group() != other.group() {
+            match self.group() {
+                0 => {}
+                1 => text.push_str(", by itself"),
+                several => text.push_str(&format!(", in a group of {several} collectives")),
+            }
+        }
+        text
+    }
+
+    /// The signature in words, whatever its group.
+    pub(crate) fn describe(&self) -> String {
+        let [head, count, send, send_offset, recv, recv_offset] = self.0;
+        let mut text = describe(head, count);
+        for (what, window, offset) in [("sent", send, send_offset), ("received", recv, recv_offset)] {
+            if window != 0 {
+                text.push_str(&format!(", {what} at byte {offset} of window {window}"));
+            }
+        }
+        if head >> IN_WINDOWS & 1 != 0 {
+            text.push_str(", in windows");
+        }
+        if head >> IN_PLACE != 0 {
+            text.push_str(", in place");
+        }
+        text
+    }
+}
+
+/// Bits of a [`head`].
+pub(crate) const HEAD: u32 = GROUP;
+
+/// The first of the words that say what a call is: kind, element type, reduction, and root or peer.
+#[inline]
+pub(crate) fn head(call: &Call<'_>) -> u64 {
+    let redop = match call.kind.redop() {
+        None => 0,
+        Some(op) if op.0 >= sys::ncclRedOp_t::ncclNumOps.0 => PRE_MUL,
+        Some(op) => u64::from(op.0) + 1,
+    };
+    let other = call.kind.root().or(call.kind.message().map(|(_, peer)| peer));
+    let other = other.map_or(0, |rank| (rank as u64 + 1) & 0xffff);
+    u64::from(call.kind.code()) | (call.element as u64) << ELEMENT | redop << REDUCTION | other << ROOT
+}
+
+/// The [`head`] of a message of elements of the type with number `element`; `peer` is the other rank.
+pub(crate) fn head_of_message(receives: bool, element: u64, peer: usize) -> u64 {
+    u64::from(if receives { RECV } else { SEND }) | element << ELEMENT | (peer as u64 + 1) << ROOT
+}
+
+/// Of the [`head`] of a message: whether it is received, and the other rank.
+pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
+    let peer = (head >> ROOT & 0xffff).wrapping_sub(1) as usize;
+    match head as u8 {
+        SEND => Some((false, peer)),
+        RECV => Some((true, peer)),
+        _ => None,
+    }
+}
+
+/// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
+pub(crate) fn is_point(head: u64) -> bool {
+    matches!(head as u8, REGISTER | RECLAIM)
+}
+
+/// An operation in words: by the lower bits of its [`head`], and its count.
+pub(crate) fn describe(head: u64, count: u64) -> String {
+    let name = name(head);
+    let other = (head >> ROOT & 0xffff).wrapping_sub(1);
+    let mut text = match head as u8 {
+        REGISTER => return format!("{name} of {count} bytes"),
+        RECLAIM => return name.to_owned(),
+        _ => format!("{name} of {count} {}", element_name(head >> ELEMENT & 0xff)),
+    };
+    match head >> REDUCTION & 0xff {
+        0 => {}
+        PRE_MUL => text.push_str(", pre-multiplied sum"),
+        op => text.push_str([", sum", ", prod", ", max", ", min", ", avg"].get(op as usize - 1).unwrap_or(&", ?")),
+    }
+    match head as u8 {
+        SEND => text.push_str(&format!(" to rank {other}")),
+        RECV => text.push_str(&format!(" from rank {other}")),
+        _ if other != u64::MAX => text.push_str(&format!(", root {other}")),
+        _ => {}
+    }
+    text
+}
+
+/// The method of an operation, by its [`head`].
+pub(crate) fn name(head: u64) -> &'static str {
+    match head as u8 {
+        1 => "all_reduce",
+        2 => "reduce",
+        3 => "reduce_scatter",
+        4 => "broadcast",
+        5 => "all_gather",
+        6 => "all_to_all",
+        7 => "gather",
+        8 => "scatter",
+        SEND => "send",
+        RECV => "recv",
+        REGISTER => "alloc",
+        RECLAIM => "reclaim",
+        _ => "an unknown operation",
+    }
+}
+
+/// The name of the element type with this number.
+pub(crate) fn element_name(number: u64) -> &'static str {
+    ElementKind::ALL.iter().find(|&&kind| kind as u64 == number).map_or("?", |kind| kind.name())
+}
+
+/// Where in which window a region lies.
+struct Place {
+    /// The number of the window, 0 outside of all.
+    window: u64,
+    /// Bytes from its start.
+    offset: u64,
+}
+
+impl Place {
+    const NONE: Self = Self { window: 0, offset: 0 };
+}
+
+#[inline]
+fn place(region: Option<&Region<'_>>) -> Place {
+    region.map_or(Place::NONE, |region| match region.window() {
+        0 => Place::NONE,
+        window => Place { window, offset: region.offset as u64 },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_reduce(element: ElementKind, op: u64, group: u64) -> Signature {
+        Signature([1 | (element as u64) << ELEMENT | op << REDUCTION | group << GROUP, 0, 0, 0, 0, 0])
+    }
+
+    #[test]
+    fn classes_tell_apart_what_nccl_may_do_otherwise() {
+        use ElementKind::{F32, I32, U8};
+        let class = |element, op, group, bytes| all_reduce(element, op, group).class(bytes);
+        let small = class(I32, SUM, 1, 4);
+        assert_eq!(class(F32, SUM, 1, 30_000), small);
+        assert_eq!(class(I32, MAX, 1, 1), small);
+        for other in [
+            class(F32, MAX, 1, 4),
+            class(U8, SUM, 1, 4),
+            class(I32, SUM, 2, 4),
+            class(I32, SUM, 1, 40_000),
+            Signature([2 | all_reduce(I32, SUM, 1).0[0] & !0xff, 0, 0, 0, 0, 0]).class(4),
+            Signature([all_reduce(I32, SUM, 1).0[0], 0, 1, 0, 2, 0]).class(4),
+            Signature([all_reduce(I32, SUM, 1).0[0], 0, 1, 2, 2, 0]).class(4),
+        ] {
+            assert_ne!(other, small);
+        }
+        assert_eq!(class(I32, SUM, 2, 4), class(I32, SUM, 7, 4));
+        let mut sizes: Vec<_> = (0..64).map(|bits| class(I32, SUM, 1, 1 << bits)).collect();
+        sizes.dedup();
+        assert_eq!(sizes.len(), 64 - 14);
+    }
+}

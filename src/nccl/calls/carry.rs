@@ -1,0 +1,72 @@
+//! What an operation leaves behind in memory: where the bytes that it writes come from.
+
+use std::ptr;
+use std::sync::Arc;
+
+use super::call::{Call, Kind};
+use crate::cuda::carry;
+use crate::cuda::{Form, Origins, Region, Work};
+use crate::nccl::state::works::Works;
+
+impl Call<'_> {
+    /// Before the call is ordered on its stream: where what it reads comes from.
+    #[inline]
+    pub(crate) fn origins(&self, works: &Works) -> Origins {
+        let in_place = if self.reads_recv() { &self.recv } else { &None };
+        let lineages =
+            [&self.send, &self.scalar, in_place].map(|region| region.as_ref().map(|region| region.alloc.lineage()));
+        carry::reads(works.of(self.stream), lineages)
+    }
+
+    /// After the enqueue, or an attempt, as operation `number` of `work`, of what comes from `read`; `together` are the calls of
+    /// its group, or it alone.
+    #[inline]
+    pub(crate) fn carry(&self, (work, number): (&Arc<Work>, u64), read: &Origins, together: &[Call<'_>]) {
+        let written = self.recv.as_ref().map(|region| region.alloc.lineage());
+        carry::operation((work, number), read, written, self.stream.history(), || self.form(together));
+    }
+
+    fn form(&self, together: &[Call<'_>]) -> Form {
+        if self.reads_recv() {
+            Form::InPlace
+        } else if self.overwrites(together) {
+            Form::Whole
+        } else {
+            Form::Part
+        }
+    }
+
+    /// Whether it reads what it is about to write, or leaves some of it.
+    #[inline]
+    fn reads_recv(&self) -> bool {
+        let receives = matches!(self.kind, Kind::Broadcast { root } if root != self.comm.rank);
+        self.send_in_recv.is_some() && !receives
+    }
+
+    /// Whether this is the first call of its group to write to its allocation, and together they overwrite all of that.
+    fn overwrites(&self, together: &[Call<'_>]) -> bool {
+        let Some(Region { alloc, .. }) = &self.recv else { return false };
+        let mut bytes = 0;
+        for call in together.iter().filter(|call| call.count > 0) {
+            if !call.recv.as_ref().is_some_and(|region| Arc::ptr_eq(region.alloc, alloc)) {
+                continue;
+            }
+            if call.reads_recv() || (bytes == 0 && !ptr::eq(call, self)) {
+                return false;
+            }
+            bytes += call.written();
+        }
+        bytes >= alloc.bytes()
+    }
+
+    /// Bytes that it writes on this rank.
+    fn written(&self) -> usize {
+        let parts = match self.kind {
+            Kind::AllGather => self.comm.size,
+            #[cfg(nccl_ge_2_28)]
+            Kind::AllToAll | Kind::Gather { .. } => self.comm.size,
+            _ => 1,
+        };
+        self.count * parts * self.element.size()
+    }
+}

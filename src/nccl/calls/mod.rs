@@ -1,0 +1,11 @@
+//! What is asked of NCCL: checked, and not made yet.
+
+pub(crate) mod call;
+pub(crate) mod carry;
+pub(crate) mod detour;
+pub(crate) mod io;
+pub(crate) mod mixed;
+pub(crate) mod one_rank;
+#[cfg_attr(nccl_ge_2_28, allow(unused_imports))]
+pub(crate) mod pieces;
+pub(crate) mod prepare;

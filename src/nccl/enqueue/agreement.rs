@@ -1,0 +1,268 @@
+//! Comparing calls with the other ranks of a clique, before they are launched.
+//!
+//! The collectives of a group come before its messages, as they do in NCCL; those too that NCCL makes messages of.
+
+use std::sync::atomic::{Ordering, fence};
+
+use smallvec::SmallVec;
+
+use crate::error::{Error, Result};
+use crate::nccl::agree::dispute::Difference;
+use crate::nccl::agree::pair::{End, Message, Word};
+use crate::nccl::agree::past::Past;
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::agree::track::Turn;
+use crate::nccl::calls::call::Call;
+use crate::nccl::calls::mixed;
+use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::wait::departure;
+use crate::nccl::wait::patience::Patience;
+use crate::nccl::wait::pending;
+
+/// Compares a call that is in no group. Whether it is the first of its kind, so that the ranks have to meet.
+///
+/// # Errors
+/// [`Error::Timeout`] where nothing was agreed on, so that the call may be made again; everything else ends the clique.
+#[inline]
+pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
+    let Some(family) = &call.comm.family else { return Ok(false) };
+    if let Some((end, peer)) = call.kind.message() {
+        return message(family, call, end, peer);
+    }
+    let signature = Signature::of(call, 1);
+    call.agreed.set(collective(family, call.comm, call.operation, &signature)?);
+    passed(family, call)?;
+    let past = family.ledger.past(call.comm.rank);
+    Ok(call.count > 0 && call.comm.size > 1 && !past.knows_class(signature.class(bytes(call))))
+}
+
+/// Compares a collective, or a registration, that is in no group; its number in the sequence.
+#[inline]
+pub(crate) fn collective(
+    family: &Family,
+    inner: &Inner,
+    operation: &'static str,
+    signature: &Signature,
+) -> Result<u64> {
+    let mut patience = Patience::default();
+    loop {
+        match family.ledger.collective(inner.rank, signature) {
+            Turn::Passed(entry) => return Ok(entry),
+            Turn::Wait => patience.wait(operation, &[inner], in_vain(operation), || behind(inner))?,
+            Turn::Differs => {
+                let difference = family.ledger.differ(inner.rank, signature);
+                return Err(contradicted(family, inner, operation, &difference));
+            }
+        }
+    }
+}
+
+/// A collective was agreed on.
+#[inline]
+fn passed(family: &Family, call: &Call<'_>) -> Result<()> {
+    if call.kind.exchange() && call.count > 0 { exchange(family, call) } else { Ok(()) }
+}
+
+/// One that NCCL makes messages of, which come one after another with the others between the same ranks: so between two
+/// ranks the same messages must come before it. Either end of another message sees that this one has come before, or is
+/// seen here.
+fn exchange(family: &Family, call: &Call<'_>) -> Result<()> {
+    let (ledger, rank) = (&family.ledger, call.comm.rank);
+    let past = ledger.past(rank);
+    past.exchange(call.kind);
+    fence(Ordering::SeqCst);
+    for peer in (0..call.comm.size).filter(|&peer| peer != rank) {
+        for (end, exchanges) in [(End::Sender, past.exchanges(rank, peer)), (End::Receiver, past.exchanges(peer, rank))]
+        {
+            let theirs = ledger.pair(rank, end, peer).waiting(end);
+            if let Some(theirs) = theirs.filter(|theirs| theirs.is_before(exchanges)) {
+                let got = format!("{} before that", Signature::of(call, 1).describe());
+                return Err(ledger.decide(rank, peer, theirs.describe(rank), got).error(call.operation));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What counts for the class of a collective: how messages are connected does not depend on their size.
+#[inline]
+pub(crate) fn bytes(call: &Call<'_>) -> u64 {
+    if call.kind.exchange() { 0 } else { (call.count * call.element.size()) as u64 }
+}
+
+/// Compares a message. Whether it is the first of this rank to this peer, or from it.
+#[inline]
+fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bool> {
+    let rank = call.comm.rank;
+    if peer == rank {
+        // Both ends are in this group, which was looked at before.
+        return Ok(false);
+    }
+    let past = family.ledger.past(rank);
+    let exchanges = |past: &Past| match end {
+        End::Sender => past.exchanges(rank, peer),
+        End::Receiver => past.exchanges(peer, rank),
+    };
+    let window = mixed::is_message_of_window(call);
+    let message = Message { element: call.element, count: call.count, window, exchanges: exchanges(past) };
+    match family.ledger.message((rank, end), peer, message) {
+        // Who is first must not be behind an exchange that the other end has come to.
+        Ok(met) if met.first && exchanges(family.ledger.past(peer)) > message.exchanges => {
+            Err(too_late(family, call, peer, Word::new(end, message)))
+        }
+        Ok(met) => {
+            call.agreed.set(met.number);
+            Ok(call.count > 0 && !past.knows_peer(peer, end))
+        }
+        Err(theirs) => Err(settle_message(family, call, peer, theirs, Word::new(end, message))),
+    }
+}
+
+#[cold]
+fn too_late(family: &Family, call: &Call<'_>, peer: usize, mine: Word) -> Error {
+    let expected = "all_to_all, gather or scatter before that".to_owned();
+    family.ledger.decide(call.comm.rank, peer, expected, mine.describe(peer)).error(call.operation)
+}
+
+#[cold]
+fn settle_message(family: &Family, call: &Call<'_>, peer: usize, theirs: Word, mine: Word) -> Error {
+    family.ledger.settle_message(call.comm.rank, peer, theirs, mine).error(call.operation)
+}
+
+#[cold]
+fn contradicted(family: &Family, inner: &Inner, operation: &'static str, difference: &Difference) -> Error {
+    match family.ledger.settle(difference, || inner.refusal(operation)) {
+        Ok(verdict) => verdict.error(operation),
+        Err(error) => error,
+    }
+}
+
+/// The collectives of one communicator in a group.
+struct Sequence<'a> {
+    inner: &'a Inner,
+    family: &'a Family,
+    /// How many there are.
+    count: usize,
+    /// Where the next may be among the calls.
+    at: usize,
+    differs: Option<Difference>,
+}
+
+impl Sequence<'_> {
+    /// Goes on as far as possible. Whether it waits for other ranks then.
+    fn advance(&mut self, calls: &[Call<'_>]) -> bool {
+        while self.differs.is_none()
+            && let Some(call) = calls.get(self.at)
+        {
+            if is_collective_of(call, self.inner) {
+                let signature = Signature::of(call, self.count);
+                match self.family.ledger.collective(self.inner.rank, &signature) {
+                    Turn::Passed(entry) => call.agreed.set(entry),
+                    Turn::Wait => return true,
+                    Turn::Differs => {
+                        self.differs = Some(self.family.ledger.differ(self.inner.rank, &signature));
+                        return false;
+                    }
+                }
+            }
+            self.at += 1;
+        }
+        false
+    }
+}
+
+/// Compares the calls of a group on these communicators, whose locks are held.
+///
+/// Whoever drives several ranks must not wait for one of them as another. So each goes as far as it comes, then the next.
+/// Whether there is one that is the first of its kind, so that the ranks have to meet.
+///
+/// # Errors
+/// What ends the clique.
+pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<bool> {
+    expect(calls);
+    let mut sequences: SmallVec<[Sequence<'_>; 4]> = SmallVec::new();
+    for &inner in members {
+        if let Some(family) = &inner.family {
+            let count = collectives(calls, inner).count();
+            sequences.push(Sequence { inner, family, count, at: 0, differs: None });
+        }
+    }
+    let mut patience = Patience::default();
+    loop {
+        let (mut waits, mut moved) = (None, false);
+        for sequence in &mut sequences {
+            let before = sequence.at;
+            if sequence.advance(calls) {
+                waits = Some(sequence.inner);
+            }
+            moved |= sequence.at != before;
+        }
+        let Some(slow) = waits else { break };
+        if !moved {
+            if sequences.iter().any(|sequence| sequence.differs.is_some()) {
+                break;
+            }
+            patience.wait(operation, members, in_vain(operation), || behind(slow))?;
+        }
+    }
+    for Sequence { inner, family, at, differs, .. } in &sequences {
+        if let Some(difference) = differs {
+            return Err(contradicted(family, inner, calls[*at].operation, difference));
+        }
+    }
+    let mut first = false;
+    for Sequence { inner, family, count, .. } in &sequences {
+        let past = family.ledger.past(inner.rank);
+        let all = collectives(calls, inner).map(bytes).sum();
+        first |= inner.size > 1
+            && collectives(calls, inner).any(|call| call.count > 0 && !past.knows_class(class(call, *count, all)));
+    }
+    let with_family = || calls.iter().filter_map(|call| Some((call, call.comm.family.as_ref()?)));
+    for (call, family) in with_family().filter(|(call, _)| call.kind.message().is_none()) {
+        passed(family, call)?;
+    }
+    for (call, family) in with_family() {
+        if let Some((end, peer)) = call.kind.message() {
+            first |= message(family, call, end, peer)?;
+        }
+    }
+    Ok(first)
+}
+
+/// The class of a collective in a group of so many, which move `all` bytes together: NCCL merges them before it chooses how
+/// to do them.
+pub(crate) fn class(call: &Call<'_>, count: usize, all: u64) -> u64 {
+    Signature::of(call, count).class(if call.kind.exchange() { 0 } else { all })
+}
+
+#[inline]
+fn is_collective_of(call: &Call<'_>, inner: &Inner) -> bool {
+    call.comm.id == inner.id && call.kind.message().is_none()
+}
+
+/// The collectives of one communicator.
+pub(crate) fn collectives<'c, 'a: 'c>(calls: &'c [Call<'a>], inner: &'c Inner) -> impl Iterator<Item = &'c Call<'a>> {
+    calls.iter().filter(|call| is_collective_of(call, inner))
+}
+
+/// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
+#[inline]
+fn expect(calls: &[Call<'_>]) {
+    for call in calls {
+        if let (Some(family), Some((end, peer))) = (&call.comm.family, call.kind.message()) {
+            family.ledger.expect_message((call.comm.rank, end), peer);
+        }
+    }
+}
+
+/// Whether a rank waits in vain for others to come to what it has issued long ago.
+fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
+    move |inner| departure::far_behind(inner, operation)
+}
+
+/// Who keeps this rank from its next collective.
+fn behind(inner: &Inner) -> String {
+    let Some(family) = &inner.family else { return String::new() };
+    let behind = family.ledger.collectives().behind(inner.rank).map(|rank| family.ledger.whereabouts(rank));
+    format!("rank {} is hundreds of collectives ahead; {}", inner.rank, pending::list(behind, "; "))
+}

@@ -1,0 +1,263 @@
+//! Calls in which NCCL connects the ranks of a clique: the first message to or from a peer, the first collective of its
+//! class. The ranks meet before those; see [`meeting`](crate::nccl::agree::meeting).
+
+use std::ptr;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::agreement::{bytes, class, collectives};
+use crate::cuda::Stream;
+use crate::error::Result;
+use crate::nccl::agree::meeting::{Need, Peers, Step, quiet};
+use crate::nccl::agree::pair::End;
+use crate::nccl::calls::call::{Call, Kind};
+use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::wait::patience::Patience;
+use crate::nccl::wait::{departure, pending};
+
+/// What one communicator connects.
+struct First<'a> {
+    inner: &'a Inner,
+    family: &'a Family,
+    /// Where calls for connections alone are made.
+    stream: Option<&'a Stream>,
+    need: Need,
+    classes: SmallVec<[u64; 4]>,
+    /// The messages that collectives consist of.
+    exchanges: Peers,
+}
+
+type Firsts<'a> = SmallVec<[First<'a>; 4]>;
+
+/// How long a rank waits for all that its call connects, before it connects with those that are there.
+const PRESS: Duration = Duration::from_millis(100);
+
+impl<'a> First<'a> {
+    /// Of calls that were agreed on. `None` where they connect nothing.
+    fn of(calls: &[Call<'a>], inner: &'a Inner) -> Option<Self> {
+        let family = inner.family.as_ref().filter(|_| inner.size > 1)?;
+        let past = family.ledger.past(inner.rank);
+        let (mut need, mut classes, mut exchanges) = (Need::default(), SmallVec::new(), Peers::default());
+        let count = collectives(calls, inner).count();
+        let all = collectives(calls, inner).map(bytes).sum();
+        let mut stream = None;
+        for call in calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0) {
+            stream = stream.or(Some(call.stream));
+            match call.kind.message() {
+                Some((end, peer)) if peer != inner.rank && !past.knows_peer(peer, end) => need.peers.add(peer, end),
+                Some(_) => {}
+                None => {
+                    let class = class(call, count, all);
+                    if !past.knows_class(class) {
+                        need.collective = Some(family.ledger.collectives().passed(inner.rank) - 1);
+                        classes.push(class);
+                        exchange(call.kind, inner, &mut exchanges);
+                    }
+                }
+            }
+        }
+        (!need.is_empty()).then_some(Self { inner, family, stream, need, classes, exchanges })
+    }
+
+    fn step(&self) -> Step {
+        self.family.ledger.meeting().step(self.inner.rank)
+    }
+
+    /// All are there. What was promised is kept by the caller.
+    fn go(&self, besides: &Peers) {
+        self.family.ledger.meeting().leave(self.inner.rank);
+        let past = self.family.ledger.past(self.inner.rank);
+        self.classes.iter().for_each(|&class| past.connect_class(class));
+        let peers = self.need.peers.iter().chain(self.exchanges.iter()).chain(besides.iter());
+        peers.for_each(|(peer, end)| past.connect_peer(peer, end));
+    }
+
+    /// Who has not come.
+    fn absent(&self) -> String {
+        let missing = self.family.ledger.meeting().missing(self.inner.rank);
+        let presence = self.family.ledger.presence();
+        let advice = match missing.iter().all(|&rank| presence.is_driven_elsewhere(rank)) {
+            true => "",
+            false => ": one thread that drives several has to put their calls into one group",
+        };
+        let what = pending::meets(self.inner, &missing);
+        format!("{what}. Ranks meet before they do this for the first time{advice}")
+    }
+}
+
+/// Promises all these ranks of a clique that they may enter NCCL, or none.
+fn promise(family: &Family, ranks: &[usize]) -> bool {
+    let members = family.members.get().map_or(&[][..], Vec::as_slice);
+    let member = |rank: usize| members.get(rank).and_then(Weak::upgrade);
+    let refused = ranks.iter().position(|&rank| !member(rank).is_some_and(|inner| inner.promise()));
+    if let Some(refused) = refused {
+        ranks[..refused].iter().filter_map(|&rank| member(rank)).for_each(|inner| inner.redeem());
+    }
+    refused.is_none()
+}
+
+/// Ranks that were promised to enter NCCL, as long as this lives.
+#[derive(Debug, Default)]
+pub(crate) struct Promised<'a>(SmallVec<[&'a Inner; 4]>);
+
+impl Drop for Promised<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|inner| inner.redeem());
+    }
+}
+
+/// The messages of this rank in a collective that consists of messages.
+fn exchange(kind: Kind, inner: &Inner, peers: &mut Peers) {
+    let (rank, all) = (inner.rank, 0..inner.size);
+    let mut rooted = |root: usize, at_root: End| match rank == root {
+        true => all.clone().for_each(|peer| peers.add(peer, at_root)),
+        false => peers.add(root, at_root.other()),
+    };
+    match kind {
+        #[cfg(nccl_ge_2_28)]
+        Kind::Gather { root } => rooted(root, End::Receiver),
+        #[cfg(nccl_ge_2_28)]
+        Kind::Scatter { root } => rooted(root, End::Sender),
+        #[cfg(nccl_ge_2_28)]
+        Kind::AllToAll => {
+            for peer in all {
+                peers.add(peer, End::Sender);
+                peers.add(peer, End::Receiver);
+            }
+        }
+        _ => {
+            let _ = &mut rooted;
+        }
+    }
+}
+
+/// What has to be connected beside what calls connect: the communicator, and the messages.
+pub(crate) type Besides = SmallVec<[(u64, Peers); 1]>;
+
+/// Makes calls for connections alone, on these streams of the communicators.
+type Connect<'c, 'a> = &'c mut dyn FnMut(&[(&'a Inner, &'a Stream, Peers)]) -> Result<()>;
+
+/// Waits until all ranks have come that are connected by these calls, which were agreed on. The locks of their communicators
+/// are held. `in_parts` says that not all calls are made at once.
+///
+/// # Errors
+/// What ends the clique.
+#[cold]
+pub(crate) fn meet<'a>(
+    calls: &[Call<'a>],
+    inners: &[&'a Inner],
+    operation: &'static str,
+    in_parts: bool,
+    connect: Connect<'_, 'a>,
+) -> Result<(Besides, Promised<'a>)> {
+    let mut firsts: Firsts<'_> = inners.iter().filter_map(|inner| First::of(calls, inner)).collect();
+    let all: SmallVec<[(*const Family, usize); 4]> =
+        firsts.iter().map(|first| (ptr::from_ref(first.family), first.inner.rank)).collect();
+    for first in &mut firsts {
+        let (family, own) = (ptr::from_ref(first.family), first.inner.rank);
+        first.need.ahead = in_parts;
+        first.need.together = all.iter().filter(|(of, rank)| *of == family && *rank != own).map(|one| one.1).collect();
+    }
+    wait(firsts, inners, operation, connect)
+}
+
+/// The same for the registration of a window as collective number `entry` of each communicator.
+///
+/// # Errors
+/// What ends the clique.
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+pub(crate) fn meet_at<'a>(entry: u64, members: &[&'a Inner], operation: &'static str) -> Result<Promised<'a>> {
+    let mut firsts = Firsts::new();
+    for &inner in members {
+        if let Some(family) = inner.family.as_ref().filter(|_| inner.size > 1) {
+            let need = Need { collective: Some(entry), ..Need::default() };
+            let (classes, exchanges) = (SmallVec::new(), Peers::default());
+            firsts.push(First { inner, family, stream: None, need, classes, exchanges });
+        }
+    }
+    // No rank brings messages to a registration.
+    wait(firsts, members, operation, &mut |_| Ok(())).map(|(_, promised)| promised)
+}
+
+fn wait<'a>(
+    mut firsts: Firsts<'a>,
+    members: &[&Inner],
+    operation: &'static str,
+    connect: Connect<'_, 'a>,
+) -> Result<(Besides, Promised<'a>)> {
+    for First { inner, family, need, .. } in &firsts {
+        family.ledger.presence().drive(inner.rank);
+        family.ledger.meeting().come(inner.rank, need.clone(), &|ranks| promise(family, ranks));
+    }
+    let (mut all, mut promised) = (Besides::new(), Promised::default());
+    let mut patience = Patience::default();
+    let mut pressed = Instant::now();
+    loop {
+        let steps: SmallVec<[Step; 4]> = {
+            let _quiet = quiet();
+            firsts.iter().map(First::step).collect()
+        };
+        let number = |step: &Step| if let Step::Connect(number, _) = step { Some(*number) } else { None };
+        let done = if let Some(next) = steps.iter().filter_map(number).min() {
+            let parts = take_part(&firsts, &steps, next);
+            let _promised = Promised(parts.iter().map(|(inner, ..)| *inner).collect());
+            connect(&parts).inspect_err(|_| leave(&firsts))?;
+            Ok(())
+        } else {
+            let mut steps = steps.into_iter();
+            firsts.retain(|first| match steps.next() {
+                Some(Step::Go(besides)) => {
+                    first.go(&besides);
+                    promised.0.push(first.inner);
+                    if !besides.is_empty() {
+                        all.push((first.inner.id, besides));
+                    }
+                    false
+                }
+                _ => true,
+            });
+            let Some(first) = firsts.first() else { return Ok((all, promised)) };
+            if pressed.elapsed() > PRESS {
+                pressed = Instant::now();
+                for First { inner, family, .. } in &firsts {
+                    family.ledger.meeting().press(inner.rank, &|ranks| promise(family, ranks));
+                }
+            }
+            let in_vain = |inner: &Inner| departure::at_meeting(inner, operation);
+            patience.wait(operation, members, in_vain, || first.absent())
+        };
+        if let Err(error) = done {
+            let _quiet = quiet();
+            // Who was promised to go on meanwhile does so: others rely on it.
+            if firsts.iter().all(|first| first.step() == Step::Wait) {
+                leave(&firsts);
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// These wait no longer.
+fn leave(firsts: &[First<'_>]) {
+    for First { inner, family, .. } in firsts {
+        (0..family.ledger.meeting().leave(inner.rank)).for_each(|_| inner.redeem());
+    }
+}
+
+/// What these ranks connect in a call for that alone.
+fn take_part<'a>(firsts: &[First<'a>], steps: &[Step], event: u64) -> SmallVec<[(&'a Inner, &'a Stream, Peers); 4]> {
+    let mut parts = SmallVec::new();
+    for (first, step) in firsts.iter().zip(steps) {
+        if let (Step::Connect(number, peers), Some(stream)) = (step, first.stream)
+            && *number == event
+        {
+            first.family.ledger.meeting().take(first.inner.rank);
+            let past = first.family.ledger.past(first.inner.rank);
+            peers.iter().for_each(|(peer, end)| past.connect_peer(peer, end));
+            parts.push((first.inner, stream, peers.clone()));
+        }
+    }
+    parts
+}

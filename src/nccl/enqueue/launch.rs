@@ -1,0 +1,225 @@
+//! Making calls that were agreed on: the order of memory, the C call, and the record of both.
+
+use std::convert::Infallible;
+use std::ffi::c_int;
+use std::ptr;
+
+use super::connect::Besides;
+use super::reads::Reads;
+use super::weight::Costs;
+use crate::cuda::{Access, LAUNCH, Origins, Region, Stream};
+use crate::error::Result;
+use crate::nccl::agree::meeting::Peers;
+use crate::nccl::agree::pair::End;
+use crate::nccl::agree::recent::Record;
+use crate::nccl::agree::signature;
+use crate::nccl::calls::call::Call;
+use crate::nccl::state::check;
+use crate::nccl::state::inner;
+use crate::nccl::state::inner::{Guarded, Inner};
+use crate::sys;
+
+/// Makes one call, whose memory was ordered, and comes from `read`.
+#[inline]
+pub(crate) fn one(call: &Call<'_>, read: &Origins, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+    if call.count == 0 {
+        return Ok(());
+    }
+    call.comm.recent.keep(record(call, guard.works.next(), false));
+    // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
+    // they have compared, and who made a communicator across processes has promised it.
+    let result = call.comm.inside(call.operation, || unsafe { call.make(handle) })?;
+    if let Some(family) = &call.comm.family {
+        family.ledger.look_ahead(call.comm.rank);
+    }
+    call.stream.count(LAUNCH);
+    note(call);
+    guard.streams.remember(call.stream);
+    let operation = guard.works.enqueued(call.comm, call.stream);
+    call.carry(operation, read, std::slice::from_ref(call));
+    check::check(call.kind.function(), result)
+}
+
+/// What is kept of a call that NCCL is given next, as operation `number`.
+#[inline]
+fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
+    Record {
+        number,
+        head: signature::head(call),
+        count: call.count as u64,
+        agreed: call.agreed.get(),
+        operation: call.operation,
+        visit: call.comm.next_visit(),
+        joined,
+    }
+}
+
+/// Writes down calls that were agreed on, before anything of them may wait.
+pub(crate) fn write_down(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
+    for Member { inner, guarded, .. } in members {
+        let own = calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0);
+        for (number, call) in (guarded.works.next()..).zip(own) {
+            inner.recent.keep(record(call, number, number != guarded.works.next()));
+        }
+    }
+}
+
+/// A communicator that takes part in a group, and whose lock is held.
+pub(crate) struct Member<'g, 'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) guarded: &'g mut Guarded,
+    pub(crate) handle: sys::ncclComm_t,
+}
+
+/// Makes calls as one group of NCCL, and what is to be connected besides.
+pub(crate) fn group(
+    all: &[Call<'_>],
+    costs: &Costs<'_, '_>,
+    members: &mut [Member<'_, '_>],
+    besides: &Besides,
+) -> Result<()> {
+    let calls = || all.iter().filter(|call| call.count > 0);
+    let mut reads = Reads::of(all, |id| &members[place(id, members)].guarded.works);
+    let Some(first) = calls().next() else { return Ok(()) };
+    each_use(calls(), |region, access, stream| region.alloc.order(first.operation, access, stream))?;
+    write_down(all, members);
+    inner::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
+    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+    if result.is_ok() {
+        let mut see = |function, code| {
+            if let Err(error) = check::check(function, code)
+                && result.is_ok()
+            {
+                result = Err(error);
+            }
+        };
+        // In front of all other messages, as the other ends do.
+        for (id, peers) in besides {
+            let stream = calls().find(|call| call.comm.id == *id).map(|call| call.stream);
+            for ((peer, end), stream) in peers.iter().zip(stream.into_iter().cycle()) {
+                // SAFETY: as below; the peer makes the other end.
+                see(if end == End::Sender { "ncclSend" } else { "ncclRecv" }, unsafe {
+                    link(peer, end, stream, members[place(*id, members)].handle)
+                });
+            }
+        }
+        // Some collectives are messages to NCCL: they come first, as ranks have compared them.
+        let is_message = |call: &&Call<'_>| call.kind.message().is_some();
+        for call in calls().filter(|call| !is_message(call)).chain(calls().filter(is_message)) {
+            let handle = members[place(call.comm.id, members)].handle;
+            // SAFETY: as in `one`; the calls are made when the group ends, before the locks are given back.
+            see(call.kind.function(), unsafe { call.make(handle) });
+        }
+        // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
+        let ended = check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() });
+        result = result.and(ended);
+    }
+    members.iter().for_each(|member| member.inner.end_visit());
+    costs.iter().for_each(|(call, cost)| call.stream.count(*cost));
+    let Ok(()) = each_use(calls(), |region, access, stream| {
+        region.alloc.note(access, stream);
+        Ok::<_, Infallible>(())
+    });
+    for (at, call) in all.iter().enumerate().filter(|(_, call)| call.count > 0) {
+        let place = place(call.comm.id, members);
+        let guarded = &mut *members[place].guarded;
+        // An abort has to know them.
+        guarded.streams.remember(call.stream);
+        let operation = guarded.works.enqueued(call.comm, call.stream);
+        call.carry(operation, reads.next(at), all);
+    }
+    result
+}
+
+fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {
+    members.iter().position(|member| member.inner.id == communicator).unwrap_or(0)
+}
+
+/// Connects ranks by a call for that alone, which the other ends make as well.
+#[cold]
+pub(crate) fn connect(
+    parts: &[(&Inner, &Stream, Peers)],
+    members: &mut [Member<'_, '_>],
+    operation: &'static str,
+) -> Result<()> {
+    for (inner, stream, _) in parts {
+        // Under the lock, which an abort gets, as this then waits no longer. The other ranks wait for this call, so it is made all
+        // the same: a stream has some room left.
+        let room = stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation));
+        room.or_else(|error| inner.refusal(operation).map(drop).ok_or(error))?;
+    }
+    inner::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
+    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+    if result.is_ok() {
+        for (inner, stream, peers) in parts {
+            let handle = members[place(inner.id, members)].handle;
+            for (peer, end) in peers.iter() {
+                // SAFETY: the handle is live during a visit, and the peer makes the other end.
+                result = result.and(check::check("ncclSend", unsafe { link(peer, end, stream, handle) }));
+            }
+        }
+        // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
+        result = result.and(check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() }));
+    }
+    for (inner, stream, _) in parts {
+        inner.end_visit();
+        stream.count(LAUNCH);
+        members[place(inner.id, members)].guarded.streams.remember(stream);
+    }
+    result
+}
+
+/// A message without elements, for which NCCL connects two ranks.
+///
+/// # Safety
+/// `handle` is a live communicator, during a visit; the peer makes the other end.
+unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> sys::ncclResult_t {
+    let nothing = ptr::NonNull::<u64>::dangling().as_ptr().cast();
+    let (bytes, peer) = (sys::ncclDataType_t::ncclInt8, peer as c_int);
+    // SAFETY: as the caller promises; the stream is live, and no elements are read or written.
+    unsafe {
+        match end {
+            End::Sender => sys::ncclSend(nothing, 0, bytes, peer, handle, stream.raw()),
+            End::Receiver => sys::ncclRecv(nothing, 0, bytes, peer, handle, stream.raw()),
+        }
+    }
+}
+
+/// Makes the stream wait for what conflicts with this call on other streams.
+#[inline]
+pub(crate) fn order(call: &Call<'_>) -> Result<()> {
+    call.uses(|region, access| region.alloc.order(call.operation, access, call.stream))
+}
+
+/// Records what this call uses.
+#[inline]
+fn note(call: &Call<'_>) {
+    let Ok(()) = call.uses(|region, access| {
+        region.alloc.note(access, call.stream);
+        Ok::<_, Infallible>(())
+    });
+}
+
+/// Visits what calls use that are ordered, launched and noted together: where several after one another read, or write, parts
+/// of one buffer, it counts once.
+#[inline]
+fn each_use<'c, 'a: 'c, E>(
+    calls: impl Iterator<Item = &'c Call<'a>>,
+    mut visit: impl FnMut(&Region<'a>, Access, &'a Stream) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut read, mut written) = (None, None);
+    for call in calls {
+        call.uses(|region, access| {
+            let last = if access == Access::Read { &mut read } else { &mut written };
+            let this = Some((ptr::from_ref(region.alloc), ptr::from_ref(call.stream)));
+            if *last == this {
+                return Ok(());
+            }
+            *last = this;
+            visit(region, access, call.stream)
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! Making calls: agreement, order, the call itself, and the record of it.
+
+use std::cell::Cell;
+
+use smallvec::SmallVec;
+
+use super::connect;
+use super::connect::{Besides, Promised};
+use super::launch;
+use super::launch::Member;
+use super::parts::Parts;
+use super::{agreement, itself, weight};
+use crate::cuda::{LAUNCH, Origins, restoring};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::nccl::agree::meeting::Peers;
+use crate::nccl::agree::signature::MAX_GROUP;
+use crate::nccl::calls::call::Call;
+use crate::nccl::life::{ending, failure};
+use crate::nccl::state::check;
+use crate::nccl::state::inner::{Guarded, Inner};
+use crate::sys;
+
+thread_local! {
+    /// Whether this thread is within the closure of a group.
+    static IN_GROUP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks this thread as being within a group, for as long as the guard lives.
+#[derive(Debug)]
+pub(crate) struct GroupMark(());
+
+impl GroupMark {
+    pub(crate) fn set(operation: &'static str) -> Result<Self> {
+        if IN_GROUP.replace(true) {
+            return Err(Error::InvalidUsage { operation, reason: "groups do not nest: one is open already".into() });
+        }
+        Ok(Self(()))
+    }
+}
+
+impl Drop for GroupMark {
+    fn drop(&mut self) {
+        IN_GROUP.set(false);
+    }
+}
+
+/// Refuses what cannot be part of a group.
+#[inline]
+pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
+    if IN_GROUP.get() {
+        return Err(Error::InvalidUsage {
+            operation,
+            reason: "within the closure of a group, call the methods of the group".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Makes one call, outside of any group.
+#[inline]
+pub(crate) fn one(call: &Call<'_>) -> Result<()> {
+    outside_of_groups(call.operation)?;
+    let inner = call.comm;
+    itself::check_alone(call)?;
+    make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
+    let (mut guard, handle) = inner.enter(call.operation)?;
+    let read = call.origins(&guard.works);
+    if let Err(error) = launch::order(call) {
+        drop(guard);
+        return Err(ended_if_lost(call, error));
+    }
+    let done = match agreement::one(call) {
+        // Nothing was agreed on, so the call may be made again.
+        Err(error @ Error::Timeout { .. }) => return Err(error),
+        Ok(false) => launch::one(call, &read, &mut guard, handle),
+        Ok(true) => restoring(|| launch_first(call, &read, &mut guard, handle)),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = done {
+        drop(guard);
+        return Err(failed(&[inner], call.operation, error));
+    }
+    Ok(())
+}
+
+/// Waits until the stream of `call` has room for it. Not under the lock, which an abort needs.
+#[inline]
+fn make_room(call: &Call<'_>, cost: u64) -> Result<()> {
+    let inner = call.comm;
+    call.stream.make_room(cost, call.operation, inner.timeout(), || inner.refusal(call.operation))
+}
+
+/// The calls of one operation, or of a group. A few take no memory of the heap.
+pub(crate) type Calls<'a> = SmallVec<[Call<'a>; 8]>;
+
+/// Makes the calls of one operation: one as it is, several as a group.
+#[inline]
+pub(crate) fn all(calls: &[Call<'_>]) -> Result<()> {
+    match calls {
+        [] => Ok(()),
+        [call] => one(call),
+        [first, ..] => {
+            outside_of_groups(first.operation)?;
+            group(calls)
+        }
+    }
+}
+
+/// Makes calls as one group. Nothing is submitted unless all communicators can take part and all ranks of this process
+/// agree.
+pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
+    let Some(first) = calls.first() else { return Ok(()) };
+    let operation = first.operation;
+    let mut inners: SmallVec<[&Inner; 4]> = SmallVec::new();
+    for call in calls {
+        if !inners.iter().any(|inner| inner.id == call.comm.id) {
+            inners.push(call.comm);
+        }
+    }
+    // One order for all threads, so that two groups cannot wait for each other's locks.
+    inners.sort_unstable_by_key(|inner| inner.id);
+    for inner in &inners {
+        itself::check_group(calls, inner)?;
+        check_number(calls, inner)?;
+    }
+    let costs = weight::costs(calls);
+    let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
+    let parts = if fits { None } else { Some(Parts::of(calls, &inners)) };
+    for (call, cost) in &costs {
+        // What goes in parts makes room for each of them.
+        let cost = if fits { *cost } else { LAUNCH };
+        make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
+    }
+    let launched = {
+        let mut entered: SmallVec<[_; 4]> = SmallVec::new();
+        for inner in &inners {
+            entered.push(inner.enter(operation)?);
+        }
+        let members = inners.iter().zip(&mut entered);
+        let mut members: SmallVec<[_; 4]> =
+            members.map(|(inner, (guard, handle))| Member { inner, guarded: guard, handle: *handle }).collect();
+        restoring(|| {
+            let (besides, _promised) = match agreement::group(calls, &inners, operation)? {
+                true => {
+                    launch::write_down(calls, &members);
+                    connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
+                        launch::connect(parts, &mut members, operation)
+                    })?
+                }
+                false => (Besides::new(), Promised::default()),
+            };
+            match &parts {
+                None => launch::group(calls, &costs, &mut members, &besides),
+                Some(parts) => launch_parts(calls, parts, &mut members, &besides),
+            }
+        })
+    };
+    // The locks have been given back.
+    launched.map_err(|error| failed(&inners, operation, error))
+}
+
+/// The number of collectives stands in what ranks compare.
+fn check_number(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
+    let count = agreement::collectives(calls, inner).count();
+    if count <= MAX_GROUP {
+        return Ok(());
+    }
+    let expected = format!("at most {MAX_GROUP} collectives of one communicator");
+    Err(Error::argument("group", "calls", expected, format!("{count}")))
+}
+
+#[cold]
+fn launch_parts<'a>(
+    calls: &[Call<'a>],
+    parts: &Parts,
+    members: &mut [Member<'_, 'a>],
+    besides: &Besides,
+) -> Result<()> {
+    let of = |(id, peers): &(u64, Peers)| {
+        let call = calls.iter().find(|call| call.comm.id == *id)?;
+        Some((call.comm, call.stream, peers.clone()))
+    };
+    let first: SmallVec<[_; 1]> = besides.iter().filter_map(of).collect();
+    if let Some((inner, ..)) = first.first() {
+        // Before anything waits for room: the other ranks are in this call already.
+        let operation = calls.iter().find(|call| call.comm.id == inner.id).map_or("group", |call| call.operation);
+        launch::connect(&first, members, operation)?;
+    }
+    for calls in parts.each(calls) {
+        let costs = weight::costs(&calls);
+        for (call, cost) in &costs {
+            // Under the locks: nobody may come in between the parts. An abort gets them, as this then waits no longer.
+            make_room(call, *cost)?;
+        }
+        launch::group(&calls, &costs, members, &Besides::new())?;
+    }
+    Ok(())
+}
+
+/// Makes a call that was agreed on and is the first of its kind.
+#[cold]
+fn launch_first(call: &Call<'_>, read: &Origins, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+    let (inner, calls) = (call.comm, std::slice::from_ref(call));
+    let mut members = [Member { inner, guarded, handle }];
+    launch::write_down(calls, &members);
+    let (besides, _promised) = connect::meet(calls, &[inner], call.operation, false, &mut |parts| {
+        launch::connect(parts, &mut members, call.operation)
+    })?;
+    let [Member { guarded, .. }] = members;
+    if besides.is_empty() {
+        return launch::one(call, read, guarded, handle);
+    }
+    launch::group(calls, &weight::costs(calls), &mut [Member { inner, guarded, handle }], &besides)
+}
+
+/// After a failure between agreement and launch: the other ranks wait for what will not come, and NCCL's state is
+/// unknown. So these communicators end, and in a clique those of all ranks.
+#[cold]
+pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
+    // Who finds the communicator dead already reports why it died.
+    if let Some(dead) = members.iter().find_map(|inner| inner.refusal(operation)) {
+        let stayed_inside = || members.iter().find_map(|inner| inner.stayed_inside(operation));
+        return match error {
+            Error::Disagreement { .. } | Error::Timeout { .. } => error,
+            Error::Nccl { .. } => stayed_inside().unwrap_or(dead),
+            _ => dead,
+        };
+    }
+    let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
+    failure::begin(&error);
+    let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
+    let _ = ending::abort(&everybody, &error, &Deadline::after(ending::GRACE));
+    error
+}
+
+/// Before anything was agreed on, a failure leaves the communicator as it is, unless its device is lost: then this rank will
+/// never come.
+#[cold]
+fn ended_if_lost(call: &Call<'_>, error: Error) -> Error {
+    if matches!(error, Error::DeviceLost { .. }) { failed(&[call.comm], call.operation, error) } else { error }
+}

@@ -1,0 +1,80 @@
+//! How a communicator is, for those who wait for its work.
+//!
+//! Every wait asks NCCL for an asynchronous error before it says that all is well. It must not take the communicator's lock
+//! for that: a thread that waits inside NCCL for a peer holds it. What `ncclCommGetAsyncError` reads of a blocking
+//! communicator is atomic or stays as it is until the end, so it may be asked at any time until then; and the end waits
+//! for those who ask, see [`Gate`](crate::nccl::state::gate::Gate).
+
+use std::ptr;
+
+use super::watchdog;
+use crate::cuda::Worker;
+use crate::error::{Error, Result};
+use crate::nccl::state::check::{check, said};
+use crate::nccl::state::handle::Handle;
+use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::departure;
+use crate::nccl::wait::pending;
+use crate::sys;
+
+impl Inner {
+    /// Wraps `ncclCommGetAsyncError`, without the lock; `None` if the communicator has come to its end.
+    pub(crate) fn async_error(&self) -> Option<Result<()>> {
+        // SAFETY: the gate has let this thread in, so the handle stays live.
+        self.beside(|handle| unsafe { async_error(handle) })
+    }
+
+    /// What NCCL said last, for the error of a wait; `None` where it has said nothing, or the communicator has come to its end.
+    ///
+    /// What the emulator says of a communicator that waits is left out where the ledger tells the same, and more.
+    pub(crate) fn said(&self) -> Option<String> {
+        let known = self.family.is_some();
+        self.beside(|handle| said(if known { Handle(ptr::null_mut()) } else { handle })).flatten()
+    }
+}
+
+/// Wraps `ncclCommGetAsyncError`.
+///
+/// # Safety
+/// The communicator is live, and nobody ends it meanwhile.
+pub(crate) unsafe fn async_error(Handle(raw): Handle) -> Result<()> {
+    const FUNCTION: &str = "ncclCommGetAsyncError";
+    let mut state = sys::ncclResult_t::ncclSuccess;
+    // SAFETY: a live communicator, as the caller promises, and a place for the answer.
+    check(FUNCTION, unsafe { sys::ncclCommGetAsyncError(raw, &mut state) })?;
+    check(FUNCTION, state)
+}
+
+impl Worker for Inner {
+    fn health(&self) -> Result<()> {
+        match self.async_error() {
+            Some(Err(error)) => {
+                watchdog::end(self, &error);
+                Err(error)
+            }
+            // One that is being closed was asked after its work was done.
+            _ if self.is_active() || self.is_closing() => Ok(()),
+            _ => Err(self.dead("wait")),
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        // All ranks of this process, which are aborted together: the abort of one returns before its kernel has left, unless it is
+        // the last.
+        self.is_gone()
+    }
+
+    fn look_around(&self, done: u64, last: u64) {
+        departure::on_device(self, done, last).into_iter().for_each(|error| watchdog::end(self, &error));
+    }
+
+    fn pending(&self, done: u64, last: u64) -> Option<String> {
+        let told = match self.refusal("wait") {
+            None => pending::waits(self, done, last),
+            Some(Error::Aborted { reason: why, .. }) => Some(format!("rank {} is being stopped: {why}", self.rank)),
+            Some(error) => Some(format!("rank {} is being stopped: {error}", self.rank)),
+        };
+        let told: Vec<_> = told.into_iter().chain(self.said()).collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+}

@@ -1,0 +1,263 @@
+//! Starting communicators, with a deadline.
+//!
+//! Communicators are made blocking, because a non-blocking one takes ten times as long for each operation, and a blocking
+//! one split from it 2 to 3 µs longer and twice the device memory. A blocking start cannot be stopped, so it runs on the
+//! communicator's own thread: if a rank does not come in time, the caller gets its error, and the thread is left behind;
+//! should the rank come after all, it aborts what it then has. The ranks of a clique start as one group of NCCL, which ends
+//! the starts of all when that of one fails.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use super::ending;
+use super::scope;
+use super::watchdog;
+use crate::cuda::Device;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::nccl::communicator::Communicator;
+use crate::nccl::config::{Config, InitOptions};
+use crate::nccl::state::check::{check, lost, said};
+use crate::nccl::state::environment;
+use crate::nccl::state::handle::Handle;
+use crate::nccl::state::helper::Helper;
+use crate::nccl::state::household::Household;
+use crate::nccl::state::inner::{Family, HOUSEHOLDS, Inner, Parts};
+use crate::nccl::unique_id::UniqueId;
+use crate::{sys, version};
+
+const FUNCTION: &str = "ncclCommInitRankConfig";
+
+/// How often a start looks whether the program that it is part of has failed.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One rank; the others are made elsewhere.
+pub(crate) fn one_rank(
+    operation: &'static str,
+    device: Device,
+    size: usize,
+    id: &UniqueId,
+    rank: usize,
+    options: &InitOptions,
+) -> Result<Communicator> {
+    begin(operation, &options.config)?;
+    if size == 0 || c_int::try_from(size).is_err() {
+        return Err(Error::argument(operation, "size", format!("1 to {} ranks", c_int::MAX), size));
+    }
+    if rank >= size {
+        return Err(Error::argument(operation, "rank", format!("a rank below {size}"), rank));
+    }
+    let start = Start { operation, id: *id, size, ranks: vec![(rank, device)] };
+    let members = start.run(None, options)?;
+    members.into_iter().next().map(Communicator::from_inner).ok_or_else(|| nothing(operation))
+}
+
+/// All ranks of a communicator within this process.
+pub(crate) fn all_ranks(
+    operation: &'static str,
+    devices: &[Device],
+    options: &InitOptions,
+) -> Result<Vec<Communicator>> {
+    begin(operation, &options.config)?;
+    if devices.is_empty() {
+        return Err(Error::argument(operation, "devices", "at least one device", "none"));
+    }
+    for (at, device) in devices.iter().enumerate() {
+        if devices[..at].contains(device) {
+            return Err(Error::argument(operation, "devices", "each device once", format!("{device} twice")));
+        }
+    }
+    let size = devices.len();
+    let family = Arc::new(Family::new(size));
+    let ranks = devices.iter().copied().enumerate().collect();
+    let start = Start { operation, id: UniqueId::new()?, size, ranks };
+    let members = start.run(Some(family), options)?;
+    Ok(members.into_iter().map(Communicator::from_inner).collect())
+}
+
+fn begin(operation: &'static str, config: &Config) -> Result<()> {
+    ending::outside_of_host_functions(operation)?;
+    version::check_nccl()?;
+    environment::check(operation)?;
+    config.check(operation)
+}
+
+/// Waits for a start that is under way.
+fn wait(
+    operation: &'static str,
+    start: &Receiver<Result<Made>>,
+    deadline: &Deadline,
+    absent: impl FnOnce() -> String,
+) -> Result<Made> {
+    let scope = scope::current();
+    loop {
+        match start.recv_timeout(deadline.remaining().min(LOOK)) {
+            Ok(made) => return made,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(nothing(operation)),
+        }
+        if let Some(reason) = scope.as_ref().and_then(|scope| scope.failure()) {
+            return Err(Error::Aborted { operation, reason });
+        }
+        if deadline.expired() {
+            let said = said(Handle(ptr::null_mut())).map(|said| format!("; {said}")).unwrap_or_default();
+            return Err(deadline.error(operation, format!("{}{said}", absent())));
+        }
+    }
+}
+
+#[cold]
+fn nothing(operation: &'static str) -> Error {
+    Error::InvalidUsage { operation, reason: "NCCL made no communicator".into() }
+}
+
+/// The start of those ranks of a communicator that one call makes.
+struct Start {
+    operation: &'static str,
+    id: UniqueId,
+    size: usize,
+    ranks: Vec<(usize, Device)>,
+}
+
+impl Start {
+    fn run(self, family: Option<Arc<Family>>, options: &InitOptions) -> Result<Vec<Arc<Inner>>> {
+        let Self { operation, id, size, ranks } = self;
+        let deadline = Deadline::after(options.timeout);
+        // All threads that the communicators will ever need, before there is a communicator.
+        watchdog::start(operation)?;
+        let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
+        let household = HOUSEHOLDS.join(&id, ranks.len());
+        let config = household.keep(options.config.clone());
+        let devices: Vec<Device> = ranks.iter().map(|(_, device)| *device).collect();
+        // A clique has them all.
+        let first = ranks.first().map(|(rank, _)| *rank).filter(|_| family.is_none());
+        let made = Made { ranks, handles: Vec::new(), household: Arc::clone(&household) };
+        // Handed over or kept: a start that is too late is aborted where it was made.
+        let (sender, receiver) = mpsc::sync_channel(0);
+        helpers[0].run(move || {
+            let _ = sender.send(made.start(id, size, &config));
+        });
+        let absent = || match first {
+            Some(rank) => format!("not all of the {size} ranks have come to rank {rank}"),
+            None => format!("not all of the {size} ranks have come"),
+        };
+        let made = wait(operation, &receiver, &deadline, absent);
+        let (handles, ranks) = made.map_err(|error| lost(&error, devices).unwrap_or(error))?.take();
+        let members: Vec<_> = helpers
+            .into_iter()
+            .zip(handles.into_iter().zip(ranks))
+            .map(|(helper, (handle, (rank, device)))| {
+                let (family, household) = (family.clone(), Arc::clone(&household));
+                let (timeout, force_windows) = (options.timeout, options.config.forces_windows());
+                Inner::new(Parts { handle, rank, size, device, family, household, helper, timeout, force_windows })
+            })
+            .collect();
+        if let Some(family) = family {
+            let _ = family.members.set(members.iter().map(Arc::downgrade).collect());
+        }
+        watchdog::look_after(&members);
+        if let Some(cause) = household.admit(&members) {
+            ending::start_abort(&members, &cause);
+            return Err(members.first().and_then(|inner| inner.refusal(operation)).unwrap_or(cause));
+        }
+        if let Some(scope) = scope::current() {
+            scope.adopt(&members);
+            if let Some(reason) = scope.failure() {
+                let error = Error::Aborted { operation, reason };
+                ending::start_abort(&members, &error);
+                return Err(error);
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// Ranks that are being started, and their communicators as long as nobody has taken them: aborted then.
+struct Made {
+    ranks: Vec<(usize, Device)>,
+    /// Null where NCCL has made none.
+    handles: Vec<Handle>,
+    household: Arc<Household<Inner>>,
+}
+
+impl Made {
+    /// Starts the ranks, on a thread that may stay here for ever.
+    fn start(mut self, id: UniqueId, size: usize, config: &Config) -> Result<Self> {
+        let mut raw_config = config.to_raw();
+        for (rank, device) in &self.ranks {
+            // A rank that is missing for want of its device would leave the others waiting.
+            drop(device.set_current().map_err(|error| error.of_rank(*rank))?);
+        }
+        self.handles = vec![Handle(ptr::null_mut()); self.ranks.len()];
+        // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+        let mut result = check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+        if result.is_ok() {
+            for ((rank, device), Handle(handle)) in self.ranks.iter().zip(&mut self.handles) {
+                let current = device.set_current();
+                // SAFETY: a place for the handle, and a configuration that was initialised; what it points to lives as long
+                // as the household. The sizes fit: they were checked before.
+                let code = unsafe {
+                    sys::ncclCommInitRankConfig(handle, size as c_int, id.to_raw(), *rank as c_int, &mut raw_config)
+                };
+                let started = current.and(check(FUNCTION, code)).map_err(|error| error.of_rank(*rank));
+                result = result.and(started);
+            }
+            // SAFETY: this thread has opened the group above. After an error NCCL starts none.
+            let ended = check(FUNCTION, unsafe { sys::ncclGroupEnd() });
+            result = result.and(ended.map_err(|error| match self.ranks.as_slice() {
+                [(rank, _)] => error.of_rank(*rank),
+                // Of which of them NCCL does not say.
+                all => error.noted(format_args!("of one of {} ranks that start together", all.len())),
+            }));
+        }
+        if result.is_ok() && self.handles.iter().any(|handle| handle.raw().is_null()) {
+            result = Err(nothing(FUNCTION));
+        }
+        result.map(|()| self)
+    }
+
+    /// The communicators, which the caller ends from now on.
+    fn take(mut self) -> (Vec<Handle>, Vec<(usize, Device)>) {
+        (std::mem::take(&mut self.handles), std::mem::take(&mut self.ranks))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for handle in std::mem::take(&mut self.handles).into_iter().filter(|handle| !handle.raw().is_null()) {
+            // SAFETY: the start has returned, well or not, in time or too late: NCCL gives the handle before it starts, and
+            // leaves it to be aborted. Nobody else has it.
+            let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
+        }
+        self.ranks.iter().for_each(|_| self.household.leave());
+    }
+}
+
+#[cfg(all(test, gpucomm_emulator))]
+mod tests {
+    use super::*;
+    use crate::emulator::nccl::registry;
+
+    /// A size that no other test has.
+    const SIZE: usize = 13;
+
+    /// All ranks on one device: NCCL refuses that when they have met, and leaves their communicators.
+    fn start(household: &Arc<Household<Inner>>) -> Result<Made> {
+        let device = Device::new(0)?;
+        let ranks = (0..SIZE).map(|rank| (rank, device)).collect();
+        let made = Made { ranks, handles: Vec::new(), household: Arc::clone(household) };
+        made.start(UniqueId::new()?, SIZE, &Config::default())
+    }
+
+    #[test]
+    fn a_failed_start_leaves_nothing() {
+        let household = HOUSEHOLDS.join(&UniqueId::from_bytes([7; 128]), SIZE);
+        let Err(error) = start(&household) else { panic!("ranks that share a device") };
+        assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
+        assert_eq!(registry::alive(SIZE), 0);
+        assert!(household.is_empty());
+    }
+}

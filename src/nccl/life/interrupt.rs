@@ -1,0 +1,111 @@
+//! Waking a thread that blocks inside NCCL, and stopping a communicator without freeing it.
+//!
+//! The first operation on a communicator, or the first with a peer, exchanges addresses inside the call, and a peer that
+//! never comes leaves it blocked. `ncclCommRevoke` (2.28.7) raises the flag that NCCL and its kernels look at while they
+//! wait, waits until the device has left, and frees nothing, so it may be called while a thread is inside. Only a call that
+//! really waits may be woken: one that goes on would lose what it uses. With older versions nothing safe can be done, and
+//! the call blocks until the peer comes.
+//!
+//! Nothing may be freed before revoking has returned: it goes on using the communicator when those that it woke have left.
+//!
+//! Revoking takes the flag back when it is done, and works once. Who is not waiting for a peer then, but comes to that later, out of a
+//! slow call of the driver, waits for ever. So a call counts as blocked after several seconds only, also in a clique: there the ranks
+//! meet before they connect, so a call waits for a peer only if that one was stopped in between, or in the driver for kernels of this
+//! very communicator, which nothing else would stop. What stays: a call that is slower than that, and waits for a peer afterwards,
+//! never returns, and its communicator is never freed.
+
+use std::time::Duration;
+
+use crate::deadline::{Deadline, backoff};
+use crate::nccl::state::inner::Inner;
+
+/// How long a call takes before it counts as blocked: longer than what the driver does in a first call, and less than
+/// [`GRACE`](crate::nccl::life::ending::GRACE), so that an abort comes through within that.
+pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
+
+/// How often a thread is looked for that cannot be woken.
+const PATIENT: Duration = Duration::from_millis(20);
+
+/// Waits until nobody is inside NCCL, for which it wakes who does not leave by itself, and has not for so long; whether it revoked for
+/// that.
+///
+/// The caller has condemned `inner`, and ends it on this thread.
+pub(crate) fn clear(inner: &Inner) -> bool {
+    let soon = Deadline::after(BLOCKED);
+    let mut round = 0;
+    while !inner.is_left() {
+        if soon.expired() || inner.is_stuck() {
+            let revoked = revoke(inner);
+            while !inner.is_left() {
+                std::thread::sleep(PATIENT);
+            }
+            return revoked;
+        }
+        backoff(round);
+        round += 1;
+    }
+    false
+}
+
+/// Wraps `ncclCommRevoke`: returns when the device has left, and NCCL is done; whether there is such a function.
+///
+/// The caller has condemned `inner`, and ends it on this thread.
+#[cfg(nccl_ge_2_28_7)]
+pub(crate) fn revoke(inner: &Inner) -> bool {
+    use crate::sys;
+
+    // SAFETY: the handle is live: this thread alone ends the communicator, and has not yet. Revoking sets flags that NCCL
+    // reads while it waits, and is made to be called while calls are under way.
+    let _ = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
+    true
+}
+
+/// There is no such function before NCCL 2.28.7.
+#[cfg(not(nccl_ge_2_28_7))]
+pub(crate) fn revoke(_inner: &Inner) -> bool {
+    false
+}
+
+#[cfg(all(test, gpucomm_emulator))]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use crate::cuda::Device;
+    use crate::nccl::clique::Clique;
+    use crate::nccl::life::ending;
+
+    /// A call in which the driver is slow is none that waits for a peer.
+    #[test]
+    fn a_slow_call_is_not_interrupted() {
+        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
+        let inner = clique.rank(0).inner();
+        let (_locked, _) = inner.enter("test").unwrap();
+        inner.begin_visit("test").unwrap();
+        assert!(inner.condemn(Error::Aborted { operation: "test", reason: "the test aborts".into() }));
+        std::thread::scope(|scope| {
+            let revoked = scope.spawn(|| clear(inner));
+            std::thread::sleep(Duration::from_millis(1500));
+            inner.end_visit();
+            assert!(!revoked.join().unwrap());
+        });
+        ending::tear_down(inner);
+    }
+
+    /// Who aborts what has been blocked for long does not wait for as long again.
+    #[test]
+    fn a_blocked_call_is_interrupted_at_once() {
+        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
+        let inner = clique.rank(0).inner();
+        let (_locked, _) = inner.enter("test").unwrap();
+        inner.begin_visit("test").unwrap();
+        inner.set_stuck(inner.visit());
+        assert!(inner.condemn(Error::Aborted { operation: "test", reason: "the test aborts".into() }));
+        std::thread::scope(|scope| {
+            let revoked = scope.spawn(|| clear(inner));
+            std::thread::sleep(Duration::from_millis(500));
+            inner.end_visit();
+            assert_eq!(revoked.join().unwrap(), cfg!(nccl_ge_2_28_7));
+        });
+        ending::tear_down(inner);
+    }
+}

@@ -1,0 +1,10 @@
+//! How communicators start, how they are, and how they end.
+
+pub(crate) mod ending;
+pub(crate) mod failure;
+pub(crate) mod health;
+pub(crate) mod init;
+pub(crate) mod interrupt;
+pub(crate) mod reaper;
+pub(crate) mod scope;
+pub(crate) mod watchdog;

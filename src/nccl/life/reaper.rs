@@ -1,0 +1,153 @@
+//! Memory of NCCL that was dropped, freed by a thread that nobody waits for.
+//!
+//! `ncclMemFree` does not wait for the uses of the memory, and may wait for everything else on the device: for a collective
+//! that spins until its peers come, or until somebody aborts it. So neither a destructor calls it nor the watchdog.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::cuda::scarce;
+use crate::cuda::{self, Device, Freed, Uses};
+use crate::deadline::{Deadline, backoff};
+use crate::error::{Error, Result};
+use crate::nccl::state::helper;
+use crate::nccl::state::inner::Inner;
+use crate::nccl::state::windows::Burial;
+use crate::sys;
+
+/// How often it looks at memory that is still in use.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Memory to be freed.
+struct Remains {
+    ptr: *mut c_void,
+    device: Device,
+    uses: Uses,
+    inner: Arc<Inner>,
+    /// Whether NCCL may know the memory until it has let go of the communicator.
+    after_the_end: bool,
+}
+
+// SAFETY: the pointer is an address of device memory that only `free` gives back.
+unsafe impl Send for Remains {}
+
+/// All remains.
+struct Yard {
+    waiting: Vec<Remains>,
+    /// The communicators and devices of those that the reaper has in hand.
+    in_hand: Vec<(u64, Device)>,
+    /// Whether something has come since the reaper looked.
+    fresh: bool,
+    running: bool,
+}
+
+static YARD: Mutex<Yard> = Mutex::new(Yard { waiting: Vec::new(), in_hand: Vec::new(), fresh: false, running: false });
+static CHANGED: Condvar = Condvar::new();
+
+fn yard() -> MutexGuard<'static, Yard> {
+    YARD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the reaper, unless it runs: before there is anything to bury.
+pub(crate) fn start(operation: &'static str) -> Result<()> {
+    let mut yard = yard();
+    if !yard.running {
+        let spawned = thread::Builder::new().name("gpucomm-reaper".into()).spawn(run);
+        spawned.map_err(|error| helper::cannot_start(operation, &error))?;
+        scarce::set_holder(holds);
+        yard.running = true;
+    }
+    Ok(())
+}
+
+/// Frees memory that is no window, as soon as nothing uses it any more.
+pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>) {
+    receive(Burial::Soon(freed), inner);
+}
+
+/// Frees memory as soon as nothing uses it any more, and NCCL does not know it.
+pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
+    let (freed, after_the_end) = match burial {
+        Burial::Soon(freed) => (freed, false),
+        Burial::AfterTheEnd(freed) => (freed, true),
+    };
+    let one =
+        Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), after_the_end };
+    let mut yard = yard();
+    yard.waiting.push(one);
+    yard.fresh = true;
+    CHANGED.notify_all();
+}
+
+/// Waits until no memory of one communicator is on its way here; whether that happens before the deadline.
+pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
+    let holds = || {
+        let yard = yard();
+        yard.in_hand.iter().any(|(id, _)| *id == communicator)
+            || yard.waiting.iter().any(|one| one.inner.id == communicator)
+    };
+    let mut round = 0;
+    while holds() {
+        if deadline.expired() {
+            return false;
+        }
+        backoff(round);
+        round += 1;
+    }
+    true
+}
+
+/// Whether memory of `device` is about to be freed, of whatever communicator.
+fn holds(device: Device) -> bool {
+    // What lies under the windows of a communicator that goes on may stay for ever.
+    let comes = |one: &Remains| one.device == device && !(one.after_the_end && one.inner.is_active());
+    let yard = yard();
+    yard.in_hand.iter().any(|(_, other)| *other == device) || yard.waiting.iter().any(comes)
+}
+
+fn run() {
+    loop {
+        let mut kept = Vec::new();
+        for mut one in take() {
+            // On a device that is lost the memory is lost as well.
+            match cuda::settle(one.device).and_then(|()| one.is_idle()) {
+                Ok(true) => one.free(),
+                Err(Error::DeviceLost { .. }) => {}
+                Ok(false) | Err(_) => kept.push(one),
+            }
+        }
+        let mut yard = yard();
+        yard.in_hand.clear();
+        yard.waiting.append(&mut kept);
+    }
+}
+
+/// What is to be looked at, at once where something has come, else after a while.
+fn take() -> Vec<Remains> {
+    let mut yard = yard();
+    if !yard.waiting.is_empty() && !yard.fresh {
+        yard = CHANGED.wait_timeout(yard, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    while yard.waiting.is_empty() {
+        yard = CHANGED.wait(yard).unwrap_or_else(PoisonError::into_inner);
+    }
+    yard.fresh = false;
+    yard.in_hand = yard.waiting.iter().map(|one| (one.inner.id, one.device)).collect();
+    std::mem::take(&mut yard.waiting)
+}
+
+impl Remains {
+    /// Whether nothing uses the memory.
+    fn is_idle(&mut self) -> Result<bool> {
+        Ok((!self.after_the_end || self.inner.is_gone()) && self.uses.idle()?)
+    }
+
+    fn free(self) {
+        // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, and
+        // no window lies over it.
+        let _ = unsafe { sys::ncclMemFree(self.ptr) };
+        scarce::freed();
+    }
+}

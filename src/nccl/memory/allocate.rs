@@ -1,0 +1,311 @@
+//! Allocating the memory of a [`CommBuffer`](crate::nccl::CommBuffer).
+
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::Arc;
+
+#[cfg(nccl_ge_2_27)]
+use super::retire;
+#[cfg(nccl_ge_2_27)]
+use super::retire::{Entered, Member};
+use crate::cuda::scarce;
+use crate::cuda::{Allocation, FreeHook, Stream, WindowTag};
+#[cfg(nccl_ge_2_27)]
+use crate::cuda::{Freed, Uses, restoring};
+use crate::deadline::Deadline;
+use crate::element::Element;
+use crate::error::{Error, Result};
+#[cfg(nccl_ge_2_27)]
+use crate::known_bugs::ENDLESS_WINDOWS;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::calls::prepare::Site;
+use crate::nccl::comm_buffer::CommBuffer;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::comm_buffer::next_window;
+use crate::nccl::enqueue::submit;
+use crate::nccl::life::{ending, reaper};
+use crate::nccl::state::check;
+use crate::nccl::state::inner::Inner;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::state::inner::begin_visits;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::state::windows::{Burial, Window};
+use crate::sys;
+
+const LOCAL: &str = "alloc_local";
+
+/// Windows begin and end at pages of this size.
+const PAGE: usize = 4096;
+
+/// How large a buffer is.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    /// Bytes of its elements.
+    used: usize,
+    /// Bytes in whole pages: an empty one has a page too, so that it can be a window.
+    pages: usize,
+}
+
+impl Size {
+    fn of<T: Element>(operation: &'static str, len: usize) -> Result<Self> {
+        let used = len.checked_mul(size_of::<T>());
+        let pages = used.and_then(|used| used.max(1).checked_next_multiple_of(PAGE));
+        match (used, pages.filter(|&pages| isize::try_from(pages).is_ok())) {
+            (Some(used), Some(pages)) => Ok(Self { used, pages }),
+            _ => Err(Error::argument(operation, "len", "a length whose bytes can be counted", len)),
+        }
+    }
+}
+
+/// Memory of NCCL that is freed unless it is handed on.
+struct Memory<'a> {
+    ptr: *mut std::ffi::c_void,
+    size: Size,
+    inner: &'a Arc<Inner>,
+}
+
+impl<'a> Memory<'a> {
+    /// Wraps `ncclMemAlloc`. Where memory has run out, that of buffers which were dropped is waited for, also of other
+    /// communicators on the device: of one that was aborted, perhaps.
+    fn new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {
+        scarce::persist(inner.device, inner.timeout(), || Self::try_new(inner, size))
+    }
+
+    fn try_new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {
+        const FUNCTION: &str = "ncclMemAlloc";
+        let _current = inner.device.set_current()?;
+        let mut ptr = ptr::null_mut();
+        // SAFETY: writes a pointer to the address given; the device is current.
+        let result = unsafe { sys::ncclMemAlloc(&mut ptr, size.pages) };
+        match check::check(FUNCTION, result) {
+            Ok(()) => Ok(Self { ptr, size, inner }),
+            Err(error) if is_out_of_memory(&error, inner, size.pages) => {
+                Err(Error::OutOfMemory { operation: FUNCTION, bytes: size.pages, place: inner.device.to_string() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Hands the memory on to an allocation that frees it: of a window with this number, if it is one.
+    fn into_allocation(self, window: Option<u64>) -> Arc<Allocation> {
+        let memory = ManuallyDrop::new(self);
+        let tag = WindowTag { communicator: memory.inner.id, window: window.unwrap_or(0) };
+        let owner = Arc::clone(memory.inner);
+        let free: FreeHook = match window {
+            None => Box::new(move |freed| reaper::bury(freed, &owner)),
+            Some(number) => Box::new(move |freed| {
+                if let Some(burial) = owner.windows.bury(number, freed) {
+                    reaper::receive(burial, &owner);
+                }
+            }),
+        };
+        Allocation::external(memory.ptr, memory.size.used, memory.inner.device, Some(tag), free)
+    }
+
+    /// Frees the memory once NCCL has let go of the communicator, which may know it.
+    #[cfg(nccl_ge_2_27)]
+    fn leave(self) {
+        let memory = ManuallyDrop::new(self);
+        let freed = Freed { ptr: memory.ptr, device: memory.inner.device, uses: Uses::new() };
+        reaper::receive(Burial::AfterTheEnd(freed), memory.inner);
+    }
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.inner.device.set_current() {
+            // SAFETY: from `ncclMemAlloc`; nothing has used it.
+            let _ = unsafe { sys::ncclMemFree(self.ptr) };
+        }
+    }
+}
+
+/// Whether memory ran out. NCCL's code says no more than that a CUDA call failed; its text says which error that was,
+/// but may be of another call.
+fn is_out_of_memory(error: &Error, inner: &Inner, bytes: usize) -> bool {
+    let Error::Nccl { code, last, .. } = error else { return false };
+    *code == sys::ncclResult_t::ncclUnhandledCudaError.0 as i32
+        && (last.as_ref().is_some_and(|text| text.contains("out of memory"))
+            || inner.device.memory_info().map_or(true, |info| info.free < bytes))
+}
+
+/// What both ways to allocate check first; the size of a buffer.
+fn begin<T: Element>(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    streams: &[&Stream],
+    len: usize,
+) -> Result<Size> {
+    submit::outside_of_groups(operation)?;
+    // Before the other ranks wait for this one.
+    ending::outside_of_host_functions(operation)?;
+    let size = Size::of::<T>(operation, len)?;
+    for (inner, stream) in members.iter().zip(streams) {
+        Site::new(operation, inner, stream)?;
+    }
+    Ok(size)
+}
+
+/// A buffer, zeroed, that is no window: the other ranks have no part in it.
+pub(crate) fn local<'comm, T: Element>(
+    inner: &Arc<Inner>,
+    stream: &Stream,
+    len: usize,
+) -> Result<CommBuffer<'comm, T>> {
+    let size = begin::<T>(LOCAL, &[inner], &[stream], len)?;
+    drop(inner.enter(LOCAL)?);
+    zeros(LOCAL, Memory::new(inner, size)?.into_allocation(None), stream, len)
+}
+
+/// A buffer over an allocation, zeroed.
+fn zeros<'comm, T: Element>(
+    operation: &'static str,
+    alloc: Arc<Allocation>,
+    stream: &Stream,
+    len: usize,
+) -> Result<CommBuffer<'comm, T>> {
+    let mut buffer = CommBuffer::new(alloc, len);
+    buffer.as_slice_mut().fill_for(operation, stream, T::ZERO)?;
+    Ok(buffer)
+}
+
+/// A buffer of one rank, zeroed. Where windows exist, all ranks must call this.
+pub(crate) fn one<'comm, T: Element>(
+    operation: &'static str,
+    inner: &Arc<Inner>,
+    stream: &Stream,
+    len: usize,
+) -> Result<CommBuffer<'comm, T>> {
+    let buffers = many::<T>(operation, &[inner], &[stream], len)?;
+    buffers.into_iter().next().ok_or_else(|| Error::argument(operation, "ranks", "one", 0))
+}
+
+/// A buffer for each of several ranks that one thread drives.
+pub(crate) fn many<'comm, T: Element>(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    streams: &[&Stream],
+    len: usize,
+) -> Result<Vec<CommBuffer<'comm, T>>> {
+    let size = begin::<T>(operation, members, streams, len)?;
+    // All of it has an owner before anything else can fail.
+    let memory = allocate(operation, members, size)?;
+    memory.into_iter().zip(streams).map(|(alloc, stream)| zeros(operation, alloc, stream, len)).collect()
+}
+
+#[cfg(not(nccl_ge_2_27))]
+fn allocate(_: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+    let memory = members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>()?;
+    Ok(memory.into_iter().map(|memory| memory.into_allocation(None)).collect())
+}
+
+/// Memory of each member, as windows that belong together.
+#[cfg(nccl_ge_2_27)]
+fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+    let mut approaching = retire::approach(members, operation)?;
+    let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let memory = restoring(|| allocate_together(operation, &mut approaching, size))
+        .map_err(|error| submit::failed(&refs, operation, error))?;
+    drop(approaching);
+    memory
+}
+
+/// The outer error is one that the other ranks wait behind.
+#[cfg(nccl_ge_2_27)]
+fn allocate_together(
+    operation: &'static str,
+    approaching: &mut [Member<'_>],
+    size: Size,
+) -> Result<Result<Vec<Arc<Allocation>>>> {
+    let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
+    let mut entered = members.iter().map(|inner| inner.enter(operation)).collect::<Result<Vec<_>>>()?;
+    let (entries, _promised) = retire::meet(approaching, &mut entered, operation, &Signature::register(size.used))?;
+    // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
+    // waits for the device comes back.
+    let memory = match members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>() {
+        Ok(memory) => memory,
+        // The others are about to wait for this rank, if there are any.
+        Err(error) if members.first().is_some_and(|inner| inner.size > members.len()) => return Err(error),
+        Err(error) => return Ok(Err(error)),
+    };
+    let (numbers, registered) = register(operation, &members, &entered, &memory, &entries)?;
+    let mut owned = Vec::with_capacity(members.len());
+    for (memory, number) in memory.into_iter().zip(numbers) {
+        match number {
+            None if registered.is_err() => memory.leave(),
+            number => owned.push(memory.into_allocation(number)),
+        }
+    }
+    registered?;
+    Ok(Ok(owned))
+}
+
+/// Wraps `ncclCommWindowRegister`, in one group for all members. The number of each window, and what NCCL says, which may be an error
+/// although there are some; it answers no window, without an error, where the ranks cannot reach each other's memory.
+#[cfg(nccl_ge_2_27)]
+fn register(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    entered: &Entered<'_>,
+    memory: &[Memory<'_>],
+    entries: &[Option<u64>],
+) -> Result<(Vec<Option<u64>>, Result<()>)> {
+    const FUNCTION: &str = "ncclCommWindowRegister";
+    if ENDLESS_WINDOWS.is_running() && !members.iter().all(|inner| inner.force_windows) {
+        return Ok((vec![None; members.len()], Ok(())));
+    }
+    let flags = sys::NCCL_WIN_COLL_SYMMETRIC as std::ffi::c_int;
+    let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
+    for ((inner, (guard, _)), (memory, entry)) in members.iter().zip(entered).zip(memory.iter().zip(entries)) {
+        // Windows were taken away since the ranks met, each in a visit of its own.
+        retire::write_down(inner, guard, operation, &Signature::register(memory.size.used), *entry);
+    }
+    begin_visits(members.iter().map(|inner| &***inner), operation)?;
+    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+    if result.is_ok() {
+        for (((_, handle), memory), window) in entered.iter().zip(memory).zip(&mut windows) {
+            // SAFETY: a live communicator during a visit, memory of NCCL, and a place for the window, which is written
+            // when the group ends.
+            let code = unsafe { sys::ncclCommWindowRegister(*handle, memory.ptr, memory.size.pages, window, flags) };
+            result = result.and(check::check(FUNCTION, code));
+        }
+        // SAFETY: this thread has opened the group above.
+        result = result.and(check::check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
+    }
+    let known = members.iter().zip(windows).zip(entries).map(|((inner, window), entry)| {
+        let number = (!window.is_null()).then(|| entry.map_or_else(next_window, |entry| entry + 1));
+        // Before the visit ends: an abort takes those off that it finds.
+        if let Some(number) = number {
+            inner.windows.add(number, Window(window));
+        }
+        inner.end_visit();
+        number
+    });
+    Ok((known.collect(), result))
+}
+
+/// Frees the memory of windows that all ranks have dropped. All ranks must call this.
+#[cfg_attr(not(nccl_ge_2_27), allow(unused_variables))]
+pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
+    submit::outside_of_groups(operation)?;
+    ending::outside_of_host_functions(operation)?;
+    #[cfg(nccl_ge_2_27)]
+    {
+        let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+        let mut approaching = retire::approach(members, operation)?;
+        let mut together = || {
+            let mut entered = members.iter().map(|inner| inner.enter(operation)).collect::<Result<Vec<_>>>()?;
+            retire::meet(&mut approaching, &mut entered, operation, &Signature::reclaim())
+        };
+        together().map_err(|error| submit::failed(&refs, operation, error))?;
+    }
+    for inner in members {
+        let deadline = Deadline::after(inner.timeout());
+        if !reaper::drain(inner.id, &deadline) {
+            return Err(deadline.error(operation, "memory that was dropped is still in use"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Memory of NCCL: allocated and taken away where all ranks do so together.
+
+pub(crate) mod allocate;
+#[cfg(nccl_ge_2_27)]
+pub(crate) mod retire;

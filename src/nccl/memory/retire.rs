@@ -1,0 +1,155 @@
+//! Taking windows away at points that all ranks reach in the same order: where they allocate together, and where they reclaim.
+//!
+//! At such a point the ranks of a clique show each other which windows they have dropped, and take those away that all of them have. Across
+//! processes no rank sees the others, and takes away what it has dropped itself: it was promised that they drop alike. Uses of the memory
+//! are waited for before, outside of all locks.
+
+use std::sync::Arc;
+
+use crate::deadline::{Deadline, backoff};
+use crate::error::Result;
+use crate::nccl::agree::recent::{NOWHERE, Record};
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::enqueue::connect::Promised;
+use crate::nccl::enqueue::{agreement, connect};
+use crate::nccl::life::reaper;
+use crate::nccl::state::gate::Locked;
+use crate::nccl::state::inner::{Guarded, Inner};
+use crate::nccl::state::windows::Dropped;
+use crate::sys;
+
+/// A rank on its way to a point, and the dropped windows that it has in hand.
+pub(crate) struct Member<'a> {
+    pub(crate) inner: &'a Arc<Inner>,
+    dropped: Vec<Dropped>,
+}
+
+impl<'a> Member<'a> {
+    fn new(inner: &'a Arc<Inner>) -> Self {
+        Self { inner, dropped: inner.windows.take_dropped() }
+    }
+
+    /// Whether nothing uses the memory in hand.
+    fn is_idle(&mut self) -> Result<bool> {
+        for dropped in &mut self.dropped {
+            if !dropped.memory.uses.idle()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Wraps `ncclCommWindowDeregister` for those of the windows in hand whose numbers are given.
+    fn retire(&mut self, handle: sys::ncclComm_t, numbers: &[u64]) -> Result<()> {
+        for dropped in std::mem::take(&mut self.dropped) {
+            if !numbers.contains(&dropped.number) {
+                self.dropped.push(dropped);
+                continue;
+            }
+            let taken_away = self.inner.inside("ncclCommWindowDeregister", || {
+                // SAFETY: a live communicator, during a visit, and a window of it that is deregistered once: it is in hand.
+                let _ = unsafe { sys::ncclCommWindowDeregister(handle, dropped.window.0) };
+                self.inner.windows.remove(dropped.number);
+            });
+            if let Err(error) = taken_away {
+                self.dropped.push(dropped);
+                return Err(error);
+            }
+            reaper::bury(dropped.memory, self.inner);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        for dropped in self.dropped.drain(..) {
+            if let Some(burial) = self.inner.windows.put_back(dropped) {
+                reaper::receive(burial, self.inner);
+            }
+        }
+    }
+}
+
+/// `members` on their way to a point, once nothing uses what they have dropped before.
+pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) -> Result<Vec<Member<'a>>> {
+    let mut members: Vec<_> = members.iter().map(|inner| Member::new(inner)).collect();
+    for member in &mut members {
+        let deadline = Deadline::after(member.inner.timeout());
+        let mut round = 0;
+        while !member.is_idle()? {
+            if let Some(error) = member.inner.refusal(operation) {
+                return Err(error);
+            }
+            if deadline.expired() {
+                let detail = format!("rank {} waits for uses of memory that was dropped", member.inner.rank);
+                return Err(deadline.error(operation, detail));
+            }
+            backoff(round);
+            round += 1;
+        }
+    }
+    Ok(members)
+}
+
+/// Writes down the point that `inner` is about to come to.
+pub(crate) fn write_down(
+    inner: &Inner,
+    guard: &Guarded,
+    operation: &'static str,
+    signature: &Signature,
+    entry: Option<u64>,
+) {
+    inner.recent.keep(Record {
+        // The next operation gets it, too: no work is waited for by this number.
+        number: guard.works.next(),
+        head: signature.head(),
+        count: signature.count(),
+        agreed: entry.unwrap_or(NOWHERE),
+        operation,
+        visit: inner.next_visit(),
+        joined: false,
+    });
+}
+
+/// The lock and the handle of each of the members.
+pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
+
+/// Comes to the next point with all other ranks, and takes away the windows that all have dropped. The numbers of this point in the
+/// sequence of collectives, where ranks compare; and the promise that all may do together in NCCL what comes there.
+///
+/// # Errors
+/// Where the ranks do not come, or come to another point: the communicator cannot be used any more then.
+pub(crate) fn meet<'a>(
+    members: &mut [Member<'a>],
+    entered: &mut Entered<'_>,
+    operation: &'static str,
+    signature: &Signature,
+) -> Result<(Vec<Option<u64>>, Promised<'a>)> {
+    let mut promised = Promised::default();
+    let mut entries = Vec::with_capacity(members.len());
+    for (member, (guard, _)) in members.iter().zip(entered.iter_mut()) {
+        let inner = member.inner;
+        guard.points += 1;
+        let Some(family) = &inner.family else {
+            entries.push(None);
+            continue;
+        };
+        family.points.show(inner.rank, guard.points, member.dropped.iter().map(|dropped| dropped.number).collect());
+        let entry = agreement::collective(family, inner, operation, signature)?;
+        entries.push(Some(entry));
+        write_down(inner, guard, operation, signature, Some(entry));
+    }
+    if let Some(Some(entry)) = entries.first() {
+        let inners: Vec<&'a Inner> = members.iter().map(|member| member.inner).map(|inner| &**inner).collect();
+        promised = connect::meet_at(*entry, &inners, operation)?;
+    }
+    for (member, (guard, handle)) in members.iter_mut().zip(entered.iter()) {
+        let numbers = match &member.inner.family {
+            Some(family) => family.points.common(guard.points),
+            None => member.dropped.iter().map(|dropped| dropped.number).collect(),
+        };
+        member.retire(*handle, &numbers)?;
+    }
+    Ok((entries, promised))
+}

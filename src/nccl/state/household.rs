@@ -1,0 +1,122 @@
+//! The ranks of a communicator that live in this process.
+//!
+//! NCCL frees what they share, and with it all of them, when the last one is aborted or destroyed; until then kernels and
+//! threads of its own may reach the memory of each. So whatever NCCL may still look at is kept until all have ended.
+//!
+//! They are aborted together, also those that were made one by one: the kernel of a rank that is stopped goes on as if it were done, and
+//! those that wait for it complete on what it has not sent. So all must know of the end before the first is stopped.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::error::Error;
+use crate::nccl::config::Config;
+use crate::nccl::unique_id::UniqueId;
+
+/// The ranks that were started with one id; `R` is a rank.
+#[derive(Debug)]
+pub(crate) struct Household<R> {
+    /// How many NCCL has not let go of.
+    open: AtomicUsize,
+    /// NCCL keeps pointers into them.
+    configs: Mutex<Vec<Arc<Config>>>,
+    ranks: Mutex<Ranks<R>>,
+}
+
+#[derive(Debug)]
+struct Ranks<R> {
+    started: Vec<Weak<R>>,
+    /// Why they were aborted.
+    cause: Option<Error>,
+}
+
+impl<R> Default for Household<R> {
+    fn default() -> Self {
+        let ranks = Mutex::new(Ranks { started: Vec::new(), cause: None });
+        Self { open: AtomicUsize::default(), configs: Mutex::default(), ranks }
+    }
+}
+
+/// All households of the process.
+pub(crate) struct Households<R>(Mutex<BTreeMap<[u8; UniqueId::BYTES], Weak<Household<R>>>>);
+
+impl<R> Households<R> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    /// That of the ranks of `id`, joined by `ranks` more, before any of them starts.
+    pub(crate) fn join(&self, id: &UniqueId, ranks: usize) -> Arc<Household<R>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, household| household.strong_count() > 0);
+        let household = all.get(id.as_bytes()).and_then(Weak::upgrade).unwrap_or_default();
+        all.insert(*id.as_bytes(), Arc::downgrade(&household));
+        household.open.fetch_add(ranks, Ordering::Relaxed);
+        household
+    }
+}
+
+impl<R> Household<R> {
+    /// Keeps a configuration that ranks are started with.
+    pub(crate) fn keep(&self, config: Config) -> Arc<Config> {
+        let config = Arc::new(config);
+        self.configs.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&config));
+        config
+    }
+
+    /// Never held across a call.
+    fn ranks(&self) -> MutexGuard<'_, Ranks<R>> {
+        self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `ranks` have started; why they must be aborted, if the others were.
+    pub(crate) fn admit(&self, ranks: &[Arc<R>]) -> Option<Error> {
+        let mut all = self.ranks();
+        all.started.retain(|rank| rank.strong_count() > 0);
+        all.started.extend(ranks.iter().map(Arc::downgrade));
+        all.cause.clone()
+    }
+
+    /// All ranks that have started. They are aborted because of `cause`, and so is who starts from now on.
+    pub(crate) fn fail(&self, cause: &Error) -> Vec<Arc<R>> {
+        let mut all = self.ranks();
+        all.cause.get_or_insert_with(|| cause.clone());
+        all.started.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// NCCL has let go of one rank.
+    pub(crate) fn leave(&self) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether NCCL has let go of all of them.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.load(Ordering::Acquire) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_starts_late_is_told() {
+        let households = Households::new();
+        let id = UniqueId::from_bytes([9; UniqueId::BYTES]);
+        let (first, second) = (Arc::new(1), Arc::new(2));
+        let household = households.join(&id, 1);
+        assert!(household.admit(std::slice::from_ref(&first)).is_none());
+        let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
+        assert_eq!(household.fail(&cause), [Arc::clone(&first)]);
+        let again = households.join(&id, 1);
+        let told = again.admit(&[Arc::clone(&second)]).expect("the cause");
+        assert!(told.to_string().contains("the test aborts"), "{told}");
+        drop(first);
+        assert_eq!(household.fail(&cause), [second]);
+        household.leave();
+        assert!(!household.is_empty());
+        again.leave();
+        assert!(household.is_empty());
+    }
+}

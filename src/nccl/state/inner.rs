@@ -1,0 +1,394 @@
+//! What a communicator shares with its aborters, its buffers and the watchdog.
+//!
+//! Every NCCL call on it is a visit through its [`Gate`], and so its end has to wait for none: aborting while another thread
+//! is inside NCCL corrupts the heap. The one exception is the call that wakes a thread which blocks inside NCCL, waiting for
+//! a peer; see [`interrupt`](crate::nccl::life::interrupt).
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use super::factors::Factors;
+use super::gate::{Gate, Locked};
+use super::handle::Handle;
+use super::helper::Helper;
+use super::household::{Household, Households};
+use super::streams::Streams;
+use super::windows::Windows;
+use super::works::Works;
+use crate::cuda::{Device, Fate, Work, Worker};
+use crate::error::{Error, Result};
+use crate::nccl::agree::ledger::Ledger;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::agree::points::Points;
+use crate::nccl::agree::recent::Recent;
+use crate::sys;
+
+/// The ranks of one process that belong together.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) ledger: Ledger,
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) points: Points,
+    pub(crate) members: OnceLock<Vec<Weak<Inner>>>,
+}
+
+impl Family {
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            ledger: Ledger::new(size),
+            #[cfg(nccl_ge_2_27)]
+            points: Points::new(size),
+            members: OnceLock::new(),
+        }
+    }
+}
+
+/// What the lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct Guarded {
+    pub(crate) streams: Streams,
+    pub(crate) works: Works,
+    /// How often this rank has come to a point where windows retire.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) points: u64,
+}
+
+/// The operation of a call that the watchdog ends because it stays inside NCCL: it does not know the method.
+pub(crate) const STAYS_INSIDE: &str = "call";
+
+const ACTIVE: u8 = 0;
+const CLOSING: u8 = 1;
+const DEAD: u8 = 2;
+
+/// Its lines are its own: every operation writes to it, and the ranks of a clique are made one after the other.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Inner {
+    gate: Gate<Guarded>,
+    /// Live until the gate is shut and empty; then it belongs to whoever ends the communicator.
+    handle: Handle,
+    me: Weak<Self>,
+    /// Unique among the communicators of this process.
+    pub(crate) id: u64,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) device: Device,
+    pub(crate) family: Option<Arc<Family>>,
+    state: AtomicU8,
+    /// Why the communicator is dead; set before `state` says so.
+    cause: OnceLock<Error>,
+    /// How it has ended, for those who wait for its work.
+    fate: Arc<Fate>,
+    /// The last visit that was seen to take long.
+    stuck: AtomicU64,
+    /// Whether NCCL has let go of this rank.
+    ended: AtomicBool,
+    household: Arc<Household<Self>>,
+    helper: Helper,
+    timeout_ms: AtomicU64,
+    /// For sums that must not be sums to NCCL.
+    pub(crate) factors: Factors,
+    pub(crate) windows: Windows,
+    /// Written under the lock.
+    pub(crate) recent: Recent,
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) force_windows: bool,
+    /// Reductions of the user's that could not be destroyed when they were dropped.
+    dropped_ops: Mutex<Vec<sys::ncclRedOp_t>>,
+}
+
+/// What a new communicator is made of.
+pub(crate) struct Parts {
+    pub(crate) handle: Handle,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) device: Device,
+    pub(crate) family: Option<Arc<Family>>,
+    pub(crate) household: Arc<Household<Inner>>,
+    pub(crate) helper: Helper,
+    pub(crate) timeout: Duration,
+    /// Whether windows are made whatever is known of them.
+    pub(crate) force_windows: bool,
+}
+
+/// The ranks of this process, by communicator.
+pub(crate) static HOUSEHOLDS: Households<Inner> = Households::new();
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Inner {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let inner = Arc::new_cyclic(|me| Self {
+            gate: Gate::new(Guarded::default()),
+            handle: parts.handle,
+            me: me.clone(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            rank: parts.rank,
+            size: parts.size,
+            device: parts.device,
+            family: parts.family,
+            state: AtomicU8::new(ACTIVE),
+            cause: OnceLock::new(),
+            fate: Arc::default(),
+            stuck: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            household: parts.household,
+            helper: parts.helper,
+            timeout_ms: AtomicU64::new(0),
+            factors: Factors::default(),
+            windows: Windows::default(),
+            recent: Recent::default(),
+            force_windows: parts.force_windows,
+            dropped_ops: Mutex::default(),
+        });
+        inner.set_timeout(parts.timeout);
+        inner
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.timeout_ms.store(ms, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ACTIVE
+    }
+
+    /// Why nothing more can be done with this communicator, as an error of `operation`; `None` while it is active.
+    pub(crate) fn refusal(&self, operation: &'static str) -> Option<Error> {
+        match self.state.load(Ordering::Acquire) {
+            ACTIVE => None,
+            DEAD => Some(match self.cause.get() {
+                Some(cause) => cause.later(operation),
+                None => Error::Aborted { operation, reason: "unknown".into() },
+            }),
+            _ => Some(Error::Aborted { operation, reason: "it was closed".into() }),
+        }
+    }
+
+    /// The error of `operation`, a call that was inside NCCL and did not come back in time, so that the communicator was ended.
+    pub(crate) fn stayed_inside(&self, operation: &'static str) -> Option<Error> {
+        let cause = self.cause.get().filter(|_| self.state.load(Ordering::Acquire) == DEAD)?;
+        matches!(cause, Error::Timeout { operation: STAYS_INSIDE, .. }).then(|| cause.met_by(operation))
+    }
+
+    /// Marks the communicator dead, once: true for the one caller who must then end it. Nobody enters NCCL any more.
+    pub(crate) fn condemn(&self, cause: Error) -> bool {
+        // The first cause stays. Only who moves the state away from ACTIVE may end the communicator.
+        let _ = self.cause.set(cause);
+        let first = self.leave_active(DEAD);
+        if first && let Some(error) = self.refusal("wait") {
+            self.fate.fail(error);
+        }
+        first
+    }
+
+    /// Marks the communicator as being closed, once: true for the one caller who must then end it. Nobody enters NCCL any
+    /// more. All its work is done, and was asked for errors since.
+    pub(crate) fn retire(&self) -> bool {
+        let first = self.leave_active(CLOSING);
+        if first {
+            self.fate.close();
+        }
+        first
+    }
+
+    fn leave_active(&self, state: u8) -> bool {
+        let first = self.state.compare_exchange(ACTIVE, state, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if first {
+            self.gate.shut();
+        }
+        first
+    }
+
+    /// Whether the communicator is being closed, or was.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSING
+    }
+
+    /// How it has ended, for those who wait for its work.
+    pub(crate) fn fate(&self) -> &Arc<Fate> {
+        &self.fate
+    }
+
+    /// A work of this communicator, whose operations come after number `base`.
+    pub(crate) fn new_work(&self, base: u64) -> Work {
+        let me: Weak<dyn Worker> = self.me.clone();
+        Work::new(me, Arc::clone(&self.fate), base)
+    }
+
+    /// The lock, whatever the state, unless another thread has it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_, Guarded>> {
+        self.gate.try_lock()
+    }
+
+    /// The handle, for who has condemned or retired the communicator; nobody else uses it once [`Inner::is_left`].
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Whether no thread is inside NCCL.
+    pub(crate) fn is_left(&self) -> bool {
+        self.gate.is_empty()
+    }
+
+    /// Changes with each visit to NCCL; odd during one.
+    pub(crate) fn visit(&self) -> u64 {
+        self.gate.visit()
+    }
+
+    /// The lower bits of the number that the next visit has. The caller holds the lock.
+    #[inline]
+    pub(crate) fn next_visit(&self) -> u16 {
+        (self.gate.visit() as u16).wrapping_add(1)
+    }
+
+    /// Visit number `visit` takes so long that it counts as blocked.
+    pub(crate) fn set_stuck(&self, visit: u64) {
+        self.stuck.store(visit, Ordering::Relaxed);
+    }
+
+    /// Whether the visit that is under way counts as blocked.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let visit = self.visit();
+        visit % 2 == 1 && visit == self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// The thread that ends this communicator.
+    pub(crate) fn helper(&self) -> &Helper {
+        &self.helper
+    }
+
+    /// NCCL has let go of this rank.
+    pub(crate) fn set_ended(&self) {
+        if !self.ended.swap(true, Ordering::AcqRel) {
+            self.household.leave();
+        }
+    }
+
+    /// Whether NCCL has let go of this rank.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether NCCL has let go of all ranks of this process: nothing of the communicator uses memory any more, and its
+    /// windows are gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.household.is_empty()
+    }
+
+    /// All ranks of this process that end because of `cause`, when this one is aborted.
+    pub(crate) fn mates(&self, cause: &Error) -> Vec<Arc<Self>> {
+        self.household.fail(cause)
+    }
+
+    /// Reductions that are still to be destroyed.
+    pub(crate) fn dropped_ops(&self) -> MutexGuard<'_, Vec<sys::ncclRedOp_t>> {
+        self.dropped_ops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock and the handle, for one operation; the handle is live during a visit only, see [`Inner::inside`].
+    #[inline]
+    pub(crate) fn enter(&self, operation: &'static str) -> Result<(Locked<'_, Guarded>, sys::ncclComm_t)> {
+        let guard = match self.try_lock() {
+            Some(guard) => guard,
+            None => self.wait_for_lock(operation)?,
+        };
+        if !self.is_active() {
+            return Err(self.dead(operation));
+        }
+        Ok((guard, self.handle.raw()))
+    }
+
+    /// As [`Inner::enter`], for who does not wait: `None` while another thread is at it, and where the communicator has ended.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn try_enter(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
+        self.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle.raw()))
+    }
+
+    /// Why nothing more can be done with this communicator, which is active no more.
+    #[cold]
+    pub(crate) fn dead(&self, operation: &'static str) -> Error {
+        self.refusal(operation).unwrap_or(Error::Aborted { operation, reason: "unknown".into() })
+    }
+
+    /// Runs `call`, which enters NCCL, as a visit: meanwhile the handle is live, and the watchdog sees how long it takes. The
+    /// caller holds the lock.
+    ///
+    /// # Errors
+    /// Why the communicator has ended; `call` has not run then.
+    #[inline]
+    pub(crate) fn inside<R>(&self, operation: &'static str, call: impl FnOnce() -> R) -> Result<R> {
+        self.begin_visit(operation)?;
+        let result = call();
+        self.end_visit();
+        Ok(result)
+    }
+
+    /// Before calls that enter NCCL. The caller holds the lock, and ends the visit if it has begun.
+    #[inline]
+    pub(crate) fn begin_visit(&self, operation: &'static str) -> Result<()> {
+        if self.gate.enter() { Ok(()) } else { Err(self.dead(operation)) }
+    }
+
+    /// After them.
+    #[inline]
+    pub(crate) fn end_visit(&self) {
+        self.gate.leave();
+    }
+
+    /// Promises visits to the thread that holds the lock, though the communicator may be condemned before they begin; false where it
+    /// is already.
+    pub(crate) fn promise(&self) -> bool {
+        self.gate.promise()
+    }
+
+    /// The visits that were promised are over, or will not be made.
+    pub(crate) fn redeem(&self) {
+        self.gate.redeem();
+    }
+
+    /// Runs `ask` on the live handle beside whatever happens inside, without the lock; `None` where the gate is shut. It must
+    /// not block.
+    pub(crate) fn beside<R>(&self, ask: impl FnOnce(Handle) -> R) -> Option<R> {
+        self.gate.beside(|| ask(self.handle))
+    }
+
+    /// All ranks of this process that belong together: this one alone, where there are no others.
+    pub(crate) fn relatives(&self) -> Vec<Arc<Self>> {
+        match self.family.as_ref().and_then(|family| family.members.get()) {
+            Some(members) => members.iter().filter_map(Weak::upgrade).collect(),
+            None => self.me.upgrade().into_iter().collect(),
+        }
+    }
+
+    /// Checks a rank that a user named.
+    #[inline]
+    pub(crate) fn check_rank(&self, operation: &'static str, what: &'static str, rank: usize) -> Result<()> {
+        if rank < self.size {
+            return Ok(());
+        }
+        Err(Error::argument(operation, what, format!("a rank below {}", self.size), rank))
+    }
+}
+
+/// Begins a visit to each of `members`, or none. The caller holds their locks, and ends the visits.
+pub(crate) fn begin_visits<'a>(
+    members: impl Iterator<Item = &'a Inner> + Clone,
+    operation: &'static str,
+) -> Result<()> {
+    for (begun, inner) in members.clone().enumerate() {
+        if let Err(error) = inner.begin_visit(operation) {
+            members.take(begun).for_each(Inner::end_visit);
+            return Err(error);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Waiting in vain: for a rank of the clique that has left, and comes to nothing more.
+//!
+//! What it had come to before is done first; all else ends the clique, as calls do that do not belong together. That is found by
+//! who waits, in a call or for the device, and where a rank has closed its communicator also by who leaves, and by the watchdog.
+
+use std::ops::RangeInclusive;
+
+use super::pending;
+use crate::cuda::Stream;
+use crate::error::{Error, Result};
+use crate::nccl::agree::presence::Departure;
+use crate::nccl::agree::recent::KEPT;
+use crate::nccl::state::inner::{Family, Inner};
+
+/// The operation of an error that is told to waits, each of which has a name of its own.
+const WAIT: &str = "wait";
+
+/// Why `inner` waits in vain for other ranks in a call of `operation`, before which they meet.
+#[cold]
+pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error> {
+    let absent = inner.family.as_ref()?.ledger.meeting().missing(inner.rank);
+    in_vain(inner, operation, pending::launch(inner), |rank, _| absent.contains(&rank))
+}
+
+/// Why `inner` waits in vain, in a call of `operation`, for others to come to what it has issued long ago.
+#[cold]
+pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {
+    in_vain(inner, operation, all(inner), |_, _| true)
+}
+
+/// Why `inner` waits in vain for the device to come past its operations after number `done`, up to number `last`.
+#[cold]
+pub(crate) fn on_device(inner: &Inner, done: u64, last: u64) -> Option<Error> {
+    let first = (done + 1).max((last + 1).saturating_sub(KEPT));
+    in_vain(inner, WAIT, first..=last, |_, _| true)
+}
+
+/// Why anything that `inner` has issued is in vain: a rank has closed its communicator, and not come to that.
+pub(crate) fn of_closed(inner: &Inner) -> Option<Error> {
+    inner.family.as_ref().filter(|family| family.ledger.presence().any_closed())?;
+    in_vain(inner, WAIT, all(inner), |_, how| how == Departure::Closed)
+}
+
+/// The numbers of all operations that are kept.
+fn all(inner: &Inner) -> RangeInclusive<u64> {
+    let last = inner.recent.last();
+    (last + 1).saturating_sub(KEPT).max(1)..=last
+}
+
+/// The first operation of `inner` among these that a rank has not come to which has left, as an error of `operation`.
+fn in_vain(
+    inner: &Inner,
+    operation: &'static str,
+    numbers: RangeInclusive<u64>,
+    which: impl Fn(usize, Departure) -> bool,
+) -> Option<Error> {
+    let family = inner.family.as_ref().filter(|_| inner.is_active())?;
+    let presence = family.ledger.presence();
+    // Before it is looked how far they have come: they come no further.
+    let left = |rank| presence.departure(rank, inner.rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
+    let left: Vec<_> = (0..inner.size).filter_map(left).collect();
+    if left.is_empty() {
+        return None;
+    }
+    numbers.filter_map(|number| inner.recent.get(number)).find_map(|record| {
+        let missing = pending::missing(family, inner.rank, &record);
+        let (rank, how) = *left.iter().find(|(rank, how)| {
+            // What was issued together is not to be lost.
+            missing.contains(rank) && (*how == Departure::Closed || is_through(family, *rank))
+        })?;
+        let expected = pending::describe(inner.rank, &record);
+        Some(family.ledger.decide(rank, inner.rank, expected, gone(family, rank, how)).error(operation))
+    })
+}
+
+/// Whether others have not come to what `inner` has issued.
+pub(crate) fn is_missed(inner: &Inner) -> bool {
+    let misses = |family| {
+        let records = all(inner).filter_map(|number| inner.recent.get(number));
+        records.into_iter().any(|record| !pending::missing(family, inner.rank, &record).is_empty())
+    };
+    inner.family.as_ref().is_some_and(|family| misses(family))
+}
+
+/// Whether all that `rank` has issued is done, or waits for others.
+fn is_through(family: &Family, rank: usize) -> bool {
+    let member = family.members.get().and_then(|members| members.get(rank)?.upgrade());
+    let Some(inner) = member.filter(|inner| !is_missed(inner)) else { return true };
+    let streams = inner.try_lock().map(|guard| guard.streams.all().to_vec());
+    streams.is_some_and(|streams| streams.iter().all(|stream| settle(stream).unwrap_or(true)))
+}
+
+/// Whether the device is done with what is on `stream`; what was well stays so, whatever becomes of the communicators.
+pub(crate) fn settle(stream: &Stream) -> Result<bool> {
+    let origins = stream.history().origins();
+    let done = stream.is_idle()?;
+    if done {
+        // Who waits for what has failed is told.
+        let _ = origins.judge(WAIT);
+    }
+    Ok(done)
+}
+
+/// How `rank` has left, in place of what it should have issued.
+fn gone(family: &Family, rank: usize, how: Departure) -> String {
+    let how = match how {
+        Departure::Closed => "has closed its communicator",
+        Departure::Returned => "has left, as its program has returned",
+    };
+    let last = family.ledger.last_of(rank).map(|last| format!(", the last of them {last}")).unwrap_or_default();
+    let passed = family.ledger.collectives().passed(rank);
+    let s = if passed == 1 { "" } else { "s" };
+    format!("nothing: rank {rank} {how}, after {passed} collective{s}{last}")
+}

@@ -1,0 +1,217 @@
+//! What a rank waits for, in words, for errors: which operation, and in a clique, who has not come to it, and which operations of
+//! others have no other end.
+//!
+//! No lock is taken here: what the ranks have written down of their last operations is compared with how far the ledger says
+//! that each has come. So it may be a little old, and never makes anybody wait.
+
+use std::ops::RangeInclusive;
+
+use crate::nccl::agree::pair::End;
+use crate::nccl::agree::recent::{KEPT, NOWHERE, Record};
+use crate::nccl::agree::signature;
+use crate::nccl::state::inner::{Family, Inner};
+
+/// Of anything that an error lists, so many.
+const MOST: usize = 4;
+
+/// What `inner` waits for whose operations after number `done`, up to number `last`, are not known to be done.
+pub(crate) fn waits(inner: &Inner, done: u64, last: u64) -> Option<String> {
+    let first = (done + 1).max((last + 1).saturating_sub(KEPT));
+    tell(inner, "waits for", first..=last, &[])
+}
+
+/// What `inner` waits for that is about to give NCCL what it wrote down last, and meets the ranks `absent` before.
+pub(crate) fn meets(inner: &Inner, absent: &[usize]) -> String {
+    let told = tell(inner, "waits for", launch(inner), absent);
+    told.unwrap_or_else(|| format!("rank {} waits for the others", inner.rank))
+}
+
+/// What `inner` waits for whose visit to NCCL with this number does not end.
+pub(crate) fn stays_inside(inner: &Inner, visit: u64) -> String {
+    let launch = launch(inner);
+    let known = inner.recent.get(*launch.end()).filter(|record| record.visit == visit as u16);
+    known
+        .and_then(|_| tell(inner, "waits inside NCCL, for a peer that does not come, in", launch, &[]))
+        .unwrap_or_else(|| format!("rank {} waits inside NCCL, for a peer that does not come", inner.rank))
+}
+
+/// What `inner` was given last.
+pub(crate) fn came_last(inner: &Inner) -> Option<String> {
+    tell(inner, "was given last", launch(inner), &[])
+}
+
+/// The numbers of the operations that go together with the last one.
+pub(crate) fn launch(inner: &Inner) -> RangeInclusive<u64> {
+    let last = inner.recent.last();
+    let mut first = last;
+    while inner.recent.get(first).is_some_and(|record| record.joined) && last - first < KEPT {
+        first -= 1;
+    }
+    first..=last
+}
+
+/// Items, of which no more are shown than [`MOST`].
+pub(crate) fn list(items: impl IntoIterator<Item = String>, between: &str) -> String {
+    let items: Vec<_> = items.into_iter().collect();
+    let mut text = items[..items.len().min(MOST)].join(between);
+    if items.len() > MOST {
+        text.push_str(&format!("{between}and {} more", items.len() - MOST));
+    }
+    text
+}
+
+/// What `inner` waits for among its operations with these numbers; `absent` are ranks that have not come, as far as that is known
+/// otherwise.
+fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usize]) -> Option<String> {
+    let records: Vec<_> = numbers.clone().filter_map(|number| inner.recent.get(number)).collect();
+    let (first, last) = (records.first()?, records.last()?);
+    let mut text = format!("rank {} {waits} ", inner.rank);
+    let Some(family) = &inner.family else {
+        text.push_str(&range(inner.rank, &records, numbers));
+        if inner.size > 1 {
+            text.push_str("; what the other ranks do is not known here");
+        }
+        return Some(text);
+    };
+    let stuck = records.iter().find(|record| !missing(family, inner.rank, record).is_empty());
+    let mut behind = stuck.map_or_else(Vec::new, |record| missing(family, inner.rank, record));
+    match stuck {
+        Some(record) => text.push_str(&unmatched(family, inner.rank, record)),
+        None if absent.is_empty() => {
+            text.push_str(&range(inner.rank, &records, numbers));
+            let all = if first == last { "which" } else { "all of which" };
+            text.push_str(&format!(", {all} every rank that takes part has issued"));
+        }
+        None => {
+            text.push_str(&range(inner.rank, &records, numbers));
+            text.push_str(&format!(", before which it meets {}", ranks(absent)));
+        }
+    }
+    behind.extend(absent.iter().filter(|rank| !behind.contains(rank)).copied().collect::<Vec<_>>());
+    if !behind.is_empty() {
+        text.push_str("; ");
+        text.push_str(&list(behind.iter().map(|&rank| family.ledger.whereabouts(rank)), "; "));
+    }
+    let others = others(inner, family, stuck, &behind);
+    if !others.is_empty() {
+        text.push_str("; ");
+        text.push_str(&list(others, "; "));
+    }
+    Some(text)
+}
+
+/// Ranks, as the subject or object of a sentence.
+fn ranks(all: &[usize]) -> String {
+    match all {
+        [one] => format!("rank {one}"),
+        all => format!("ranks {}", list(all.iter().map(usize::to_string), ", ")),
+    }
+}
+
+/// The ranks that have not come to an operation of `rank`.
+pub(crate) fn missing(family: &Family, rank: usize, record: &Record) -> Vec<usize> {
+    let ledger = &family.ledger;
+    match (record.agreed, message(record)) {
+        (NOWHERE, _) => Vec::new(),
+        (number, Some((end, peer))) if ledger.pair(rank, end, peer).passed(end.other()) > number => Vec::new(),
+        (_, Some((_, peer))) => vec![peer],
+        (entry, None) => ledger.collectives().missing(entry).collect(),
+    }
+}
+
+/// Of a message: which end of it the rank is, and who is the other.
+fn message(record: &Record) -> Option<(End, usize)> {
+    signature::peer(record.head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
+}
+
+/// An operation of `rank`, and where it stands among others.
+pub(crate) fn describe(rank: usize, record: &Record) -> String {
+    let mut place = Vec::new();
+    if !record.operation.is_empty() && record.operation != signature::name(record.head) {
+        place.push(format!("part of {}", record.operation));
+    }
+    if !signature::is_point(record.head) {
+        place.push(format!("its operation {}", record.number));
+    }
+    match (record.agreed, message(record)) {
+        (NOWHERE, _) => {}
+        (number, Some((End::Sender, peer))) => {
+            place.push(format!("message {} from rank {rank} to rank {peer}", number + 1))
+        }
+        (number, Some((End::Receiver, peer))) => {
+            place.push(format!("message {} from rank {peer} to rank {rank}", number + 1))
+        }
+        (entry, None) => place.push(format!("collective {}", entry + 1)),
+    }
+    let what = signature::describe(record.head, record.count);
+    if place.is_empty() { what } else { format!("{what} ({})", place.join(", ")) }
+}
+
+/// One or several operations of `rank`: those that are known, of these numbers.
+fn range(rank: usize, records: &[Record], numbers: RangeInclusive<u64>) -> String {
+    match records {
+        [] => String::new(),
+        [one] => describe(rank, one),
+        [first, ..] if first.number == *numbers.start() => {
+            format!("its operations {} to {}, the first of them {}", first.number, numbers.end(), describe(rank, first))
+        }
+        [.., last] => {
+            format!("its operations {} to {}, the last of them {}", numbers.start(), last.number, describe(rank, last))
+        }
+    }
+}
+
+/// An operation of `rank` that others have not come to, and who has not.
+fn unmatched(family: &Family, rank: usize, record: &Record) -> String {
+    let what = describe(rank, record);
+    match message(record) {
+        Some((End::Sender, peer)) => format!("{what}, for which rank {peer} has issued no recv"),
+        Some((End::Receiver, peer)) => format!("{what}, for which rank {peer} has issued no send"),
+        None => {
+            let missing = missing(family, rank, record);
+            let have = if missing.len() == 1 { "has" } else { "have" };
+            format!("{what}, to which {} {have} not come", ranks(&missing))
+        }
+    }
+}
+
+/// Operations of others that have no other end: those of ranks that are `behind`, and messages to and from these and `inner`; all
+/// there are, where nobody is behind. `known` was told of.
+fn others(inner: &Inner, family: &Family, known: Option<&Record>, behind: &[usize]) -> Vec<String> {
+    let mut relatives: Vec<_> = inner.relatives().into_iter().filter(|other| other.rank != inner.rank).collect();
+    relatives.sort_by_key(|other| !behind.contains(&other.rank));
+    let mut told = Vec::new();
+    for other in relatives {
+        // Of several after one another only the first counts.
+        let mut ends = Vec::new();
+        let last = other.recent.last();
+        for record in (last.saturating_sub(KEPT)..=last).filter_map(|number| other.recent.get(number)) {
+            let end = message(&record);
+            let of_interest = behind.is_empty()
+                || behind.contains(&other.rank)
+                || end.is_some_and(|(_, peer)| peer == inner.rank || behind.contains(&peer));
+            let same =
+                known.is_some_and(|known| end.is_none() && message(known).is_none() && known.agreed == record.agreed);
+            if !of_interest || same || ends.contains(&end) || missing(family, other.rank, &record).is_empty() {
+                continue;
+            }
+            ends.push(end);
+            told.push(format!("rank {} has issued {}", other.rank, unmatched(family, other.rank, &record)));
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_bounded() {
+        let numbers = |count: usize| (0..count).collect::<Vec<_>>();
+        assert_eq!(ranks(&[7]), "rank 7");
+        assert_eq!(ranks(&numbers(MOST)), "ranks 0, 1, 2, 3");
+        assert_eq!(ranks(&numbers(64)), "ranks 0, 1, 2, 3, and 60 more");
+        assert_eq!(list([], "; "), "");
+    }
+}
