@@ -73,10 +73,13 @@ pub use order::event::Event;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};
+#[cfg(feature = "nccl")]
+#[allow(unused_imports)]
+pub(crate) use order::lanes::Uses;
 pub use order::stream::{Stream, StreamOptions};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
-pub(crate) use order::uses::{Access, Uses};
+pub(crate) use order::uses::Access;
 #[cfg(feature = "nccl")]
 pub(crate) use works::carry;
 #[cfg(feature = "nccl")]

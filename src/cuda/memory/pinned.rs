@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use crate::cuda::devices::device::{Device, in_host_function, outside_host_functions};
-use crate::cuda::order::tracker::Tracker;
+use crate::cuda::order::lanes::Tracker;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, default_timeout};

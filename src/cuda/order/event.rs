@@ -256,6 +256,39 @@ impl Event {
     }
 }
 
+impl Stream {
+    /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
+    /// Waits for this stream cover what the event covers, then, but for what had failed before a communicator was made that
+    /// works here.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where too much is on its way; what CUDA says.
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
+        const OPERATION: &str = "Stream::wait_event";
+        self.device().ready(OPERATION)?;
+        self.room_for_one(OPERATION, default_timeout())?;
+        let origins = event.last_record(OPERATION, || {
+            // SAFETY: both handles are alive; they may be of different devices.
+            let code = unsafe { sys::cudaStreamWaitEvent(self.raw(), event.raw, 0) };
+            self.count(ENTRY);
+            check_on(self.device().ordinal(), "cudaStreamWaitEvent", code)
+        })?;
+        self.history().follow(&origins);
+        Ok(())
+    }
+
+    /// Wraps `cudaEventRecord`: an event that is reached when the work is done that is on the stream now.
+    ///
+    /// # Errors
+    /// As [`Event::record`].
+    pub fn record(&self) -> Result<Event> {
+        const OPERATION: &str = "Stream::record";
+        let event = Event::make(OPERATION, self.device(), false)?;
+        event.record_for(OPERATION, self)?;
+        Ok(event)
+    }
+}
+
 impl std::fmt::Debug for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Event").field("device", &self.device).field("timing", &self.timing).finish_non_exhaustive()

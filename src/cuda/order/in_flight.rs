@@ -15,14 +15,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use super::later;
 use super::mark::Mark;
-use super::stream::Stream;
+use super::queue::Queue;
+use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::pool;
-use crate::deadline::{Deadline, backoff};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::sys;
 
 /// The cost of what takes one place in the queue.
 pub(crate) const ENTRY: u64 = 1;
@@ -112,74 +111,41 @@ impl InFlight {
     }
 
     /// The cost between two marks on `stream`, which this belongs to.
-    fn chunk(&self, stream: &Stream) -> u64 {
+    fn chunk(&self, stream: Queue) -> u64 {
         if self.is_exposed() {
             return LEAST_CHUNK;
         }
-        (CHUNK * CHANNELS / pool::streams(stream.device()).max(CHANNELS)).max(LEAST_CHUNK)
+        (CHUNK * CHANNELS / pool::streams(stream.device).max(CHANNELS)).max(LEAST_CHUNK)
     }
 
-    /// Waits until there is room for `cost` on `stream`, which this belongs to.
+    /// Whether there is room for `cost`, as far as can be said without a look at the device.
     #[inline]
-    pub(crate) fn make_room(
-        &self,
-        stream: &Stream,
-        cost: u64,
-        operation: &'static str,
-        timeout: Duration,
-        refusal: impl Fn() -> Option<Error>,
-    ) -> Result<()> {
-        if self.enqueued.load(Ordering::Relaxed) + cost <= self.free_until.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        self.wait_for_room(stream, cost, operation, timeout, refusal)
+    pub(crate) fn has_room(&self, cost: u64) -> bool {
+        self.enqueued.load(Ordering::Relaxed) + cost <= self.free_until.load(Ordering::Relaxed)
     }
 
-    #[cold]
-    fn wait_for_room(
-        &self,
-        stream: &Stream,
-        cost: u64,
-        operation: &'static str,
-        timeout: Duration,
-        refusal: impl Fn() -> Option<Error>,
-    ) -> Result<()> {
-        let deadline = Deadline::after(timeout);
-        let mut round = 0;
-        while !self.advance(stream, cost, 0)? {
-            if let Some(error) = refusal() {
-                return Err(error);
-            }
-            if deadline.expired() {
-                let places = self.enqueued.load(Ordering::Relaxed) - self.done.load(Ordering::Relaxed);
-                let device = stream.device();
-                let pending = stream.history().origins().pending();
-                return Err(deadline.error(
-                    operation,
-                    format!(
-                        "earlier work on a stream of {device}, which has taken {places} places of its queue{pending}"
-                    ),
-                ));
-            }
-            backoff(round);
-            round += 1;
-        }
-        later::retry(stream);
-        Ok(())
+    /// Whether there is room for `cost` on `stream`, which this belongs to. Asks the device, and does not wait.
+    pub(crate) fn advance(&self, stream: Queue, cost: u64) -> Result<bool> {
+        self.advance_by(stream, cost, 0)
+    }
+
+    /// How much is not known to be done.
+    pub(crate) fn places(&self) -> u64 {
+        self.enqueued.load(Ordering::Relaxed) - self.done.load(Ordering::Relaxed)
     }
 
     /// Whether one more place may be taken by somebody who cannot wait.
-    pub(crate) fn has_reserve(&self, stream: &Stream) -> Result<bool> {
+    pub(crate) fn has_reserve(&self, stream: Queue) -> Result<bool> {
         if self.enqueued.load(Ordering::Relaxed) < self.free_until.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        self.advance(stream, ENTRY, RESERVE)
+        self.advance_by(stream, ENTRY, RESERVE)
     }
 
     /// Whether there is room for `cost`, `reserve` more than usual included. Asks the device how far it is, and does not
     /// wait.
     #[cold]
-    fn advance(&self, stream: &Stream, cost: u64, reserve: u64) -> Result<bool> {
+    fn advance_by(&self, stream: Queue, cost: u64, reserve: u64) -> Result<bool> {
         let chunk = self.chunk(stream);
         let bound = CHUNKS * chunk;
         // What is more than the bound by itself goes behind no more than a chunk.
@@ -234,12 +200,12 @@ impl InFlight {
     }
 
     /// A mark behind all that this crate has enqueued so far; not always a new one.
-    pub(crate) fn mark(&self, stream: &Stream) -> Result<Mark> {
+    pub(crate) fn mark(&self, stream: Queue) -> Result<Mark> {
         self.mark_under(&mut self.lock(), stream)
     }
 
     /// A new mark behind everything that is on the stream; `None` where there is no place for one.
-    pub(crate) fn mark_all(&self, stream: &Stream) -> Result<Option<Mark>> {
+    pub(crate) fn mark_all(&self, stream: Queue) -> Result<Option<Mark>> {
         if !self.is_exposed() {
             return self.mark(stream).map(Some);
         }
@@ -249,14 +215,14 @@ impl InFlight {
         self.new_mark(&mut self.lock(), stream).map(Some)
     }
 
-    fn mark_under(&self, marks: &mut Marks, stream: &Stream) -> Result<Mark> {
+    fn mark_under(&self, marks: &mut Marks, stream: Queue) -> Result<Mark> {
         match &marks.newest {
             Some(mark) if mark.position() == self.position() => Ok(mark.clone()),
             _ => self.new_mark(marks, stream),
         }
     }
 
-    fn new_mark(&self, marks: &mut Marks, stream: &Stream) -> Result<Mark> {
+    fn new_mark(&self, marks: &mut Marks, stream: Queue) -> Result<Mark> {
         let before = self.position();
         let mut mark = Mark::record(stream, marks.spare.take())?;
         // Where others came in between, some of what they enqueued may be behind the mark.
@@ -266,13 +232,26 @@ impl InFlight {
         Ok(mark)
     }
 
+    /// Wraps `cudaStreamWaitEvent`: later work on `stream`, which this belongs to, comes after `mark`. Once is enough.
+    pub(crate) fn hold(&self, stream: Queue, mark: &Mark) -> Result<()> {
+        if self.follows(mark) {
+            return Ok(());
+        }
+        // SAFETY: both handles are alive; they may be of different devices.
+        let code = unsafe { sys::cudaStreamWaitEvent(stream.raw, mark.raw(), 0) };
+        check_on(stream.device.ordinal(), "cudaStreamWaitEvent", code)?;
+        self.count(ENTRY);
+        self.set_follows(mark);
+        Ok(())
+    }
+
     /// Whether later work of this stream is known to wait for `mark`.
-    pub(crate) fn follows(&self, mark: &Mark) -> bool {
+    fn follows(&self, mark: &Mark) -> bool {
         self.followed[mark.number() as usize % FOLLOWED].load(Ordering::Acquire) == mark.number()
     }
 
     /// Later work of this stream waits for `mark`.
-    pub(crate) fn set_follows(&self, mark: &Mark) {
+    fn set_follows(&self, mark: &Mark) {
         self.followed[mark.number() as usize % FOLLOWED].store(mark.number(), Ordering::Release);
     }
 

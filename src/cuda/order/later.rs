@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::in_flight::ENTRY;
+use super::lanes::Uses;
 use super::mark::Marks;
 use super::stream::Stream;
-use super::uses::{Access, Uses};
+use super::uses::Access;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::error::Result;
@@ -41,7 +42,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// `ptr` is from `cudaMallocFromPoolAsync`, not freed yet, and all that uses it is in `uses`.
 pub(crate) unsafe fn free(ptr: *mut c_void, home: &Stream, mut uses: Uses) -> Result<()> {
     home.device().ready("cudaFreeAsync")?;
-    if home.in_flight().has_reserve(home)? {
+    if home.in_flight().has_reserve(home.queue())? {
         uses.order(Access::Write, home)?;
         // SAFETY: as the caller promises; `home` waits for every use of other streams.
         return unsafe { free_on(ptr, home) };
@@ -107,7 +108,7 @@ impl Later {
             }
             self.marks.pop();
         }
-        if self.device != stream.device() || !stream.in_flight().has_reserve(stream)? {
+        if self.device != stream.device() || !stream.in_flight().has_reserve(stream.queue())? {
             return Ok(false);
         }
         // SAFETY: as the caller of `free` promised, and all uses are done.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use super::stream::Stream;
+use super::queue::Queue;
 use crate::cuda::devices::check::{check_on, check_ready};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::pool;
@@ -39,9 +39,9 @@ unsafe impl Sync for Point {}
 impl Mark {
     /// Wraps `cudaEventRecord`: the point after the work that is on `stream` now. Takes the event of `spare` where
     /// nobody else has that.
-    pub(crate) fn record(stream: &Stream, spare: Option<Self>) -> Result<Self> {
+    pub(crate) fn record(stream: Queue, spare: Option<Self>) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let device = stream.device();
+        let device = stream.device;
         device.ready("cudaEventRecord")?;
         let mut spare = spare.filter(|mark| mark.0.device == device);
         let mut point = match spare.take_if(|mark| Arc::get_mut(&mut mark.0).is_some()) {
@@ -49,9 +49,9 @@ impl Mark {
             None => Arc::new(Point { raw: pool::take_event(device)?, device, serial: 0, number: 0, position: 0 }),
         };
         // SAFETY: both handles are alive, and of one device.
-        check_on(device.ordinal(), "cudaEventRecord", unsafe { sys::cudaEventRecord(point.raw, stream.raw()) })?;
+        check_on(device.ordinal(), "cudaEventRecord", unsafe { sys::cudaEventRecord(point.raw, stream.raw) })?;
         if let Some(point) = Arc::get_mut(&mut point) {
-            point.serial = stream.serial();
+            point.serial = stream.serial;
             point.number = NEXT.fetch_add(1, Ordering::Relaxed);
             point.position = 0;
         }
@@ -78,18 +78,9 @@ impl Mark {
         self.0.number
     }
 
-    /// Wraps `cudaStreamWaitEvent`: later work on `stream` comes after this point. Once is enough.
-    pub(crate) fn hold(&self, stream: &Stream) -> Result<()> {
-        let in_flight = stream.in_flight();
-        if in_flight.follows(self) {
-            return Ok(());
-        }
-        // SAFETY: both handles are alive; they may be of different devices.
-        let code = unsafe { sys::cudaStreamWaitEvent(stream.raw(), self.0.raw, 0) };
-        check_on(stream.device().ordinal(), "cudaStreamWaitEvent", code)?;
-        in_flight.count(super::in_flight::ENTRY);
-        in_flight.set_follows(self);
-        Ok(())
+    /// The event. It lives as long as this value.
+    pub(crate) fn raw(&self) -> sys::cudaEvent_t {
+        self.0.raw
     }
 
     /// Wraps `cudaEventQuery`: whether the work before this point is done.

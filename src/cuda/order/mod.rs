@@ -3,9 +3,12 @@
 pub(crate) mod event;
 pub(crate) mod host_function;
 pub(crate) mod in_flight;
+pub(crate) mod lanes;
 pub(crate) mod later;
 pub(crate) mod mark;
 pub(crate) mod panics;
+pub(crate) mod queue;
+pub(crate) mod room;
 pub(crate) mod stream;
 pub(crate) mod tracker;
 pub(crate) mod uses;

@@ -2,19 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
-use super::event::Event;
-use super::in_flight::{ENTRY, InFlight};
+use super::in_flight::InFlight;
 use super::mark::Mark;
 use super::panics::Panics;
-use super::uses::Lane;
+use super::queue::Queue;
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::{Device, in_host_function};
 use crate::cuda::devices::pool;
 use crate::cuda::works::history::History;
-use crate::deadline::default_timeout;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sys;
 
 /// How a [`Stream`] is made.
@@ -42,21 +39,13 @@ pub struct Stream {
 }
 
 pub(crate) struct Inner {
-    raw: sys::cudaStream_t,
-    device: Device,
+    queue: Queue,
     /// Whether it is destroyed with the last handle.
     owned: bool,
-    /// Unlike that of any other stream, also of those that are gone.
-    serial: u64,
     history: History,
     panics: Arc<Panics>,
     in_flight: InFlight,
 }
-
-// SAFETY: the CUDA runtime allows streams to be used from any thread, and from several at a time.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
 
 /// All streams with their handles, so that those which are made of one handle are one.
 static ALL: Mutex<Vec<(usize, Weak<Inner>)>> = Mutex::new(Vec::new());
@@ -94,7 +83,7 @@ impl Stream {
         let in_flight = InFlight::new(!owned);
         let (history, panics) = (History::default(), Arc::default());
         pool::count_stream(device, true);
-        let inner = Arc::new(Inner { raw, device, owned, serial, history, panics, in_flight });
+        let inner = Arc::new(Inner { queue: Queue { raw, device, serial }, owned, history, panics, in_flight });
         ALL.lock().unwrap_or_else(PoisonError::into_inner).push((raw.addr(), Arc::downgrade(&inner)));
         Self { inner }
     }
@@ -131,36 +120,23 @@ impl Stream {
     #[inline]
     pub fn as_raw(&self) -> sys::cudaStream_t {
         self.inner.in_flight.expose();
-        self.inner.raw
+        self.inner.queue.raw
     }
 
     /// The `cudaStream_t`, on which only this crate enqueues, and counts what it does.
     #[inline]
     pub(crate) fn raw(&self) -> sys::cudaStream_t {
-        self.inner.raw
+        self.inner.queue.raw
     }
 
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.inner.in_flight
     }
 
-    /// Before an enqueue: waits until what is on its way leaves room for `cost`, no longer than `timeout`, and only while
-    /// `refusal` says nothing. No lock that an abort needs may be held.
+    /// What CUDA knows it by.
     #[inline]
-    pub(crate) fn make_room(
-        &self,
-        cost: u64,
-        operation: &'static str,
-        timeout: Duration,
-        refusal: impl Fn() -> Option<Error>,
-    ) -> Result<()> {
-        self.inner.in_flight.make_room(self, cost, operation, timeout, refusal)
-    }
-
-    /// Before an enqueue that takes one place; see [`Stream::make_room`].
-    #[inline]
-    pub(crate) fn room_for_one(&self, operation: &'static str, timeout: Duration) -> Result<()> {
-        self.make_room(ENTRY, operation, timeout, || None)
+    pub(crate) fn queue(&self) -> Queue {
+        self.inner.queue
     }
 
     /// After an enqueue, or an attempt, and before it is noted anywhere: counts what it cost.
@@ -172,7 +148,7 @@ impl Stream {
     /// The device that does the work.
     #[inline]
     pub fn device(&self) -> Device {
-        self.inner.device
+        self.inner.queue.device
     }
 
     /// Wraps `cudaStreamGetFlags`: 1 where the stream runs beside the default stream of CUDA.
@@ -205,7 +181,7 @@ impl Stream {
 
     /// A point behind all that this crate has enqueued here so far.
     pub(crate) fn mark(&self) -> Result<Mark> {
-        self.inner.in_flight.mark(self)
+        self.inner.in_flight.mark(self.queue())
     }
 
     /// The operations of communicators that it has to do with.
@@ -229,41 +205,16 @@ impl Stream {
         &self.inner.panics
     }
 
+    /// A number that no other stream has as long as this one is there.
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
     /// A number that no other stream has, nor had.
     #[inline]
     pub(crate) fn serial(&self) -> u64 {
-        self.inner.serial
-    }
-
-    /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
-    /// Waits for this stream cover what the event covers, then, but for what had failed before a communicator was made that
-    /// works here.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`] where too much is on its way; what CUDA says.
-    pub fn wait_event(&self, event: &Event) -> Result<()> {
-        const OPERATION: &str = "Stream::wait_event";
-        self.device().ready(OPERATION)?;
-        self.room_for_one(OPERATION, default_timeout())?;
-        let origins = event.last_record(OPERATION, || {
-            // SAFETY: both handles are alive; they may be of different devices.
-            let code = unsafe { sys::cudaStreamWaitEvent(self.raw(), event.as_raw(), 0) };
-            self.count(ENTRY);
-            check_on(self.device().ordinal(), "cudaStreamWaitEvent", code)
-        })?;
-        self.history().follow(&origins);
-        Ok(())
-    }
-
-    /// Wraps `cudaEventRecord`: an event that is reached when the work is done that is on the stream now.
-    ///
-    /// # Errors
-    /// As [`Event::record`].
-    pub fn record(&self) -> Result<Event> {
-        const OPERATION: &str = "Stream::record";
-        let event = Event::make(OPERATION, self.device(), false)?;
-        event.record_for(OPERATION, self)?;
-        Ok(event)
+        self.inner.queue.serial
     }
 }
 
@@ -276,42 +227,21 @@ impl PartialEq for Stream {
 
 impl Eq for Stream {}
 
-impl Lane for Stream {
-    type Mark = Mark;
-
-    #[inline]
-    fn id(&self) -> usize {
-        Arc::as_ptr(&self.inner).addr()
-    }
-
-    fn mark(&self) -> Result<Mark> {
-        self.mark()
-    }
-
-    fn follow(&self, mark: &Mark) -> Result<()> {
-        mark.hold(self)
-    }
-
-    fn reached(mark: &Mark) -> Result<bool> {
-        mark.reached()
-    }
-}
-
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream").field("device", &self.inner.device).field("raw", &self.inner.raw).finish()
+        f.debug_struct("Stream").field("device", &self.inner.queue.device).field("raw", &self.inner.queue.raw).finish()
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        pool::count_stream(self.device, false);
+        pool::count_stream(self.queue.device, false);
         let this: *const Self = self;
         ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| known.as_ptr() != this);
         if self.owned && !in_host_function() {
             // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream
             // when its work is done.
-            let _ = check("cudaStreamDestroy", unsafe { sys::cudaStreamDestroy(self.raw) });
+            let _ = check("cudaStreamDestroy", unsafe { sys::cudaStreamDestroy(self.queue.raw) });
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::error::Result;
 const NOBODY: usize = 0;
 
 /// Who uses an allocation.
-pub(crate) struct Tracker<L: Lane = super::stream::Stream> {
+pub(crate) struct Tracker<L: Lane> {
     solo: AtomicUsize,
     uses: Mutex<Uses<L>>,
 }

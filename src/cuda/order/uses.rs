@@ -167,7 +167,7 @@ impl<L: Lane> List<L> {
 }
 
 /// The last writes of an allocation, and the reads since.
-pub(crate) struct Uses<L: Lane = super::stream::Stream> {
+pub(crate) struct Uses<L: Lane> {
     writes: List<L>,
     reads: List<L>,
     /// Counts the notes of writes. Ordering a write leaves no read behind that could know an old one.

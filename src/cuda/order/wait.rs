@@ -76,7 +76,7 @@ impl Stream {
         let origins = self.history().origins();
         if !self.is_idle()? {
             // What other threads enqueue from now on is not waited for.
-            let mark = self.in_flight().mark_all(self)?;
+            let mark = self.in_flight().mark_all(self.queue())?;
             let what = || format!("work on a stream of {}{}", self.device(), origins.pending());
             let done = || mark.as_ref().map_or_else(|| self.is_idle(), |mark| self.has_reached(mark));
             let look = || origins.look_around();

@@ -1,0 +1,61 @@
+//! Waiting for room in the queue of a stream.
+
+use std::time::Duration;
+
+use super::in_flight::ENTRY;
+use super::later;
+use super::stream::Stream;
+use crate::deadline::{Deadline, backoff};
+use crate::error::{Error, Result};
+
+impl Stream {
+    /// Before an enqueue: waits until what is on its way leaves room for `cost`, no longer than `timeout`, and only while
+    /// `refusal` says nothing. No lock that an abort needs may be held.
+    #[inline]
+    pub(crate) fn make_room(
+        &self,
+        cost: u64,
+        operation: &'static str,
+        timeout: Duration,
+        refusal: impl Fn() -> Option<Error>,
+    ) -> Result<()> {
+        if self.in_flight().has_room(cost) { Ok(()) } else { self.wait_for_room(cost, operation, timeout, refusal) }
+    }
+
+    /// Before an enqueue that takes one place; see [`Stream::make_room`].
+    #[inline]
+    pub(crate) fn room_for_one(&self, operation: &'static str, timeout: Duration) -> Result<()> {
+        self.make_room(ENTRY, operation, timeout, || None)
+    }
+
+    #[cold]
+    fn wait_for_room(
+        &self,
+        cost: u64,
+        operation: &'static str,
+        timeout: Duration,
+        refusal: impl Fn() -> Option<Error>,
+    ) -> Result<()> {
+        let deadline = Deadline::after(timeout);
+        let mut round = 0;
+        while !self.in_flight().advance(self.queue(), cost)? {
+            if let Some(error) = refusal() {
+                return Err(error);
+            }
+            if deadline.expired() {
+                let (places, device) = (self.in_flight().places(), self.device());
+                let pending = self.history().origins().pending();
+                return Err(deadline.error(
+                    operation,
+                    format!(
+                        "earlier work on a stream of {device}, which has taken {places} places of its queue{pending}"
+                    ),
+                ));
+            }
+            backoff(round);
+            round += 1;
+        }
+        later::retry(self);
+        Ok(())
+    }
+}
