@@ -3,10 +3,16 @@
 //! `cuda` implements the functions of the CUDA runtime and driver, `nccl` those of NCCL. Both move real data on threads of
 //! this process, with the order and the errors of the originals, and both check what a GPU does not: see `report`. What
 //! may be asked of them by environment variables is in `settings` and `fault`.
+//!
+//! Below both lie `memory`, what devices hold and what addresses mean, and `meet`, where threads and processes of one machine
+//! find each other.
 
 pub(in crate::emulator) mod bugs;
 pub(crate) mod cuda;
 mod fault;
+#[cfg(feature = "nccl")]
+pub(crate) mod meet;
+pub(crate) mod memory;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
 pub(in crate::emulator) mod patience;

@@ -1,9 +1,9 @@
 //! The functions of the driver that are looked up by name.
 
-use super::driver_lock;
+use super::core::driver_lock;
+use super::core::stream::{self, Stream};
 use super::exports::guarded;
-use super::memset::{self, Shape};
-use super::stream::{self, Stream};
+use super::work::memset::{self, Shape};
 use crate::sys::{CUdeviceptr_v2, CUresult, CUstream, cudaError};
 use std::ffi::{CStr, c_uint, c_ushort, c_void};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Errors: their names, what they mean, and the last one of each thread.
 
-use super::device;
+use super::core::device;
 use crate::emulator::settings;
 use crate::sys::cudaError;
 use std::cell::Cell;

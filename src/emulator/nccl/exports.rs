@@ -3,14 +3,16 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::config::{self, Config};
-use super::error::{self, Failure, Outcome, entry};
-use super::inside::Manner;
-use super::kind::Kind;
-use super::launch::{StreamHandle, cuda};
-use super::operation::{Operation, Request};
-use super::{control, group, init, lifecycle, redop, registry, window};
-use crate::emulator::cuda::stream;
+use super::basics::config::{self, Config};
+use super::basics::error::{self, Failure, Outcome, entry};
+use super::basics::kind::Kind;
+use super::calls::{group, init, lifecycle, window};
+use super::run::launch::{StreamHandle, cuda};
+use super::state::inside::Manner;
+use super::state::{redop, registry};
+use super::work::operation::{Operation, Request};
+use crate::emulator::cuda::core::stream;
+use crate::emulator::meet::control;
 use crate::sys::*;
 
 const SUCCESS: Outcome<ncclResult_t> = Ok(ncclResult_t::ncclSuccess);
@@ -126,7 +128,7 @@ unsafe fn ask(
     name: &'static str,
     comm: ncclComm_t,
     place: *mut c_int,
-    answer: fn(&super::comm::Comm) -> c_int,
+    answer: fn(&super::state::comm::Comm) -> c_int,
 ) -> ncclResult_t {
     entry(name, || {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;

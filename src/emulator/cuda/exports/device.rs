@@ -1,8 +1,8 @@
 //! Devices, versions and errors.
 
-use super::super::device::{self, current, current_device, device, device_count, set_current};
 use super::super::{driver, error};
 use super::{Out, runtime};
+use crate::emulator::cuda::core::device::{self, current, current_device, device, device_count, set_current};
 use crate::emulator::report;
 use crate::emulator::settings::settings;
 use crate::sys::*;

@@ -1,10 +1,10 @@
 //! Memory of devices and of the host, copies and fills.
 
-use super::super::device::{current, device};
-use super::super::memory::{self, POOLS, Pool};
-use super::super::memset::Shape;
-use super::super::{copy, host, memset};
 use super::{Out, launch, runtime, unsafe_in_capture};
+use crate::emulator::cuda::core::device::{current, device};
+use crate::emulator::cuda::work::memory::{self, POOLS, Pool};
+use crate::emulator::cuda::work::memset::Shape;
+use crate::emulator::cuda::work::{copy, host, memset};
 use crate::emulator::{fault, report};
 use crate::sys::*;
 use std::ffi::{c_int, c_uint, c_void};

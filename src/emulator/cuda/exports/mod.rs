@@ -9,8 +9,10 @@ pub use device::*;
 pub use memory::*;
 pub use streams::*;
 
-use super::stream::{self, Stream};
-use super::{capture, driver_lock, error, fork, host};
+use super::core::stream::{self, Stream};
+use super::core::{capture, driver_lock, fork};
+use super::error;
+use super::work::host;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaStream_t};
 use std::panic::{AssertUnwindSafe, catch_unwind};

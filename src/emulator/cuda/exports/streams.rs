@@ -1,10 +1,11 @@
 //! Streams and events.
 
-use super::super::device::current;
-use super::super::event::{self, EVENTS, Event};
-use super::super::stream::{self, STREAMS, Stream};
-use super::super::{capture, driver_lock, host};
 use super::{Out, launch, runtime, unsafe_in_capture};
+use crate::emulator::cuda::core::device::current;
+use crate::emulator::cuda::core::event::{self, EVENTS, Event};
+use crate::emulator::cuda::core::stream::{self, STREAMS, Stream};
+use crate::emulator::cuda::core::{capture, driver_lock};
+use crate::emulator::cuda::work::host;
 use crate::emulator::report;
 use crate::sys::*;
 use std::ffi::{c_int, c_uint, c_void};

@@ -1,8 +1,8 @@
 //! Mistakes of a program that the emulator notices.
 
-use super::super::arena::locate;
-use super::super::stream::enqueue;
 use super::*;
+use crate::emulator::cuda::core::stream::enqueue;
+use crate::emulator::memory::arena::locate;
 use crate::emulator::report;
 use crate::emulator::report::expected::reported;
 
@@ -163,7 +163,7 @@ fn the_memory_of_work_that_outlives_a_free_is_not_handed_out() {
             let (_, used) = locate(memory, 8).unwrap();
             // The sticky error of device 0 follows; its memory is looked at from inside.
             assert_eq!(c!(cudaFree(memory)), cudaError::cudaErrorIllegalAddress);
-            let device = super::super::device::device(0).unwrap();
+            let device = crate::emulator::cuda::core::device::device(0).unwrap();
             assert_eq!(device.blocks.room().0, 0);
             drop(used);
             assert_eq!(device.blocks.room().0, 1 << 20);
@@ -194,7 +194,7 @@ fn memory_returns_though_the_device_of_its_stream_failed() {
 #[test]
 fn memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use() {
     isolated("checks::memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use", &[], || {
-        use super::super::memory::{allocate, unmap};
+        use crate::emulator::cuda::work::memory::{allocate, unmap};
         let stream = TestStream::new(0);
         let (unused, used) = (allocate(0, 4096).unwrap(), allocate(0, 4096).unwrap());
         let gate = stream.close_gate();

@@ -1,7 +1,7 @@
 //! Other processes: memory that they share, and children that are forked.
 
-use super::super::arena::{Location, locate, map};
 use super::*;
+use crate::emulator::memory::arena::{Location, locate, map};
 
 const WHERE: &str = "GPUCOMM_TEST_LOCATION";
 

@@ -1,7 +1,7 @@
 //! Streams, events and host functions.
 
-use super::super::stream::{Running, enqueue};
 use super::*;
+use crate::emulator::cuda::core::stream::{Running, enqueue};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A host function that adds to the number behind its data.

@@ -1,8 +1,8 @@
 //! Calls that wait for devices, and who is held up by them.
 
-use super::super::memory;
-use super::super::stream::enqueue;
 use super::*;
+use crate::emulator::cuda::core::stream::enqueue;
+use crate::emulator::cuda::work::memory;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Opens `gate` after a while; whether `call` returned only then.

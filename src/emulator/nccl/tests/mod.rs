@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::sys::*;
 
 /// What an aborted operation leaves in the first half of its result.
-pub(super) const GARBAGE: f32 = f32::from_bits(u32::from_ne_bytes([super::operation::SPOILT; 4]));
+pub(super) const GARBAGE: f32 = f32::from_bits(u32::from_ne_bytes([super::work::operation::SPOILT; 4]));
 
 pub(super) const OK: ncclResult_t = ncclResult_t::ncclSuccess;
 
@@ -69,7 +69,7 @@ pub(super) struct Rank {
 }
 
 pub(super) fn config(blocking: bool) -> ncclConfig_t {
-    let mut config = crate::emulator::nccl::config::initial();
+    let mut config = super::basics::config::initial();
     config.blocking = i32::from(blocking);
     config
 }

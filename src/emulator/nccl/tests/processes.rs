@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
 use super::*;
-use crate::emulator::nccl::control;
+use crate::emulator::meet::control;
 
 const SCENE: &str = "GPUCOMM_TEST_SCENE";
 const ID: &str = "GPUCOMM_TEST_ID";

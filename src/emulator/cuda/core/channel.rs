@@ -1,0 +1,46 @@
+//! Channels: the launch queues of a device, which its streams share.
+//!
+//! As was seen on H200s, a device has eight, each with 1021 entries (GPUCOMM_EMULATOR_QUEUE), and streams take them in turn.
+//! Kernels, copies and fills take an entry until they are done; host functions, and events that are recorded or waited for,
+//! take none. Whoever enqueues more is blocked inside the call, whatever happens meanwhile.
+
+use crate::emulator::cuda::lock;
+use crate::emulator::patience::Patience;
+use crate::emulator::report;
+use crate::emulator::settings::settings;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How many a device has.
+pub(crate) const CHANNELS: usize = 8;
+
+/// One launch queue.
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Channel {
+    /// Takes an entry, when there is one.
+    pub fn take(&self, device: i32) {
+        let most = settings().queue;
+        let mut taken = lock(&self.taken);
+        if *taken >= most {
+            let mut patience = Patience::new();
+            while *taken >= most {
+                let call = report::call();
+                patience.check(|| format!("a launch queue of device {device} is full ({most} entries): {call}"));
+                let slice = Duration::from_millis(50);
+                taken = self.freed.wait_timeout(taken, slice).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        *taken += 1;
+    }
+
+    /// Gives it back.
+    pub fn give(&self) {
+        *lock(&self.taken) -= 1;
+        self.freed.notify_one();
+    }
+}

@@ -1,0 +1,236 @@
+//! Devices: what each one owns, which one is current, and the error that sticks to it.
+
+use super::channel::{CHANNELS, Channel};
+use super::fork;
+use super::stream::{Stream, Ticket};
+use crate::emulator::cuda::lock;
+use crate::emulator::memory::allocator::Blocks;
+use crate::emulator::memory::arena::Arena;
+use crate::emulator::settings::{self, settings};
+use crate::emulator::{fault, report};
+use crate::sys::cudaError;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, Weak};
+
+/// One emulated GPU.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Its number, from 0.
+    pub ordinal: i32,
+    /// Its memory; none until the first allocation.
+    arena: OnceLock<Option<Arena>>,
+    /// What lies in that memory.
+    pub blocks: Blocks,
+    /// The code of the error that every call returns since it happened, 0 before.
+    sticky: AtomicU32,
+    /// How many pieces of work have begun.
+    begun: AtomicU64,
+    /// See [`crate::emulator::cuda::core::driver_lock`].
+    pub driver: RwLock<()>,
+    channels: [Channel; CHANNELS],
+    /// How many streams were ever made.
+    made: AtomicUsize,
+    /// A bit for each peer whose memory was opened with cudaDeviceEnablePeerAccess.
+    peers: AtomicU64,
+    /// The stream behind the null handle.
+    legacy: OnceLock<Arc<Stream>>,
+    /// Every stream with a handle or with work left.
+    streams: Mutex<Vec<Weak<Stream>>>,
+}
+
+static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
+    fork::watch();
+    // Where a variable is wrong, nobody knows what machine was meant.
+    let devices = if settings::wrong().is_some() { 0 } else { settings().devices };
+    (0..devices as i32).map(Device::new).collect()
+});
+
+thread_local! {
+    static CURRENT: Cell<i32> = const { Cell::new(0) };
+}
+
+/// All devices of this process.
+pub(crate) fn devices() -> &'static [Device] {
+    &DEVICES
+}
+
+/// How many devices there are.
+pub(crate) fn device_count() -> i32 {
+    devices().len() as i32
+}
+
+/// Why there is no device, where there is none.
+pub(crate) fn none() -> cudaError {
+    if settings::wrong().is_some() { cudaError::cudaErrorInitializationError } else { cudaError::cudaErrorNoDevice }
+}
+
+/// The device that calls of this thread go to; 0 until it was set.
+pub(crate) fn current_device() -> i32 {
+    CURRENT.get()
+}
+
+/// Makes `ordinal` the current device of this thread.
+pub(crate) fn set_current(ordinal: i32) -> Result<(), cudaError> {
+    device(ordinal)?;
+    CURRENT.set(ordinal);
+    Ok(())
+}
+
+/// The device with this number.
+pub(crate) fn device(ordinal: i32) -> Result<&'static Device, cudaError> {
+    if devices().is_empty() {
+        return Err(none());
+    }
+    usize::try_from(ordinal).ok().and_then(|index| devices().get(index)).ok_or(cudaError::cudaErrorInvalidDevice)
+}
+
+/// The current device of this thread.
+pub(crate) fn current() -> Result<&'static Device, cudaError> {
+    device(current_device())
+}
+
+/// Whether the device with this ordinal answers calls that concern it; the error of one that is lost.
+pub(crate) fn answers(ordinal: i32) -> Result<(), cudaError> {
+    device(ordinal)?.check()
+}
+
+impl Device {
+    fn new(ordinal: i32) -> Self {
+        Self {
+            ordinal,
+            arena: OnceLock::new(),
+            blocks: Blocks::new(settings().memory),
+            sticky: AtomicU32::new(0),
+            begun: AtomicU64::new(0),
+            driver: RwLock::new(()),
+            channels: Default::default(),
+            made: AtomicUsize::new(0),
+            peers: AtomicU64::new(0),
+            legacy: OnceLock::new(),
+            streams: Mutex::default(),
+        }
+    }
+
+    /// The memory, made if this is the first use.
+    pub fn arena(&self) -> Result<&Arena, cudaError> {
+        let make = || {
+            Arena::new(self.ordinal, settings().memory)
+                .map_err(|error| {
+                    report::line(format!(
+                        "device {}: cannot map {} bytes of shared memory: {error} (GPUCOMM_EMULATOR_MEMORY sets the size)",
+                        self.ordinal,
+                        settings().memory
+                    ));
+                })
+                .ok()
+        };
+        self.arena.get_or_init(make).as_ref().ok_or(cudaError::cudaErrorMemoryAllocation)
+    }
+
+    /// The memory, if it was made.
+    pub fn arena_if_made(&self) -> Option<&Arena> {
+        self.arena.get()?.as_ref()
+    }
+
+    /// The sticky error, if one happened.
+    pub fn check(&self) -> Result<(), cudaError> {
+        match self.sticky.load(Ordering::Acquire) {
+            0 => Ok(()),
+            code => Err(cudaError(code)),
+        }
+    }
+
+    /// Makes `error` stick, unless another one does.
+    pub fn fail(&self, error: cudaError) {
+        let _ = self.sticky.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Counts the work `name` that is about to begin; a fault that was asked for may take the device away from it.
+    pub fn begin_work(&self, name: &str) {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        if fault::loses(self.ordinal, number) {
+            let (variable, device) = (fault::VARIABLE, self.ordinal);
+            report::line(format!("injected by {variable}: device {device} is lost at its work #{number}, {name}"));
+            self.fail(cudaError::cudaErrorLaunchFailure);
+        }
+    }
+
+    /// Opens the memory of `peer` to kernels of this device. The emulator lets every copy through; it only keeps count.
+    pub fn enable_peer(&self, peer: &Device) -> Result<(), cudaError> {
+        if peer.ordinal == self.ordinal {
+            return Err(cudaError::cudaErrorInvalidDevice);
+        }
+        let bit = 1 << peer.ordinal;
+        if self.peers.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return Err(cudaError::cudaErrorPeerAccessAlreadyEnabled);
+        }
+        Ok(())
+    }
+
+    /// The stream behind the null handle.
+    pub fn legacy(&'static self) -> &'static Arc<Stream> {
+        self.legacy.get_or_init(|| Stream::legacy(self))
+    }
+
+    /// The stream behind the null handle, if it was ever used.
+    pub fn legacy_if_used(&self) -> Option<&Arc<Stream>> {
+        self.legacy.get()
+    }
+
+    /// The launch queue of the next stream.
+    pub fn next_channel(&self) -> &Channel {
+        &self.channels[self.made.fetch_add(1, Ordering::Relaxed) % CHANNELS]
+    }
+
+    /// Counts `stream` among those of this device.
+    pub fn adopt(&self, stream: &Arc<Stream>) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(stream));
+    }
+
+    /// The streams of this device, the legacy one included where it was used.
+    pub fn streams(&self) -> Vec<Arc<Stream>> {
+        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Waits until the work that was enqueued before this call is done.
+    pub fn synchronize(&self) {
+        let tickets: Vec<Ticket> = self.streams().iter().map(Stream::last).collect();
+        tickets.iter().for_each(Ticket::wait);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_device_belongs_to_the_thread() {
+        set_current(1).unwrap();
+        assert_eq!(current_device(), 1);
+        std::thread::spawn(|| assert_eq!(current_device(), 0)).join().unwrap();
+        assert_eq!(set_current(-1), Err(cudaError::cudaErrorInvalidDevice));
+        assert_eq!(set_current(device_count()), Err(cudaError::cudaErrorInvalidDevice));
+        assert_eq!(current_device(), 1);
+    }
+
+    #[test]
+    fn the_first_sticky_error_stays() {
+        let device = Device::new(63);
+        assert_eq!(device.check(), Ok(()));
+        device.fail(cudaError::cudaErrorIllegalAddress);
+        device.fail(cudaError::cudaErrorUnknown);
+        assert_eq!(device.check(), Err(cudaError::cudaErrorIllegalAddress));
+    }
+
+    #[test]
+    fn peer_access_is_enabled_once() {
+        let (one, two) = (Device::new(1), Device::new(2));
+        assert_eq!(one.enable_peer(&one), Err(cudaError::cudaErrorInvalidDevice));
+        assert_eq!(one.enable_peer(&two), Ok(()));
+        assert_eq!(one.enable_peer(&two), Err(cudaError::cudaErrorPeerAccessAlreadyEnabled));
+        assert_eq!(two.enable_peer(&one), Ok(()), "access has a direction");
+    }
+}

@@ -1,0 +1,107 @@
+//! Events: places in the order of a stream, and times.
+//!
+//! Recording an event that takes no time enqueues nothing: the stream's own count of finished work says when it is done.
+
+use super::device::Device;
+use super::handle::Registry;
+use super::stream::{Stream, Task, Ticket};
+use crate::emulator::cuda::lock;
+use crate::emulator::report;
+use crate::sys::{cudaError, cudaEvent_t};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+pub(crate) static EVENTS: Registry<Event> = Registry::new(0x52);
+
+/// An event.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub device: &'static Device,
+    timing: bool,
+    record: Mutex<Option<Record>>,
+}
+
+/// What the last cudaEventRecord caught.
+#[derive(Debug, Clone)]
+struct Record {
+    ticket: Ticket,
+    time: Option<Arc<OnceLock<Instant>>>,
+}
+
+/// The event behind a handle.
+pub(crate) fn find(handle: cudaEvent_t) -> Result<Arc<Event>, cudaError> {
+    EVENTS.get(handle).ok_or_else(|| {
+        report::violation(format!("{handle:p} is no event: it was destroyed, or never made"));
+        cudaError::cudaErrorInvalidResourceHandle
+    })
+}
+
+impl Event {
+    /// An event of `device` that was never recorded.
+    pub fn new(device: &'static Device, timing: bool) -> Self {
+        Self { device, timing, record: Mutex::default() }
+    }
+
+    /// Catches what is enqueued on `stream` by now. Earlier records are forgotten, but who waits for one keeps waiting for
+    /// that one.
+    pub fn record(&self, stream: &Arc<Stream>) -> Result<(), cudaError> {
+        if stream.device.ordinal != self.device.ordinal {
+            return Err(cudaError::cudaErrorInvalidResourceHandle);
+        }
+        stream.device.check()?;
+        // Held across the enqueue, so that of two records the one that came last on the stream is the one that is kept.
+        let mut record = lock(&self.record);
+        let ticket = stream.mark()?;
+        *record = Some(if self.timing {
+            let time = Arc::new(OnceLock::new());
+            if ticket.done() {
+                let _ = time.set(Instant::now());
+                Record { ticket, time: Some(time) }
+            } else {
+                Record { ticket: stream.push(Task::Stamp(time.clone()))?, time: Some(time) }
+            }
+        } else {
+            Record { ticket, time: None }
+        });
+        Ok(())
+    }
+
+    /// Whether the work that the last record caught is done; so it is where there was none.
+    pub fn query(&self) -> Result<(), cudaError> {
+        self.device.check()?;
+        match &*lock(&self.record) {
+            Some(record) if !record.ticket.done() => Err(cudaError::cudaErrorNotReady),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets later work of `stream` wait for the last record, if there is one.
+    pub fn hold(&self, stream: &Arc<Stream>) -> Result<(), cudaError> {
+        stream.device.check()?;
+        let Some(record) = lock(&self.record).clone() else { return Ok(()) };
+        if !record.ticket.done() && !Arc::ptr_eq(&record.ticket.stream, stream) {
+            stream.push(Task::Wait(record.ticket))?;
+        }
+        Ok(())
+    }
+
+    /// Milliseconds from the record of `start` to that of this event.
+    pub fn since(&self, start: &Self) -> Result<f32, cudaError> {
+        self.device.check()?;
+        let unusable = cudaError::cudaErrorInvalidResourceHandle;
+        if self.device.ordinal != start.device.ordinal {
+            return Err(unusable);
+        }
+        let (first, last) = (lock(&start.record).clone().ok_or(unusable)?, lock(&self.record).clone().ok_or(unusable)?);
+        let (first_time, last_time) = (first.time.ok_or(unusable)?, last.time.ok_or(unusable)?);
+        if !first.ticket.done() || !last.ticket.done() {
+            return Err(cudaError::cudaErrorNotReady);
+        }
+        let (Some(&from), Some(&to)) = (first_time.get(), last_time.get()) else {
+            return Err(cudaError::cudaErrorNotReady);
+        };
+        let forward = to.saturating_duration_since(from).as_secs_f64();
+        let backward = from.saturating_duration_since(to).as_secs_f64();
+        Ok(((forward - backward) * 1e3) as f32)
+    }
+}

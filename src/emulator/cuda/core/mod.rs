@@ -1,0 +1,10 @@
+//! The core of the driver: devices, streams and events.
+
+pub(crate) mod capture;
+pub(crate) mod channel;
+pub(crate) mod device;
+pub(crate) mod driver_lock;
+pub(crate) mod event;
+pub(crate) mod fork;
+pub(crate) mod handle;
+pub(crate) mod stream;

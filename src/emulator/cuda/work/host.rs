@@ -1,0 +1,147 @@
+//! What happens on the host: pinned memory, and functions that a stream calls.
+
+use crate::emulator::cuda::core::device::{self, Device};
+use crate::emulator::cuda::core::driver_lock;
+use crate::emulator::cuda::core::stream::{HOST_FUNCTION, Stream, Task};
+use crate::emulator::cuda::lock;
+use crate::emulator::memory::poison;
+use crate::emulator::report;
+use crate::emulator::settings::settings;
+use crate::sys::{cudaError, cudaHostFn_t};
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+const PAGE: usize = 4096;
+
+static PINNED: Mutex<BTreeMap<usize, Arc<Pinned>>> = Mutex::new(BTreeMap::new());
+
+/// One allocation of cudaHostAlloc.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    address: usize,
+    /// The one that was current when it was allocated.
+    device: &'static Device,
+    layout: Layout,
+    bytes: usize,
+    uses: Mutex<usize>,
+    unused: Condvar,
+}
+
+/// As long as this lives, queued or running work uses pinned memory.
+#[derive(Debug)]
+pub(crate) struct PinnedUse(Arc<Pinned>);
+
+impl Drop for PinnedUse {
+    fn drop(&mut self) {
+        let mut uses = lock(&self.0.uses);
+        *uses -= 1;
+        if *uses == 0 {
+            self.0.unused.notify_all();
+        }
+    }
+}
+
+/// Host memory that the device can reach; null for no bytes.
+pub(crate) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let device = device::current()?;
+    if settings().driver_lock > 1 {
+        driver_lock::wait_for_all();
+    }
+    let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| cudaError::cudaErrorMemoryAllocation)?;
+    // SAFETY: the layout has a size above zero.
+    let memory = unsafe { std::alloc::alloc(layout) };
+    if memory.is_null() {
+        return Err(cudaError::cudaErrorMemoryAllocation);
+    }
+    // SAFETY: that many bytes were just allocated.
+    unsafe { poison::fill(memory, bytes) };
+    let address = memory.expose_provenance();
+    let pinned = Pinned { address, device, layout, bytes, uses: Mutex::new(0), unused: Condvar::new() };
+    lock(&PINNED).insert(address, Arc::new(pinned));
+    Ok(memory.cast())
+}
+
+/// Frees what [`allocate`] gave: waits, as cudaFreeHost does, until the device that was current then has done all that was
+/// enqueued, host functions included, whether or not it uses the memory.
+pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
+    if ptr.is_null() {
+        return Ok(());
+    }
+    let Some(pinned) = lock(&PINNED).remove(&ptr.addr()) else {
+        report::violation(format!("{ptr:p} is no pinned memory: freed twice, or not from cudaHostAlloc"));
+        return Err(cudaError::cudaErrorInvalidValue);
+    };
+    if settings().driver_lock > 1 {
+        driver_lock::wait_for_all();
+    } else {
+        driver_lock::wait_for(pinned.device);
+    }
+    // A copy that was checked before the memory left the register, and enqueued after.
+    let mut uses = lock(&pinned.uses);
+    while *uses > 0 {
+        uses = pinned.unused.wait(uses).unwrap_or_else(PoisonError::into_inner);
+    }
+    drop(uses);
+    let memory = std::ptr::with_exposed_provenance_mut(pinned.address);
+    // SAFETY: the memory came from the allocator with this layout; it left the register above, so nobody else frees it and
+    // no new use begins, and the uses there were have ended.
+    unsafe { std::alloc::dealloc(memory, pinned.layout) };
+    Ok(())
+}
+
+/// Counts `bytes` bytes at `address` as in use, if they begin in pinned memory; an error where they run past its end.
+pub(crate) fn hold(address: usize, bytes: usize) -> Result<Option<PinnedUse>, String> {
+    let all = lock(&PINNED);
+    let Some((_, pinned)) = all.range(..=address).next_back() else { return Ok(None) };
+    let offset = address - pinned.address;
+    if offset >= pinned.bytes {
+        return Ok(None);
+    }
+    if bytes > pinned.bytes - offset {
+        return Err(format!(
+            "{bytes} bytes at {address:#x} run past the end of the pinned memory of {} bytes at {:#x}",
+            pinned.bytes, pinned.address
+        ));
+    }
+    *lock(&pinned.uses) += 1;
+    Ok(Some(PinnedUse(pinned.clone())))
+}
+
+thread_local! {
+    static CALLED_BACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is inside a function that a stream calls. Such a function must not call CUDA.
+pub(crate) fn is_callback() -> bool {
+    CALLED_BACK.get()
+}
+
+struct Call {
+    function: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+}
+
+// SAFETY: who calls cudaLaunchHostFunc promises that the function may be called with this data on any thread.
+unsafe impl Send for Call {}
+
+impl Call {
+    fn make(self) {
+        CALLED_BACK.set(true);
+        // SAFETY: the caller of cudaLaunchHostFunc vouches for the function and its data; this is its one call.
+        unsafe { (self.function)(self.data) };
+        CALLED_BACK.set(false);
+    }
+}
+
+/// Lets `stream` call a function of the host. It is not called once the device has failed.
+pub(crate) fn launch(stream: &Arc<Stream>, function: cudaHostFn_t, data: *mut c_void) -> Result<(), cudaError> {
+    let call = Call { function: function.ok_or(cudaError::cudaErrorInvalidValue)?, data };
+    stream.device.check()?;
+    stream.push(Task::Run(HOST_FUNCTION, Box::new(move |_| call.make()))).map(drop)
+}

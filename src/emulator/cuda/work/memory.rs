@@ -1,0 +1,174 @@
+//! Allocating and freeing device memory, at once or in stream order.
+
+use crate::emulator::cuda::core::device::{self, Device};
+use crate::emulator::cuda::core::driver_lock;
+use crate::emulator::cuda::core::handle::Registry;
+use crate::emulator::cuda::core::stream::{Stream, Task};
+use crate::emulator::memory::allocator::{Block, Origin};
+use crate::emulator::memory::{arena, poison};
+use crate::emulator::report;
+use crate::sys::cudaError;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long an allocation waits for frees that are on their way before it gives up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(crate) static POOLS: Registry<Pool> = Registry::new(0x53);
+
+/// A pool: what is freed into it stays with its device, as all memory of this emulator does.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub device: &'static Device,
+}
+
+/// Device memory as cudaMalloc gives it; null for no bytes.
+pub(crate) fn allocate(ordinal: i32, bytes: usize) -> Result<*mut c_void, cudaError> {
+    let device = device::device(ordinal)?;
+    let _shared = driver_lock::shared(device);
+    device.check()?;
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let block = find_room(device, bytes as u64, Origin::Malloc)?;
+    Ok(device.arena()?.at(block.offset).cast())
+}
+
+/// Frees device memory as cudaFree does: waits until the device has done all that was enqueued, unless the memory came from
+/// a pool. Null is fine.
+pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
+    if ptr.is_null() {
+        return device::current()?.check();
+    }
+    let (device, block) = condemn("cudaFree", ptr)?;
+    if block.origin == Origin::Malloc {
+        driver_lock::wait_for(device);
+    }
+    release(&block, "cudaFree");
+    device.check()
+}
+
+/// Frees device memory as ncclMemFree does, which unmaps it: waits for nothing, so the memory must not be in use. Null is
+/// fine.
+pub(crate) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
+    if ptr.is_null() {
+        return Ok(());
+    }
+    let (device, block) = condemn("ncclMemFree", ptr)?;
+    release(&block, "ncclMemFree");
+    device.check()
+}
+
+/// Ends the life of device memory as [`unmap`] does, but the device does not get it back: somebody who is gone still maps it.
+#[cfg(feature = "nccl")]
+pub(crate) fn strand(ptr: *mut c_void) -> Result<(), cudaError> {
+    let (device, block) = condemn("ncclMemFree", ptr)?;
+    refuse_uses(&block, "ncclMemFree");
+    // It stays among the live ones for ever; only the machine's own memory need not be lost as well.
+    device.arena()?.punch(block.offset, block.bytes);
+    device.check()
+}
+
+/// Memory that may be used by work enqueued on `stream` from now on.
+pub(crate) fn allocate_async(
+    device: &'static Device,
+    bytes: usize,
+    stream: &Arc<Stream>,
+) -> Result<*mut c_void, cudaError> {
+    device.check()?;
+    stream.device.check()?;
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let arena = device.arena()?;
+    let bytes = bytes as u64;
+    let block = match device.blocks.reuse(device, bytes, stream) {
+        Some(block) => block,
+        None => match allocate_block(device, bytes, Origin::Pool)? {
+            Some(block) => block,
+            None => match device.blocks.steal(device, bytes) {
+                Some((block, free)) => {
+                    stream.push(Task::Wait(free))?;
+                    block
+                }
+                None => find_room(device, bytes, Origin::Pool)?,
+            },
+        },
+    };
+    Ok(arena.at(block.offset).cast())
+}
+
+/// Frees memory once `stream` has done what was enqueued before.
+pub(crate) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), cudaError> {
+    stream.device.check()?;
+    let (device, block) = condemn("cudaFreeAsync", ptr)?;
+    if stream.is_idle() {
+        release(&block, "cudaFreeAsync");
+        return Ok(());
+    }
+    let free = stream.push(Task::Free(block.clone()))?;
+    device.blocks.expect_free(&block, free);
+    Ok(())
+}
+
+/// A new allocation that nobody used before, or no longer uses. Memory that is reused in the order of a stream does not come
+/// here: it holds what was there.
+fn allocate_block(device: &'static Device, bytes: u64, origin: Origin) -> Result<Option<Arc<Block>>, cudaError> {
+    let arena = device.arena()?;
+    let block = device.blocks.allocate(device, bytes, origin);
+    if let Some(block) = &block {
+        // SAFETY: the range was free until now, and its pointer is not handed out yet.
+        unsafe { poison::fill(arena.at(block.offset), bytes as usize) };
+    }
+    Ok(block)
+}
+
+fn find_room(device: &'static Device, bytes: u64, origin: Origin) -> Result<Arc<Block>, cudaError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(block) = allocate_block(device, bytes, origin)? {
+            return Ok(block);
+        }
+        let Some(free) = device.blocks.any_pending() else { return Err(cudaError::cudaErrorMemoryAllocation) };
+        if !free.wait_for(deadline.saturating_duration_since(Instant::now())) {
+            return Err(cudaError::cudaErrorMemoryAllocation);
+        }
+    }
+}
+
+fn condemn(operation: &str, ptr: *mut c_void) -> Result<(&'static Device, Arc<Block>), cudaError> {
+    let Some((device, _, offset)) = arena::owner(ptr.addr()) else {
+        report::violation(format!("{operation}: {ptr:p} is no device memory"));
+        return Err(cudaError::cudaErrorInvalidValue);
+    };
+    device.check()?;
+    if let Some(block) = device.blocks.condemn(offset) {
+        return Ok((device, block));
+    }
+    let why = match device.blocks.find(device, ptr.addr(), offset, 1) {
+        Ok(block) => format!("it lies {} bytes behind the start of its allocation", offset - block.offset),
+        Err(fault) => format!("freed twice, or never allocated ({})", fault.text),
+    };
+    report::violation(format!("{operation}: {ptr:p} cannot be freed: {why}"));
+    Err(cudaError::cudaErrorInvalidValue)
+}
+
+/// Ends the life of a block in the order of its stream, and looks whether anybody still uses it.
+pub(crate) fn release(block: &Arc<Block>, operation: &str) {
+    refuse_uses(block, operation);
+    block.device.blocks.bury(block);
+}
+
+fn refuse_uses(block: &Block, operation: &str) {
+    let device = block.device;
+    let uses = block.uses();
+    if uses > 0 {
+        report::violation(format!(
+            "{operation} frees {} bytes at offset {:#x} of device {} while they are in use by {uses} queued or running operations \
+             of other streams, or windows",
+            block.bytes, block.offset, device.ordinal,
+        ));
+        device.fail(cudaError::cudaErrorIllegalAddress);
+    }
+}

@@ -1,0 +1,184 @@
+//! `ncclConfig_t`: the initialiser, and what of it the emulator obeys.
+
+use std::ffi::{c_char, c_int};
+use std::sync::LazyLock;
+
+use super::error::{Failure, Outcome};
+use crate::emulator::bugs;
+use crate::emulator::settings::settings;
+use crate::sys::{NCCL_VERSION_CODE, ncclConfig_t};
+
+const MAGIC: u32 = 0xcafe_beef;
+/// An integer field that the user left alone.
+const UNSET: c_int = c_int::MIN;
+/// The channels of NCCL; no count in a config may be larger.
+const MAX_CHANNELS: c_int = 64;
+
+const _: () = assert!(bugs::NCCL == NCCL_VERSION_CODE);
+
+/// The version that is running.
+pub(crate) fn version() -> c_int {
+    settings().nccl as c_int
+}
+
+/// What `NCCL_CONFIG_INITIALIZER` holds.
+pub(crate) fn initial() -> ncclConfig_t {
+    ncclConfig_t {
+        size: size_of::<ncclConfig_t>(),
+        magic: MAGIC,
+        version: NCCL_VERSION_CODE,
+        blocking: UNSET,
+        cgaClusterSize: UNSET,
+        minCTAs: UNSET,
+        maxCTAs: UNSET,
+        netName: std::ptr::null::<c_char>(),
+        splitShare: UNSET,
+        trafficClass: UNSET,
+        commName: std::ptr::null::<c_char>(),
+        collnetEnable: UNSET,
+        CTAPolicy: UNSET,
+        shrinkShare: UNSET,
+        nvlsCTAs: UNSET,
+        nChannelsPerNetPeer: UNSET,
+        nvlinkCentricSched: UNSET,
+    }
+}
+
+/// The fields that change what the emulator does. The others are checked as NCCL checks them, and have no meaning here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) blocking: bool,
+    pub(crate) split_share: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { blocking: true, split_share: false }
+    }
+}
+
+impl Config {
+    /// The same as NCCL_COMM_BLOCKING has it, which NCCL reads once, and obeys before what a program asks for.
+    pub(crate) fn overridden(self) -> Self {
+        static BLOCKING: LazyLock<Option<bool>> =
+            LazyLock::new(|| match std::env::var("NCCL_COMM_BLOCKING").ok()?.trim() {
+                "0" => Some(false),
+                "1" => Some(true),
+                _ => None,
+            });
+        Self { blocking: BLOCKING.unwrap_or(self.blocking), ..self }
+    }
+
+    /// Reads a user's config; null means the defaults.
+    ///
+    /// # Safety
+    /// `config` is null or points to a struct that starts with its own size and is that large.
+    pub(crate) unsafe fn read(config: *const ncclConfig_t) -> Outcome<Option<Self>> {
+        if config.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for a size at the front.
+        let size = unsafe { config.cast::<usize>().read_unaligned() };
+        if size < 24 {
+            return Err(Failure::argument(format!(
+                "ncclConfig_t says that its size is {size} bytes, expected at least 24"
+            )));
+        }
+        let mut known = initial();
+        // SAFETY: the caller vouches for `size` bytes; no more than our own struct holds are copied.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                config.cast::<u8>(),
+                (&raw mut known).cast::<u8>(),
+                size.min(size_of::<ncclConfig_t>()),
+            );
+        }
+        if known.magic != MAGIC {
+            return Err(Failure::argument(format!(
+                "ncclConfig_t was not made by NCCL_CONFIG_INITIALIZER: magic is {:#x}, expected {MAGIC:#x}",
+                known.magic
+            )));
+        }
+        Self::check(&mut known)?;
+        Ok(Some(Self { blocking: known.blocking != 0, split_share: known.splitShare == 1 }))
+    }
+
+    fn check(config: &mut ncclConfig_t) -> Outcome {
+        // A program that was built against an older header cannot have set what that header did not have.
+        if config.version < 22500 {
+            config.trafficClass = UNSET;
+        }
+        if config.version < 22700 {
+            (config.collnetEnable, config.CTAPolicy, config.shrinkShare, config.nvlsCTAs) =
+                (UNSET, UNSET, UNSET, UNSET);
+        }
+        if config.version < 22800 {
+            (config.nChannelsPerNetPeer, config.nvlinkCentricSched) = (UNSET, UNSET);
+        }
+        let max = c_int::MAX;
+        for (name, value, range) in [
+            ("blocking", config.blocking, 0..=1),
+            ("cgaClusterSize", config.cgaClusterSize, 0..=max),
+            ("minCTAs", config.minCTAs, 1..=max),
+            ("maxCTAs", config.maxCTAs, 1..=max),
+            ("splitShare", config.splitShare, 0..=1),
+            ("collnetEnable", config.collnetEnable, 0..=1),
+            ("CTAPolicy", config.CTAPolicy, 0..=7),
+            ("shrinkShare", config.shrinkShare, 0..=1),
+            ("nvlsCTAs", config.nvlsCTAs, 1..=max),
+            ("nChannelsPerNetPeer", config.nChannelsPerNetPeer, 1..=MAX_CHANNELS),
+            ("nvlinkCentricSched", config.nvlinkCentricSched, 0..=1),
+        ] {
+            if value != UNSET && !range.contains(&value) {
+                let (low, high) = (range.start(), range.end());
+                return Err(Failure::argument(format!("config {name} is {value}, expected {low} to {high}")));
+            }
+        }
+        if config.minCTAs > config.maxCTAs && config.maxCTAs != UNSET {
+            return Err(Failure::argument(format!(
+                "config minCTAs is {}, expected at most maxCTAs, {}",
+                config.minCTAs, config.maxCTAs
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(config: &ncclConfig_t) -> Outcome<Option<Config>> {
+        // SAFETY: a reference to a whole struct.
+        unsafe { Config::read(config) }
+    }
+
+    #[test]
+    fn the_initialiser_means_the_defaults() {
+        assert_eq!(read(&initial()).expect("valid"), Some(Config::default()));
+    }
+
+    #[test]
+    fn fields_are_obeyed_and_nonsense_is_named() {
+        let mut config = initial();
+        config.blocking = 0;
+        config.splitShare = 1;
+        assert_eq!(read(&config).expect("valid"), Some(Config { blocking: false, split_share: true }));
+        config.blocking = 2;
+        assert!(read(&config).expect_err("refused").text.contains("blocking is 2"));
+        config = initial();
+        config.magic = 1;
+        assert!(read(&config).expect_err("refused").text.contains("magic"));
+        config = initial();
+        (config.minCTAs, config.maxCTAs) = (8, 4);
+        assert!(read(&config).expect_err("refused").text.contains("minCTAs"));
+    }
+
+    #[test]
+    fn fields_newer_than_the_callers_header_are_ignored() {
+        let mut config = initial();
+        config.version = 21903;
+        config.nvlinkCentricSched = 77;
+        assert!(read(&config).is_ok());
+    }
+}

@@ -1,0 +1,5 @@
+//! Names, failures and configuration.
+
+pub(crate) mod config;
+pub(crate) mod error;
+pub(crate) mod kind;

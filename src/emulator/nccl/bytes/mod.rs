@@ -1,0 +1,4 @@
+//! Bytes, moved and reduced.
+
+pub(crate) mod reduce;
+pub(crate) mod transfer;

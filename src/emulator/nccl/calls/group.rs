@@ -1,0 +1,230 @@
+//! Groups: what a thread has called between `ncclGroupStart` and `ncclGroupEnd`, and its launch at the end.
+//!
+//! Every call that launches something runs as a group of its own, so there is one path for both. The state belongs to the
+//! thread, as in NCCL: a group that is never ended swallows all that the thread calls later.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::connect;
+use crate::emulator::cuda::core::device;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::run::launch::{self, Batch, StreamHandle};
+use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::inside::{self, Inside, Manner};
+use crate::emulator::nccl::work::operation::Operation;
+use crate::emulator::report;
+use crate::sys::ncclResult_t;
+
+/// A call that is no operation on a stream: init, split, finalize, window registration.
+pub(crate) struct Job {
+    /// The communicator whose state tells how the job goes.
+    pub(crate) comm: Arc<Comm>,
+    pub(crate) name: &'static str,
+    pub(crate) run: Box<dyn FnOnce() -> Outcome + Send>,
+}
+
+#[derive(Default)]
+struct State {
+    depth: usize,
+    /// How much of the depth an early return of ncclCommDestroy left behind.
+    leaked: usize,
+    /// The first failure of a call inside: the end launches nothing then.
+    failure: Option<Failure>,
+    blocking: Option<bool>,
+    batches: Vec<Batch>,
+    jobs: Vec<Job>,
+    /// The communicators of both: this thread is inside them until the group ends.
+    inside: Vec<Inside>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if self.depth > 0 {
+            report::violation(format!(
+                "a thread ended inside a group: {} ncclGroupStart without ncclGroupEnd, {} operations were never launched",
+                self.depth,
+                self.batches.iter().map(|batch| batch.operations.len()).sum::<usize>() + self.jobs.len()
+            ));
+        }
+    }
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::new(State::default());
+}
+
+fn with<R>(f: impl FnOnce(&mut State) -> R) -> Outcome<R> {
+    STATE
+        .try_with(|state| match state.try_borrow_mut() {
+            Ok(mut state) => Ok(f(&mut state)),
+            Err(_) => Err(Failure::internal("a group is used while it is being used")),
+        })
+        .unwrap_or_else(|_| Err(Failure::internal("the thread is ending")))
+}
+
+/// `ncclGroupStart`.
+pub(crate) fn start() -> Outcome {
+    with(|state| state.depth += 1)
+}
+
+/// `ncclGroupEnd`.
+pub(crate) fn end() -> Outcome<ncclResult_t> {
+    let state = with(|state| {
+        if state.depth == 0 {
+            return Err(Failure::usage("not inside a group"));
+        }
+        state.depth -= 1;
+        Ok((state.depth == 0).then(|| std::mem::take(state)))
+    })??;
+    match state {
+        None => Ok(ncclResult_t::ncclSuccess),
+        Some(mut state) => match state.failure.take() {
+            Some(failure) => {
+                for job in &state.jobs {
+                    job.comm.give_up(&failure);
+                }
+                Err(Failure::new(failure.code, format!("a call inside the group failed: {}", failure.text)))
+            }
+            None => submit(std::mem::take(&mut state.batches), std::mem::take(&mut state.jobs), state.blocking),
+        },
+    }
+}
+
+/// Leaves the thread one group deeper, as NCCL's `ncclCommDestroy` does when it returns early.
+pub(crate) fn leak() -> Outcome {
+    with(|state| {
+        state.depth += 1;
+        state.leaked += 1;
+    })
+}
+
+/// Whether the thread is in such a group.
+pub(crate) fn leaked() -> bool {
+    with(|state| state.leaked > 0).unwrap_or(false)
+}
+
+/// How deep the calling thread is inside groups.
+pub(crate) fn depth() -> usize {
+    with(|state| state.depth).unwrap_or(0)
+}
+
+/// Whether the calling thread has operations waiting in a group.
+pub(crate) fn has_operations() -> bool {
+    with(|state| !state.batches.is_empty()).unwrap_or(false)
+}
+
+/// Runs one call as a group of its own, or as part of the one that the thread is in.
+pub(crate) fn call(body: impl FnOnce() -> Outcome) -> Outcome<ncclResult_t> {
+    start()?;
+    let failed = body().err();
+    if let Some(failure) = &failed {
+        with(|state| {
+            state.failure.get_or_insert_with(|| failure.clone());
+        })?;
+    }
+    let ended = end();
+    match failed {
+        Some(failure) => Err(failure),
+        None => ended,
+    }
+}
+
+impl State {
+    /// Refuses to have blocking and non-blocking communicators in one group.
+    fn join(&mut self, comm: &Comm) -> Outcome {
+        let blocking = *self.blocking.get_or_insert(comm.config.blocking);
+        if blocking != comm.config.blocking {
+            return Err(Failure::argument("blocking and non-blocking communicators are in the same group"));
+        }
+        Ok(())
+    }
+}
+
+/// Adds an operation to the group of this thread.
+pub(crate) fn add_operation(comm: &Arc<Comm>, operation: Operation, stream: StreamHandle) -> Outcome {
+    with(|state| {
+        state.join(comm)?;
+        match state.batches.iter_mut().find(|batch| Arc::ptr_eq(&batch.comm, comm)) {
+            Some(batch) => batch.operations.push((operation, stream)),
+            None => {
+                state.inside.push(inside::enter(comm, Manner::Alone));
+                state.batches.push(Batch { comm: comm.clone(), operations: vec![(operation, stream)] });
+            }
+        }
+        Ok(())
+    })?
+}
+
+/// Adds a job to the group of this thread.
+pub(crate) fn add_job(job: Job) -> Outcome {
+    with(|state| {
+        state.join(&job.comm)?;
+        state.inside.push(inside::enter(&job.comm, Manner::Alone));
+        state.jobs.push(job);
+        Ok(())
+    })?
+}
+
+/// Launches a group.
+fn submit(batches: Vec<Batch>, jobs: Vec<Job>, blocking: Option<bool>) -> Outcome<ncclResult_t> {
+    if batches.is_empty() && jobs.is_empty() {
+        return Ok(ncclResult_t::ncclSuccess);
+    }
+    if blocking != Some(false) {
+        let last = batches.last().map(|batch| batch.comm.device);
+        let performed = perform(batches, jobs);
+        if performed.is_err()
+            && let Some(device) = last
+        {
+            // NCCL restores the current device after a success only.
+            let _ = device::set_current(device);
+        }
+        return performed.map(|()| ncclResult_t::ncclSuccess);
+    }
+    let mut comms: Vec<Arc<Comm>> = Vec::new();
+    for comm in batches.iter().map(|batch| &batch.comm).chain(jobs.iter().map(|job| &job.comm)) {
+        if !comms.iter().any(|known| Arc::ptr_eq(known, comm)) {
+            comms.push(comm.clone());
+        }
+    }
+    for comm in &comms {
+        comm.begin();
+    }
+    let settle = move || {
+        let outcome = perform(batches, jobs);
+        for comm in comms {
+            comm.settle(&outcome);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(settle);
+    spawned.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?;
+    Ok(ncclResult_t::ncclInProgress)
+}
+
+/// Runs the jobs side by side, since those of one group may wait for each other, then enqueues the batches.
+fn perform(batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
+    if jobs.len() == 1
+        && let Some(job) = jobs.pop()
+    {
+        (job.run)()?;
+    } else if !jobs.is_empty() {
+        let mut threads = Vec::with_capacity(jobs.len());
+        // Where one fails, the others are stopped, as NCCL does it.
+        let comms: Arc<[Arc<Comm>]> = jobs.iter().map(|job| job.comm.clone()).collect();
+        for job in jobs {
+            let comms = comms.clone();
+            let run = move || (job.run)().inspect_err(|_| comms.iter().for_each(|comm| comm.abort.set()));
+            let thread = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(run);
+            threads.push((job.name, thread.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?));
+        }
+        let mut first = Ok(());
+        for (name, thread) in threads {
+            let outcome = thread.join().unwrap_or_else(|_| Err(Failure::internal(format!("{name} panicked"))));
+            first = first.and(outcome);
+        }
+        first?;
+    }
+    connect::connect(&batches)?;
+    batches.into_iter().try_for_each(launch::launch)
+}

@@ -1,0 +1,242 @@
+//! How ranks find each other, and how a communicator is divided.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::group::{self, Job};
+use crate::emulator::cuda::core::device;
+use crate::emulator::meet::control::{self, Life, MAX_RANKS, Segment};
+use crate::emulator::meet::futex::SLICE;
+use crate::emulator::meet::process;
+use crate::emulator::nccl::basics::config::Config;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::run::launch;
+use crate::emulator::nccl::state::comm::{AbortFlag, Comm};
+use crate::emulator::nccl::state::registry;
+use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch};
+use crate::emulator::nccl::wait::host;
+use crate::emulator::{fault, report, settings};
+use crate::sys::{NCCL_SPLIT_NOCOLOR, ncclComm_t, ncclResult_t, ncclUniqueId};
+
+/// Where a call puts the handle it makes.
+#[derive(Clone, Copy)]
+struct Out(*mut ncclComm_t);
+
+// SAFETY: the caller of the C function keeps the place valid until the call, or the group it is part of, has ended, or for
+// a non-blocking communicator until it has settled. That is NCCL's rule too.
+unsafe impl Send for Out {}
+
+impl Out {
+    fn put(self, handle: ncclComm_t) {
+        // SAFETY: checked not to be null; see above for how long it is valid.
+        unsafe { *self.0 = handle };
+    }
+}
+
+/// `ncclCommInitRankConfig`.
+///
+/// # Safety
+/// `out` is null or valid for a write until the call has ended or settled.
+pub(crate) unsafe fn init_rank(
+    out: *mut ncclComm_t,
+    size: i32,
+    id: ncclUniqueId,
+    rank: i32,
+    config: Option<Config>,
+) -> Outcome<ncclResult_t> {
+    if out.is_null() {
+        return Err(Failure::argument("the place for the communicator is null"));
+    }
+    let out = Out(out);
+    out.put(std::ptr::null_mut());
+    if let Some(wrong) = settings::wrong() {
+        return Err(Failure::usage(wrong.to_string_lossy()));
+    }
+    if group::has_operations() {
+        let text = "init inside a group that holds operations: was an earlier group never ended?";
+        report::violation(text);
+        return Err(Failure::usage(text));
+    }
+    if group::depth() > 0 && group::leaked() {
+        report::violation("init inside a group that an ncclCommDestroy of a failed communicator left open");
+    }
+    // What fails here fails the group that it is part of, which starts nobody then.
+    group::call(|| {
+        let count = usize::try_from(size).ok().filter(|size| (1..=MAX_RANKS).contains(size));
+        let Some(count) = count else {
+            return Err(Failure::argument(format!("the number of ranks is {size}, expected 1 to {MAX_RANKS}")));
+        };
+        let Some(rank) = usize::try_from(rank).ok().filter(|&rank| rank < count) else {
+            return Err(Failure::argument(format!("the rank is {rank}, expected 0 to {}", count - 1)));
+        };
+        let ordinal = device::current_device();
+        if ordinal >= device::device_count() {
+            return Err(Failure::new(ncclResult_t::ncclUnhandledCudaError, "there is no emulated device"));
+        }
+        // The first call of CUDA that NCCL makes, to have it started, frees nothing.
+        device::answers(ordinal).map_err(|error| launch::cuda("cudaFree", error))?;
+        let config = config.unwrap_or_default().overridden();
+        let comm = Comm::new(rank, count, ordinal, config, Arc::new(AbortFlag::default()));
+        registry::insert(&comm);
+        // The handle is there before the ranks have met, so that a non-blocking start can be watched and aborted.
+        out.put(registry::handle(&comm));
+        let job = comm.clone();
+        let run = Box::new(move || {
+            let outcome = join(&job, &id);
+            job.settle(&outcome);
+            // One that has failed keeps its handle, by which it is to be aborted.
+            outcome
+        });
+        group::add_job(Job { comm: comm.clone(), name: "ncclCommInitRank", run })
+    })
+}
+
+/// Meets the other ranks in the segment that `id` leads to.
+fn join(comm: &Comm, id: &ncclUniqueId) -> Outcome {
+    if fault::on_start(comm.rank) {
+        return Err(Failure::system(format!("rank {}: its start fails, as {} says", comm.rank, fault::VARIABLE)));
+    }
+    let segment = control::open(id)?;
+    let head = segment.head();
+    let size = comm.size as u32;
+    if let Err(theirs) = head.size.compare_exchange(0, size, Ordering::AcqRel, Ordering::Acquire)
+        && theirs != size
+    {
+        return Err(refuse(&segment, comm, &format!("rank {} says {size} ranks, another rank {theirs}", comm.rank)));
+    }
+    let me = segment.rank(comm.rank);
+    let pid = std::process::id();
+    if me.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return Err(refuse(&segment, comm, &format!("rank {} has joined twice", comm.rank)));
+    }
+    me.born.store(process::born(pid).unwrap_or(0), Ordering::Relaxed);
+    me.device.store(comm.device, Ordering::Relaxed);
+    me.set_life(Life::Joined);
+    let _ = comm.segment.set(segment.clone());
+    head.joined.fetch_add(1, Ordering::AcqRel);
+    head.news.ring();
+
+    wait_for_all(comm, &segment)?;
+    control::complete(&segment);
+    for peer in 0..comm.size {
+        for other in 0..peer {
+            let device = |rank: usize| segment.rank(rank).device.load(Ordering::Relaxed);
+            if device(peer) == device(other) {
+                return Err(Failure::usage(format!(
+                    "Duplicate GPU: rank {other} and rank {peer} both use device {}",
+                    device(peer)
+                )));
+            }
+        }
+    }
+    comm.start();
+    Ok(())
+}
+
+/// Makes init fail for every rank that waits in it.
+fn refuse(segment: &Segment, comm: &Comm, text: &str) -> Failure {
+    let head = segment.head();
+    let complete = head.joined.load(Ordering::Acquire) == head.size.load(Ordering::Acquire);
+    if !complete {
+        head.refused_about[0].store(comm.rank as i32, Ordering::Relaxed);
+        head.refused.store(ncclResult_t::ncclInvalidArgument.0, Ordering::Release);
+        head.news.ring();
+    }
+    Failure::unnoticed(text)
+}
+
+fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
+    let head = segment.head();
+    let activity = Activity { kind: Kind::Init, number: 1, count: 0, peer: 0 };
+    let mut watch = Watch::of_host(comm, segment, activity);
+    loop {
+        let heard = head.news.read();
+        if head.joined.load(Ordering::Acquire) == comm.size as u32 {
+            activity.publish(segment.rank(comm.rank), Phase::Done);
+            return Ok(());
+        }
+        let refused = head.refused.load(Ordering::Acquire);
+        if refused != 0 {
+            let about = head.refused_about[0].load(Ordering::Relaxed);
+            let text = format!("the start of rank {about} contradicts that of another rank (its number, or the size)");
+            return Err(Failure::new(ncclResult_t(refused), text));
+        }
+        match watch.check(|peer| segment.rank(peer).life() == Life::Absent) {
+            None => head.news.sleep(heard, SLICE),
+            Some(Stop::Dead(peer)) => {
+                return Err(Failure::remote(format!("rank {peer} died before all ranks had come")));
+            }
+            Some(Stop::Aborted | Stop::Cancelled) => {
+                return Err(Failure::internal(format!("rank {}: aborted while waiting for other ranks", comm.rank)));
+            }
+        }
+    }
+}
+
+/// `ncclCommSplit`.
+///
+/// # Safety
+/// `out` is null or valid for a write until the call has ended or settled.
+pub(crate) unsafe fn split(
+    parent: &Arc<Comm>,
+    color: i32,
+    key: i32,
+    out: *mut ncclComm_t,
+    config: Option<Config>,
+) -> Outcome<ncclResult_t> {
+    group::call(|| {
+        if out.is_null() {
+            return Err(Failure::argument("the place for the communicator is null"));
+        }
+        parent.ensure_usable()?;
+        let out = Out(out);
+        out.put(std::ptr::null_mut());
+        if color < 0 && color != NCCL_SPLIT_NOCOLOR {
+            return Err(Failure::argument(format!("the color is {color}, expected 0 or more, or NCCL_SPLIT_NOCOLOR")));
+        }
+        let job = parent.clone();
+        let run = Box::new(move || divide(&job, color, key, out, config));
+        group::add_job(Job { comm: parent.clone(), name: "ncclCommSplit", run })
+    })
+}
+
+/// Learns every rank's color, and meets those of the same one in a segment that the first of them makes.
+fn divide(parent: &Comm, color: i32, key: i32, out: Out, config: Option<Config>) -> Outcome {
+    let words = [u64::from(color.cast_unsigned()), u64::from(key.cast_unsigned())];
+    let shown = host::exchange(parent, Kind::Split, &words)?;
+    let mut members: Vec<(i32, usize)> = shown
+        .iter()
+        .enumerate()
+        .filter(|(_, words)| words[0] as u32 == color.cast_unsigned())
+        .map(|(rank, words)| ((words[1] as u32).cast_signed(), rank))
+        .collect();
+    members.sort_unstable();
+    let place = members.iter().position(|&(_, rank)| rank == parent.rank).unwrap_or(0);
+    let leads = place == 0 && color != NCCL_SPLIT_NOCOLOR;
+    // A leader that cannot make a segment still shows something, or the others would wait for it.
+    let made = if leads { control::create().map(|id| control::id_words(&id)) } else { Ok([0; 4]) };
+    let shown = host::exchange(parent, Kind::Split, made.as_ref().unwrap_or(&[0; 4]))?;
+    made?;
+    if color == NCCL_SPLIT_NOCOLOR {
+        return Ok(());
+    }
+    let leader = members.first().map_or(parent.rank, |&(_, rank)| rank);
+    let [a, b, c, d, ..] = shown[leader];
+    let abort = if parent.config.split_share { parent.abort.clone() } else { Arc::new(AbortFlag::default()) };
+    let child = Comm::new(place, members.len(), parent.device, config.unwrap_or(parent.config).overridden(), abort);
+    let id = control::id_from_words([a, b, c, d]);
+    let outcome = if Arc::ptr_eq(&parent.abort, &child.abort) {
+        join(&child, &id)
+    } else {
+        parent.abort.with_child(&child.abort, || join(&child, &id))
+    };
+    child.settle(&outcome);
+    if outcome.is_err() {
+        child.part(Life::Aborted);
+        return outcome;
+    }
+    registry::insert(&child);
+    out.put(registry::handle(&child));
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! How a communicator ends: finalized, destroyed or aborted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::group::{self, Job};
+use crate::emulator::meet::control::Life;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::inside::Manner;
+use crate::emulator::nccl::state::registry;
+use crate::emulator::report;
+use crate::sys::{ncclComm_t, ncclResult_t};
+
+/// How long an abort waits for what is running to notice it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// `ncclCommFinalize`: waits until everything that was launched is done.
+pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
+    group::call(|| {
+        comm.ensure_settled()?;
+        comm.begin_finalize()?;
+        let job = comm.clone();
+        group::add_job(Job { comm: comm.clone(), name: "ncclCommFinalize", run: Box::new(move || job.drain()) })
+    })
+}
+
+/// `ncclCommDestroy`.
+///
+/// Where NCCL returns early it leaves the thread one group deeper than before. So does this, and says so.
+pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
+    let refuse = |failure: Failure| {
+        report::violation(format!(
+            "ncclCommDestroy returned early and left the thread inside a group, so that its next calls are never launched; \
+             a communicator that has failed must be aborted ({})",
+            failure.text
+        ));
+        group::leak()?;
+        Err(failure)
+    };
+    let (comm, _inside) = match registry::enter(handle, Manner::End) {
+        Ok(found) => found,
+        Err(failure) if registry::stale(handle) => return refuse(failure),
+        Err(failure) => return Err(failure),
+    };
+    if let Err(failure) = comm.ensure_settled() {
+        return refuse(failure);
+    }
+    if registry::remove(handle).is_none() {
+        return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
+    }
+    group::call(|| {
+        let job = comm.clone();
+        let run = Box::new(move || {
+            let outcome = if job.abort.is_set() { Ok(()) } else { job.drain() };
+            job.part(Life::Destroyed);
+            outcome
+        });
+        group::add_job(Job { comm: comm.clone(), name: "ncclCommDestroy", run })
+    })?;
+    Ok(ncclResult_t::ncclSuccess)
+}
+
+/// `ncclCommAbort`: ends every wait of the communicator, and what it still had to do.
+///
+/// In a group it does not wait for the end of the group, so that several can be aborted together.
+pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
+    let (_, _inside) = registry::enter(handle, Manner::End)?;
+    let Some(comm) = registry::remove(handle) else {
+        return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
+    };
+    comm.abort.set();
+    let until = Instant::now() + PATIENCE;
+    let busy = || comm.progress.running() || comm.state() == ncclResult_t::ncclInProgress;
+    while busy() && Instant::now() < until {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    comm.part(Life::Aborted);
+    Ok(ncclResult_t::ncclSuccess)
+}
+
+/// `ncclCommRevoke`: ends every wait of the communicator like an abort, and frees nothing. What NCCL had marked as failed, it
+/// forgets. After that the communicator can only be divided, destroyed or aborted, and its windows deregistered.
+pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
+    comm.begin_revoke()?;
+    comm.abort.set();
+    let until = Instant::now() + PATIENCE;
+    while comm.progress.running() && Instant::now() < until {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    comm.end_revoke();
+    Ok(ncclResult_t::ncclSuccess)
+}

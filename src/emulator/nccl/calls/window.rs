@@ -1,0 +1,244 @@
+//! Memory that NCCL allocates, and windows over it.
+//!
+//! Every rank can reach every buffer here anyway, so a window changes nothing about how an operation runs. What NCCL
+//! demands of windows is checked.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::group::{self, Job};
+use crate::emulator::cuda::core::device;
+use crate::emulator::cuda::work::memory;
+use crate::emulator::meet::control::Segment;
+use crate::emulator::memory::arena;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::run::launch::cuda;
+use crate::emulator::nccl::state::comm::{Comm, lock};
+use crate::emulator::nccl::wait::host;
+use crate::emulator::settings::settings;
+use crate::emulator::{bugs, fault, report};
+use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t};
+
+/// What a window's address must be a multiple of.
+const ALIGN: usize = 4096;
+
+/// Memory of `ncclMemAlloc`, by its address.
+static ALLOCATED: Mutex<BTreeMap<usize, Allocation>> = Mutex::new(BTreeMap::new());
+
+#[derive(Debug)]
+struct Allocation {
+    /// What the device's allocator gave: at most [`ALIGN`] bytes in front.
+    base: usize,
+    bytes: usize,
+    /// Windows over it, with their numbers: all there ever were.
+    windows: Vec<(Arc<Segment>, u64)>,
+}
+
+/// `ncclMemAlloc`, on the current device.
+pub(crate) fn allocate(bytes: usize) -> Outcome<*mut c_void> {
+    let device = device::current_device();
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let out_of_memory = || cuda(&format!("{bytes} bytes on device {device}"), cudaError::cudaErrorMemoryAllocation);
+    if fault::on_alloc(device, bytes) {
+        return Err(out_of_memory());
+    }
+    let bytes = bytes.checked_next_multiple_of(ALIGN).ok_or_else(out_of_memory)?;
+    let padded = bytes.checked_add(ALIGN).ok_or_else(out_of_memory)?;
+    let base = memory::allocate(device, padded)
+        .map_err(|error| cuda(&format!("cannot allocate {bytes} bytes on device {device}"), error))?;
+    let pointer = base.wrapping_byte_add(base.addr().wrapping_neg() % ALIGN);
+    lock(&ALLOCATED).insert(pointer.addr(), Allocation { base: base.expose_provenance(), bytes, windows: Vec::new() });
+    Ok(pointer)
+}
+
+/// `ncclMemFree`. Memory of `cudaMalloc` is accepted too, as NCCL does.
+///
+/// A rank that ended with a window over it still maps it, before NCCL 2.29.7: the device does not get it back then.
+pub(crate) fn free(pointer: *mut c_void) -> Outcome {
+    let allocation = lock(&ALLOCATED).remove(&pointer.addr());
+    let freed = match &allocation {
+        None => memory::unmap(pointer),
+        Some(Allocation { base, windows, .. }) => {
+            let base = std::ptr::with_exposed_provenance_mut(*base);
+            let stranded = windows.iter().any(|(segment, number)| segment.head().stranded.contains(*number));
+            if stranded { memory::strand(base) } else { memory::unmap(base) }
+        }
+    };
+    freed.map_err(|error| cuda(&format!("cannot free {pointer:p}"), error))
+}
+
+/// A registered range.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// Which of this communicator, on all ranks.
+    number: u64,
+    /// In the address space of all ranks.
+    place: u64,
+    range: std::ops::Range<usize>,
+    #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
+    used: arena::InUse,
+}
+
+impl Window {
+    /// Whether an address lies in it.
+    pub(crate) fn covers(&self, address: usize) -> bool {
+        self.range.contains(&address)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Out(*mut ncclWindow_t);
+
+// SAFETY: the caller of the C function keeps the place valid until the call, or the group it is part of, has ended.
+unsafe impl Send for Out {}
+
+impl Out {
+    fn put(self, window: usize) {
+        // SAFETY: checked not to be null; see above for how long it is valid.
+        unsafe { *self.0 = std::ptr::without_provenance_mut(window) };
+    }
+}
+
+/// Windows are named by numbers that only look like pointers.
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+
+/// `ncclCommWindowRegister`: collective, so a rank whose buffer is refused says so to the others.
+///
+/// # Safety
+/// `out` is null or valid for a write until the call, or the group it is part of, has ended.
+pub(crate) unsafe fn register(
+    comm: &Arc<Comm>,
+    buffer: *mut c_void,
+    bytes: usize,
+    out: *mut ncclWindow_t,
+    flags: i32,
+) -> Outcome<ncclResult_t> {
+    if buffer.is_null() || bytes == 0 {
+        // NCCL takes that for nothing to do, and leaves the place as it was.
+        return Ok(ncclResult_t::ncclSuccess);
+    }
+    if out.is_null() {
+        return Err(Failure::unnoticed("the place for the window is null"));
+    }
+    let out = Out(out);
+    group::call(|| {
+        comm.ensure_usable()?;
+        let job = comm.clone();
+        let address = buffer.expose_provenance();
+        let run = Box::new(move || {
+            out.put(0);
+            let window = agree(&job, address, bytes, flags)?;
+            let number = NEXT.fetch_add(1, Ordering::Relaxed) * 64;
+            lock(&job.windows).insert(number, window);
+            out.put(number);
+            Ok(())
+        });
+        group::add_job(Job { comm: comm.clone(), name: "ncclCommWindowRegister", run })
+    })
+}
+
+fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
+    let number = {
+        let mut issued = lock(&comm.issued);
+        issued.windows += 1;
+        issued.windows
+    };
+    let place = lock(&comm.space).take(bytes as u64);
+    let agreed = agree_at(comm, place, address, bytes, flags);
+    if agreed.is_err() {
+        lock(&comm.space).give(place);
+    }
+    let window = Window { number, place, range: address..address + bytes, used: agreed? };
+    let mut allocated = lock(&ALLOCATED);
+    if let (Some((_, allocation)), Some(segment)) = (allocated.range_mut(..=address).next_back(), comm.segment.get()) {
+        allocation.windows.push((segment.clone(), number));
+    }
+    drop(allocated);
+    Ok(window)
+}
+
+fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {
+    let mine = check(comm, address, bytes, flags);
+    let words = [u64::from(mine.is_ok()), bytes as u64, u64::from(flags.cast_unsigned()), place];
+    let shown = host::exchange(comm, Kind::WindowRegister, &words)?;
+    let used = mine?;
+    for (peer, [valid, size, theirs, where_theirs, ..]) in shown.iter().enumerate() {
+        if *valid == 0 {
+            return Err(Failure::argument(format!("the buffer of rank {peer} was refused")));
+        }
+        if (*size, *theirs) != (words[1], words[2]) {
+            return Err(Failure::unnoticed(format!(
+                "rank {peer} registers {size} bytes with flags {theirs:#x}, rank {} {bytes} bytes with flags {flags:#x}",
+                comm.rank
+            )));
+        }
+        if *where_theirs != place {
+            report::violation(format!(
+                "ncclCommWindowRegister: the window lies at {place:#x} on rank {} and at {where_theirs:#x} on rank {peer}: they have taken \
+                 windows away at different points, and with NVLS data would land in other memory",
+                comm.rank
+            ));
+        }
+    }
+    Ok(used)
+}
+
+fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {
+    if flags.cast_unsigned() & !NCCL_WIN_COLL_SYMMETRIC != 0 {
+        return Err(Failure::unnoticed(format!(
+            "the window's flags are {flags:#x}, expected 0 or NCCL_WIN_COLL_SYMMETRIC"
+        )));
+    }
+    let allocated = lock(&ALLOCATED);
+    let found = allocated.range(..=address).next_back();
+    let inside = found.is_some_and(|(start, allocation)| {
+        address.checked_add(bytes).is_some_and(|end| end <= start + allocation.bytes)
+    });
+    drop(allocated);
+    let pointer: *const c_void = std::ptr::with_exposed_provenance(address);
+    if !inside {
+        return Err(Failure::unnoticed(format!("{bytes} bytes at {pointer:p} do not lie in memory of ncclMemAlloc")));
+    }
+    if !address.is_multiple_of(ALIGN) {
+        return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
+    }
+    let (location, used) = arena::locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
+    if location.device != comm.device {
+        return Err(Failure::unnoticed(format!(
+            "the window lies on device {}, expected device {} of rank {}",
+            location.device, comm.device, comm.rank
+        )));
+    }
+    Ok(used)
+}
+
+/// The communicator ends, and what it has not deregistered stays mapped, before NCCL 2.29.7.
+pub(crate) fn leave_behind(comm: &Comm) {
+    for (_, window) in lock(&comm.windows).drain() {
+        if let Some(segment) = comm.segment.get()
+            && bugs::ends_keep_windows(settings().nccl)
+        {
+            segment.head().stranded.add(window.number);
+        }
+    }
+}
+
+/// `ncclCommWindowDeregister`: local.
+pub(crate) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
+    if window.is_null() {
+        return Ok(());
+    }
+    let removed = lock(&comm.windows).remove(&window.addr());
+    match removed {
+        Some(window) => {
+            lock(&comm.space).give(window.place);
+            Ok(())
+        }
+        None => Err(Failure::internal(format!("{window:p} is no window of this communicator"))),
+    }
+}

@@ -1,0 +1,182 @@
+//! Operations of all ranks: meet, compare, each do a share of the work, part.
+//!
+//! Nobody touches another rank's memory before all ranks have come to the operation with the same signature, and no rank
+//! goes on before all have done their share. A rank that gives up while it waits poisons the gate, so that no other can
+//! come to believe it is there; once the gate has opened, a rank always does its share and waits for the others'. So an
+//! abort never leaves a peer reading or writing memory that is already used for something else.
+
+use std::sync::atomic::Ordering;
+
+use super::grouping;
+use super::share::{self, Peer};
+use crate::emulator::meet::control::Segment;
+use crate::emulator::meet::futex::SLICE;
+use crate::emulator::memory::arena;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch};
+use crate::emulator::nccl::work::beside;
+use crate::emulator::nccl::work::operation::{LOCATION_WORDS, Operation, get_location, put_location};
+use crate::emulator::nccl::work::signature::{SIGNATURE_WORDS, Signature};
+
+const SCALAR_AT: usize = SIGNATURE_WORDS;
+const SEND_AT: usize = 3;
+const RECV_AT: usize = SEND_AT + LOCATION_WORDS;
+const BESIDE_AT: usize = RECV_AT + LOCATION_WORDS;
+
+/// Runs one collective operation of one rank. An error is the communicator's asynchronous error; being stopped is none.
+pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bool) -> Outcome {
+    let segment = comm.segment()?;
+    let me = segment.rank(comm.rank);
+    let number = me.arrived.load(Ordering::Relaxed) + 1;
+    let activity =
+        Activity { kind: operation.kind, number, count: operation.count as u64, peer: operation.peer as u32 };
+
+    Signature::of(operation).put(&me.words);
+    me.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
+    put_location(&me.words[SEND_AT..], &operation.send);
+    put_location(&me.words[RECV_AT..], &operation.recv);
+    me.words[BESIDE_AT].store(operation.beside, Ordering::Relaxed);
+
+    if !meet(comm, segment, activity, number, cancelled)? {
+        activity.publish(me, Phase::Stopped);
+        return Ok(());
+    }
+    let done = match compare(comm, segment, number) {
+        Ok(()) if grouping::agree(comm, segment, operation) => work(comm, segment, operation),
+        // NCCL reorders and merges what is in a group, and each rank takes the other's bytes for something else.
+        Ok(()) => operation.spoil(),
+        Err(mismatch) => Err(mismatch),
+    };
+    let begins: Vec<_> =
+        (0..comm.size).map(|peer| segment.rank(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
+    let parted = part(comm, segment, activity, number, cancelled);
+    if operation.beside != 0
+        && let (Ok(()), Ok(true), Ok(recv)) = (&done, &parted, arena::map(&operation.recv))
+    {
+        // SAFETY: all have done their share, and this rank's stream is still at this operation.
+        unsafe { beside::spoil(operation, comm.rank, recv, &begins) };
+    }
+    activity.publish(me, if parted == Ok(false) { Phase::Stopped } else { Phase::Done });
+    done?;
+    operation.done.set(parted?);
+    Ok(())
+}
+
+/// Waits until all ranks have come. `false`: this rank was stopped.
+fn meet(
+    comm: &Comm,
+    segment: &Segment,
+    activity: Activity,
+    number: u64,
+    cancelled: &dyn Fn() -> bool,
+) -> Outcome<bool> {
+    let gate = &segment.head().arrival;
+    segment.rank(comm.rank).arrived.store(number, Ordering::Release);
+    let Some(ticket) = gate.arrive(comm.size) else { return Ok(true) };
+    if gate.wait(ticket, SLICE / 50) {
+        return Ok(true);
+    }
+    let mut watch = Watch::new(comm, segment, activity, Some(cancelled));
+    loop {
+        let missing = |peer| segment.rank(peer).arrived.load(Ordering::Relaxed) < number;
+        if let Some(stop) = watch.check(missing) {
+            if !gate.leave(ticket) {
+                return Ok(true);
+            }
+            return match stop {
+                Stop::Dead(peer) => Err(died(comm, peer, &activity)),
+                Stop::Aborted | Stop::Cancelled => Ok(false),
+            };
+        }
+        if gate.wait(ticket, SLICE) {
+            return Ok(true);
+        }
+    }
+}
+
+/// The error of a rank that waits for a dead one.
+pub(crate) fn died(comm: &Comm, peer: usize, activity: &Activity) -> Failure {
+    Failure::remote(format!("rank {peer} died; rank {} waited for it in {}", comm.rank, activity.kind.name()))
+}
+
+/// Finds the first two ranks that disagree. Every rank finds the same two.
+fn compare(comm: &Comm, segment: &Segment, number: u64) -> Outcome {
+    let signature = |rank: usize| Signature::read(&segment.rank(rank).words);
+    let first = signature(0);
+    for peer in 0..comm.size {
+        let theirs = signature(peer);
+        if theirs == first {
+            continue;
+        }
+        let text = |signature: Option<Signature>| signature.map_or("nonsense".to_owned(), |s| s.describe());
+        return Err(Failure::usage(format!(
+            "ranks disagree at collective #{number}: rank {peer} called {}, expected {}, as rank 0",
+            text(theirs),
+            text(first)
+        ))
+        .reported());
+    }
+    Ok(())
+}
+
+fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
+    let mut peers = Vec::with_capacity(comm.size);
+    for peer in 0..comm.size {
+        let rank = segment.rank(peer);
+        let pointer = |at: usize| {
+            arena::map(&get_location(&rank.words[at..])).map_err(|error| {
+                segment.head().broken.store(1, Ordering::Release);
+                Failure::system(format!("rank {} cannot reach the memory of rank {peer}: {error}", comm.rank))
+            })
+        };
+        let scalar = rank.words[SCALAR_AT].load(Ordering::Relaxed);
+        peers.push(Peer { send: pointer(SEND_AT)?, recv: pointer(RECV_AT)?, scalar });
+    }
+    // SAFETY: every rank has come with the same signature, and checked that its buffers hold what the signature says; it
+    // keeps them from reuse until all have parted. The shares of different ranks write different bytes, and write none
+    // that another share reads.
+    unsafe { share::run(operation, comm.rank, &peers) };
+    Ok(())
+}
+
+/// Waits until all living ranks have done their share. That is a matter of copying, so an abort does not shorten it; but the
+/// share of one that dies meanwhile is never done, and `false` says that this rank was stopped while it waited for that.
+fn part(
+    comm: &Comm,
+    segment: &Segment,
+    activity: Activity,
+    number: u64,
+    cancelled: &dyn Fn() -> bool,
+) -> Outcome<bool> {
+    let head = segment.head();
+    segment.rank(comm.rank).departed.store(number, Ordering::Release);
+    let mut dead = None;
+    if let Some(ticket) = head.departure.arrive(comm.size) {
+        while !head.departure.wait(ticket, SLICE) {
+            let mut missing =
+                (0..comm.size).filter(|&peer| segment.rank(peer).departed.load(Ordering::Acquire) < number);
+            dead = missing.clone().find(|&peer| segment.rank(peer).dead());
+            if missing.all(|peer| segment.rank(peer).dead()) && dead.is_some() {
+                break;
+            }
+        }
+    }
+    if let Some(peer) = dead {
+        let mut watch = Watch::new(comm, segment, activity, Some(cancelled));
+        loop {
+            match watch.check(|other| other == peer) {
+                None => std::thread::sleep(SLICE / 10),
+                Some(Stop::Dead(peer)) => return Err(died(comm, peer, &activity)),
+                Some(Stop::Aborted | Stop::Cancelled) => return Ok(false),
+            }
+        }
+    }
+    if head.broken.load(Ordering::Acquire) != 0 {
+        return Err(Failure::system(format!(
+            "{} failed: a rank could not reach the memory of another",
+            activity.kind.name()
+        )));
+    }
+    Ok(true)
+}

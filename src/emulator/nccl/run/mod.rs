@@ -1,0 +1,8 @@
+//! Work that streams do.
+
+pub(crate) mod collective;
+pub(crate) mod grouping;
+pub(crate) mod inject;
+pub(crate) mod launch;
+pub(crate) mod p2p;
+pub(crate) mod share;

@@ -1,0 +1,81 @@
+//! Who is inside a communicator.
+//!
+//! NCCL's calls on one communicator must come one at a time, and while it is being aborted or destroyed none may be under way:
+//! it would go on in memory that is free. Only `ncclCommRevoke` and `ncclCommGetAsyncError` may come beside others, and even they
+//! not beside its end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::comm::{Comm, lock};
+use crate::emulator::report;
+
+/// What a call may meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// No other call but guests.
+    Alone,
+    /// Anything but the end.
+    Guest,
+    /// Nothing: it ends the communicator.
+    End,
+}
+
+/// One thread inside a communicator.
+#[derive(Debug)]
+struct Visit {
+    thread: u64,
+    manner: Manner,
+    call: &'static str,
+}
+
+/// All who are inside a communicator.
+#[derive(Debug, Default)]
+pub(crate) struct Visits(Mutex<Vec<Visit>>);
+
+/// A thread is inside as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    comm: Arc<Comm>,
+    thread: u64,
+}
+
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.try_with(|number| *number).unwrap_or(0)
+}
+
+/// Goes inside, and reports whom it must not meet there.
+pub(crate) fn enter(comm: &Arc<Comm>, manner: Manner) -> Inside {
+    let (thread, call) = (this_thread(), report::call());
+    let mut visits = lock(&comm.visits.0);
+    let met = visits.iter().find(|other| {
+        let guests = [manner, other.manner].contains(&Manner::Guest);
+        let ends = [manner, other.manner].contains(&Manner::End);
+        other.thread != thread && (ends || !guests)
+    });
+    let met = met.map(|other| {
+        format!(
+            "{call} of rank {} while another thread is inside {} of the same communicator; NCCL corrupts its heap",
+            comm.rank, other.call
+        )
+    });
+    visits.push(Visit { thread, manner, call });
+    drop(visits);
+    if let Some(text) = met {
+        report::violation(text);
+    }
+    Inside { comm: comm.clone(), thread }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let mut visits = lock(&self.comm.visits.0);
+        if let Some(last) = visits.iter().rposition(|visit| visit.thread == self.thread) {
+            visits.swap_remove(last);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Reductions that a program makes: a sum in which each rank's input is first multiplied by a scalar of its own.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::comm::{Comm, lock};
+use crate::emulator::memory::arena::{self, InUse, Location};
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::kind::{Redop, element, element_name};
+use crate::sys::{ncclDataType_t, ncclRedOp_t, ncclScalarResidence_t};
+
+/// The scalar of one `ncclRedOpCreatePreMulSum`.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    datatype: ncclDataType_t,
+    scalar: Residence,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Residence {
+    /// The bits, read when the operator was made.
+    Host(u64),
+    /// The address, read when the operation runs.
+    Device(usize),
+}
+
+/// The operators of one communicator.
+#[derive(Debug, Default)]
+pub(crate) struct Redops(HashMap<u32, Made>);
+
+/// Numbers are never used twice, so an operator of another communicator, or a destroyed one, is always refused.
+static NEXT: AtomicU32 = AtomicU32::new(ncclRedOp_t::ncclNumOps.0);
+
+/// The scalar that goes with a reduction.
+#[derive(Debug)]
+pub(crate) enum Scalar {
+    None,
+    Bits(u64),
+    At(Location, #[expect(dead_code, reason = "keeps the scalar's memory until the operation is done")] InUse),
+}
+
+/// Makes an operator.
+///
+/// # Safety
+/// With host residence, `scalar` points to an element of that type.
+pub(crate) unsafe fn create(
+    comm: &Comm,
+    scalar: *const u8,
+    datatype: ncclDataType_t,
+    residence: ncclScalarResidence_t,
+) -> Outcome<ncclRedOp_t> {
+    let Some((size, name)) = element(datatype) else {
+        return Err(Failure::argument(format!("{} is no element type", datatype.0)));
+    };
+    if scalar.is_null() {
+        return Err(Failure::unnoticed("the scalar is null"));
+    }
+    let scalar = match residence {
+        ncclScalarResidence_t::ncclScalarHostImmediate => {
+            let mut bits = [0u8; 8];
+            // SAFETY: the caller vouches for one element, of at most eight bytes.
+            unsafe { std::ptr::copy_nonoverlapping(scalar, bits.as_mut_ptr(), size) };
+            Residence::Host(u64::from_le_bytes(bits))
+        }
+        ncclScalarResidence_t::ncclScalarDevice => {
+            arena::locate(scalar.cast(), size)
+                .map_err(|fault| Failure::unnoticed(format!("the {name} scalar: {}", fault.text)))?;
+            Residence::Device(scalar.expose_provenance())
+        }
+        other => return Err(Failure::unnoticed(format!("{} is no residence of a scalar", other.0))),
+    };
+    let op = NEXT.fetch_add(1, Ordering::Relaxed);
+    lock(&comm.redops).0.insert(op, Made { datatype, scalar });
+    Ok(ncclRedOp_t(op))
+}
+
+/// Destroys an operator; operations that were issued keep their scalar.
+pub(crate) fn destroy(comm: &Comm, op: ncclRedOp_t) -> Outcome {
+    if Redop::builtin(op).is_some() {
+        return Err(Failure::argument(format!("operator {} is built in and cannot be destroyed", op.0)));
+    }
+    match lock(&comm.redops).0.remove(&op.0) {
+        Some(_) => Ok(()),
+        None => Err(Failure::argument(format!("operator {} is unknown to this communicator", op.0))),
+    }
+}
+
+/// Finds what `op` means for elements of `datatype`.
+pub(crate) fn resolve(comm: &Comm, op: ncclRedOp_t, datatype: ncclDataType_t) -> Outcome<(Redop, Scalar)> {
+    if let Some(op) = Redop::builtin(op) {
+        return Ok((op, Scalar::None));
+    }
+    let made = lock(&comm.redops).0.get(&op.0).copied();
+    let Some(made) = made else {
+        return Err(Failure::argument(format!("operator {} is unknown to this communicator", op.0)));
+    };
+    if made.datatype != datatype {
+        return Err(Failure::argument(format!(
+            "operator {} is for {}, expected {}",
+            op.0,
+            element_name(made.datatype),
+            element_name(datatype)
+        )));
+    }
+    let scalar = match made.scalar {
+        Residence::Host(bits) => Scalar::Bits(bits),
+        Residence::Device(address) => {
+            let size = element(datatype).map_or(0, |(size, _)| size);
+            let pointer = std::ptr::with_exposed_provenance(address);
+            let (location, used) = arena::locate(pointer, size)
+                .map_err(|fault| Failure::unnoticed(format!("the scalar of operator {}: {}", op.0, fault.text)))?;
+            Scalar::At(location, used)
+        }
+    };
+    Ok((Redop::PreMulSum, scalar))
+}
+
+impl Scalar {
+    /// The scalar's bits, now.
+    pub(crate) fn bits(&self, size: usize) -> Outcome<u64> {
+        match self {
+            Self::None => Ok(0),
+            Self::Bits(bits) => Ok(*bits),
+            Self::At(location, _) => {
+                let at = arena::map(location).map_err(|e| Failure::system(format!("the scalar's memory: {e}")))?;
+                let mut bits = [0u8; 8];
+                // SAFETY: the location was checked to hold one element, and is kept from reuse while `self` lives.
+                unsafe { std::ptr::copy_nonoverlapping(at.cast_const(), bits.as_mut_ptr(), size) };
+                Ok(u64::from_le_bytes(bits))
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Handles of communicators: numbers that only look like pointers, so a stale one is an error and never a dangling access.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::comm::Comm;
+use super::inside::{self, Inside, Manner};
+use crate::emulator::nccl::basics::error::{self, Failure, Outcome};
+use crate::sys::ncclComm_t;
+
+/// Handles are multiples of this, as pointers would be.
+const STEP: usize = 256;
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+static ALIVE: RwLock<Option<HashMap<usize, Arc<Comm>>>> = RwLock::new(None);
+
+/// A number that no handle had before.
+pub(crate) fn fresh() -> usize {
+    NEXT.fetch_add(1, Ordering::Relaxed) * STEP
+}
+
+/// The handle of a communicator.
+pub(crate) fn handle(comm: &Comm) -> ncclComm_t {
+    std::ptr::without_provenance_mut(comm.handle)
+}
+
+/// Makes a communicator known under its handle.
+pub(crate) fn insert(comm: &Arc<Comm>) {
+    let mut alive = ALIVE.write().unwrap_or_else(PoisonError::into_inner);
+    alive.get_or_insert_default().insert(comm.handle, comm.clone());
+}
+
+/// Whether a handle was once valid and no longer is.
+pub(crate) fn stale(handle: ncclComm_t) -> bool {
+    let number = handle.addr();
+    number.is_multiple_of(STEP)
+        && number / STEP < NEXT.load(Ordering::Relaxed)
+        && number != 0
+        && ALIVE
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_none_or(|alive| !alive.contains_key(&number))
+}
+
+/// The communicator behind a handle, if there is one.
+pub(crate) fn find(handle: ncclComm_t) -> Option<Arc<Comm>> {
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    alive.as_ref()?.get(&handle.addr()).cloned()
+}
+
+/// The communicator behind a handle, and this thread inside it.
+pub(crate) fn enter(handle: ncclComm_t, manner: Manner) -> Outcome<(Arc<Comm>, Inside)> {
+    if handle.is_null() {
+        return Err(Failure::argument("the communicator is null"));
+    }
+    if let Some(comm) = find(handle) {
+        let inside = inside::enter(&comm, manner);
+        return Ok((comm, inside));
+    }
+    Err(Failure::unnoticed(if stale(handle) {
+        format!("the communicator {handle:p} was destroyed or aborted")
+    } else {
+        format!("{handle:p} is no communicator")
+    }))
+}
+
+/// What there is to say of a communicator: why it has failed, or what it waits for. Of none, why this thread's last call failed, or
+/// what those wait for that are being started.
+pub(crate) fn said(handle: ncclComm_t) -> Option<String> {
+    match find(handle) {
+        Some(comm) => comm.text().or_else(|| comm.waits.text()),
+        None => error::own().or_else(starting),
+    }
+}
+
+fn starting() -> Option<String> {
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    let texts = alive.iter().flat_map(HashMap::values).filter(|comm| !comm.has_started());
+    let texts: Vec<_> = texts.filter_map(|comm| comm.waits.text()).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// How many communicators of `size` ranks have a handle.
+#[cfg(test)]
+pub(crate) fn alive(size: usize) -> usize {
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    alive.iter().flatten().filter(|(_, comm)| comm.size == size).count()
+}
+
+/// Forgets a handle. Only the first of several callers gets the communicator.
+pub(crate) fn remove(handle: ncclComm_t) -> Option<Arc<Comm>> {
+    ALIVE.write().unwrap_or_else(PoisonError::into_inner).as_mut()?.remove(&handle.addr())
+}

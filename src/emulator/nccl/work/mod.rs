@@ -1,0 +1,5 @@
+//! What is asked of a communicator: checked, and not run yet.
+
+pub(crate) mod beside;
+pub(crate) mod operation;
+pub(crate) mod signature;
