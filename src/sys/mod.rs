@@ -52,7 +52,7 @@ pub type ncclWindow_t = *mut ::std::os::raw::c_void;
 macro_rules! emulated {
     ($($name:ident)*) => {
         pub use crate::emulator::exports::{$($name),*};
-        const _: () = { $( let _ = [snapshot::$name, crate::emulator::exports::$name]; )* };
+        const _: () = { $( let _ = [snapshot::$name, $name]; )* };
     };
 }
 

@@ -9,6 +9,7 @@ mod number;
 pub mod operation;
 mod procs;
 mod report;
+mod row;
 mod table;
 mod team;
 mod threads;

@@ -1,6 +1,6 @@
 //! nccl-tests' table, column by column, so that what reads theirs reads ours.
 
-use super::report::{RankInfo, Row, Setup, Timing};
+use super::row::{RankInfo, Row, Setup, Timing};
 use crate::options::PerfOptions;
 use crate::size::Step;
 

@@ -8,7 +8,7 @@ use gpucomm::{Device, default_timeout};
 use serde_json::Value;
 
 use super::measure;
-use super::report::{RankInfo, Setup};
+use super::row::{RankInfo, Setup};
 use super::team::{Meeting, Team};
 use super::{Outcome, Progress, init_options, libraries};
 use crate::failure::{Failure, Result};

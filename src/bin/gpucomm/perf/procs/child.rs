@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Message;
 use crate::failure::{Failure, Result};
 use crate::options::PerfOptions;
-use crate::perf::report::{RankInfo, Setup};
+use crate::perf::row::{RankInfo, Setup};
 use crate::perf::team::Team;
 use crate::perf::{init_options, libraries, measure};
 
