@@ -202,7 +202,7 @@ fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses:
         }
         Kind::Malloc => {
             device.ready("cudaFree")?;
-            drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.idle())?;
+            drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.is_done())?;
             // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
             undisturbing(|| check("cudaFree", unsafe { sys::cudaFree(ptr) }))
         }

@@ -251,6 +251,8 @@ impl Event {
     }
 
     /// The `cudaEvent_t`. It lives as long as this value.
+    ///
+    /// Where others record it, waits of this crate know nothing of what they cover; see [`Stream::as_raw`].
     pub fn as_raw(&self) -> sys::cudaEvent_t {
         self.raw
     }

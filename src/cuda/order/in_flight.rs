@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::capture;
 use super::mark::Mark;
 use super::queue::Queue;
 use crate::cuda::devices::check::check_on;
@@ -223,6 +224,9 @@ impl InFlight {
     }
 
     fn new_mark(&self, marks: &mut Marks, stream: Queue) -> Result<Mark> {
+        if self.is_exposed() {
+            capture::refuse("cudaEventRecord", stream)?;
+        }
         let before = self.position();
         let mut mark = Mark::record(stream, marks.spare.take())?;
         // Where others came in between, some of what they enqueued may be behind the mark.

@@ -11,6 +11,13 @@ pub(crate) type Uses = uses::Uses<Stream>;
 /// The uses of an allocation by streams, shared by threads.
 pub(crate) type Tracker = super::tracker::Tracker<Stream>;
 
+impl Uses {
+    /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
+    pub(crate) fn is_done(&mut self) -> Result<bool> {
+        if self.lanes().any(Stream::is_captured) { Ok(false) } else { self.idle() }
+    }
+}
+
 impl Lane for Stream {
     type Mark = Mark;
 

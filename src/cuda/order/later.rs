@@ -2,7 +2,7 @@
 //!
 //! Dropping a buffer never waits. Behind work that hangs, the frees of many buffers would fill the launch queue of their
 //! stream, and the next one would wait inside the driver. So what finds no room is kept here until its uses are done;
-//! then any stream of its device will do.
+//! then any stream of its device will do. So is what a stream used that is being captured: freed there, the graph would free it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +21,15 @@ use crate::sys;
 struct Later {
     ptr: *mut c_void,
     device: Device,
+    behind: Behind,
+}
+
+/// What the memory is kept for.
+enum Behind {
     /// Behind all uses.
-    marks: Marks,
+    Marks(Marks),
+    /// The uses themselves, where one is of a stream that is being captured: that can have no mark.
+    Uses(Uses),
 }
 
 // SAFETY: the pointer is an address of device memory that only `free_on` gives back; everything else is Send.
@@ -42,13 +49,16 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// `ptr` is from `cudaMallocFromPoolAsync`, not freed yet, and all that uses it is in `uses`.
 pub(crate) unsafe fn free(ptr: *mut c_void, home: &Stream, mut uses: Uses) -> Result<()> {
     home.device().ready("cudaFreeAsync")?;
+    if home.is_captured() || uses.lanes().any(Stream::is_captured) {
+        keep([Later { ptr, device: home.device(), behind: Behind::Uses(uses) }]);
+        return Ok(());
+    }
     if home.in_flight().has_reserve(home.queue())? {
         uses.order(Access::Write, home)?;
         // SAFETY: as the caller promises; `home` waits for every use of other streams.
         return unsafe { free_on(ptr, home) };
     }
-    let one = Later { ptr, device: home.device(), marks: uses.into_marks()? };
-    keep([one]);
+    keep([Later { ptr, device: home.device(), behind: Behind::Marks(uses.into_marks()?) }]);
     Ok(())
 }
 
@@ -102,11 +112,20 @@ fn try_all(stream: &Stream) {
 
 impl Later {
     fn try_on(&mut self, stream: &Stream) -> Result<bool> {
-        while let Some(mark) = self.marks.last() {
-            if !mark.reached()? {
-                return Ok(false);
+        match &mut self.behind {
+            Behind::Marks(marks) => {
+                while let Some(mark) = marks.last() {
+                    if !mark.reached()? {
+                        return Ok(false);
+                    }
+                    marks.pop();
+                }
             }
-            self.marks.pop();
+            Behind::Uses(uses) => {
+                if !uses.is_done()? {
+                    return Ok(false);
+                }
+            }
         }
         if self.device != stream.device() || !stream.in_flight().has_reserve(stream.queue())? {
             return Ok(false);

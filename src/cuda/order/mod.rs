@@ -1,5 +1,6 @@
 //! Streams and events: what comes after what, and how much is on its way.
 
+pub(crate) mod capture;
 pub(crate) mod event;
 pub(crate) mod host_function;
 pub(crate) mod in_flight;

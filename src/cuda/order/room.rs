@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 impl Stream {
     /// Before an enqueue: waits until what is on its way leaves room for `cost`, no longer than `timeout`, and only while
-    /// `refusal` says nothing. No lock that an abort needs may be held.
+    /// `refusal` says nothing. No lock that an abort needs may be held. Fails while the stream is being captured.
     #[inline]
     pub(crate) fn make_room(
         &self,
@@ -19,6 +19,7 @@ impl Stream {
         timeout: Duration,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
+        self.not_captured(operation)?;
         if self.in_flight().has_room(cost) { Ok(()) } else { self.wait_for_room(cost, operation, timeout, refusal) }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::capture;
 use super::in_flight::InFlight;
 use super::mark::Mark;
 use super::panics::Panics;
@@ -117,6 +118,8 @@ impl Stream {
     ///
     /// What others enqueue on it is not known to this crate: order it yourself against the buffers that it uses. From now
     /// on fewer operations of this crate may be on their way there, because the others take places in its queue as well.
+    /// While others capture it into a graph, whatever this crate would enqueue there or ask of it is an
+    /// [`Error::InvalidUsage`](crate::Error::InvalidUsage).
     #[inline]
     pub fn as_raw(&self) -> sys::cudaStream_t {
         self.inner.in_flight.expose();
@@ -131,6 +134,17 @@ impl Stream {
 
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.inner.in_flight
+    }
+
+    /// Fails while the stream is being captured: nothing of this crate may be enqueued there then, and nobody may ask how far it is.
+    #[inline]
+    pub(crate) fn not_captured(&self, operation: &'static str) -> Result<()> {
+        if self.in_flight().is_exposed() { capture::refuse(operation, self.queue()) } else { Ok(()) }
+    }
+
+    /// Whether it is being captured; where that cannot be asked, it is not.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.in_flight().is_exposed() && capture::is_captured(self.queue()).unwrap_or(false)
     }
 
     /// What CUDA knows it by.

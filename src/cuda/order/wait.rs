@@ -20,6 +20,7 @@ impl Stream {
     pub fn query(&self) -> Result<bool> {
         const OPERATION: &str = "Stream::query";
         self.device().ready(OPERATION)?;
+        self.not_captured(OPERATION)?;
         let origins = self.history().origins();
         if !self.is_idle()? {
             return Ok(false);
@@ -72,6 +73,7 @@ impl Stream {
     /// The wait of `operation`.
     fn wait_for(&self, operation: &'static str, timeout: Duration) -> Result<()> {
         self.device().ready(operation)?;
+        self.not_captured(operation)?;
         let deadline = Deadline::after(timeout);
         let origins = self.history().origins();
         if !self.is_idle()? {

@@ -141,7 +141,7 @@ fn take() -> Vec<Remains> {
 impl Remains {
     /// Whether nothing uses the memory.
     fn is_idle(&mut self) -> Result<bool> {
-        Ok((!self.after_the_end || self.inner.is_gone()) && self.uses.idle()?)
+        Ok((!self.after_the_end || self.inner.is_gone()) && self.uses.is_done()?)
     }
 
     fn free(self) {

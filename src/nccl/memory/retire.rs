@@ -32,7 +32,7 @@ impl<'a> Member<'a> {
     /// Whether nothing uses the memory in hand.
     fn is_idle(&mut self) -> Result<bool> {
         for dropped in &mut self.dropped {
-            if !dropped.memory.uses.idle()? {
+            if !dropped.memory.uses.is_done()? {
                 return Ok(false);
             }
         }
