@@ -31,9 +31,12 @@ impl Stream {
         }
     }
 
-    /// Wraps `cudaStreamQuery`: whether the device is done with all work, well or not.
+    /// Wraps `cudaStreamQuery`: whether the device is done with all work, well or not. Not known of what is being captured.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         self.device().ready("cudaStreamQuery")?;
+        if self.is_captured() {
+            return Ok(false);
+        }
         let position = self.in_flight().position();
         let device = self.device().ordinal();
         // SAFETY: the handle is alive.
