@@ -212,7 +212,7 @@ pub const TABLE: &[KnownBug] = &[
                of the others begin, gather hangs where a rank passes no window, and an abort does not reach what waits",
         answer: Answer::Refused,
         how: "the policy is refused, in a configuration, in NCCL_CTA_POLICY and in a file of NCCL's",
-        place: "src/nccl/config.rs",
+        place: "src/nccl/setup/config.rs",
     },
     KnownBug {
         name: "aborted-ranks-send",
@@ -260,7 +260,7 @@ pub const TABLE: &[KnownBug] = &[
                because the one before is not done",
         answer: Answer::Refused,
         how: "no communicator is made; the error says where the variable is set",
-        place: "src/nccl/state/environment.rs",
+        place: "src/nccl/setup/environment.rs",
     },
     KnownBug {
         name: "nvls-order",

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use super::aborter::Aborter;
 use super::comm_buffer::CommBuffer;
-use super::config::InitOptions;
 use super::life::ending;
 use super::life::ending::{AbortOutcome, GRACE};
 use super::life::init;
 use super::memory::allocate;
 use super::pre_mul_sum::PreMulSum;
-use super::state::check;
+use super::raw::check;
+use super::setup::config::InitOptions;
+use super::setup::unique_id::UniqueId;
 use super::state::inner::Inner;
-use super::unique_id::UniqueId;
 use crate::cuda::{Device, Slice, Stream};
 use crate::deadline::Deadline;
 use crate::element::Element;

@@ -3,11 +3,11 @@
 use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
 use super::calls::prepare;
 use super::calls::prepare::Site;
+use super::calls::{personal, variable};
 use super::communicator::Communicator;
 use super::enqueue::submit;
 use super::enqueue::submit::{Calls, GroupMark};
 use super::reduce_op::ReduceOp;
-use super::{exchange, variable};
 use crate::cuda::{Slice, SliceMut, Stream};
 use crate::element::Element;
 use crate::error::Result;
@@ -155,7 +155,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("all_to_all", comm.inner(), stream)?;
         let push = &mut |call| self.calls.push(call);
-        exchange::all_to_all(site, send.into(), recv.into(), push)
+        personal::all_to_all(site, send.into(), recv.into(), push)
     }
 
     /// Records [`Communicator::gather`].
@@ -168,7 +168,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("gather", comm.inner(), stream)?;
         let push = &mut |call| self.calls.push(call);
-        exchange::gather(site, io.into(), root, push)
+        personal::gather(site, io.into(), root, push)
     }
 
     /// Records [`Communicator::scatter`].
@@ -181,7 +181,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("scatter", comm.inner(), stream)?;
         let push = &mut |call| self.calls.push(call);
-        exchange::scatter(site, io.into(), root, push)
+        personal::scatter(site, io.into(), root, push)
     }
 
     /// Records [`Communicator::all_to_all_v`].

@@ -60,18 +60,16 @@ mod calls;
 mod clique;
 mod comm_buffer;
 mod communicator;
-mod config;
 mod enqueue;
-mod exchange;
 mod group;
 mod life;
 mod memory;
 mod operations;
 mod pre_mul_sum;
+mod raw;
 mod reduce_op;
+mod setup;
 mod state;
-mod unique_id;
-mod variable;
 mod wait;
 
 pub use aborter::Aborter;
@@ -79,12 +77,12 @@ pub use calls::io::{FromRoot, InPlace, Layout, RecvOnly, SendOnly, SendRecv, ToR
 pub use clique::Clique;
 pub use comm_buffer::CommBuffer;
 pub use communicator::Communicator;
-pub use config::{Config, InitOptions};
 pub use group::{Group, group};
 pub use life::ending::AbortOutcome;
 pub use pre_mul_sum::PreMulSum;
 pub use reduce_op::ReduceOp;
-pub use unique_id::UniqueId;
+pub use setup::config::{Config, InitOptions};
+pub use setup::unique_id::UniqueId;
 
 use crate::error::Result;
 use crate::version::{self, Version};

@@ -3,11 +3,11 @@
 use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
 use super::calls::prepare;
 use super::calls::prepare::Site;
+use super::calls::{personal, variable};
 use super::communicator::Communicator;
 use super::enqueue::submit;
 use super::enqueue::submit::Calls;
 use super::reduce_op::ReduceOp;
-use super::{exchange, variable};
 use crate::cuda::{Slice, SliceMut, Stream};
 use crate::element::Element;
 use crate::error::Result;
@@ -126,7 +126,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("all_to_all", self.inner(), stream)?;
         let mut calls = Calls::new();
-        exchange::all_to_all(site, send.into(), recv.into(), &mut |call| calls.push(call))?;
+        personal::all_to_all(site, send.into(), recv.into(), &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 
@@ -143,7 +143,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("gather", self.inner(), stream)?;
         let mut calls = Calls::new();
-        exchange::gather(site, io.into(), root, &mut |call| calls.push(call))?;
+        personal::gather(site, io.into(), root, &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 
@@ -159,7 +159,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("scatter", self.inner(), stream)?;
         let mut calls = Calls::new();
-        exchange::scatter(site, io.into(), root, &mut |call| calls.push(call))?;
+        personal::scatter(site, io.into(), root, &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 

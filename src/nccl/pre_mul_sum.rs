@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::communicator::Communicator;
 use super::life::ending;
-use super::state::check::check;
-use super::state::data_type;
+use super::raw::check::check;
+use super::raw::data_type;
 use super::state::inner::Inner;
 use crate::cuda::{self, Region, Slice};
 use crate::element::Element;

@@ -9,7 +9,7 @@ use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::NOWHERE;
-use crate::nccl::state::data_type;
+use crate::nccl::raw::data_type;
 use crate::nccl::state::inner::Inner;
 use crate::sys;
 

@@ -6,6 +6,7 @@ pub(crate) mod detour;
 pub(crate) mod io;
 pub(crate) mod mixed;
 pub(crate) mod one_rank;
-#[cfg_attr(nccl_ge_2_28, allow(unused_imports))]
+pub(crate) mod personal;
 pub(crate) mod pieces;
 pub(crate) mod prepare;
+pub(crate) mod variable;

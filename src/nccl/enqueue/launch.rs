@@ -14,7 +14,7 @@ use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature;
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::check;
+use crate::nccl::raw::check;
 use crate::nccl::state::inner;
 use crate::nccl::state::inner::{Guarded, Inner};
 use crate::sys;

@@ -17,7 +17,7 @@ use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::signature::MAX_GROUP;
 use crate::nccl::calls::call::Call;
 use crate::nccl::life::{ending, failure};
-use crate::nccl::state::check;
+use crate::nccl::raw::check;
 use crate::nccl::state::inner::{Guarded, Inner};
 use crate::sys;
 

@@ -14,7 +14,7 @@ use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 #[cfg(nccl_ge_2_28_7)]
 use crate::known_bugs;
-use crate::nccl::state::check::check;
+use crate::nccl::raw::check::check;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::busy::busy as busy_elsewhere;
 use crate::nccl::wait::departure;

@@ -25,7 +25,7 @@ use crate::nccl::comm_buffer::CommBuffer;
 use crate::nccl::comm_buffer::next_window;
 use crate::nccl::enqueue::submit;
 use crate::nccl::life::{ending, reaper};
-use crate::nccl::state::check;
+use crate::nccl::raw::check;
 use crate::nccl::state::inner::Inner;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::state::inner::begin_visits;

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use half::{bf16, f16};
 
-use super::data_type;
 use crate::element::ElementKind;
+use crate::nccl::raw::data_type;
 use crate::sys;
 
 /// What every element is multiplied with.

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::error::Error;
-use crate::nccl::config::Config;
-use crate::nccl::unique_id::UniqueId;
+use crate::nccl::setup::config::Config;
+use crate::nccl::setup::unique_id::UniqueId;
 
 /// The ranks that were started with one id; `R` is a rank.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use super::factors::Factors;
 use super::gate::{Gate, Locked};
-use super::handle::Handle;
 use super::helper::Helper;
 use super::household::{Household, Households};
 use super::streams::Streams;
@@ -22,6 +21,7 @@ use crate::nccl::agree::ledger::Ledger;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::points::Points;
 use crate::nccl::agree::recent::Recent;
+use crate::nccl::raw::handle::Handle;
 use crate::sys;
 
 /// The ranks of one process that belong together.

@@ -1,11 +1,7 @@
 //! What a communicator is: its handle and the way to it, its ranks of this process, its streams, works and windows.
 
-pub(crate) mod check;
-pub(crate) mod data_type;
-pub(crate) mod environment;
 pub(crate) mod factors;
 pub(crate) mod gate;
-pub(crate) mod handle;
 pub(crate) mod helper;
 pub(crate) mod household;
 pub(crate) mod inner;

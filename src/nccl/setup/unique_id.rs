@@ -3,10 +3,10 @@
 use std::ffi::c_char;
 use std::fmt;
 
-use super::life::ending;
-use super::state::check::check;
-use super::state::environment;
+use super::environment;
 use crate::error::Result;
+use crate::nccl::life::ending;
+use crate::nccl::raw::check::check;
 use crate::{sys, version};
 
 /// An id for one communicator: made on one rank, sent to all the others by any means, and used once.
@@ -27,7 +27,7 @@ impl UniqueId {
     ///
     /// # Errors
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::InvalidArgument`](crate::Error::InvalidArgument) where
-    /// `NCCL_COMM_BLOCKING` is 0 or `NCCL_CTA_POLICY` 2, see [`Communicator::init_rank`](super::Communicator::init_rank); what NCCL says.
+    /// `NCCL_COMM_BLOCKING` is 0 or `NCCL_CTA_POLICY` 2, see [`Communicator::init_rank`](crate::nccl::Communicator::init_rank); what NCCL says.
     pub fn new() -> Result<Self> {
         ending::outside_of_host_functions("UniqueId::new")?;
         version::check_nccl()?;

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int};
 use std::time::Duration;
 
 #[cfg(nccl_ge_2_27)]
-use super::state::environment::NO_COPY_ENGINES;
+use super::environment::NO_COPY_ENGINES;
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -17,7 +17,7 @@ const COPY_ENGINES: c_int = 2;
 #[derive(Debug, Clone)]
 pub struct InitOptions {
     /// How long the start may take, and how long the communicator's own calls may wait later on; see
-    /// [`Communicator::set_timeout`](super::Communicator::set_timeout).
+    /// [`Communicator::set_timeout`](crate::nccl::Communicator::set_timeout).
     pub timeout: Duration,
     /// What NCCL is told.
     pub config: Config,
@@ -149,7 +149,7 @@ impl Config {
         self
     }
 
-    /// Makes windows ([`Communicator::alloc`](super::Communicator::alloc)) with every version of NCCL that has them. By default they are
+    /// Makes windows ([`Communicator::alloc`](crate::nccl::Communicator::alloc)) with every version of NCCL that has them. By default they are
     /// made only with 2.29.7 and newer, because of `endless-windows` in [`known_bugs`](crate::known_bugs). The same on all ranks.
     ///
     /// # Safety

@@ -2,15 +2,15 @@
 //!
 //! Parts without elements are compared among the ranks of a clique like all others, and then not sent.
 
-use super::calls::call::{Call, Kind};
-use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
-use super::calls::mixed;
-use super::calls::pieces::{part, recv_part, send_part};
-use super::calls::prepare::Site;
-use super::reduce_op::ReduceOp;
+use super::call::{Call, Kind};
+use super::io::{FromRoot, Layout, SendRecv, ToRoot};
+use super::mixed;
+use super::pieces::{part, recv_part, send_part};
+use super::prepare::Site;
 use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::nccl::reduce_op::ReduceOp;
 
 pub(crate) fn all_to_all_v<'a, T: Element>(
     site: Site<'a>,

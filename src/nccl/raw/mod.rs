@@ -1,0 +1,5 @@
+//! NCCL's C interface as the rest has it: codes, numbers, handles.
+
+pub(crate) mod check;
+pub(crate) mod data_type;
+pub(crate) mod handle;
