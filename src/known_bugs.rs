@@ -154,7 +154,7 @@ pub(crate) const ABORT_KEEPS_WINDOWS: KnownBug = KnownBug {
     what: "aborting a communicator that has windows loses their device memory until the process ends",
     answer: Answer::GoneAround,
     how: "from 2.28.7 on, the communicator is revoked and its windows are taken away before it is aborted; before, the memory is lost",
-    place: "src/nccl/life/ending.rs",
+    place: "src/nccl/life/abort.rs",
 };
 
 /// What windows do before the first version that has none of this.
@@ -248,7 +248,7 @@ pub const TABLE: &[KnownBug] = &[
         what: "destroying a communicator that has an error leaves the thread within a group: its later calls are queued and never made",
         answer: Answer::GoneAround,
         how: "the error is asked for first, and such a communicator is aborted instead",
-        place: "src/nccl/life/ending.rs",
+        place: "src/nccl/life/closing.rs",
     },
     KnownBug {
         name: "comm-blocking",

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::life::ending;
-use super::life::ending::{AbortOutcome, GRACE};
+use super::life::abort::{AbortOutcome, GRACE, abort};
 use super::state::inner::Inner;
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -46,7 +45,7 @@ impl Aborter {
         match self.inner.upgrade() {
             Some(inner) => {
                 let cause = Error::Aborted { operation: "abort", reason: reason.to_owned() };
-                ending::abort(&inner.relatives(), &cause, &Deadline::after(GRACE))
+                abort(&inner.relatives(), &cause, &Deadline::after(GRACE))
             }
             None => AbortOutcome::Already,
         }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::agree::presence::Run;
 use super::comm_buffer::CommBuffer;
 use super::communicator::{Communicator, abort_members, close_members, drop_members};
-use super::life::ending;
-use super::life::ending::AbortOutcome;
+use super::life::abort::AbortOutcome;
 use super::life::failure::{Failure, What, blame};
 use super::life::init;
 use super::life::scope::Scope;
 use super::memory::allocate;
+use super::raw::outside::outside_of_host_functions;
 use super::setup::config::InitOptions;
 use super::state::helper;
 use crate::cuda::{Device, Stream};
@@ -103,7 +103,7 @@ impl Clique {
     /// Where the rank at fault has panicked, all are aborted as well, and the panic goes on here when all have ended.
     pub fn spmd<R: Send>(&self, program: impl Fn(&Communicator) -> Result<R> + Sync) -> Result<Vec<R>> {
         const SPMD: &str = "spmd";
-        ending::outside_of_host_functions(SPMD)?;
+        outside_of_host_functions(SPMD)?;
         let scope = Scope::new();
         let presence = self.ranks.first().and_then(|first| first.inner().family.as_ref());
         let presence = presence.map(|family| family.ledger.presence());

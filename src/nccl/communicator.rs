@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::aborter::Aborter;
 use super::comm_buffer::CommBuffer;
-use super::life::ending;
-use super::life::ending::{AbortOutcome, GRACE};
+use super::life::abort::{AbortOutcome, GRACE, abort, start_abort};
+use super::life::closing;
 use super::life::init;
 use super::memory::allocate;
 use super::pre_mul_sum::PreMulSum;
 use super::raw::check;
+use super::raw::outside::outside_of_host_functions;
 use super::setup::config::InitOptions;
 use super::setup::unique_id::UniqueId;
 use super::state::inner::Inner;
@@ -136,7 +137,7 @@ impl Communicator {
     /// # Errors
     /// What NCCL reports, or why the communicator has ended; [`Error::InvalidUsage`] within a host function of a stream.
     pub fn async_error(&self) -> Result<()> {
-        ending::outside_of_host_functions("async_error")?;
+        outside_of_host_functions("async_error")?;
         self.inner.async_error().unwrap_or_else(|| Err(self.inner.dead("async_error")))
     }
 
@@ -271,22 +272,22 @@ fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) -> Vec<Arc<In
 /// is not waited for.
 pub(crate) fn close_members<'a>(members: impl IntoIterator<Item = &'a Communicator>, timeout: Duration) -> Result<()> {
     let members = inners(members);
-    let closed = ending::close(&members, &Deadline::after(timeout));
+    let closed = closing::close(&members, &Deadline::after(timeout));
     if let Err(error) = &closed {
         let relatives: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
-        ending::start_abort(&relatives, error);
+        start_abort(&relatives, error);
     }
     closed
 }
 
 /// What dropping `members` does.
 pub(crate) fn drop_members<'a>(members: impl IntoIterator<Item = &'a Communicator>) {
-    ending::drop_all(&inners(members));
+    closing::drop_all(&inners(members));
 }
 
 /// Ends the communicators of `members` and `others`, because of `reason`.
 pub(crate) fn abort_members(members: &[Communicator], others: Vec<Arc<Inner>>, reason: String) -> AbortOutcome {
     let mut all = inners(members);
     all.extend(others);
-    ending::abort(&all, &aborted(reason), &Deadline::after(GRACE))
+    abort(&all, &aborted(reason), &Deadline::after(GRACE))
 }

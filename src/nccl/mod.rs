@@ -78,7 +78,7 @@ pub use clique::Clique;
 pub use comm_buffer::CommBuffer;
 pub use communicator::Communicator;
 pub use group::{Group, group};
-pub use life::ending::AbortOutcome;
+pub use life::abort::AbortOutcome;
 pub use pre_mul_sum::PreMulSum;
 pub use reduce_op::ReduceOp;
 pub use setup::config::{Config, InitOptions};

@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::communicator::Communicator;
-use super::life::ending;
 use super::raw::check::check;
 use super::raw::data_type;
+use super::raw::outside::outside_of_host_functions;
 use super::state::inner::Inner;
 use crate::cuda::{self, Region, Slice};
 use crate::element::Element;
@@ -64,7 +64,7 @@ impl<'a, T: Element> PreMulSum<'a, T> {
         region: Option<Region<'a>>,
     ) -> Result<Self> {
         const FUNCTION: &str = "ncclRedOpCreatePreMulSum";
-        ending::outside_of_host_functions(operation)?;
+        outside_of_host_functions(operation)?;
         let (_guard, handle) = inner.enter(operation)?;
         let mut raw = sys::ncclRedOp_t(0);
         let result = inner.inside(operation, || {

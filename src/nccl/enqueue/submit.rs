@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::signature::MAX_GROUP;
 use crate::nccl::calls::call::Call;
-use crate::nccl::life::{ending, failure};
+use crate::nccl::life::abort::{GRACE, abort};
+use crate::nccl::life::failure;
 use crate::nccl::raw::check;
 use crate::nccl::state::inner::{Guarded, Inner};
 use crate::sys;
@@ -230,7 +231,7 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
     let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
     failure::begin(&error);
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
-    let _ = ending::abort(&everybody, &error, &Deadline::after(ending::GRACE));
+    let _ = abort(&everybody, &error, &Deadline::after(GRACE));
     error
 }
 

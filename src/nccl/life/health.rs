@@ -7,7 +7,7 @@
 
 use std::ptr;
 
-use super::watchdog;
+use super::abort::end;
 use crate::cuda::Worker;
 use crate::error::{Error, Result};
 use crate::nccl::raw::check::{check, said};
@@ -49,7 +49,7 @@ impl Worker for Inner {
     fn health(&self) -> Result<()> {
         match self.async_error() {
             Some(Err(error)) => {
-                watchdog::end(self, &error);
+                end(self, &error);
                 Err(error)
             }
             // One that is being closed was asked after its work was done.
@@ -65,7 +65,7 @@ impl Worker for Inner {
     }
 
     fn look_around(&self, done: u64, last: u64) {
-        departure::on_device(self, done, last).into_iter().for_each(|error| watchdog::end(self, &error));
+        departure::on_device(self, done, last).into_iter().for_each(|error| end(self, &error));
     }
 
     fn pending(&self, done: u64, last: u64) -> Option<String> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::ending;
+use super::abort::start_abort;
 use super::scope;
 use super::watchdog;
 use crate::cuda::Device;
@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::nccl::communicator::Communicator;
 use crate::nccl::raw::check::{check, lost, said};
 use crate::nccl::raw::handle::Handle;
+use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::{Config, InitOptions};
 use crate::nccl::setup::environment;
 use crate::nccl::setup::unique_id::UniqueId;
@@ -79,7 +80,7 @@ pub(crate) fn all_ranks(
 }
 
 fn begin(operation: &'static str, config: &Config) -> Result<()> {
-    ending::outside_of_host_functions(operation)?;
+    outside_of_host_functions(operation)?;
     version::check_nccl()?;
     environment::check(operation)?;
     config.check(operation)
@@ -160,14 +161,14 @@ impl Start {
         }
         watchdog::look_after(&members);
         if let Some(cause) = household.admit(&members) {
-            ending::start_abort(&members, &cause);
+            start_abort(&members, &cause);
             return Err(members.first().and_then(|inner| inner.refusal(operation)).unwrap_or(cause));
         }
         if let Some(scope) = scope::current() {
             scope.adopt(&members);
             if let Some(reason) = scope.failure() {
                 let error = Error::Aborted { operation, reason };
-                ending::start_abort(&members, &error);
+                start_abort(&members, &error);
                 return Err(error);
             }
         }

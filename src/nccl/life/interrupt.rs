@@ -20,7 +20,7 @@ use crate::deadline::{Deadline, backoff};
 use crate::nccl::state::inner::Inner;
 
 /// How long a call takes before it counts as blocked: longer than what the driver does in a first call, and less than
-/// [`GRACE`](crate::nccl::life::ending::GRACE), so that an abort comes through within that.
+/// [`GRACE`](crate::nccl::life::abort::GRACE), so that an abort comes through within that.
 pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
 
 /// How often a thread is looked for that cannot be woken.
@@ -67,45 +67,5 @@ pub(crate) fn revoke(_inner: &Inner) -> bool {
 }
 
 #[cfg(all(test, gpucomm_emulator))]
-mod tests {
-    use super::*;
-    use crate::Error;
-    use crate::cuda::Device;
-    use crate::nccl::clique::Clique;
-    use crate::nccl::life::ending;
-
-    /// A call in which the driver is slow is none that waits for a peer.
-    #[test]
-    fn a_slow_call_is_not_interrupted() {
-        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
-        let inner = clique.rank(0).inner();
-        let (_locked, _) = inner.enter("test").unwrap();
-        inner.begin_visit("test").unwrap();
-        assert!(inner.condemn(Error::Aborted { operation: "test", reason: "the test aborts".into() }));
-        std::thread::scope(|scope| {
-            let revoked = scope.spawn(|| clear(inner));
-            std::thread::sleep(Duration::from_millis(1500));
-            inner.end_visit();
-            assert!(!revoked.join().unwrap());
-        });
-        ending::tear_down(inner);
-    }
-
-    /// Who aborts what has been blocked for long does not wait for as long again.
-    #[test]
-    fn a_blocked_call_is_interrupted_at_once() {
-        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
-        let inner = clique.rank(0).inner();
-        let (_locked, _) = inner.enter("test").unwrap();
-        inner.begin_visit("test").unwrap();
-        inner.set_stuck(inner.visit());
-        assert!(inner.condemn(Error::Aborted { operation: "test", reason: "the test aborts".into() }));
-        std::thread::scope(|scope| {
-            let revoked = scope.spawn(|| clear(inner));
-            std::thread::sleep(Duration::from_millis(500));
-            inner.end_visit();
-            assert_eq!(revoked.join().unwrap(), cfg!(nccl_ge_2_28_7));
-        });
-        ending::tear_down(inner);
-    }
-}
+#[path = "interrupt_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! How communicators start, how they are, and how they end.
 
-pub(crate) mod ending;
+pub(crate) mod abort;
+pub(crate) mod closing;
 pub(crate) mod failure;
 pub(crate) mod health;
 pub(crate) mod init;

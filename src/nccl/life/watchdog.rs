@@ -8,7 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{ending, interrupt, reaper};
+use super::abort::end;
+use super::{interrupt, reaper};
 use crate::cuda::Worker;
 use crate::error::{Error, Result};
 use crate::nccl::state::helper;
@@ -105,9 +106,4 @@ fn next_round() -> Vec<Arc<Inner>> {
             return alive;
         }
     }
-}
-
-/// Ends `inner` and its relatives: no call is possible on them when this returns. The rest is done on their own threads.
-pub(crate) fn end(inner: &Inner, cause: &Error) {
-    ending::start_abort(&inner.relatives(), cause);
 }

@@ -24,8 +24,9 @@ use crate::nccl::comm_buffer::CommBuffer;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::comm_buffer::next_window;
 use crate::nccl::enqueue::submit;
-use crate::nccl::life::{ending, reaper};
+use crate::nccl::life::reaper;
 use crate::nccl::raw::check;
+use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::state::inner::begin_visits;
@@ -139,7 +140,7 @@ fn begin<T: Element>(
 ) -> Result<Size> {
     submit::outside_of_groups(operation)?;
     // Before the other ranks wait for this one.
-    ending::outside_of_host_functions(operation)?;
+    outside_of_host_functions(operation)?;
     let size = Size::of::<T>(operation, len)?;
     for (inner, stream) in members.iter().zip(streams) {
         Site::new(operation, inner, stream)?;
@@ -290,7 +291,7 @@ fn register(
 #[cfg_attr(not(nccl_ge_2_27), allow(unused_variables))]
 pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(operation)?;
-    ending::outside_of_host_functions(operation)?;
+    outside_of_host_functions(operation)?;
     #[cfg(nccl_ge_2_27)]
     {
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();

@@ -3,3 +3,4 @@
 pub(crate) mod check;
 pub(crate) mod data_type;
 pub(crate) mod handle;
+pub(crate) mod outside;

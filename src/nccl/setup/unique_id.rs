@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::environment;
 use crate::error::Result;
-use crate::nccl::life::ending;
 use crate::nccl::raw::check::check;
+use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::{sys, version};
 
 /// An id for one communicator: made on one rank, sent to all the others by any means, and used once.
@@ -29,7 +29,7 @@ impl UniqueId {
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::InvalidArgument`](crate::Error::InvalidArgument) where
     /// `NCCL_COMM_BLOCKING` is 0 or `NCCL_CTA_POLICY` 2, see [`Communicator::init_rank`](crate::nccl::Communicator::init_rank); what NCCL says.
     pub fn new() -> Result<Self> {
-        ending::outside_of_host_functions("UniqueId::new")?;
+        outside_of_host_functions("UniqueId::new")?;
         version::check_nccl()?;
         environment::check("UniqueId::new")?;
         let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };

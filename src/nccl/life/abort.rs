@@ -1,0 +1,149 @@
+//! The end of a communicator that has failed, or is not wanted any more: once, on its own thread.
+//!
+//! An abort raises NCCL's flag on all members before anything else may wait for a device: kernels that spin look at it, and
+//! what waits for them, a driver call of ours among others, waits until they see it. Hence no CUDA call here comes before
+//! the flags, and no lock: the gate is shut, and who is not inside NCCL is not waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{interrupt, reaper};
+use crate::cuda;
+use crate::deadline::{Deadline, backoff};
+use crate::error::Error;
+#[cfg(nccl_ge_2_28_7)]
+use crate::known_bugs;
+use crate::nccl::state::inner::Inner;
+use crate::sys;
+
+/// How long an end may take that nobody gave a deadline.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
+/// How long the lock is waited for, for what can be left undone.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// What became of an abort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum AbortOutcome {
+    /// The communicator is gone, and its operations have left the device.
+    Done,
+    /// It had been aborted or closed before, and is gone.
+    Already,
+    /// Ending goes on by itself, or is not possible because a thread stays inside NCCL. Nothing of the communicator is
+    /// freed then.
+    StillRunning,
+}
+
+/// Ends `members` because of `cause`, but for those that somebody else has ended, and waits for the end of all.
+pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
+    let all = everybody(members, cause);
+    let first = abort_all(&all, cause);
+    match wait_for_end(&all, deadline) {
+        false => AbortOutcome::StillRunning,
+        true if first => AbortOutcome::Done,
+        true => AbortOutcome::Already,
+    }
+}
+
+/// Whether NCCL has let go of all `members` before the deadline.
+pub(crate) fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool {
+    let mut round = 0;
+    while !members.iter().all(|inner| inner.has_ended()) {
+        // A host function keeps its stream waiting, and so perhaps the end.
+        if deadline.expired() || cuda::in_host_function() {
+            return false;
+        }
+        backoff(round);
+        round += 1;
+    }
+    true
+}
+
+/// As [`abort`], without waiting; whether any of them was active.
+pub(crate) fn start_abort(members: &[Arc<Inner>], cause: &Error) -> bool {
+    abort_all(&everybody(members, cause), cause)
+}
+
+/// Ends `inner` and its relatives: no call is possible on them when this returns. The rest is done on their own threads.
+pub(crate) fn end(inner: &Inner, cause: &Error) {
+    start_abort(&inner.relatives(), cause);
+}
+
+/// `members`, and the other ranks of this process that have to end with those that are active.
+fn everybody(members: &[Arc<Inner>], cause: &Error) -> Vec<Arc<Inner>> {
+    let mut all = members.to_vec();
+    for mate in members.iter().filter(|inner| inner.is_active()).flat_map(|inner| inner.mates(cause)) {
+        if !all.iter().any(|inner| inner.id == mate.id) {
+            all.push(mate);
+        }
+    }
+    all
+}
+
+/// Aborts those of `all` that are active; whether there are any.
+fn abort_all(all: &[Arc<Inner>], cause: &Error) -> bool {
+    // All are condemned before the first is aborted, so that every thread that notices gets this cause, and nobody finds results well
+    // that are none: who waits on the device for a rank that is stopped goes on as if that had come.
+    let condemned: Vec<_> = all.iter().filter(|inner| inner.condemn(cause.clone())).collect();
+    for inner in &condemned {
+        let inner = Arc::clone(inner);
+        inner.clone().helper().run(move || tear_down(&inner));
+    }
+    !condemned.is_empty()
+}
+
+/// Aborts `inner`, which the caller has retired, on its own thread, and the other ranks of this process with it.
+pub(crate) fn give_up(inner: &Arc<Inner>, cause: &Error) {
+    abort_all(&inner.mates(cause), cause);
+    tear_down(inner);
+}
+
+/// Aborts `inner` on its own thread; the gate is shut.
+pub(crate) fn tear_down(inner: &Arc<Inner>) {
+    let revoked = interrupt::clear(inner);
+    #[cfg(nccl_ge_2_28_7)]
+    save_windows(inner, revoked);
+    #[cfg(not(nccl_ge_2_28_7))]
+    let _ = revoked;
+    // SAFETY: the handle is live, and nobody uses it any more: the gate is shut and empty, and only who has shut it comes
+    // here. Revoking has returned. What NCCL keeps pointers into, the household of `inner` has.
+    let _ = unsafe { sys::ncclCommAbort(inner.handle().raw()) };
+    let_go(inner);
+}
+
+/// NCCL has let go of `inner`. Its streams go here, on a thread of their device.
+pub(crate) fn let_go(inner: &Arc<Inner>) {
+    // First: who has waited for the end, and allocates, finds what is about to be freed.
+    inner.windows.end().into_iter().for_each(|burial| reaper::receive(burial, inner));
+    inner.set_ended();
+    if let Some(mut guard) = inner.lock_within(&Deadline::after(BUSY)) {
+        guard.streams.clear();
+    }
+}
+
+/// Before an abort of a library that forgets the windows of what it aborts, and with them their memory: stops the
+/// communicator without freeing it, and takes them off. That costs the time of revoking, half a second to one.
+#[cfg(nccl_ge_2_28_7)]
+fn save_windows(inner: &Arc<Inner>, revoked: bool) {
+    if inner.windows.is_empty() || !known_bugs::ABORT_KEEPS_WINDOWS.is_running() {
+        return;
+    }
+    if !revoked {
+        interrupt::revoke(inner);
+    }
+    // The device has left the communicator.
+    take_off_windows(inner);
+}
+
+/// Wraps `ncclCommWindowDeregister` for all windows of `inner`, whose gate is shut and empty. No window comes after them, so the order
+/// does not matter.
+pub(crate) fn take_off_windows(inner: &Arc<Inner>) {
+    #[cfg(nccl_ge_2_27)]
+    for window in inner.windows.registered() {
+        // SAFETY: a live communicator that nobody else uses: only who has shut the gate comes here. Its operations are done, or have been
+        // stopped, and the window is one of its own that is deregistered once, as all are forgotten below.
+        let _ = unsafe { sys::ncclCommWindowDeregister(inner.handle().raw(), window.0) };
+    }
+    inner.windows.clear().into_iter().for_each(|burial| reaper::receive(burial, inner));
+}
