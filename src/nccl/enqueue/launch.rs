@@ -35,7 +35,7 @@ pub(crate) fn one(call: &Call<'_>, read: &Origins, guard: &mut Guarded, handle: 
     call.stream.count(LAUNCH);
     note(call);
     guard.streams.remember(call.stream);
-    let operation = guard.works.enqueued(call.comm, call.stream);
+    let operation = guard.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
     call.carry(operation, read, std::slice::from_ref(call));
     check::check(call.kind.function(), result)
 }
@@ -126,7 +126,7 @@ pub(crate) fn group(
         let guarded = &mut *members[place].guarded;
         // An abort has to know them.
         guarded.streams.remember(call.stream);
-        let operation = guarded.works.enqueued(call.comm, call.stream);
+        let operation = guarded.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
         call.carry(operation, reads.next(at), all);
     }
     result

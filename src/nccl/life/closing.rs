@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
-use crate::nccl::wait::busy::busy as busy_elsewhere;
 use crate::nccl::wait::departure;
+use crate::nccl::wait::entry::busy as busy_elsewhere;
 use crate::sys;
 
 const CLOSE: &str = "close";

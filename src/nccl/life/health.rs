@@ -6,9 +6,10 @@
 //! for those who ask, see [`Gate`](crate::nccl::state::gate::Gate).
 
 use std::ptr;
+use std::sync::{Arc, Weak};
 
 use super::abort::end;
-use crate::cuda::Worker;
+use crate::cuda::{Work, Worker};
 use crate::error::{Error, Result};
 use crate::nccl::raw::check::{check, said};
 use crate::nccl::raw::handle::Handle;
@@ -18,6 +19,12 @@ use crate::nccl::wait::pending;
 use crate::sys;
 
 impl Inner {
+    /// A work of this communicator, whose operations come after number `base`.
+    pub(crate) fn new_work(&self, base: u64) -> Work {
+        let me: Weak<dyn Worker> = self.me().clone();
+        Work::new(me, Arc::clone(self.fate()), base)
+    }
+
     /// Wraps `ncclCommGetAsyncError`, without the lock; `None` if the communicator has come to its end.
     pub(crate) fn async_error(&self) -> Option<Result<()>> {
         // SAFETY: the gate has let this thread in, so the handle stays live.

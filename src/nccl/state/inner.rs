@@ -15,7 +15,7 @@ use super::household::{Household, Households};
 use super::streams::Streams;
 use super::windows::Windows;
 use super::works::Works;
-use crate::cuda::{Device, Fate, Work, Worker};
+use crate::cuda::{Device, Fate};
 use crate::error::{Error, Result};
 use crate::nccl::agree::ledger::Ledger;
 #[cfg(nccl_ge_2_27)]
@@ -213,14 +213,14 @@ impl Inner {
     }
 
     /// How it has ended, for those who wait for its work.
+    #[inline]
     pub(crate) fn fate(&self) -> &Arc<Fate> {
         &self.fate
     }
 
-    /// A work of this communicator, whose operations come after number `base`.
-    pub(crate) fn new_work(&self, base: u64) -> Work {
-        let me: Weak<dyn Worker> = self.me.clone();
-        Work::new(me, Arc::clone(&self.fate), base)
+    /// This rank, for who may outlive it.
+    pub(crate) fn me(&self) -> &Weak<Self> {
+        &self.me
     }
 
     /// The lock, whatever the state, unless another thread has it.
@@ -229,7 +229,8 @@ impl Inner {
         self.gate.try_lock()
     }
 
-    /// The handle, for who has condemned or retired the communicator; nobody else uses it once [`Inner::is_left`].
+    /// The handle: for visitors, and for who has condemned or retired the communicator; nobody else uses it once [`Inner::is_left`].
+    #[inline]
     pub(crate) fn handle(&self) -> Handle {
         self.handle
     }
@@ -292,25 +293,6 @@ impl Inner {
     /// Reductions that are still to be destroyed.
     pub(crate) fn dropped_ops(&self) -> MutexGuard<'_, Vec<sys::ncclRedOp_t>> {
         self.dropped_ops.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The lock and the handle, for one operation; the handle is live during a visit only, see [`Inner::inside`].
-    #[inline]
-    pub(crate) fn enter(&self, operation: &'static str) -> Result<(Locked<'_, Guarded>, sys::ncclComm_t)> {
-        let guard = match self.try_lock() {
-            Some(guard) => guard,
-            None => self.wait_for_lock(operation)?,
-        };
-        if !self.is_active() {
-            return Err(self.dead(operation));
-        }
-        Ok((guard, self.handle.raw()))
-    }
-
-    /// As [`Inner::enter`], for who does not wait: `None` while another thread is at it, and where the communicator has ended.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-    pub(crate) fn try_enter(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
-        self.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle.raw()))
     }
 
     /// Why nothing more can be done with this communicator, which is active no more.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::inner::Inner;
-use crate::cuda::{Stream, Work};
+use crate::cuda::{Fate, Stream, Work};
 
 /// Streams whose works are at hand; those of others are found again at their stream.
 const AT_HAND: usize = 4;
@@ -30,9 +29,15 @@ impl Works {
         found.map(|(_, work)| &**work).filter(|work| work.reaches(self.next()))
     }
 
-    /// After the enqueue of an operation on `stream`, or an attempt: the work that it belongs to, and its number.
+    /// After the enqueue of an operation on `stream`, or an attempt: the work that it belongs to, and its number. `fate` is how the
+    /// communicator ends, and `make` makes a work of it whose operations come after the number given.
     #[inline]
-    pub(crate) fn enqueued(&mut self, inner: &Inner, stream: &Stream) -> (&Arc<Work>, u64) {
+    pub(crate) fn enqueued(
+        &mut self,
+        fate: &Arc<Fate>,
+        stream: &Stream,
+        make: impl FnOnce(u64) -> Work,
+    ) -> (&Arc<Work>, u64) {
         self.number += 1;
         let number = self.number;
         let found = match self.at_hand.first() {
@@ -40,7 +45,7 @@ impl Works {
             None => false,
         };
         if !found {
-            self.find(inner, stream, number);
+            self.find(fate, stream, number, make);
         }
         let work = &self.at_hand[0].1;
         work.enqueue(number);
@@ -49,13 +54,13 @@ impl Works {
 
     /// Puts the work of `stream` first, for operation `number`.
     #[cold]
-    fn find(&mut self, inner: &Inner, stream: &Stream, number: u64) {
+    fn find(&mut self, fate: &Arc<Fate>, stream: &Stream, number: u64, make: impl FnOnce(u64) -> Work) {
         let serial = stream.serial();
         self.at_hand.retain(|(_, work)| work.reaches(number));
         match self.at_hand.iter().position(|(known, _)| *known == serial) {
             Some(at) => self.at_hand.swap(0, at),
             None => {
-                let work = stream.history().adopt(inner.fate(), number, || inner.new_work(number - 1));
+                let work = stream.history().adopt(fate, number, || make(number - 1));
                 self.at_hand.truncate(AT_HAND - 1);
                 self.at_hand.insert(0, (serial, work));
             }

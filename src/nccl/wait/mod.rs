@@ -1,6 +1,6 @@
 //! Waiting for other ranks, and saying for what.
 
-pub(crate) mod busy;
 pub(crate) mod departure;
+pub(crate) mod entry;
 pub(crate) mod patience;
 pub(crate) mod pending;

@@ -1,12 +1,31 @@
-//! Waiting for another thread that is at the same communicator.
+//! The way to a communicator, and waiting for another thread that is at it.
 
 use super::pending;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::state::gate::Locked;
 use crate::nccl::state::inner::{Guarded, Inner};
+use crate::sys;
 
 impl Inner {
+    /// The lock and the handle, for one operation; the handle is live during a visit only, see [`Inner::inside`].
+    #[inline]
+    pub(crate) fn enter(&self, operation: &'static str) -> Result<(Locked<'_, Guarded>, sys::ncclComm_t)> {
+        let guard = match self.try_lock() {
+            Some(guard) => guard,
+            None => self.wait_for_lock(operation)?,
+        };
+        if !self.is_active() {
+            return Err(self.dead(operation));
+        }
+        Ok((guard, self.handle().raw()))
+    }
+
+    /// As [`Inner::enter`], for who does not wait: `None` while another thread is at it, and where the communicator has ended.
+    pub(crate) fn try_enter(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
+        self.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle().raw()))
+    }
+
     /// The lock, whatever the state.
     pub(crate) fn lock_within(&self, deadline: &Deadline) -> Option<Locked<'_, Guarded>> {
         deadline.until(|| Ok(self.try_lock())).ok().flatten()
@@ -14,7 +33,7 @@ impl Inner {
 
     /// The lock, as long as the communicator is active.
     #[cold]
-    pub(crate) fn wait_for_lock(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
+    fn wait_for_lock(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
         let deadline = Deadline::after(self.timeout());
         let locked = deadline.until(|| match self.try_lock() {
             None => self.refusal(operation).map_or(Ok(None), Err),
