@@ -1,8 +1,7 @@
 //! All ranks of a communicator within one process.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use super::memory::allocate;
 use super::raw::outside::outside_of_host_functions;
 use super::setup::config::InitOptions;
 use super::state::helper;
+use super::state::inner::Inner;
 use crate::cuda::{Device, Stream};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ impl Clique {
     /// # Errors
     /// [`Error::InvalidArgument`] where there is no device, or one twice; [`Error::Timeout`]; what NCCL says.
     pub fn init_all(devices: &[Device]) -> Result<Self> {
-        Ok(Self { ranks: init::all_ranks("Clique::init_all", devices, &InitOptions::default())? })
+        init::all_ranks("Clique::init_all", devices, &InitOptions::default()).map(Self::of)
     }
 
     /// Like [`Clique::init_all`], with options.
@@ -55,7 +55,11 @@ impl Clique {
     /// # Errors
     /// As [`Clique::init_all`].
     pub fn init_all_with(devices: &[Device], options: &InitOptions) -> Result<Self> {
-        Ok(Self { ranks: init::all_ranks("Clique::init_all_with", devices, options)? })
+        init::all_ranks("Clique::init_all_with", devices, options).map(Self::of)
+    }
+
+    fn of(members: Vec<Arc<Inner>>) -> Self {
+        Self { ranks: members.into_iter().map(Communicator::from_inner).collect() }
     }
 
     /// How many ranks there are.
@@ -183,7 +187,8 @@ impl Clique {
         }
         let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
         let streams: Vec<_> = streams.iter().collect();
-        allocate::many(OPERATION, &members, &streams, len)
+        let memory = allocate::many::<T>(OPERATION, &members, &streams, len)?;
+        Ok(memory.into_iter().map(|alloc| CommBuffer::new(alloc, len)).collect())
     }
 
     /// Frees the memory of windows that were dropped, on all ranks, for one thread that drives them all; see [`Communicator::reclaim`].

@@ -5,9 +5,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::communicator::Communicator;
+use super::memory::allocate;
 use crate::cuda::{Allocation, Device, Slice, SliceMut, Stream};
 use crate::element::Element;
 use crate::error::Result;
@@ -32,23 +32,74 @@ pub struct CommBuffer<'comm, T: Element> {
     _communicator: PhantomData<(&'comm Communicator, T)>,
 }
 
-/// Numbers for windows of communicators whose ranks do not compare.
-#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-static NEXT_WINDOW: AtomicU64 = AtomicU64::new(1 << 32);
+/// Memory of NCCL. Each takes a stream, on which the memory is zeroed.
+impl Communicator {
+    /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
+    /// communicator.
+    ///
+    /// It is a window ([`CommBuffer::is_window`]) where ranks reach each other's memory and NCCL is 2.29.7 or newer; before, windows have
+    /// bugs that nothing goes around, see [`Config::force_windows`](super::Config::force_windows).
+    ///
+    /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it. Windows that all ranks have
+    /// dropped before go here, once the device has done with them; see [`Communicator::reclaim`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Disagreement`] where the ranks of a clique ask for different sizes;
+    /// [`Error::Timeout`] where one does not come, or what uses memory that was dropped goes on.
+    pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
+        Ok(CommBuffer::new(allocate::one::<T>("alloc", self.inner(), stream, len)?, len))
+    }
 
-#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-pub(crate) fn next_window() -> u64 {
-    NEXT_WINDOW.fetch_add(1, Ordering::Relaxed)
+    /// Like [`Communicator::alloc`], with the elements of `source`.
+    ///
+    /// # Errors
+    /// As [`Communicator::alloc`].
+    pub fn alloc_from<T: Element>(&self, stream: &Stream, source: &[T]) -> Result<CommBuffer<'_, T>> {
+        const OPERATION: &str = "alloc_from";
+        let len = source.len();
+        let mut buffer = CommBuffer::new(allocate::one::<T>(OPERATION, self.inner(), stream, len)?, len);
+        buffer.as_slice_mut().copy_from_slice_for(OPERATION, stream, source)?;
+        Ok(buffer)
+    }
+
+    /// Like [`Communicator::alloc`], but the buffer keeps the communicator alive instead of borrowing it.
+    ///
+    /// # Errors
+    /// As [`Communicator::alloc`].
+    pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
+        let alloc = allocate::one::<T>("alloc_shared", self.inner(), stream, len)?;
+        Ok(CommBuffer { alloc, len, _shared: Some(Arc::clone(self)), _communicator: PhantomData })
+    }
+
+    /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Aborted`]; [`Error::InvalidArgument`] where `stream` is of another device, or the bytes
+    /// of `len` elements cannot be counted.
+    pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
+        Ok(CommBuffer::new(allocate::local::<T>(self.inner(), stream, len)?, len))
+    }
+
+    /// Wraps `ncclCommWindowDeregister` and `ncclMemFree`: frees the memory of windows that were dropped. All ranks call it, among their
+    /// collectives.
+    ///
+    /// Dropping a [`CommBuffer`] that is a window does not take the window away, and keeps its memory: ranks that do so at different
+    /// moments come to different views of where windows lie. All ranks do it together at the next allocation, here, or when the
+    /// communicator is closed. In a clique those windows go that all ranks have dropped before; across processes those that this
+    /// rank has, which is why ranks must drop alike, see [`Communicator::init_rank`]. Memory of [`Communicator::alloc_local`] is freed
+    /// as soon as the device has done with it.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where a rank does not come, or what uses the memory goes on; [`Error::Disagreement`] where the ranks of a clique do
+    /// something else.
+    pub fn reclaim(&self) -> Result<()> {
+        allocate::reclaim("reclaim", &[self.inner()])
+    }
 }
 
 impl<'comm, T: Element> CommBuffer<'comm, T> {
     pub(crate) fn new(alloc: Arc<Allocation>, len: usize) -> Self {
         Self { alloc, len, _shared: None, _communicator: PhantomData }
-    }
-
-    /// The same buffer, which keeps its communicator alive instead of borrowing it.
-    pub(crate) fn shared(self, communicator: Arc<Communicator>) -> CommBuffer<'static, T> {
-        CommBuffer { alloc: self.alloc, len: self.len, _shared: Some(communicator), _communicator: PhantomData }
     }
 
     /// Elements.

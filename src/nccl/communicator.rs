@@ -4,20 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::aborter::Aborter;
-use super::comm_buffer::CommBuffer;
 use super::life::abort::{AbortOutcome, GRACE, abort, start_abort};
 use super::life::closing;
 use super::life::init;
-use super::memory::allocate;
-use super::pre_mul_sum::PreMulSum;
 use super::raw::check;
 use super::raw::outside::outside_of_host_functions;
 use super::setup::config::InitOptions;
 use super::setup::unique_id::UniqueId;
 use super::state::inner::Inner;
-use crate::cuda::{Device, Slice, Stream};
+use crate::cuda::Device;
 use crate::deadline::Deadline;
-use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -56,12 +52,12 @@ impl Communicator {
     /// on this communicator
     ///
     /// - all issue the same collectives, in the same order, with the same counts, element types, reductions and roots; the layouts of the
-    ///   forms with `_v` belong together. Only the factors of a [`PreMulSum`] may differ. Each send meets a receive of the same count and
+    ///   forms with `_v` belong together. Only the factors of a [`PreMulSum`](super::PreMulSum) may differ. Each send meets a receive of the same count and
     ///   type, in the order in which the two ranks issue them;
     /// - collectives that are in one [`group`](super::group) on one rank are in one group on all, the same ones in the same order. Messages may
     ///   be grouped in any way that [`group`](super::group) allows;
     /// - a collective that is in place on one rank is in place on all, as far as its form allows that;
-    /// - a buffer of a collective is a window ([`CommBuffer::is_window`]) on all ranks or on none. If it is one, it is the same window
+    /// - a buffer of a collective is a window ([`CommBuffer::is_window`](super::CommBuffer::is_window)) on all ranks or on none. If it is one, it is the same window
     ///   on all, the one that they allocated together, the data begins at the same element, and has the same length. Both ends of a message
     ///   are windows, or neither is;
     /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
@@ -76,7 +72,8 @@ impl Communicator {
     /// the others that wait for it may complete, without an error, on data that was never sent. See [`Aborter::abort`]. Ranks of one
     /// process are aborted together, also where each was made by this function.
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
-        init::one_rank("Communicator::init_rank", device, size, id, rank, &InitOptions::default())
+        let inner = init::one_rank("Communicator::init_rank", device, size, id, rank, &InitOptions::default());
+        inner.map(Self::from_inner)
     }
 
     /// Wraps `ncclCommInitRankConfig`: like [`Communicator::init_rank`], with options.
@@ -93,7 +90,7 @@ impl Communicator {
         rank: usize,
         options: &InitOptions,
     ) -> Result<Self> {
-        init::one_rank("Communicator::init_rank_with", device, size, id, rank, options)
+        init::one_rank("Communicator::init_rank_with", device, size, id, rank, options).map(Self::from_inner)
     }
 
     /// This rank, below [`Communicator::size`].
@@ -172,84 +169,6 @@ impl Communicator {
     /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case.
     pub fn close(self, timeout: Duration) -> Result<()> {
         close_members(&[self], timeout)
-    }
-
-    /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
-    /// communicator.
-    ///
-    /// It is a window ([`CommBuffer::is_window`]) where ranks reach each other's memory and NCCL is 2.29.7 or newer; before, windows have
-    /// bugs that nothing goes around, see [`Config::force_windows`](super::Config::force_windows).
-    ///
-    /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it. Windows that all ranks have
-    /// dropped before go here, once the device has done with them; see [`Communicator::reclaim`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Disagreement`] where the ranks of a clique ask for different sizes;
-    /// [`Error::Timeout`] where one does not come, or what uses memory that was dropped goes on.
-    pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
-        allocate::one("alloc", &self.inner, stream, len)
-    }
-
-    /// Like [`Communicator::alloc`], with the elements of `source`.
-    ///
-    /// # Errors
-    /// As [`Communicator::alloc`].
-    pub fn alloc_from<T: Element>(&self, stream: &Stream, source: &[T]) -> Result<CommBuffer<'_, T>> {
-        const OPERATION: &str = "alloc_from";
-        let mut buffer = allocate::one(OPERATION, &self.inner, stream, source.len())?;
-        buffer.as_slice_mut().copy_from_slice_for(OPERATION, stream, source)?;
-        Ok(buffer)
-    }
-
-    /// Like [`Communicator::alloc`], but the buffer keeps the communicator alive instead of borrowing it.
-    ///
-    /// # Errors
-    /// As [`Communicator::alloc`].
-    pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
-        Ok(allocate::one("alloc_shared", &self.inner, stream, len)?.shared(Arc::clone(self)))
-    }
-
-    /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Aborted`]; [`Error::InvalidArgument`] where `stream` is of another device, or the bytes
-    /// of `len` elements cannot be counted.
-    pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
-        allocate::local(&self.inner, stream, len)
-    }
-
-    /// Wraps `ncclCommWindowDeregister` and `ncclMemFree`: frees the memory of windows that were dropped. All ranks call it, among their
-    /// collectives.
-    ///
-    /// Dropping a [`CommBuffer`] that is a window does not take the window away, and keeps its memory: ranks that do so at different
-    /// moments come to different views of where windows lie. All ranks do it together at the next allocation, here, or when the
-    /// communicator is closed. In a clique those windows go that all ranks have dropped before; across processes those that this
-    /// rank has, which is why ranks must drop alike, see [`Communicator::init_rank`]. Memory of [`Communicator::alloc_local`] is freed
-    /// as soon as the device has done with it.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`] where a rank does not come, or what uses the memory goes on; [`Error::Disagreement`] where the ranks of a clique do
-    /// something else.
-    pub fn reclaim(&self) -> Result<()> {
-        allocate::reclaim("reclaim", &[&self.inner])
-    }
-
-    /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarHostImmediate`: a sum of what each rank has multiplied by its
-    /// `factor`.
-    ///
-    /// # Errors
-    /// What NCCL says.
-    pub fn pre_mul_sum<T: Element>(&self, factor: T) -> Result<PreMulSum<'_, T>> {
-        PreMulSum::with_host_factor(&self.inner, factor)
-    }
-
-    /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarDevice`: like [`Communicator::pre_mul_sum`], with a factor of one
-    /// element in device memory that is read when an operation runs.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device.
-    pub fn pre_mul_sum_device<'a, T: Element>(&'a self, factor: impl Into<Slice<'a, T>>) -> Result<PreMulSum<'a, T>> {
-        PreMulSum::with_device_factor(&self.inner, factor.into())
     }
 }
 

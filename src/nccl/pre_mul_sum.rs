@@ -28,8 +28,29 @@ pub struct PreMulSum<'a, T: Element> {
     _element: PhantomData<(&'a Communicator, T)>,
 }
 
+/// Factors for sums.
+impl Communicator {
+    /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarHostImmediate`: a sum of what each rank has multiplied by its
+    /// `factor`.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn pre_mul_sum<T: Element>(&self, factor: T) -> Result<PreMulSum<'_, T>> {
+        PreMulSum::with_host_factor(self.inner(), factor)
+    }
+
+    /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarDevice`: like [`Communicator::pre_mul_sum`], with a factor of one
+    /// element in device memory that is read when an operation runs.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device.
+    pub fn pre_mul_sum_device<'a, T: Element>(&'a self, factor: impl Into<Slice<'a, T>>) -> Result<PreMulSum<'a, T>> {
+        PreMulSum::with_device_factor(self.inner(), factor.into())
+    }
+}
+
 impl<'a, T: Element> PreMulSum<'a, T> {
-    pub(crate) fn with_host_factor(inner: &Arc<Inner>, mut factor: T) -> Result<Self> {
+    fn with_host_factor(inner: &Arc<Inner>, mut factor: T) -> Result<Self> {
         let factor: *mut T = &mut factor;
         // SAFETY: NCCL reads one element at `factor` during the call.
         unsafe {
@@ -37,7 +58,7 @@ impl<'a, T: Element> PreMulSum<'a, T> {
         }
     }
 
-    pub(crate) fn with_device_factor(inner: &Arc<Inner>, factor: Slice<'a, T>) -> Result<Self> {
+    fn with_device_factor(inner: &Arc<Inner>, factor: Slice<'a, T>) -> Result<Self> {
         const OPERATION: &str = "pre_mul_sum_device";
         if factor.len() != 1 {
             return Err(Error::argument(OPERATION, "factor", "1 element", format!("{} elements", factor.len())));

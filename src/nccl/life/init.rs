@@ -18,7 +18,6 @@ use super::watchdog;
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::communicator::Communicator;
 use crate::nccl::raw::check::{check, lost, said};
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -43,7 +42,7 @@ pub(crate) fn one_rank(
     id: &UniqueId,
     rank: usize,
     options: &InitOptions,
-) -> Result<Communicator> {
+) -> Result<Arc<Inner>> {
     begin(operation, &options.config)?;
     if size == 0 || c_int::try_from(size).is_err() {
         return Err(Error::argument(operation, "size", format!("1 to {} ranks", c_int::MAX), size));
@@ -52,16 +51,11 @@ pub(crate) fn one_rank(
         return Err(Error::argument(operation, "rank", format!("a rank below {size}"), rank));
     }
     let start = Start { operation, id: *id, size, ranks: vec![(rank, device)] };
-    let members = start.run(None, options)?;
-    members.into_iter().next().map(Communicator::from_inner).ok_or_else(|| nothing(operation))
+    start.run(None, options)?.into_iter().next().ok_or_else(|| nothing(operation))
 }
 
 /// All ranks of a communicator within this process.
-pub(crate) fn all_ranks(
-    operation: &'static str,
-    devices: &[Device],
-    options: &InitOptions,
-) -> Result<Vec<Communicator>> {
+pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &InitOptions) -> Result<Vec<Arc<Inner>>> {
     begin(operation, &options.config)?;
     if devices.is_empty() {
         return Err(Error::argument(operation, "devices", "at least one device", "none"));
@@ -75,8 +69,7 @@ pub(crate) fn all_ranks(
     let family = Arc::new(Family::new(size));
     let ranks = devices.iter().copied().enumerate().collect();
     let start = Start { operation, id: UniqueId::new()?, size, ranks };
-    let members = start.run(Some(family), options)?;
-    Ok(members.into_iter().map(Communicator::from_inner).collect())
+    start.run(Some(family), options)
 }
 
 fn begin(operation: &'static str, config: &Config) -> Result<()> {

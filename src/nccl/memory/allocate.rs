@@ -3,13 +3,15 @@
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
+#[cfg(nccl_ge_2_27)]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(nccl_ge_2_27)]
 use super::retire;
 #[cfg(nccl_ge_2_27)]
 use super::retire::{Entered, Member};
 use crate::cuda::scarce;
-use crate::cuda::{Allocation, FreeHook, Stream, WindowTag};
+use crate::cuda::{Allocation, FreeHook, SliceMut, Stream, WindowTag};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
@@ -20,9 +22,6 @@ use crate::known_bugs::ENDLESS_WINDOWS;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::prepare::Site;
-use crate::nccl::comm_buffer::CommBuffer;
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::comm_buffer::next_window;
 use crate::nccl::enqueue::submit;
 use crate::nccl::life::reaper;
 use crate::nccl::raw::check;
@@ -148,51 +147,46 @@ fn begin<T: Element>(
     Ok(size)
 }
 
-/// A buffer, zeroed, that is no window: the other ranks have no part in it.
-pub(crate) fn local<'comm, T: Element>(
-    inner: &Arc<Inner>,
-    stream: &Stream,
-    len: usize,
-) -> Result<CommBuffer<'comm, T>> {
+/// Memory, zeroed, that is no window: the other ranks have no part in it.
+pub(crate) fn local<T: Element>(inner: &Arc<Inner>, stream: &Stream, len: usize) -> Result<Arc<Allocation>> {
     let size = begin::<T>(LOCAL, &[inner], &[stream], len)?;
     drop(inner.enter(LOCAL)?);
-    zeros(LOCAL, Memory::new(inner, size)?.into_allocation(None), stream, len)
+    zeros::<T>(LOCAL, Memory::new(inner, size)?.into_allocation(None), stream, len)
 }
 
-/// A buffer over an allocation, zeroed.
-fn zeros<'comm, T: Element>(
+/// The same allocation, whose `len` elements are zeroed.
+fn zeros<T: Element>(
     operation: &'static str,
     alloc: Arc<Allocation>,
     stream: &Stream,
     len: usize,
-) -> Result<CommBuffer<'comm, T>> {
-    let mut buffer = CommBuffer::new(alloc, len);
-    buffer.as_slice_mut().fill_for(operation, stream, T::ZERO)?;
-    Ok(buffer)
+) -> Result<Arc<Allocation>> {
+    SliceMut::<T>::of(&alloc, len).fill_for(operation, stream, T::ZERO)?;
+    Ok(alloc)
 }
 
-/// A buffer of one rank, zeroed. Where windows exist, all ranks must call this.
-pub(crate) fn one<'comm, T: Element>(
+/// Memory of one rank, zeroed. Where windows exist, all ranks must call this.
+pub(crate) fn one<T: Element>(
     operation: &'static str,
     inner: &Arc<Inner>,
     stream: &Stream,
     len: usize,
-) -> Result<CommBuffer<'comm, T>> {
-    let buffers = many::<T>(operation, &[inner], &[stream], len)?;
-    buffers.into_iter().next().ok_or_else(|| Error::argument(operation, "ranks", "one", 0))
+) -> Result<Arc<Allocation>> {
+    let memory = many::<T>(operation, &[inner], &[stream], len)?;
+    memory.into_iter().next().ok_or_else(|| Error::argument(operation, "ranks", "one", 0))
 }
 
-/// A buffer for each of several ranks that one thread drives.
-pub(crate) fn many<'comm, T: Element>(
+/// Memory of each of several ranks that one thread drives, zeroed.
+pub(crate) fn many<T: Element>(
     operation: &'static str,
     members: &[&Arc<Inner>],
     streams: &[&Stream],
     len: usize,
-) -> Result<Vec<CommBuffer<'comm, T>>> {
+) -> Result<Vec<Arc<Allocation>>> {
     let size = begin::<T>(operation, members, streams, len)?;
     // All of it has an owner before anything else can fail.
     let memory = allocate(operation, members, size)?;
-    memory.into_iter().zip(streams).map(|(alloc, stream)| zeros(operation, alloc, stream, len)).collect()
+    memory.into_iter().zip(streams).map(|(alloc, stream)| zeros::<T>(operation, alloc, stream, len)).collect()
 }
 
 #[cfg(not(nccl_ge_2_27))]
@@ -240,6 +234,13 @@ fn allocate_together(
     }
     registered?;
     Ok(Ok(owned))
+}
+
+/// A number for a window of a communicator whose ranks do not compare.
+#[cfg(nccl_ge_2_27)]
+fn next_window() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Wraps `ncclCommWindowRegister`, in one group for all members. The number of each window, and what NCCL says, which may be an error
