@@ -2,7 +2,7 @@
 
 use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
 use super::calls::prepare;
-use super::calls::prepare::Site;
+use super::calls::site::Site;
 use super::calls::{personal, variable};
 use super::communicator::Communicator;
 use super::enqueue::submit;
@@ -63,7 +63,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_reduce", comm.inner(), stream)?;
-        self.calls.push(prepare::all_reduce(site, io.into(), op)?);
+        self.calls.push(prepare::all_reduce(site, io.into(), op.reduction())?);
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce", comm.inner(), stream)?;
-        self.calls.push(prepare::reduce(site, io.into(), op, root)?);
+        self.calls.push(prepare::reduce(site, io.into(), op.reduction(), root)?);
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter", comm.inner(), stream)?;
-        self.calls.push(prepare::reduce_scatter(site, io.into(), op)?);
+        self.calls.push(prepare::reduce_scatter(site, io.into(), op.reduction())?);
         Ok(())
     }
 
@@ -223,7 +223,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", comm.inner(), stream)?;
         let push = &mut |call| self.calls.push(call);
-        variable::reduce_scatter_v(site, io.into(), layout.into(), op, push)
+        variable::reduce_scatter_v(site, io.into(), layout.into(), op.reduction(), push)
     }
 
     /// Records [`Communicator::gather_v`].

@@ -2,7 +2,7 @@
 
 use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
 use super::calls::prepare;
-use super::calls::prepare::Site;
+use super::calls::site::Site;
 use super::calls::{personal, variable};
 use super::communicator::Communicator;
 use super::enqueue::submit;
@@ -37,7 +37,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_reduce", self.inner(), stream)?;
-        submit::one(&prepare::all_reduce(site, io.into(), op)?)
+        submit::one(&prepare::all_reduce(site, io.into(), op.reduction())?)
     }
 
     /// Wraps `ncclReduce`: reduces the elements of all ranks, position by position, and gives the result to `root`.
@@ -51,7 +51,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce", self.inner(), stream)?;
-        submit::one(&prepare::reduce(site, io.into(), op, root)?)
+        submit::one(&prepare::reduce(site, io.into(), op.reduction(), root)?)
     }
 
     /// Wraps `ncclBroadcast`: gives every rank the elements of `root`.
@@ -87,7 +87,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter", self.inner(), stream)?;
-        submit::one(&prepare::reduce_scatter(site, io.into(), op)?)
+        submit::one(&prepare::reduce_scatter(site, io.into(), op.reduction())?)
     }
 
     /// Wraps `ncclSend`: sends elements to `peer`, which receives them with `recv` and the same count.
@@ -217,7 +217,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", self.inner(), stream)?;
         let mut calls = Calls::with_capacity(self.size());
-        variable::reduce_scatter_v(site, io.into(), layout.into(), op, &mut |call| calls.push(call))?;
+        variable::reduce_scatter_v(site, io.into(), layout.into(), op.reduction(), &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::calls::reduction::Reduction;
 use super::communicator::Communicator;
 use super::raw::check::check;
 use super::raw::data_type;
@@ -102,16 +103,8 @@ impl<'a, T: Element> PreMulSum<'a, T> {
         self.raw
     }
 
-    pub(crate) fn raw(&self) -> sys::ncclRedOp_t {
-        self.raw
-    }
-
-    pub(crate) fn communicator(&self) -> u64 {
-        self.inner.id
-    }
-
-    pub(crate) fn factor(&self) -> Option<Region<'a>> {
-        self.factor
+    pub(crate) fn reduction(&self) -> Reduction<'a> {
+        Reduction::PreMul { op: self.raw, communicator: self.inner.id, factor: self.factor }
     }
 }
 

@@ -4,10 +4,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::pair::End;
-use crate::nccl::calls::call::Kind;
 
 /// Bits for classes of collectives. Two of them may share one, which then counts as known too early.
 const CLASSES: u32 = 1 << 14;
+
+/// A collective that NCCL makes messages of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(nccl_ge_2_28), allow(dead_code))]
+pub(crate) enum Exchange {
+    AllToAll,
+    Gather { root: usize },
+    Scatter { root: usize },
+}
 
 /// Written by its rank only, under the lock of its communicator.
 #[derive(Debug)]
@@ -57,16 +65,14 @@ impl Past {
         }
     }
 
-    /// A collective that is messages to NCCL.
+    /// One that this rank has come to.
     #[cold]
-    pub(crate) fn exchange(&self, kind: Kind) {
+    pub(crate) fn exchange(&self, exchange: Exchange) {
         bump(&self.exchanges);
-        match kind {
-            #[cfg(nccl_ge_2_28)]
-            Kind::Gather { root } => bump(&self.rooted[root]),
-            #[cfg(nccl_ge_2_28)]
-            Kind::Scatter { root } => bump(&self.rooted[self.rooted.len() / 2 + root]),
-            _ => bump(&self.all_to_alls),
+        match exchange {
+            Exchange::AllToAll => bump(&self.all_to_alls),
+            Exchange::Gather { root } => bump(&self.rooted[root]),
+            Exchange::Scatter { root } => bump(&self.rooted[self.rooted.len() / 2 + root]),
         }
     }
 
@@ -135,15 +141,14 @@ mod tests {
         assert!(collisions < 5, "{collisions}");
     }
 
-    #[cfg(nccl_ge_2_28)]
     #[test]
     fn exchanges_count_between_those_who_exchange() {
         let past = Past::new(3);
         assert_eq!(past.exchanges(0, 1), 0);
-        past.exchange(Kind::AllToAll);
-        past.exchange(Kind::Gather { root: 1 });
-        past.exchange(Kind::Scatter { root: 0 });
-        past.exchange(Kind::Scatter { root: 0 });
+        past.exchange(Exchange::AllToAll);
+        past.exchange(Exchange::Gather { root: 1 });
+        past.exchange(Exchange::Scatter { root: 0 });
+        past.exchange(Exchange::Scatter { root: 0 });
         let counts = [(0, 1), (1, 0), (2, 1), (1, 2), (0, 2)].map(|(from, to)| past.exchanges(from, to));
         assert_eq!(counts, [4, 1, 2, 1, 3]);
     }

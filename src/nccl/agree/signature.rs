@@ -1,9 +1,8 @@
 //! What ranks must agree on, packed into six words.
 
-use crate::cuda::Region;
+use super::code;
+use super::code::{RECLAIM, RECV, REGISTER, SEND};
 use crate::element::ElementKind;
-use crate::nccl::calls::call::{Call, Kind};
-use crate::nccl::calls::mixed;
 use crate::sys;
 
 /// One operation as all its ranks must issue it: kind, element type, reduction, root, count, how many collectives its group
@@ -14,6 +13,28 @@ use crate::sys;
 /// long as that says; so the second begins at the same collective, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signature(pub(crate) [u64; 6]);
+
+/// What ranks compare of the memory of a collective.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Memory {
+    /// Whether it lies in windows.
+    InWindows(bool),
+    /// Where it lies, and whether what is sent is a part of what is received.
+    At { send: Place, recv: Place, in_place: bool },
+}
+
+/// Where in which window memory lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// The number of the window, the same on all ranks; 0 outside of all.
+    pub(crate) window: u64,
+    /// Bytes from its start.
+    pub(crate) offset: u64,
+}
+
+impl Place {
+    pub(crate) const NONE: Self = Self { window: 0, offset: 0 };
+}
 
 /// Where the parts of the first word begin. A clique has fewer than 2^16 ranks.
 const ELEMENT: u32 = 8;
@@ -36,16 +57,6 @@ const FLOATS: u64 = 1 << ElementKind::F32 as u64 | 1 << ElementKind::F64 as u64;
 /// Bytes below which NCCL's choice does not depend on how many there are.
 const SMALL: u64 = 32 << 10;
 
-/// The codes of messages, in [`Kind::code`].
-const SEND: u8 = Kind::Send { peer: 0 }.code();
-const RECV: u8 = Kind::Recv { peer: 0 }.code();
-
-/// The code of a window registration, beside those of [`Kind::code`].
-const REGISTER: u8 = 32;
-
-/// The code of a point at which windows retire, and nothing else happens.
-const RECLAIM: u8 = 33;
-
 /// The codes of reductions.
 const SUM: u64 = sys::ncclRedOp_t::ncclSum.0 as u64 + 1;
 const MAX: u64 = sys::ncclRedOp_t::ncclMax.0 as u64 + 1;
@@ -55,19 +66,18 @@ const MIN: u64 = sys::ncclRedOp_t::ncclMin.0 as u64 + 1;
 const PRE_MUL: u64 = 0xff;
 
 impl Signature {
-    /// Of a collective whose group holds so many of its communicator, itself among them: 1 outside of groups.
+    /// Of a collective of `count` elements, as its [`head`] says, whose group holds so many of its communicator, itself among them: 1
+    /// outside of groups.
     #[inline]
-    pub(crate) fn of(call: &Call<'_>, group: usize) -> Self {
-        let (send, recv) = match call.kind.symmetric() {
-            true => (place(call.send.as_ref().or(call.recv.as_ref())), place(call.recv.as_ref())),
-            false => (Place::NONE, Place::NONE),
-        };
-        let in_place = call.send.is_none() && call.send_in_recv.is_some() && recv.window != 0;
-        let head = head(call)
-            | (group as u64) << GROUP
-            | u64::from(mixed::is_in_windows(call)) << IN_WINDOWS
-            | u64::from(in_place) << IN_PLACE;
-        Self([head, call.count as u64, send.window, send.offset, recv.window, recv.offset])
+    pub(crate) fn new(head: u64, count: usize, group: usize, memory: Memory) -> Self {
+        let (head, count) = (head | (group as u64) << GROUP, count as u64);
+        match memory {
+            Memory::InWindows(is) => Self([head | u64::from(is) << IN_WINDOWS, count, 0, 0, 0, 0]),
+            Memory::At { send, recv, in_place } => {
+                let head = head | u64::from(in_place && recv.window != 0) << IN_PLACE;
+                Self([head, count, send.window, send.offset, recv.window, recv.offset])
+            }
+        }
     }
 
     /// Registration of a window of so many bytes.
@@ -82,7 +92,7 @@ impl Signature {
         Self([u64::from(RECLAIM), 0, 0, 0, 0, 0])
     }
 
-    /// What [`head`] says of the same call.
+    /// What [`head`] says of the same.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn head(&self) -> u64 {
         self.0[0] & ((1 << HEAD) - 1)
@@ -113,7 +123,7 @@ impl Signature {
         let by_switch = reducible >> (head >> ELEMENT & 0xff) & 1;
         let several = u64::from(self.group() > 1);
         let symmetric = u64::from(send != 0 && recv != 0);
-        // Calls at such places may be made as others: see `detour`.
+        // Calls at such places may be made as others, for which NCCL connects other things.
         let odd = u64::from((send_offset | recv_offset) & 3 != 0);
         // Quarters of powers of two; what is small takes the same time.
         let bytes = bytes | (SMALL - 1);
@@ -158,17 +168,16 @@ impl Signature {
 /// Bits of a [`head`].
 pub(crate) const HEAD: u32 = GROUP;
 
-/// The first of the words that say what a call is: kind, element type, reduction, and root or peer.
+/// The first of the words that say what an operation is: its [`code`], element type, reduction, and root or peer.
 #[inline]
-pub(crate) fn head(call: &Call<'_>) -> u64 {
-    let redop = match call.kind.redop() {
+pub(crate) fn head(code: u8, element: ElementKind, reduction: Option<sys::ncclRedOp_t>, other: Option<usize>) -> u64 {
+    let reduction = match reduction {
         None => 0,
         Some(op) if op.0 >= sys::ncclRedOp_t::ncclNumOps.0 => PRE_MUL,
         Some(op) => u64::from(op.0) + 1,
     };
-    let other = call.kind.root().or(call.kind.message().map(|(_, peer)| peer));
     let other = other.map_or(0, |rank| (rank as u64 + 1) & 0xffff);
-    u64::from(call.kind.code()) | (call.element as u64) << ELEMENT | redop << REDUCTION | other << ROOT
+    u64::from(code) | (element as u64) << ELEMENT | reduction << REDUCTION | other << ROOT
 }
 
 /// The [`head`] of a message of elements of the type with number `element`; `peer` is the other rank.
@@ -216,46 +225,12 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
 
 /// The method of an operation, by its [`head`].
 pub(crate) fn name(head: u64) -> &'static str {
-    match head as u8 {
-        1 => "all_reduce",
-        2 => "reduce",
-        3 => "reduce_scatter",
-        4 => "broadcast",
-        5 => "all_gather",
-        6 => "all_to_all",
-        7 => "gather",
-        8 => "scatter",
-        SEND => "send",
-        RECV => "recv",
-        REGISTER => "alloc",
-        RECLAIM => "reclaim",
-        _ => "an unknown operation",
-    }
+    code::name(head as u8)
 }
 
 /// The name of the element type with this number.
 pub(crate) fn element_name(number: u64) -> &'static str {
     ElementKind::ALL.iter().find(|&&kind| kind as u64 == number).map_or("?", |kind| kind.name())
-}
-
-/// Where in which window a region lies.
-struct Place {
-    /// The number of the window, 0 outside of all.
-    window: u64,
-    /// Bytes from its start.
-    offset: u64,
-}
-
-impl Place {
-    const NONE: Self = Self { window: 0, offset: 0 };
-}
-
-#[inline]
-fn place(region: Option<&Region<'_>>) -> Place {
-    region.map_or(Place::NONE, |region| match region.window() {
-        0 => Place::NONE,
-        window => Place { window, offset: region.offset as u64 },
-    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::ptr;
 use std::sync::Arc;
 
-use super::call::{Call, Kind};
+use super::call::Call;
+use super::kind::Kind;
 use crate::cuda::carry;
 use crate::cuda::{Form, Origins, Region, Work};
 use crate::nccl::state::works::Works;

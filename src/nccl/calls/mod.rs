@@ -2,11 +2,13 @@
 
 pub(crate) mod call;
 pub(crate) mod carry;
-pub(crate) mod detour;
 pub(crate) mod io;
+pub(crate) mod kind;
 pub(crate) mod mixed;
-pub(crate) mod one_rank;
 pub(crate) mod personal;
 pub(crate) mod pieces;
 pub(crate) mod prepare;
+pub(crate) mod reduction;
+pub(crate) mod site;
 pub(crate) mod variable;
+pub(crate) mod words;

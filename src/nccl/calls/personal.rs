@@ -1,14 +1,14 @@
 //! All-to-all, gather and scatter: calls of their own since NCCL 2.28, messages in one group before.
 
 use super::call::Call;
-#[cfg(nccl_ge_2_28)]
-use super::call::Kind;
 use super::io::{FromRoot, ToRoot};
+#[cfg(nccl_ge_2_28)]
+use super::kind::Kind;
 #[cfg(nccl_ge_2_28)]
 use super::mixed;
 #[cfg(not(nccl_ge_2_28))]
 use super::pieces::{recv_part, send_part};
-use super::prepare::Site;
+use super::site::Site;
 use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};

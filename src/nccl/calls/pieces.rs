@@ -1,7 +1,8 @@
 //! Parts of a buffer, by which operations are made of others.
 
-use super::call::{Call, Kind};
-use super::prepare::Site;
+use super::call::Call;
+use super::kind::Kind;
+use super::site::Site;
 use crate::cuda::Region;
 use crate::element::{Element, ElementKind};
 

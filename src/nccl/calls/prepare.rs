@@ -2,126 +2,19 @@
 //!
 //! Every operation is prepared here, whether it is issued by a communicator or recorded in a group.
 
-use super::call::{Call, Kind};
+use super::call::Call;
 use super::io::{FromRoot, SendRecv, ToRoot};
+use super::kind::Kind;
 use super::mixed;
-use crate::cuda::{Device, Region, Slice, SliceMut, Stream};
+use super::reduction::Reduction;
+use super::site::Site;
+use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
-use crate::error::{Error, Result};
-use crate::nccl::reduce_op::ReduceOp;
-use crate::nccl::state::inner::Inner;
-
-/// Where an operation is to run.
-#[derive(Clone, Copy)]
-pub(crate) struct Site<'a> {
-    pub(crate) operation: &'static str,
-    pub(crate) comm: &'a Inner,
-    pub(crate) stream: &'a Stream,
-}
-
-impl<'a> Site<'a> {
-    #[inline]
-    pub(crate) fn new(operation: &'static str, comm: &'a Inner, stream: &'a Stream) -> Result<Self> {
-        let site = Self { operation, comm, stream };
-        site.check_device("stream", stream.device())?;
-        Ok(site)
-    }
-
-    #[inline]
-    fn check_device(&self, what: &'static str, device: Device) -> Result<()> {
-        if device == self.comm.device {
-            return Ok(());
-        }
-        Err(Error::argument(self.operation, what, format!("{} of rank {}", self.comm.device, self.comm.rank), device))
-    }
-
-    /// Memory that this communicator may touch.
-    #[inline]
-    fn check_region(&self, what: &'static str, region: Region<'a>) -> Result<Region<'a>> {
-        self.check_device(what, region.device())?;
-        if let Some(owner) = region.communicator()
-            && owner != self.comm.id
-        {
-            return Err(Error::argument(
-                self.operation,
-                what,
-                "memory of this communicator",
-                "a CommBuffer of another communicator",
-            ));
-        }
-        Ok(region)
-    }
-
-    #[inline]
-    pub(crate) fn read<T: Element>(&self, slice: Slice<'a, T>) -> Result<Region<'a>> {
-        self.check_region("send", slice.region())
-    }
-
-    #[inline]
-    pub(crate) fn write<T: Element>(&self, slice: SliceMut<'a, T>) -> Result<Region<'a>> {
-        self.check_region("recv", slice.into_region())
-    }
-
-    #[inline]
-    pub(crate) fn call<T: Element>(&self, kind: Kind, count: usize) -> Call<'a> {
-        Call::new(self.operation, self.comm, self.stream, kind, T::KIND, count)
-    }
-
-    /// `count` elements for each rank.
-    #[inline]
-    pub(crate) fn all(&self, what: &'static str, count: usize) -> Result<usize> {
-        count.checked_mul(self.comm.size).ok_or_else(|| {
-            Error::argument(
-                self.operation,
-                what,
-                format!("a count that can be multiplied by {} ranks", self.comm.size),
-                count,
-            )
-        })
-    }
-
-    /// The part of one rank in a buffer that holds a part for each.
-    #[inline]
-    pub(crate) fn part(&self, what: &'static str, len: usize) -> Result<usize> {
-        if len.is_multiple_of(self.comm.size) {
-            return Ok(len / self.comm.size);
-        }
-        Err(Error::argument(
-            self.operation,
-            what,
-            format!("a length that {} ranks can share evenly", self.comm.size),
-            format!("{len} elements"),
-        ))
-    }
-
-    #[inline]
-    pub(crate) fn at_least(&self, what: &'static str, needed: usize, len: usize) -> Result<()> {
-        if len >= needed {
-            return Ok(());
-        }
-        Err(Error::argument(self.operation, what, format!("at least {needed} elements"), format!("{len} elements")))
-    }
-
-    pub(crate) fn is_root(&self, root: usize) -> bool {
-        self.comm.rank == root
-    }
-
-    pub(crate) fn root_only(&self, what: &'static str, form: &str) -> Error {
-        Error::argument(self.operation, what, "both buffers at the root", form)
-    }
-}
-
-/// Adds the factor of a pre-multiplied sum.
-fn with_op<'a, T: Element>(mut call: Call<'a>, op: ReduceOp<'a, T>) -> Call<'a> {
-    if let ReduceOp::PreMul(op) = op {
-        call.scalar = op.factor();
-    }
-    call
-}
+use crate::error::Result;
 
 #[inline]
-pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op: ReduceOp<'a, T>) -> Result<Call<'a>> {
-    let kind = Kind::AllReduce { op: op.to_raw(site.operation, site.comm)? };
+pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op: Reduction<'a>) -> Result<Call<'a>> {
+    let kind = Kind::AllReduce { op: op.to_raw(&site)? };
     let mut call;
     match io {
         SendRecv::OutOfPlace { send, recv } => {
@@ -136,18 +29,19 @@ pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op
             call.recv = Some(site.write(buffer)?);
         }
     }
-    Ok(with_op(call, op))
+    call.scalar = op.scalar();
+    Ok(call)
 }
 
 #[inline]
 pub(crate) fn reduce<'a, T: Element>(
     site: Site<'a>,
     io: ToRoot<'a, T>,
-    op: ReduceOp<'a, T>,
+    op: Reduction<'a>,
     root: usize,
 ) -> Result<Call<'a>> {
     site.comm.check_rank(site.operation, "root", root)?;
-    let kind = Kind::Reduce { op: op.to_raw(site.operation, site.comm)?, root };
+    let kind = Kind::Reduce { op: op.to_raw(&site)?, root };
     let mut call;
     match io {
         ToRoot::OutOfPlace { send, recv } => {
@@ -172,7 +66,8 @@ pub(crate) fn reduce<'a, T: Element>(
             call.send = Some(site.read(send)?);
         }
     }
-    Ok(with_op(call, op))
+    call.scalar = op.scalar();
+    Ok(call)
 }
 
 #[inline]
@@ -231,9 +126,9 @@ pub(crate) fn all_gather<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>) ->
 pub(crate) fn reduce_scatter<'a, T: Element>(
     site: Site<'a>,
     io: SendRecv<'a, T>,
-    op: ReduceOp<'a, T>,
+    op: Reduction<'a>,
 ) -> Result<Call<'a>> {
-    let kind = Kind::ReduceScatter { op: op.to_raw(site.operation, site.comm)? };
+    let kind = Kind::ReduceScatter { op: op.to_raw(&site)? };
     let mut call;
     match io {
         SendRecv::OutOfPlace { send, recv } => {
@@ -251,7 +146,8 @@ pub(crate) fn reduce_scatter<'a, T: Element>(
             call.recv = Some(site.write(buffer)?);
         }
     }
-    Ok(with_op(call, op))
+    call.scalar = op.scalar();
+    Ok(call)
 }
 
 /// A message to `peer`.

@@ -2,15 +2,16 @@
 //!
 //! Parts without elements are compared among the ranks of a clique like all others, and then not sent.
 
-use super::call::{Call, Kind};
+use super::call::Call;
 use super::io::{FromRoot, Layout, SendRecv, ToRoot};
+use super::kind::Kind;
 use super::mixed;
 use super::pieces::{part, recv_part, send_part};
-use super::prepare::Site;
+use super::reduction::Reduction;
+use super::site::Site;
 use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::nccl::reduce_op::ReduceOp;
 
 pub(crate) fn all_to_all_v<'a, T: Element>(
     site: Site<'a>,
@@ -62,10 +63,10 @@ pub(crate) fn reduce_scatter_v<'a, T: Element>(
     site: Site<'a>,
     io: SendRecv<'a, T>,
     layout: Layout<'_>,
-    op: ReduceOp<'a, T>,
+    op: Reduction<'a>,
     push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
-    let raw = op.to_raw(site.operation, site.comm)?;
+    let raw = op.to_raw(&site)?;
     let rank = site.comm.rank;
     let (len, send, recv) = match io {
         SendRecv::OutOfPlace { send, recv } => (send.len(), Some(send), recv),
@@ -91,9 +92,7 @@ pub(crate) fn reduce_scatter_v<'a, T: Element>(
             }
             None => call.send = Some(part(recv, T::KIND, offset, count)),
         }
-        if let ReduceOp::PreMul(op) = op {
-            call.scalar = op.factor();
-        }
+        call.scalar = op.scalar();
         push(call);
     }
     Ok(())

@@ -9,11 +9,10 @@ use smallvec::SmallVec;
 use crate::error::{Error, Result};
 use crate::nccl::agree::dispute::Difference;
 use crate::nccl::agree::pair::{End, Message, Word};
-use crate::nccl::agree::past::Past;
+use crate::nccl::agree::past::{Exchange, Past};
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::agree::track::Turn;
 use crate::nccl::calls::call::Call;
-use crate::nccl::calls::mixed;
 use crate::nccl::state::inner::{Family, Inner};
 use crate::nccl::wait::departure;
 use crate::nccl::wait::patience::Patience;
@@ -29,7 +28,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
     if let Some((end, peer)) = call.kind.message() {
         return message(family, call, end, peer);
     }
-    let signature = Signature::of(call, 1);
+    let signature = call.signature(1);
     call.agreed.set(collective(family, call.comm, call.operation, &signature)?);
     passed(family, call)?;
     let past = family.ledger.past(call.comm.rank);
@@ -60,23 +59,26 @@ pub(crate) fn collective(
 /// A collective was agreed on.
 #[inline]
 fn passed(family: &Family, call: &Call<'_>) -> Result<()> {
-    if call.kind.exchange() && call.count > 0 { exchange(family, call) } else { Ok(()) }
+    match call.kind.exchange() {
+        Some(kind) if call.count > 0 => exchange(family, call, kind),
+        _ => Ok(()),
+    }
 }
 
 /// One that NCCL makes messages of, which come one after another with the others between the same ranks: so between two
 /// ranks the same messages must come before it. Either end of another message sees that this one has come before, or is
 /// seen here.
-fn exchange(family: &Family, call: &Call<'_>) -> Result<()> {
+fn exchange(family: &Family, call: &Call<'_>, kind: Exchange) -> Result<()> {
     let (ledger, rank) = (&family.ledger, call.comm.rank);
     let past = ledger.past(rank);
-    past.exchange(call.kind);
+    past.exchange(kind);
     fence(Ordering::SeqCst);
     for peer in (0..call.comm.size).filter(|&peer| peer != rank) {
         for (end, exchanges) in [(End::Sender, past.exchanges(rank, peer)), (End::Receiver, past.exchanges(peer, rank))]
         {
             let theirs = ledger.pair(rank, end, peer).waiting(end);
             if let Some(theirs) = theirs.filter(|theirs| theirs.is_before(exchanges)) {
-                let got = format!("{} before that", Signature::of(call, 1).describe());
+                let got = format!("{} before that", call.signature(1).describe());
                 return Err(ledger.decide(rank, peer, theirs.describe(rank), got).error(call.operation));
             }
         }
@@ -87,7 +89,7 @@ fn exchange(family: &Family, call: &Call<'_>) -> Result<()> {
 /// What counts for the class of a collective: how messages are connected does not depend on their size.
 #[inline]
 pub(crate) fn bytes(call: &Call<'_>) -> u64 {
-    if call.kind.exchange() { 0 } else { (call.count * call.element.size()) as u64 }
+    if call.kind.is_exchange() { 0 } else { (call.count * call.element.size()) as u64 }
 }
 
 /// Compares a message. Whether it is the first of this rank to this peer, or from it.
@@ -103,7 +105,7 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
         End::Sender => past.exchanges(rank, peer),
         End::Receiver => past.exchanges(peer, rank),
     };
-    let window = mixed::is_message_of_window(call);
+    let window = call.is_in_window();
     let message = Message { element: call.element, count: call.count, window, exchanges: exchanges(past) };
     match family.ledger.message((rank, end), peer, message) {
         // Who is first must not be behind an exchange that the other end has come to.
@@ -155,7 +157,7 @@ impl Sequence<'_> {
             && let Some(call) = calls.get(self.at)
         {
             if is_collective_of(call, self.inner) {
-                let signature = Signature::of(call, self.count);
+                let signature = call.signature(self.count);
                 match self.family.ledger.collective(self.inner.rank, &signature) {
                     Turn::Passed(entry) => call.agreed.set(entry),
                     Turn::Wait => return true,
@@ -232,7 +234,7 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
 /// The class of a collective in a group of so many, which move `all` bytes together: NCCL merges them before it chooses how
 /// to do them.
 pub(crate) fn class(call: &Call<'_>, count: usize, all: u64) -> u64 {
-    Signature::of(call, count).class(if call.kind.exchange() { 0 } else { all })
+    call.signature(count).class(if call.kind.is_exchange() { 0 } else { all })
 }
 
 #[inline]

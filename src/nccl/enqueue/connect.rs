@@ -12,7 +12,8 @@ use crate::cuda::Stream;
 use crate::error::Result;
 use crate::nccl::agree::meeting::{Need, Peers, Step, quiet};
 use crate::nccl::agree::pair::End;
-use crate::nccl::calls::call::{Call, Kind};
+use crate::nccl::agree::past::Exchange;
+use crate::nccl::calls::call::Call;
 use crate::nccl::state::inner::{Family, Inner};
 use crate::nccl::wait::patience::Patience;
 use crate::nccl::wait::{departure, pending};
@@ -53,7 +54,7 @@ impl<'a> First<'a> {
                     if !past.knows_class(class) {
                         need.collective = Some(family.ledger.collectives().passed(inner.rank) - 1);
                         classes.push(class);
-                        exchange(call.kind, inner, &mut exchanges);
+                        call.kind.exchange().into_iter().for_each(|kind| add(kind, inner, &mut exchanges));
                     }
                 }
             }
@@ -108,27 +109,21 @@ impl Drop for Promised<'_> {
     }
 }
 
-/// The messages of this rank in a collective that consists of messages.
-fn exchange(kind: Kind, inner: &Inner, peers: &mut Peers) {
+/// Adds the messages of this rank in a collective that consists of messages.
+fn add(exchange: Exchange, inner: &Inner, peers: &mut Peers) {
     let (rank, all) = (inner.rank, 0..inner.size);
     let mut rooted = |root: usize, at_root: End| match rank == root {
         true => all.clone().for_each(|peer| peers.add(peer, at_root)),
         false => peers.add(root, at_root.other()),
     };
-    match kind {
-        #[cfg(nccl_ge_2_28)]
-        Kind::Gather { root } => rooted(root, End::Receiver),
-        #[cfg(nccl_ge_2_28)]
-        Kind::Scatter { root } => rooted(root, End::Sender),
-        #[cfg(nccl_ge_2_28)]
-        Kind::AllToAll => {
+    match exchange {
+        Exchange::Gather { root } => rooted(root, End::Receiver),
+        Exchange::Scatter { root } => rooted(root, End::Sender),
+        Exchange::AllToAll => {
             for peer in all {
                 peers.add(peer, End::Sender);
                 peers.add(peer, End::Receiver);
             }
-        }
-        _ => {
-            let _ = &mut rooted;
         }
     }
 }

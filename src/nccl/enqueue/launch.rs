@@ -12,7 +12,6 @@ use crate::error::Result;
 use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::Record;
-use crate::nccl::agree::signature;
 use crate::nccl::calls::call::Call;
 use crate::nccl::raw::check;
 use crate::nccl::state::inner;
@@ -45,7 +44,7 @@ pub(crate) fn one(call: &Call<'_>, read: &Origins, guard: &mut Guarded, handle: 
 fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
     Record {
         number,
-        head: signature::head(call),
+        head: call.head(),
         count: call.count as u64,
         agreed: call.agreed.get(),
         operation: call.operation,

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 use crate::cuda::{LAUNCH, MOST_LAUNCHES};
 use crate::nccl::agree::pair::End;
-use crate::nccl::calls::call::{Call, Kind};
+use crate::nccl::calls::call::Call;
+use crate::nccl::calls::kind::Kind;
 use crate::nccl::state::inner::Inner;
 
 /// Launches that a group may make at once; one that makes more goes in parts.
@@ -80,7 +81,7 @@ impl Weight {
             self.single += call.operations() as u64;
             return;
         }
-        if call.kind.exchange() {
+        if call.kind.is_exchange() {
             self.exchanges += 1;
         } else {
             let traffic = (call.count * call.element.size()) as u64;
@@ -94,7 +95,7 @@ impl Weight {
             match call.kind {
                 // Copy engines may do these, one by one.
                 Kind::AllGather => self.single += 1,
-                kind if kind.exchange() => self.single += 1,
+                kind if kind.is_exchange() => self.single += 1,
                 kind => self.count_symmetric(kind, call.element as u64),
             }
         }

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::known_bugs::ENDLESS_WINDOWS;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::signature::Signature;
-use crate::nccl::calls::prepare::Site;
+use crate::nccl::calls::site::Site;
 use crate::nccl::enqueue::submit;
 use crate::nccl::life::reaper;
 use crate::nccl::raw::check;

@@ -19,10 +19,11 @@
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-use super::call::{Call, Kind};
 use crate::cuda::Region;
 use crate::element::ElementKind;
 use crate::known_bugs::{MISALIGNED_WINDOWS, MISALIGNED_WITH_ONE_WINDOW, WINDOW_AVERAGES};
+use crate::nccl::calls::call::Call;
+use crate::nccl::calls::kind::Kind;
 use crate::nccl::state::factors::Factor;
 use crate::sys;
 use crate::version;
@@ -57,7 +58,7 @@ fn is_average_in_windows(call: &Call<'_>) -> bool {
 /// How many of its two buffers are windows; what is in place is two.
 fn windows(call: &Call<'_>) -> usize {
     let is_window = |region: Option<&Region<'_>>| usize::from(region.is_some_and(|region| region.window() != 0));
-    is_window(call.send.as_ref().or(call.recv.as_ref())) + is_window(call.recv.as_ref())
+    is_window(call.source()) + is_window(call.recv.as_ref())
 }
 
 /// Whether small elements are read at an address that is no multiple of a word, by kernels that cannot.
@@ -77,7 +78,7 @@ fn reads_beside(call: &Call<'_>) -> bool {
                 Kind::AllGather if call.send.is_none() => part,
                 _ => 0,
             };
-            let start = call.send.as_ref().or(call.recv.as_ref()).map_or(0, |region| region.offset);
+            let start = call.source().map_or(0, |region| region.offset);
             !(start | stride).is_multiple_of(WORD)
         }
         1 => widest().with_one_window,

@@ -1,0 +1,37 @@
+//! Numbers for what ranks come to: operations, and points where they do something together.
+
+pub(crate) const ALL_REDUCE: u8 = 1;
+pub(crate) const REDUCE: u8 = 2;
+pub(crate) const REDUCE_SCATTER: u8 = 3;
+pub(crate) const BROADCAST: u8 = 4;
+pub(crate) const ALL_GATHER: u8 = 5;
+pub(crate) const ALL_TO_ALL: u8 = 6;
+pub(crate) const GATHER: u8 = 7;
+pub(crate) const SCATTER: u8 = 8;
+pub(crate) const SEND: u8 = 9;
+pub(crate) const RECV: u8 = 10;
+
+/// The registration of a window.
+pub(crate) const REGISTER: u8 = 32;
+
+/// A point at which windows retire, and nothing else happens.
+pub(crate) const RECLAIM: u8 = 33;
+
+/// The method of what has this number.
+pub(crate) fn name(code: u8) -> &'static str {
+    match code {
+        ALL_REDUCE => "all_reduce",
+        REDUCE => "reduce",
+        REDUCE_SCATTER => "reduce_scatter",
+        BROADCAST => "broadcast",
+        ALL_GATHER => "all_gather",
+        ALL_TO_ALL => "all_to_all",
+        GATHER => "gather",
+        SCATTER => "scatter",
+        SEND => "send",
+        RECV => "recv",
+        REGISTER => "alloc",
+        RECLAIM => "reclaim",
+        _ => "an unknown operation",
+    }
+}

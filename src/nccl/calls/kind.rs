@@ -1,0 +1,139 @@
+//! What NCCL can be asked for.
+
+use crate::nccl::agree::code;
+use crate::nccl::agree::pair::End;
+use crate::nccl::agree::past::Exchange;
+use crate::sys;
+
+/// Which C function, with the arguments that only it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    AllReduce {
+        op: sys::ncclRedOp_t,
+    },
+    Reduce {
+        op: sys::ncclRedOp_t,
+        root: usize,
+    },
+    ReduceScatter {
+        op: sys::ncclRedOp_t,
+    },
+    Broadcast {
+        root: usize,
+    },
+    AllGather,
+    #[cfg(nccl_ge_2_28)]
+    AllToAll,
+    #[cfg(nccl_ge_2_28)]
+    Gather {
+        root: usize,
+    },
+    #[cfg(nccl_ge_2_28)]
+    Scatter {
+        root: usize,
+    },
+    Send {
+        peer: usize,
+    },
+    Recv {
+        peer: usize,
+    },
+}
+
+impl Kind {
+    /// A number for the ledger.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::AllReduce { .. } => code::ALL_REDUCE,
+            Self::Reduce { .. } => code::REDUCE,
+            Self::ReduceScatter { .. } => code::REDUCE_SCATTER,
+            Self::Broadcast { .. } => code::BROADCAST,
+            Self::AllGather => code::ALL_GATHER,
+            #[cfg(nccl_ge_2_28)]
+            Self::AllToAll => code::ALL_TO_ALL,
+            #[cfg(nccl_ge_2_28)]
+            Self::Gather { .. } => code::GATHER,
+            #[cfg(nccl_ge_2_28)]
+            Self::Scatter { .. } => code::SCATTER,
+            Self::Send { .. } => code::SEND,
+            Self::Recv { .. } => code::RECV,
+        }
+    }
+
+    /// The C function.
+    pub(crate) const fn function(self) -> &'static str {
+        match self {
+            Self::AllReduce { .. } => "ncclAllReduce",
+            Self::Reduce { .. } => "ncclReduce",
+            Self::ReduceScatter { .. } => "ncclReduceScatter",
+            Self::Broadcast { .. } => "ncclBroadcast",
+            Self::AllGather => "ncclAllGather",
+            #[cfg(nccl_ge_2_28)]
+            Self::AllToAll => "ncclAlltoAll",
+            #[cfg(nccl_ge_2_28)]
+            Self::Gather { .. } => "ncclGather",
+            #[cfg(nccl_ge_2_28)]
+            Self::Scatter { .. } => "ncclScatter",
+            Self::Send { .. } => "ncclSend",
+            Self::Recv { .. } => "ncclRecv",
+        }
+    }
+
+    /// Of a message: which end of it this rank is, and who is the other.
+    #[inline]
+    pub(crate) const fn message(self) -> Option<(End, usize)> {
+        match self {
+            Self::Send { peer } => Some((End::Sender, peer)),
+            Self::Recv { peer } => Some((End::Receiver, peer)),
+            _ => None,
+        }
+    }
+
+    /// Of a collective that NCCL makes messages of, one after another with those of [`Kind::Send`] and [`Kind::Recv`] between the same
+    /// ranks: which one.
+    #[inline]
+    pub(crate) const fn exchange(self) -> Option<Exchange> {
+        match self {
+            #[cfg(nccl_ge_2_28)]
+            Self::AllToAll => Some(Exchange::AllToAll),
+            #[cfg(nccl_ge_2_28)]
+            Self::Gather { root } => Some(Exchange::Gather { root }),
+            #[cfg(nccl_ge_2_28)]
+            Self::Scatter { root } => Some(Exchange::Scatter { root }),
+            _ => None,
+        }
+    }
+
+    /// Whether it is such a collective.
+    #[inline]
+    pub(crate) const fn is_exchange(self) -> bool {
+        self.exchange().is_some()
+    }
+
+    /// Whether NCCL takes kernels of their own, or copy engines, for this collective between windows: ranks compare which windows they
+    /// pass to it, and where in them. Of other collectives they compare whether they pass windows.
+    #[inline]
+    pub(crate) const fn symmetric(self) -> bool {
+        #[cfg(nccl_ge_2_28)]
+        if matches!(self, Self::AllToAll) {
+            return true;
+        }
+        matches!(self, Self::AllReduce { .. } | Self::AllGather | Self::ReduceScatter { .. })
+    }
+
+    pub(crate) const fn redop(self) -> Option<sys::ncclRedOp_t> {
+        match self {
+            Self::AllReduce { op } | Self::Reduce { op, .. } | Self::ReduceScatter { op } => Some(op),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn root(self) -> Option<usize> {
+        match self {
+            Self::Reduce { root, .. } | Self::Broadcast { root } => Some(root),
+            #[cfg(nccl_ge_2_28)]
+            Self::Gather { root } | Self::Scatter { root } => Some(root),
+            _ => None,
+        }
+    }
+}

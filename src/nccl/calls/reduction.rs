@@ -1,0 +1,47 @@
+//! What C is told of a reduction.
+
+use super::site::Site;
+use crate::cuda::Region;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// A reduction of NCCL's, or one that a communicator was given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reduction<'a> {
+    Common(sys::ncclRedOp_t),
+    PreMul {
+        op: sys::ncclRedOp_t,
+        /// The id of the communicator that it belongs to.
+        communicator: u64,
+        /// The factor, where the device reads it when an operation runs.
+        factor: Option<Region<'a>>,
+    },
+}
+
+impl<'a> Reduction<'a> {
+    /// What C is told at `site`; a pre-multiplied sum must be of its communicator.
+    #[inline]
+    pub(crate) fn to_raw(self, site: &Site<'_>) -> Result<sys::ncclRedOp_t> {
+        match self {
+            // Of one rank the average is the sum; NCCL multiplies by 1 instead, with a kernel that `one_rank` tells about.
+            Self::Common(sys::ncclRedOp_t::ncclAvg) if site.comm.size == 1 => Ok(sys::ncclRedOp_t::ncclSum),
+            Self::Common(op) => Ok(op),
+            Self::PreMul { op, communicator, .. } if communicator == site.comm.id => Ok(op),
+            Self::PreMul { .. } => Err(elsewhere(site.operation)),
+        }
+    }
+
+    /// What the device reads of it.
+    #[inline]
+    pub(crate) fn scalar(self) -> Option<Region<'a>> {
+        match self {
+            Self::Common(_) => None,
+            Self::PreMul { factor, .. } => factor,
+        }
+    }
+}
+
+#[cold]
+fn elsewhere(operation: &'static str) -> Error {
+    Error::argument(operation, "op", "a PreMulSum of this communicator", "one of another communicator")
+}

@@ -1,0 +1,42 @@
+//! What ranks compare of a call, in numbers that they have in common.
+
+use super::call::Call;
+use crate::cuda::Region;
+use crate::nccl::agree::signature;
+use crate::nccl::agree::signature::{Memory, Place, Signature};
+
+impl Call<'_> {
+    /// See [`signature::head`].
+    #[inline]
+    pub(crate) fn head(&self) -> u64 {
+        let other = self.kind.root().or(self.kind.message().map(|(_, peer)| peer));
+        signature::head(self.kind.code(), self.element, self.kind.redop(), other)
+    }
+
+    /// Of a collective whose group holds so many of its communicator, itself among them: 1 outside of groups.
+    #[inline]
+    pub(crate) fn signature(&self, group: usize) -> Signature {
+        let memory = if self.kind.symmetric() {
+            let in_place = self.send.is_none() && self.send_in_recv.is_some();
+            Memory::At { send: place(self.source()), recv: place(self.recv.as_ref()), in_place }
+        } else {
+            Memory::InWindows(self.is_in_window())
+        };
+        Signature::new(self.head(), self.count, group, memory)
+    }
+
+    /// Whether it is done in a window. An empty one lies nowhere. The buffers of what is not compared by place are all windows or none
+    /// is, see [`mixed`](super::mixed); so one is looked at.
+    #[inline]
+    pub(crate) fn is_in_window(&self) -> bool {
+        self.count > 0 && self.source().is_some_and(|region| region.window() != 0)
+    }
+}
+
+#[inline]
+fn place(region: Option<&Region<'_>>) -> Place {
+    region.map_or(Place::NONE, |region| match region.window() {
+        0 => Place::NONE,
+        window => Place { window, offset: region.offset as u64 },
+    })
+}

@@ -1,0 +1,6 @@
+//! How calls are made: by C functions, and around the bugs of some.
+
+pub(crate) mod detour;
+pub(crate) mod function;
+pub(crate) mod make;
+pub(crate) mod one_rank;
