@@ -54,8 +54,6 @@
 //! Each communicator has a thread of its own that sleeps until it ends, and the process two: one looks for communicators that
 //! NCCL reports errors of or that stay inside NCCL too long, one frees memory.
 
-// Rooms, from the bottom up: raw, agree, setup, state, wait, life, calls, making, enqueue, memory; then the files that lie here. Each imports
-// from itself and from those before it.
 mod aborter;
 mod agree;
 mod calls;

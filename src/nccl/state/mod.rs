@@ -1,4 +1,4 @@
-//! What a communicator is: its handle and the way to it, its ranks of this process, its streams, works and windows.
+//! What a communicator is: the way to it, its ranks of this process, its streams, works and windows.
 
 pub(crate) mod factors;
 pub(crate) mod gate;
