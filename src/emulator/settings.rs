@@ -84,6 +84,11 @@ pub(in crate::emulator) fn wrong() -> Option<&'static CStr> {
     SETTINGS.1.as_deref()
 }
 
+/// How many devices there are. Where a variable is wrong, nobody knows what machine was meant.
+pub(in crate::emulator) fn devices() -> usize {
+    if wrong().is_some() { 0 } else { settings().devices }
+}
+
 struct Variables {
     read: fn(&str) -> Option<std::ffi::OsString>,
     wrong: Vec<String>,

@@ -1,6 +1,13 @@
 //! The memory of devices: the files it lies in, what is allocated there, and what addresses mean.
+//!
+//! An [`object`] is a piece of memory in a file of its own, which any process of the machine can map. One [`map`] says what
+//! each address of this process means: which object, and where in it. The memory of a device is one object, its [`ground`],
+//! made at the first use, and the [`heap`] divides it into [`block`]s. Nothing here knows a device but by its number.
 
-pub(crate) mod allocator;
-pub(crate) mod arena;
+pub(crate) mod block;
+pub(crate) mod ground;
+pub(crate) mod heap;
+pub(crate) mod map;
+pub(crate) mod object;
 pub(crate) mod poison;
 pub(crate) mod ranges;

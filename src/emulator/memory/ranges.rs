@@ -3,9 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sizes and offsets are multiples of this.
-pub(crate) const GRAIN: u64 = 512;
+const GRAIN: u64 = 512;
 /// Ranges of at least this size start at a multiple of it.
 const COARSE: u64 = 2 << 20;
+
+/// How much is taken for an allocation of `bytes` bytes.
+pub(crate) fn span(bytes: u64) -> u64 {
+    bytes.max(1).next_multiple_of(GRAIN)
+}
 
 /// The free ranges of one arena.
 #[derive(Debug)]

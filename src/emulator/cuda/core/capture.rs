@@ -5,7 +5,7 @@
 //! device, which a capture only pretends to enqueue.
 
 use super::handle::Registry;
-use crate::emulator::cuda::lock;
+use crate::emulator::lock::lock;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaGraph_t, cudaStreamCaptureMode, cudaStreamCaptureStatus};
 use std::cell::Cell;

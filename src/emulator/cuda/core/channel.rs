@@ -4,7 +4,7 @@
 //! Kernels, copies and fills take an entry until they are done; host functions, and events that are recorded or waited for,
 //! take none. Whoever enqueues more is blocked inside the call, whatever happens meanwhile.
 
-use crate::emulator::cuda::lock;
+use crate::emulator::lock::lock;
 use crate::emulator::patience::Patience;
 use crate::emulator::report;
 use crate::emulator::settings::settings;

@@ -2,12 +2,10 @@
 
 use super::channel::{CHANNELS, Channel};
 use super::fork;
-use super::stream::{Stream, Ticket};
-use crate::emulator::cuda::lock;
-use crate::emulator::memory::allocator::Blocks;
-use crate::emulator::memory::arena::Arena;
-use crate::emulator::settings::{self, settings};
-use crate::emulator::{fault, report};
+use super::line::{Line, Manner, Ticket};
+use crate::emulator::lock::lock;
+use crate::emulator::memory::heap::{self, Heap};
+use crate::emulator::{fault, report, settings};
 use crate::sys::cudaError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,10 +16,8 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, Weak};
 pub(crate) struct Device {
     /// Its number, from 0.
     pub ordinal: i32,
-    /// Its memory; none until the first allocation.
-    arena: OnceLock<Option<Arena>>,
-    /// What lies in that memory.
-    pub blocks: Blocks,
+    /// Its memory.
+    pub heap: &'static Heap,
     /// The code of the error that every call returns since it happened, 0 before.
     sticky: AtomicU32,
     /// How many pieces of work have begun.
@@ -33,17 +29,15 @@ pub(crate) struct Device {
     made: AtomicUsize,
     /// A bit for each peer whose memory was opened with cudaDeviceEnablePeerAccess.
     peers: AtomicU64,
-    /// The stream behind the null handle.
-    legacy: OnceLock<Arc<Stream>>,
-    /// Every stream with a handle or with work left.
-    streams: Mutex<Vec<Weak<Stream>>>,
+    /// That of the stream behind the null handle.
+    legacy: OnceLock<Arc<Line>>,
+    /// Those of all streams with a handle or with work left.
+    lines: Mutex<Vec<Weak<Line>>>,
 }
 
 static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
     fork::watch();
-    // Where a variable is wrong, nobody knows what machine was meant.
-    let devices = if settings::wrong().is_some() { 0 } else { settings().devices };
-    (0..devices as i32).map(Device::new).collect()
+    (0..).map_while(|ordinal| Some(Device::new(ordinal, heap::of(ordinal)?))).collect()
 });
 
 thread_local! {
@@ -96,11 +90,10 @@ pub(crate) fn answers(ordinal: i32) -> Result<(), cudaError> {
 }
 
 impl Device {
-    fn new(ordinal: i32) -> Self {
+    fn new(ordinal: i32, heap: &'static Heap) -> Self {
         Self {
             ordinal,
-            arena: OnceLock::new(),
-            blocks: Blocks::new(settings().memory),
+            heap,
             sticky: AtomicU32::new(0),
             begun: AtomicU64::new(0),
             driver: RwLock::new(()),
@@ -108,29 +101,8 @@ impl Device {
             made: AtomicUsize::new(0),
             peers: AtomicU64::new(0),
             legacy: OnceLock::new(),
-            streams: Mutex::default(),
+            lines: Mutex::default(),
         }
-    }
-
-    /// The memory, made if this is the first use.
-    pub fn arena(&self) -> Result<&Arena, cudaError> {
-        let make = || {
-            Arena::new(self.ordinal, settings().memory)
-                .map_err(|error| {
-                    report::line(format!(
-                        "device {}: cannot map {} bytes of shared memory: {error} (GPUCOMM_EMULATOR_MEMORY sets the size)",
-                        self.ordinal,
-                        settings().memory
-                    ));
-                })
-                .ok()
-        };
-        self.arena.get_or_init(make).as_ref().ok_or(cudaError::cudaErrorMemoryAllocation)
-    }
-
-    /// The memory, if it was made.
-    pub fn arena_if_made(&self) -> Option<&Arena> {
-        self.arena.get()?.as_ref()
     }
 
     /// The sticky error, if one happened.
@@ -168,13 +140,8 @@ impl Device {
         Ok(())
     }
 
-    /// The stream behind the null handle.
-    pub fn legacy(&'static self) -> &'static Arc<Stream> {
-        self.legacy.get_or_init(|| Stream::legacy(self))
-    }
-
-    /// The stream behind the null handle, if it was ever used.
-    pub fn legacy_if_used(&self) -> Option<&Arc<Stream>> {
+    /// The line of the stream behind the null handle, if that was ever used.
+    pub fn legacy_if_used(&self) -> Option<&Arc<Line>> {
         self.legacy.get()
     }
 
@@ -183,21 +150,24 @@ impl Device {
         &self.channels[self.made.fetch_add(1, Ordering::Relaxed) % CHANNELS]
     }
 
-    /// Counts `stream` among those of this device.
-    pub fn adopt(&self, stream: &Arc<Stream>) {
-        let mut streams = lock(&self.streams);
-        streams.retain(|stream| stream.strong_count() > 0);
-        streams.push(Arc::downgrade(stream));
+    /// Counts the stream of `line` among those of this device.
+    pub fn adopt(&self, line: &Arc<Line>) {
+        let mut lines = lock(&self.lines);
+        lines.retain(|line| line.strong_count() > 0);
+        lines.push(Arc::downgrade(line));
+        if line.manner == Manner::Legacy {
+            let _ = self.legacy.set(line.clone());
+        }
     }
 
-    /// The streams of this device, the legacy one included where it was used.
-    pub fn streams(&self) -> Vec<Arc<Stream>> {
-        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
+    /// The lines of the streams of this device, of the legacy one too where it was used.
+    pub fn lines(&self) -> Vec<Arc<Line>> {
+        lock(&self.lines).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Waits until the work that was enqueued before this call is done.
     pub fn synchronize(&self) {
-        let tickets: Vec<Ticket> = self.streams().iter().map(Stream::last).collect();
+        let tickets: Vec<Ticket> = self.lines().iter().map(Line::last).collect();
         tickets.iter().for_each(Ticket::wait);
     }
 }
@@ -218,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_first_sticky_error_stays() {
-        let device = Device::new(63);
+        let device = Device::new(63, heap::of(0).unwrap());
         assert_eq!(device.check(), Ok(()));
         device.fail(cudaError::cudaErrorIllegalAddress);
         device.fail(cudaError::cudaErrorUnknown);
@@ -227,7 +197,7 @@ mod tests {
 
     #[test]
     fn peer_access_is_enabled_once() {
-        let (one, two) = (Device::new(1), Device::new(2));
+        let (one, two) = (Device::new(1, heap::of(1).unwrap()), Device::new(2, heap::of(2).unwrap()));
         assert_eq!(one.enable_peer(&one), Err(cudaError::cudaErrorInvalidDevice));
         assert_eq!(one.enable_peer(&two), Ok(()));
         assert_eq!(one.enable_peer(&two), Err(cudaError::cudaErrorPeerAccessAlreadyEnabled));

@@ -4,8 +4,9 @@
 
 use super::device::Device;
 use super::handle::Registry;
-use super::stream::{Stream, Task, Ticket};
-use crate::emulator::cuda::lock;
+use super::line::Ticket;
+use super::stream::{Stream, Task};
+use crate::emulator::lock::lock;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaEvent_t};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -79,7 +80,7 @@ impl Event {
     pub fn hold(&self, stream: &Arc<Stream>) -> Result<(), cudaError> {
         stream.device.check()?;
         let Some(record) = lock(&self.record).clone() else { return Ok(()) };
-        if !record.ticket.done() && !Arc::ptr_eq(&record.ticket.stream, stream) {
+        if !record.ticket.done() && !record.ticket.is_of(&stream.line) {
             stream.push(Task::Wait(record.ticket))?;
         }
         Ok(())

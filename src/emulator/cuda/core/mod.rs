@@ -6,5 +6,8 @@ pub(crate) mod device;
 pub(crate) mod driver_lock;
 pub(crate) mod event;
 pub(crate) mod fork;
+pub(crate) mod frees;
 pub(crate) mod handle;
+pub(crate) mod line;
+mod per_device;
 pub(crate) mod stream;

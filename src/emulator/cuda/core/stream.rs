@@ -8,19 +8,22 @@
 use super::channel::Channel;
 use super::device::{self, Device};
 use super::handle::Registry;
-use super::{capture, driver_lock};
-use crate::emulator::cuda::lock;
-use crate::emulator::cuda::work::memory;
-use crate::emulator::memory::allocator::Block;
+use super::line::{Line, Manner, Ticket};
+use super::per_device::PerDevice;
+use super::{capture, driver_lock, frees};
+use crate::emulator::lock::lock;
+use crate::emulator::memory::block::Block;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) static STREAMS: Registry<Stream> = Registry::new(0x51);
+
+/// The stream behind the null handle of each device, once it is used.
+static LEGACY_STREAMS: PerDevice<OnceLock<Arc<Stream>>> = PerDevice::new();
 
 /// What the null handle and `cudaStreamLegacy` stand for.
 const LEGACY: [usize; 2] = [0, 1];
@@ -39,15 +42,11 @@ pub(crate) struct Stream {
     pub device: &'static Device,
     pub flags: u32,
     pub priority: i32,
-    legacy: bool,
+    /// How far it has come.
+    pub line: Arc<Line>,
     channel: &'static Channel,
-    /// How many tasks were ever enqueued; changes under the lock of the queue.
-    submitted: AtomicU64,
-    /// How many are done; changes under the same lock.
-    completed: AtomicU64,
     queue: Mutex<Queue>,
     wake: Condvar,
-    progress: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -59,8 +58,6 @@ struct Queue {
     asleep: bool,
     /// The handle is gone: the thread ends when nothing is left to do.
     closing: bool,
-    /// How many threads wait for progress.
-    waiters: usize,
 }
 
 type Work = Box<dyn FnOnce(&Running<'_>) + Send>;
@@ -87,52 +84,10 @@ impl std::fmt::Debug for Task {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Run(name, _) => write!(f, "Run({name})"),
-            Self::Wait(ticket) => write!(f, "Wait({})", ticket.number),
+            Self::Wait(ticket) => write!(f, "Wait({})", ticket.number()),
             Self::Stamp(_) => write!(f, "Stamp"),
             Self::Free(block) => write!(f, "Free({:#x})", block.offset),
         }
-    }
-}
-
-/// A place in the order of a stream: done when the first `number` tasks are.
-#[derive(Debug, Clone)]
-pub(crate) struct Ticket {
-    pub stream: Arc<Stream>,
-    number: u64,
-}
-
-impl Ticket {
-    /// Whether the stream has come this far. What the work before wrote is then visible to the caller.
-    pub fn done(&self) -> bool {
-        self.stream.completed.load(Ordering::Acquire) >= self.number
-    }
-
-    /// Sleeps until the stream has come this far.
-    pub fn wait(&self) {
-        self.wait_until(None);
-    }
-
-    /// Sleeps until the stream has come this far, but no longer than `time`. Whether it has.
-    pub fn wait_for(&self, time: Duration) -> bool {
-        self.wait_until(Some(Instant::now() + time))
-    }
-
-    fn wait_until(&self, deadline: Option<Instant>) -> bool {
-        if self.done() {
-            return true;
-        }
-        let stream = &self.stream;
-        let mut queue = lock(&stream.queue);
-        queue.waiters += 1;
-        while !self.done() {
-            queue = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => stream.progress.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => break,
-                Some(left) => stream.progress.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
-        }
-        queue.waiters -= 1;
-        self.done()
     }
 }
 
@@ -201,7 +156,8 @@ pub(crate) fn stream_device(stream: cudaStream_t) -> Result<i32, cudaError> {
 /// The stream behind a handle.
 pub(crate) fn find(handle: cudaStream_t) -> Result<Arc<Stream>, cudaError> {
     if LEGACY.contains(&handle.addr()) {
-        return Ok(device::current()?.legacy().clone());
+        let device = device::current()?;
+        return Ok(LEGACY_STREAMS.of(device).get_or_init(|| Stream::make(device, 0, 0, Manner::Legacy)).clone());
     }
     if let Some(stream) = STREAMS.get(handle) {
         return Ok(stream);
@@ -217,45 +173,33 @@ pub(crate) fn find(handle: cudaStream_t) -> Result<Arc<Stream>, cudaError> {
 impl Stream {
     /// A new stream of `device`.
     pub fn new(device: &'static Device, flags: u32, priority: i32) -> Arc<Self> {
-        Self::make(device, flags, priority, false)
+        let manner = if flags & cudaStreamNonBlocking == 0 { Manner::Blocking } else { Manner::NonBlocking };
+        Self::make(device, flags, priority, manner)
     }
 
-    /// The stream behind the null handle.
-    pub fn legacy(device: &'static Device) -> Arc<Self> {
-        Self::make(device, 0, 0, true)
-    }
-
-    fn make(device: &'static Device, flags: u32, priority: i32, legacy: bool) -> Arc<Self> {
+    fn make(device: &'static Device, flags: u32, priority: i32, manner: Manner) -> Arc<Self> {
         let stream = Arc::new(Self {
             device,
             flags,
             priority,
-            legacy,
+            line: Line::new(manner),
             channel: device.next_channel(),
-            submitted: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
             queue: Mutex::default(),
             wake: Condvar::new(),
-            progress: Condvar::new(),
         });
-        device.adopt(&stream);
+        device.adopt(&stream.line);
         stream
     }
 
     /// Whether it is the stream behind the null handle.
     pub fn is_legacy(&self) -> bool {
-        self.legacy
-    }
-
-    /// The last task that was enqueued here.
-    pub fn last(self: &Arc<Self>) -> Ticket {
-        Ticket { stream: self.clone(), number: self.submitted.load(Ordering::Acquire) }
+        self.line.manner == Manner::Legacy
     }
 
     /// Everything before this call, on this stream and on those whose order it keeps.
     pub fn mark(self: &Arc<Self>) -> Result<Ticket, cudaError> {
         match self.predecessors().pop() {
-            None => Ok(self.last()),
+            None => Ok(self.line.last()),
             // The others are waited for in front of this task, as in front of any.
             Some(other) => self.push(Task::Wait(other)),
         }
@@ -263,7 +207,7 @@ impl Stream {
 
     /// Whether nothing is left to do, here and on the streams whose order this one keeps.
     pub fn is_idle(self: &Arc<Self>) -> bool {
-        self.last().done() && self.predecessors().is_empty()
+        self.line.last().done() && self.predecessors().is_empty()
     }
 
     /// Appends a task. Where the launch queue is full, waits for room, however long that takes and whatever happens
@@ -279,15 +223,13 @@ impl Stream {
         let mut queue = lock(&self.queue);
         queue.tasks.extend(before.into_iter().map(Task::Wait));
         queue.tasks.push_back(task);
-        // Only this lock's holder writes, so this is no race.
-        let number = self.submitted.load(Ordering::Relaxed) + added;
-        self.submitted.store(number, Ordering::Release);
+        let ticket = self.line.add(added);
         let asleep = std::mem::take(&mut queue.asleep);
         drop(queue);
         if asleep {
             self.wake.notify_one();
         }
-        Ok(Ticket { stream: self.clone(), number })
+        Ok(ticket)
     }
 
     /// Starts the thread, if there is none yet.
@@ -309,14 +251,15 @@ impl Stream {
     /// What the legacy default stream and the blocking streams of its device must wait for. Each wait is for something that
     /// was enqueued earlier, so they cannot form a circle.
     fn predecessors(&self) -> Vec<Ticket> {
-        if self.legacy {
-            let blocking = |stream: &Arc<Stream>| !stream.legacy && stream.flags & cudaStreamNonBlocking == 0;
-            let others = self.device.streams();
-            others.iter().filter(|stream| blocking(stream)).map(Stream::last).filter(|ticket| !ticket.done()).collect()
-        } else if self.flags & cudaStreamNonBlocking == 0 {
-            self.device.legacy_if_used().map(Stream::last).filter(|ticket| !ticket.done()).into_iter().collect()
-        } else {
-            Vec::new()
+        let tickets = |lines: &[Arc<Line>]| lines.iter().filter_map(Line::unfinished).collect();
+        match self.line.manner {
+            Manner::NonBlocking => Vec::new(),
+            Manner::Blocking => tickets(self.device.legacy_if_used().map_or(&[], std::slice::from_ref)),
+            Manner::Legacy => {
+                let mut lines = self.device.lines();
+                lines.retain(|line| line.manner == Manner::Blocking);
+                tickets(&lines)
+            }
         }
     }
 
@@ -339,12 +282,8 @@ impl Stream {
                 if entry {
                     self.channel.give();
                 }
+                self.line.advance();
                 queue = lock(&self.queue);
-                let done = self.completed.load(Ordering::Relaxed) + 1;
-                self.completed.store(done, Ordering::Release);
-                if queue.waiters > 0 {
-                    self.progress.notify_all();
-                }
             } else if queue.closing {
                 queue.worker = false;
                 return;
@@ -361,7 +300,7 @@ impl Stream {
             // A lost device waits for nothing; what it comes to is dropped.
             Task::Wait(ticket) => while self.device.check().is_ok() && !ticket.wait_for(SLICE) {},
             Task::Stamp(time) => drop(time.set(Instant::now())),
-            Task::Free(block) => memory::release(&block, "cudaFreeAsync"),
+            Task::Free(block) => frees::release(&block, "cudaFreeAsync"),
             Task::Run(name, work) => {
                 let running = Running { stream: self, name };
                 self.device.begin_work(name);

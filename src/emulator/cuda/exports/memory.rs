@@ -19,7 +19,7 @@ pub unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> 
         let (free_out, total_out) = unsafe { (Out::new(free)?, Out::new(total)?) };
         let device = current()?;
         device.check()?;
-        let (free, total) = device.blocks.room();
+        let (free, total) = device.heap.room();
         free_out.set(free as usize);
         total_out.set(total as usize);
         Ok(())

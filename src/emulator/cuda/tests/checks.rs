@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::emulator::cuda::core::stream::enqueue;
-use crate::emulator::memory::arena::locate;
+use crate::emulator::memory::heap::locate;
 use crate::emulator::report;
 use crate::emulator::report::expected::reported;
 
@@ -164,9 +164,9 @@ fn the_memory_of_work_that_outlives_a_free_is_not_handed_out() {
             // The sticky error of device 0 follows; its memory is looked at from inside.
             assert_eq!(c!(cudaFree(memory)), cudaError::cudaErrorIllegalAddress);
             let device = crate::emulator::cuda::core::device::device(0).unwrap();
-            assert_eq!(device.blocks.room().0, 0);
+            assert_eq!(device.heap.room().0, 0);
             drop(used);
-            assert_eq!(device.blocks.room().0, 1 << 20);
+            assert_eq!(device.heap.room().0, 1 << 20);
         },
     );
 }

@@ -5,9 +5,10 @@
 //! memory is written.
 
 use super::host::{self, PinnedUse};
-use crate::emulator::cuda::core::device::Device;
+use crate::emulator::cuda::core::device::{self, Device};
 use crate::emulator::cuda::core::stream::{Running, Stream, Task};
-use crate::emulator::memory::arena::{self, InUse};
+use crate::emulator::memory::block::InUse;
+use crate::emulator::memory::heap;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaMemcpyKind};
 use std::ffi::c_void;
@@ -23,10 +24,10 @@ enum Place {
 
 impl Place {
     fn of(operation: &str, ptr: *const c_void, bytes: usize) -> Result<Self, cudaError> {
-        if let Some((device, ..)) = arena::owner(ptr.addr()) {
-            device.check()?;
-            let (_, used) = arena::locate(ptr, bytes).map_err(|fault| reject(operation, fault.text))?;
-            return Ok(Self::Device(used, device.ordinal));
+        if let Some((_, place)) = heap::owner(ptr.addr()) {
+            device::answers(place.device)?;
+            let (_, used) = heap::locate(ptr, bytes).map_err(|fault| reject(operation, fault.text))?;
+            return Ok(Self::Device(used, place.device));
         }
         match host::hold(ptr.addr(), bytes) {
             Ok(Some(used)) => Ok(Self::Pinned(used)),

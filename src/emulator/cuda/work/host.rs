@@ -3,7 +3,7 @@
 use crate::emulator::cuda::core::device::{self, Device};
 use crate::emulator::cuda::core::driver_lock;
 use crate::emulator::cuda::core::stream::{HOST_FUNCTION, Stream, Task};
-use crate::emulator::cuda::lock;
+use crate::emulator::lock::lock;
 use crate::emulator::memory::poison;
 use crate::emulator::report;
 use crate::emulator::settings::settings;

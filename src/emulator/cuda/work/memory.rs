@@ -1,11 +1,11 @@
 //! Allocating and freeing device memory, at once or in stream order.
 
 use crate::emulator::cuda::core::device::{self, Device};
-use crate::emulator::cuda::core::driver_lock;
 use crate::emulator::cuda::core::handle::Registry;
 use crate::emulator::cuda::core::stream::{Stream, Task};
-use crate::emulator::memory::allocator::{Block, Origin};
-use crate::emulator::memory::{arena, poison};
+use crate::emulator::cuda::core::{driver_lock, frees};
+use crate::emulator::memory::block::{Block, Origin};
+use crate::emulator::memory::{heap, poison};
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::ffi::c_void;
@@ -32,7 +32,7 @@ pub(crate) fn allocate(ordinal: i32, bytes: usize) -> Result<*mut c_void, cudaEr
         return Ok(std::ptr::null_mut());
     }
     let block = find_room(device, bytes as u64, Origin::Malloc)?;
-    Ok(device.arena()?.at(block.offset).cast())
+    Ok(device.heap.ground.arena()?.at(block.offset).cast())
 }
 
 /// Frees device memory as cudaFree does: waits until the device has done all that was enqueued, unless the memory came from
@@ -45,7 +45,7 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if block.origin == Origin::Malloc {
         driver_lock::wait_for(device);
     }
-    release(&block, "cudaFree");
+    frees::release(&block, "cudaFree");
     device.check()
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
         return Ok(());
     }
     let (device, block) = condemn("ncclMemFree", ptr)?;
-    release(&block, "ncclMemFree");
+    frees::release(&block, "ncclMemFree");
     device.check()
 }
 
@@ -64,9 +64,9 @@ pub(crate) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
 #[cfg(feature = "nccl")]
 pub(crate) fn strand(ptr: *mut c_void) -> Result<(), cudaError> {
     let (device, block) = condemn("ncclMemFree", ptr)?;
-    refuse_uses(&block, "ncclMemFree");
+    frees::refuse_uses(&block, "ncclMemFree");
     // It stays among the live ones for ever; only the machine's own memory need not be lost as well.
-    device.arena()?.punch(block.offset, block.bytes);
+    device.heap.ground.arena()?.punch(block.offset, block.bytes);
     device.check()
 }
 
@@ -81,13 +81,13 @@ pub(crate) fn allocate_async(
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
     }
-    let arena = device.arena()?;
+    let arena = device.heap.ground.arena()?;
     let bytes = bytes as u64;
-    let block = match device.blocks.reuse(device, bytes, stream) {
+    let block = match frees::reuse(device, bytes, &stream.line) {
         Some(block) => block,
         None => match allocate_block(device, bytes, Origin::Pool)? {
             Some(block) => block,
-            None => match device.blocks.steal(device, bytes) {
+            None => match frees::steal(device, bytes) {
                 Some((block, free)) => {
                     stream.push(Task::Wait(free))?;
                     block
@@ -104,19 +104,19 @@ pub(crate) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), c
     stream.device.check()?;
     let (device, block) = condemn("cudaFreeAsync", ptr)?;
     if stream.is_idle() {
-        release(&block, "cudaFreeAsync");
+        frees::release(&block, "cudaFreeAsync");
         return Ok(());
     }
     let free = stream.push(Task::Free(block.clone()))?;
-    device.blocks.expect_free(&block, free);
+    frees::expect(device, &block, free);
     Ok(())
 }
 
 /// A new allocation that nobody used before, or no longer uses. Memory that is reused in the order of a stream does not come
 /// here: it holds what was there.
 fn allocate_block(device: &'static Device, bytes: u64, origin: Origin) -> Result<Option<Arc<Block>>, cudaError> {
-    let arena = device.arena()?;
-    let block = device.blocks.allocate(device, bytes, origin);
+    let arena = device.heap.ground.arena()?;
+    let block = device.heap.allocate(bytes, origin);
     if let Some(block) = &block {
         // SAFETY: the range was free until now, and its pointer is not handed out yet.
         unsafe { poison::fill(arena.at(block.offset), bytes as usize) };
@@ -130,7 +130,7 @@ fn find_room(device: &'static Device, bytes: u64, origin: Origin) -> Result<Arc<
         if let Some(block) = allocate_block(device, bytes, origin)? {
             return Ok(block);
         }
-        let Some(free) = device.blocks.any_pending() else { return Err(cudaError::cudaErrorMemoryAllocation) };
+        let Some(free) = frees::any(device) else { return Err(cudaError::cudaErrorMemoryAllocation) };
         if !free.wait_for(deadline.saturating_duration_since(Instant::now())) {
             return Err(cudaError::cudaErrorMemoryAllocation);
         }
@@ -138,37 +138,19 @@ fn find_room(device: &'static Device, bytes: u64, origin: Origin) -> Result<Arc<
 }
 
 fn condemn(operation: &str, ptr: *mut c_void) -> Result<(&'static Device, Arc<Block>), cudaError> {
-    let Some((device, _, offset)) = arena::owner(ptr.addr()) else {
+    let Some((heap, place)) = heap::owner(ptr.addr()) else {
         report::violation(format!("{operation}: {ptr:p} is no device memory"));
         return Err(cudaError::cudaErrorInvalidValue);
     };
+    let (device, offset) = (device::device(place.device)?, place.offset);
     device.check()?;
-    if let Some(block) = device.blocks.condemn(offset) {
+    if let Some(block) = heap.condemn(offset) {
         return Ok((device, block));
     }
-    let why = match device.blocks.find(device, ptr.addr(), offset, 1) {
+    let why = match heap.find(ptr.addr(), offset, 1) {
         Ok(block) => format!("it lies {} bytes behind the start of its allocation", offset - block.offset),
         Err(fault) => format!("freed twice, or never allocated ({})", fault.text),
     };
     report::violation(format!("{operation}: {ptr:p} cannot be freed: {why}"));
     Err(cudaError::cudaErrorInvalidValue)
-}
-
-/// Ends the life of a block in the order of its stream, and looks whether anybody still uses it.
-pub(crate) fn release(block: &Arc<Block>, operation: &str) {
-    refuse_uses(block, operation);
-    block.device.blocks.bury(block);
-}
-
-fn refuse_uses(block: &Block, operation: &str) {
-    let device = block.device;
-    let uses = block.uses();
-    if uses > 0 {
-        report::violation(format!(
-            "{operation} frees {} bytes at offset {:#x} of device {} while they are in use by {uses} queued or running operations \
-             of other streams, or windows",
-            block.bytes, block.offset, device.ordinal,
-        ));
-        device.fail(cudaError::cudaErrorIllegalAddress);
-    }
 }

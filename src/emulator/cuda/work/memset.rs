@@ -1,7 +1,8 @@
 //! Filling device memory.
 
 use crate::emulator::cuda::core::stream::{Running, Stream, Task};
-use crate::emulator::memory::arena::{self, InUse};
+use crate::emulator::memory::block::InUse;
+use crate::emulator::memory::heap;
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::ffi::c_void;
@@ -110,7 +111,7 @@ pub(crate) fn fill<T: Pattern>(
     if !dst.is_aligned() {
         return Err(reject(format!("{dst:p} is not aligned to elements of {} bytes", size_of::<T>())));
     }
-    let (_, used) = arena::locate(dst.cast(), bytes).map_err(|fault| reject(fault.text))?;
+    let (_, used) = heap::locate(dst.cast(), bytes).map_err(|fault| reject(fault.text))?;
     let work = Fill { dst, value, shape, _used: used };
     stream.push(Task::Run(name, Box::new(move |_: &Running<'_>| work.run()))).map(drop)
 }

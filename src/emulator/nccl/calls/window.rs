@@ -12,7 +12,8 @@ use super::group::{self, Job};
 use crate::emulator::cuda::core::device;
 use crate::emulator::cuda::work::memory;
 use crate::emulator::meet::control::Segment;
-use crate::emulator::memory::arena;
+use crate::emulator::memory::block::InUse;
+use crate::emulator::memory::heap;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::run::launch::cuda;
@@ -81,7 +82,7 @@ pub(crate) struct Window {
     place: u64,
     range: std::ops::Range<usize>,
     #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
-    used: arena::InUse,
+    used: InUse,
 }
 
 impl Window {
@@ -162,7 +163,7 @@ fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Windo
     Ok(window)
 }
 
-fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {
+fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -> Outcome<InUse> {
     let mine = check(comm, address, bytes, flags);
     let words = [u64::from(mine.is_ok()), bytes as u64, u64::from(flags.cast_unsigned()), place];
     let shown = host::exchange(comm, Kind::WindowRegister, &words)?;
@@ -188,7 +189,7 @@ fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -
     Ok(used)
 }
 
-fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena::InUse> {
+fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<InUse> {
     if flags.cast_unsigned() & !NCCL_WIN_COLL_SYMMETRIC != 0 {
         return Err(Failure::unnoticed(format!(
             "the window's flags are {flags:#x}, expected 0 or NCCL_WIN_COLL_SYMMETRIC"
@@ -207,7 +208,7 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<arena
     if !address.is_multiple_of(ALIGN) {
         return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
     }
-    let (location, used) = arena::locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
+    let (location, used) = heap::locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
     if location.device != comm.device {
         return Err(Failure::unnoticed(format!(
             "the window lies on device {}, expected device {} of rank {}",

@@ -11,7 +11,7 @@ use super::grouping;
 use super::share::{self, Peer};
 use crate::emulator::meet::control::Segment;
 use crate::emulator::meet::futex::SLICE;
-use crate::emulator::memory::arena;
+use crate::emulator::memory::map;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch};
@@ -52,7 +52,7 @@ pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
         (0..comm.size).map(|peer| segment.rank(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
     let parted = part(comm, segment, activity, number, cancelled);
     if operation.beside != 0
-        && let (Ok(()), Ok(true), Ok(recv)) = (&done, &parted, arena::map(&operation.recv))
+        && let (Ok(()), Ok(true), Ok(recv)) = (&done, &parted, map::reach(&operation.recv))
     {
         // SAFETY: all have done their share, and this rank's stream is still at this operation.
         unsafe { beside::spoil(operation, comm.rank, recv, &begins) };
@@ -125,7 +125,7 @@ fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
     for peer in 0..comm.size {
         let rank = segment.rank(peer);
         let pointer = |at: usize| {
-            arena::map(&get_location(&rank.words[at..])).map_err(|error| {
+            map::reach(&get_location(&rank.words[at..])).map_err(|error| {
                 segment.head().broken.store(1, Ordering::Release);
                 Failure::system(format!("rank {} cannot reach the memory of rank {peer}: {error}", comm.rank))
             })

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use super::collective::died;
 use crate::emulator::meet::control::{Pair, Segment};
 use crate::emulator::meet::futex::{SLICE, spin};
-use crate::emulator::memory::arena;
+use crate::emulator::memory::map;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Kind, element_name};
 use crate::emulator::nccl::bytes::transfer::Way;
@@ -228,8 +228,8 @@ fn take(comm: &Comm, pair: &Pair, from: usize, message: &Operation) -> Outcome {
         return Err(mismatch(from, comm.rank, pair));
     }
     let reach = |error| Failure::system(format!("rank {} cannot reach the memory of rank {from}: {error}", comm.rank));
-    let source = arena::map(&get_location(&pair.sender[PLACE_AT..])).map_err(reach)?;
-    let target = arena::map(&message.recv).map_err(reach)?;
+    let source = map::reach(&get_location(&pair.sender[PLACE_AT..])).map_err(reach)?;
+    let target = map::reach(&message.recv).map_err(reach)?;
     // SAFETY: both sides checked that their buffers hold `count` elements and keep them from reuse until the message is
     // done. They can overlap only if a program sends to itself, and the first branch allows for that.
     unsafe {

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::comm::{Comm, lock};
-use crate::emulator::memory::arena::{self, InUse, Location};
+use crate::emulator::memory::block::InUse;
+use crate::emulator::memory::object::Location;
+use crate::emulator::memory::{heap, map};
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Redop, element, element_name};
 use crate::sys::{ncclDataType_t, ncclRedOp_t, ncclScalarResidence_t};
@@ -63,7 +65,7 @@ pub(crate) unsafe fn create(
             Residence::Host(u64::from_le_bytes(bits))
         }
         ncclScalarResidence_t::ncclScalarDevice => {
-            arena::locate(scalar.cast(), size)
+            heap::locate(scalar.cast(), size)
                 .map_err(|fault| Failure::unnoticed(format!("the {name} scalar: {}", fault.text)))?;
             Residence::Device(scalar.expose_provenance())
         }
@@ -107,7 +109,7 @@ pub(crate) fn resolve(comm: &Comm, op: ncclRedOp_t, datatype: ncclDataType_t) ->
         Residence::Device(address) => {
             let size = element(datatype).map_or(0, |(size, _)| size);
             let pointer = std::ptr::with_exposed_provenance(address);
-            let (location, used) = arena::locate(pointer, size)
+            let (location, used) = heap::locate(pointer, size)
                 .map_err(|fault| Failure::unnoticed(format!("the scalar of operator {}: {}", op.0, fault.text)))?;
             Scalar::At(location, used)
         }
@@ -122,7 +124,7 @@ impl Scalar {
             Self::None => Ok(0),
             Self::Bits(bits) => Ok(*bits),
             Self::At(location, _) => {
-                let at = arena::map(location).map_err(|e| Failure::system(format!("the scalar's memory: {e}")))?;
+                let at = map::reach(location).map_err(|e| Failure::system(format!("the scalar's memory: {e}")))?;
                 let mut bits = [0u8; 8];
                 // SAFETY: the location was checked to hold one element, and is kept from reuse while `self` lives.
                 unsafe { std::ptr::copy_nonoverlapping(at.cast_const(), bits.as_mut_ptr(), size) };

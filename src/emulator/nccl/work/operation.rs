@@ -5,7 +5,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::beside;
-use crate::emulator::memory::arena::{self, InUse, Location};
+use crate::emulator::memory::block::InUse;
+use crate::emulator::memory::object::Location;
+use crate::emulator::memory::{heap, map};
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Kind, Redop, element, element_name};
 use crate::emulator::nccl::state::comm::Comm;
@@ -106,7 +108,7 @@ impl Operation {
         if self.done.get() || self.recv_bytes == 0 {
             return Ok(());
         }
-        let at = arena::map(&self.recv).map_err(|error| Failure::system(format!("the receive buffer: {error}")))?;
+        let at = map::reach(&self.recv).map_err(|error| Failure::system(format!("the receive buffer: {error}")))?;
         // SAFETY: the buffer was checked to hold this many bytes, and is kept from reuse while `self` lives. No other rank
         // touches it: none passes a gate that this one has left, none takes a message that it has withdrawn, and those of
         // an operation that no rank does leave the buffers of others alone.
@@ -174,7 +176,7 @@ fn find(comm: &Comm, what: &str, pointer: *const c_void, bytes: usize) -> Outcom
     if bytes > 0 && pointer.is_null() {
         return Err(Failure::unnoticed(format!("the {what} buffer is null, expected {bytes} bytes")));
     }
-    let (location, used) = arena::locate(pointer, bytes)
+    let (location, used) = heap::locate(pointer, bytes)
         .map_err(|fault| Failure::unnoticed(format!("the {what} buffer of {bytes} bytes: {}", fault.text)))?;
     if bytes > 0 && location.device != comm.device {
         return Err(Failure::unnoticed(format!(
