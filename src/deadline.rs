@@ -126,14 +126,23 @@ impl Deadline {
         look: impl Fn(),
         mut done: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
-        let reached = self.until(|| {
-            let done = done()?;
-            if !done && (LOOK..self.timeout).contains(&self.start.elapsed()) {
+        let reached = self.until_and_look(look, || Ok(done()?.then_some(())))?;
+        reached.ok_or_else(|| self.error(operation, detail()))
+    }
+
+    /// As [`Deadline::until`], with a `look` as [`Deadline::poll_and_look`] has it.
+    pub(crate) fn until_and_look<T>(
+        &self,
+        look: impl Fn(),
+        mut take: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        self.until(|| {
+            let had = take()?;
+            if had.is_none() && (LOOK..self.timeout).contains(&self.start.elapsed()) {
                 look();
             }
-            Ok(done.then_some(()))
-        })?;
-        reached.ok_or_else(|| self.error(operation, detail()))
+            Ok(had)
+        })
     }
 
     /// As [`Deadline::poll`], for what there is to be had then; `None` when time is up.

@@ -11,7 +11,7 @@ use smallvec::smallvec;
 use super::block::Block;
 use crate::cuda::order::mark::Mark;
 use crate::cuda::order::stream::Stream;
-use crate::deadline::{Deadline, backoff};
+use crate::deadline::Deadline;
 use crate::error::Result;
 
 /// Bytes of a block for small copies.
@@ -37,23 +37,12 @@ impl Staged {
     /// A block for what is left of a copy, `bytes`; waits for one if all of the share are in use. Whoever holds a block
     /// must not wait for another one here.
     pub(crate) fn take(operation: &'static str, stream: &Stream, bytes: usize, deadline: &Deadline) -> Result<Self> {
-        let mut round = 0;
-        loop {
-            if let Some(block) = Self::try_take(stream, bytes)? {
-                return Ok(block);
-            }
-            if deadline.expired() {
-                return Err(deadline.error(
-                    operation,
-                    format!(
-                        "memory for staging, of which the stream uses its share for copies that are not done{}",
-                        stream.history().origins().pending()
-                    ),
-                ));
-            }
-            backoff(round);
-            round += 1;
-        }
+        let origins = || stream.history().origins();
+        let block = deadline.until_and_look(|| origins().look_around(), || Self::try_take(stream, bytes))?;
+        block.ok_or_else(|| {
+            let what = "memory for staging, of which the stream uses its share for copies that are not done";
+            deadline.error(operation, format!("{what}{}", origins().pending()))
+        })
     }
 
     pub(crate) fn size(&self) -> usize {

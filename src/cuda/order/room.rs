@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::in_flight::ENTRY;
 use super::later;
 use super::stream::Stream;
-use crate::deadline::{Deadline, backoff};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 impl Stream {
@@ -38,24 +38,16 @@ impl Stream {
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
         let deadline = Deadline::after(timeout);
-        let mut round = 0;
-        while !self.in_flight().advance(self.queue(), cost)? {
-            if let Some(error) = refusal() {
-                return Err(error);
-            }
-            if deadline.expired() {
-                let (places, device) = (self.in_flight().places(), self.device());
-                let pending = self.history().origins().pending();
-                return Err(deadline.error(
-                    operation,
-                    format!(
-                        "earlier work on a stream of {device}, which has taken {places} places of its queue{pending}"
-                    ),
-                ));
-            }
-            backoff(round);
-            round += 1;
-        }
+        let what = || {
+            let (places, device) = (self.in_flight().places(), self.device());
+            let pending = self.history().origins().pending();
+            format!("earlier work on a stream of {device}, which has taken {places} places of its queue{pending}")
+        };
+        let look = || self.history().origins().look_around();
+        deadline.poll_and_look(operation, what, look, || match self.in_flight().advance(self.queue(), cost)? {
+            true => Ok(true),
+            false => refusal().map_or(Ok(false), Err),
+        })?;
         later::retry(self);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Who of a clique may still come to something, and which thread drives each rank.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why a rank comes to nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,8 +17,8 @@ pub(crate) enum Departure {
 #[derive(Debug)]
 pub(crate) struct Presence {
     seats: Box<[Seat]>,
-    /// Runs of programs by all ranks that are under way.
-    runs: AtomicU32,
+    /// Together: who looks while one run ends and another begins must not take parts of either for the state of one.
+    programs: Mutex<Programs>,
     /// Whether any rank has ever closed.
     any_closed: AtomicBool,
 }
@@ -25,17 +26,23 @@ pub(crate) struct Presence {
 #[derive(Debug, Default)]
 struct Seat {
     closed: AtomicBool,
-    /// Programs that have not returned.
-    programs: AtomicU32,
     /// The thread that was seen last with this rank; 0 where that is not known.
     driver: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Programs {
+    /// Runs of programs by all ranks that are under way.
+    runs: u32,
+    /// For each rank, those that have not returned.
+    going_on: Box<[u32]>,
 }
 
 impl Presence {
     pub(crate) fn new(size: usize) -> Self {
         Self {
             seats: (0..size).map(|_| Seat::default()).collect(),
-            runs: AtomicU32::new(0),
+            programs: Mutex::new(Programs { runs: 0, going_on: vec![0; size].into() }),
             any_closed: AtomicBool::new(false),
         }
     }
@@ -56,13 +63,17 @@ impl Presence {
         if rank == waiter {
             return None;
         }
-        let has_returned = |rank: usize| self.seats[rank].programs.load(Ordering::Acquire) == 0;
         if self.seats[rank].closed.load(Ordering::Acquire) {
             return Some(Departure::Closed);
         }
+        let programs = self.programs();
         // While the program of `waiter` goes on, no other run begins that `rank` may come in.
-        let gone = has_returned(rank) && self.runs.load(Ordering::Acquire) > 0 && !has_returned(waiter);
+        let gone = programs.going_on[rank] == 0 && programs.going_on[waiter] > 0 && programs.runs > 0;
         gone.then_some(Departure::Returned)
+    }
+
+    fn programs(&self) -> MutexGuard<'_, Programs> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This thread makes calls as `rank`.
@@ -97,26 +108,31 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(crate) fn begin(presence: &'a Presence) -> Self {
-        for seat in &presence.seats {
-            seat.programs.fetch_add(1, Ordering::AcqRel);
-        }
-        presence.runs.fetch_add(1, Ordering::AcqRel);
+        let mut programs = presence.programs();
+        programs.runs += 1;
+        programs.going_on.iter_mut().for_each(|going_on| *going_on += 1);
+        drop(programs);
         Self { presence, returned: presence.seats.iter().map(|_| AtomicBool::new(false)).collect() }
     }
 
     /// The program of `rank` has returned, well: one that fails ends the others by its failure.
     pub(crate) fn returns(&self, rank: usize) {
-        if !self.returned[rank].swap(true, Ordering::AcqRel) {
-            self.presence.seats[rank].programs.fetch_sub(1, Ordering::AcqRel);
+        self.returns_in(&mut self.presence.programs(), rank);
+    }
+
+    fn returns_in(&self, programs: &mut Programs, rank: usize) {
+        if !self.returned[rank].swap(true, Ordering::Relaxed) {
+            programs.going_on[rank] -= 1;
         }
     }
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        self.presence.runs.fetch_sub(1, Ordering::AcqRel);
+        let mut programs = self.presence.programs();
+        programs.runs -= 1;
         for (rank, seat) in self.presence.seats.iter().enumerate() {
-            self.returns(rank);
+            self.returns_in(&mut programs, rank);
             seat.driver.store(0, Ordering::Relaxed);
         }
     }
@@ -150,6 +166,29 @@ mod tests {
         assert_eq!(presence.departure(1, 0), None, "there may be another run");
         let _run = Run::begin(&presence);
         assert_eq!(presence.departure(1, 0), None);
+    }
+
+    /// Somebody outside of the programs waits for rank 0, which returns first in every run.
+    #[test]
+    fn who_looks_between_runs_takes_nobody_for_gone() {
+        let presence = Presence::new(2);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let mut looks = 0u64;
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(presence.departure(1, 0), None, "after {looks} looks");
+                    looks += 1;
+                }
+            });
+            for _ in 0..100_000 {
+                let run = Run::begin(&presence);
+                run.returns(0);
+                run.returns(1);
+            }
+            over.store(true, Ordering::Relaxed);
+            looks.join().unwrap();
+        });
     }
 
     #[test]

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::deadline::{Deadline, backoff};
+use crate::cuda::Worker;
+use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::nccl::agree::recent::{NOWHERE, Record};
 use crate::nccl::agree::signature::Signature;
@@ -75,19 +76,13 @@ impl Drop for Member<'_> {
 pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) -> Result<Vec<Member<'a>>> {
     let mut members: Vec<_> = members.iter().map(|inner| Member::new(inner)).collect();
     for member in &mut members {
-        let deadline = Deadline::after(member.inner.timeout());
-        let mut round = 0;
-        while !member.is_idle()? {
-            if let Some(error) = member.inner.refusal(operation) {
-                return Err(error);
-            }
-            if deadline.expired() {
-                let detail = format!("rank {} waits for uses of memory that was dropped", member.inner.rank);
-                return Err(deadline.error(operation, detail));
-            }
-            backoff(round);
-            round += 1;
-        }
+        let inner = member.inner;
+        let what = || format!("rank {} waits for uses of memory that was dropped", inner.rank);
+        let look = || inner.look_around(0, inner.recent.last());
+        Deadline::after(inner.timeout()).poll_and_look(operation, what, look, || match member.is_idle()? {
+            true => Ok(true),
+            false => inner.refusal(operation).map_or(Ok(false), Err),
+        })?;
     }
     Ok(members)
 }
