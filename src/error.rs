@@ -137,6 +137,29 @@ pub enum Error {
         reason: String,
     },
 
+    /// A rank that others wait for in an [`Exchange`](crate::exchange::Exchange) has ended, and will not come.
+    #[error("{operation}: rank {rank} {how}")]
+    Gone {
+        /// The method.
+        operation: &'static str,
+        /// The rank that ended.
+        rank: usize,
+        /// How, as far as it is known, such as `has died` or `has left`; and what was waited for.
+        how: String,
+    },
+
+    /// What ranks tell each other outside NCCL could not be told: the [`Store`](crate::exchange::Store) of an exchange failed, or
+    /// refused.
+    #[error("{operation}: {key:?}: {reason}")]
+    Exchange {
+        /// The method.
+        operation: &'static str,
+        /// The key, file or address.
+        key: String,
+        /// What was expected and what came, or what the system said.
+        reason: String,
+    },
+
     /// The installation cannot do this.
     #[error("{operation}: not supported: needs {needs}")]
     Unsupported {
@@ -205,6 +228,8 @@ impl Error {
             Self::Nccl { message, last, .. } => last.as_mut().unwrap_or(message),
             Self::InvalidArgument { got, .. } | Self::Disagreement { got, .. } => got,
             Self::Timeout { detail, .. } => detail,
+            Self::Gone { how, .. } => how,
+            Self::Exchange { reason, .. } => reason,
             Self::Unsupported { needs, .. } => needs,
             // It is about the whole program.
             Self::LibraryTooOld { .. } => return self,

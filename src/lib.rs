@@ -18,6 +18,7 @@
 //! |---|---|
 //! | [`cuda`] | [`Device`], [`Stream`], [`Event`], [`DeviceBuffer`], [`PinnedBuffer`] |
 //! | [`nccl`] | [`Clique`], [`Communicator`], [`CommBuffer`], [`group`], the table of operations |
+//! | [`exchange`] | what ranks tell each other outside NCCL: ids, votes, who is left |
 //! | [`sys`] | the C interface as it is |
 //! | [`version`] | versions at build time and at run time |
 //! | [`known_bugs`] | bugs of library versions, and what is done about each |
@@ -52,6 +53,7 @@ mod element;
 #[cfg(gpucomm_emulator)]
 mod emulator;
 mod error;
+pub mod exchange;
 pub mod known_bugs;
 #[cfg(feature = "nccl")]
 pub mod nccl;

@@ -1,0 +1,305 @@
+//! Generations: how ranks find those that were started with them, and nobody who was there before.
+//!
+//! Rank 0 of the view draws a name for the generation that nobody has seen and says it; the others answer under that name with a number
+//! that each draws anew. Rank 0 lists those numbers once all are there, and who finds its own number in the list knows that rank 0
+//! has heard *this* start of it, in a generation that was made after it came. What an earlier run has left is therefore never taken for
+//! this one's, whoever died in between and wherever.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use super::handle::Exchange;
+use super::store::{MAX_KEYS, Store, nonce};
+use super::view::{GRACE, Member, View, not_come};
+use super::wire::{Reader, Writer};
+use crate::deadline::{Deadline, default_timeout};
+use crate::error::{Error, Result};
+
+/// How often a rank looks whether rank 0 has begun anew while it waits.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What rank 0 says of the generation that it makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Now {
+    path: String,
+    generation: u64,
+    /// The start of rank 0 that makes it.
+    id: u64,
+    /// Generations before, of which keys may be left.
+    old: Vec<String>,
+}
+
+impl Now {
+    fn encode(&self) -> Vec<u8> {
+        let writer = Writer::default().text(&self.path).u64(self.generation).u64(self.id).count(self.old.len());
+        self.old.iter().fold(writer, |writer, old| writer.text(old)).0
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let (path, generation, id) = (reader.text()?.to_owned(), reader.u64()?, reader.u64()?);
+        let old = reader.list(|reader| Some(reader.text()?.to_owned()))?;
+        reader.end(Self { path, generation, id, old })
+    }
+}
+
+/// A start of a rank, and the number that it has drawn for this meeting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Comer {
+    id: u64,
+    nonce: u64,
+}
+
+impl Comer {
+    fn encode(self) -> Vec<u8> {
+        Writer::default().u64(self.id).u64(self.nonce).0
+    }
+
+    fn decode(mut reader: Reader<'_>) -> Option<Self> {
+        let comer = Self { id: reader.u64()?, nonce: reader.u64()? };
+        reader.end(comer)
+    }
+}
+
+/// A meeting as one rank goes through it.
+struct Meeting<'a> {
+    operation: &'static str,
+    store: &'a dyn Store,
+    base: &'a str,
+    /// The generation that is left, if there is one.
+    from: Option<&'a str>,
+    rank: usize,
+    size: usize,
+    me: Comer,
+    deadline: Deadline,
+}
+
+impl Meeting<'_> {
+    fn now_key(&self) -> String {
+        format!("{}now", self.base)
+    }
+
+    fn one(&self, key: &str, within: Duration) -> Result<Option<Vec<u8>>> {
+        Ok(self.store.get(&[key], self.deadline.remaining().min(within))?.swap_remove(0))
+    }
+
+    fn now(&self, within: Duration) -> Result<Option<Now>> {
+        let key = self.now_key();
+        let Some(bytes) = self.one(&key, within)? else { return Ok(None) };
+        let unreadable = || Error::Exchange {
+            operation: self.operation,
+            key,
+            reason: format!("expected the name of a generation, got {} bytes that are none", bytes.len()),
+        };
+        Now::decode(&bytes).map(Some).ok_or_else(unreadable)
+    }
+
+    /// Who has come to the generation at `path`.
+    fn comers(&self, path: &str) -> Result<Vec<Option<Comer>>> {
+        let keys: Vec<String> = (0..self.size).map(|rank| format!("{path}j/{rank}")).collect();
+        let mut comers = Vec::with_capacity(self.size);
+        for part in keys.chunks(MAX_KEYS) {
+            let part: Vec<&str> = part.iter().map(String::as_str).collect();
+            let values = self.store.get(&part, Duration::ZERO)?;
+            comers.extend(values.into_iter().map(|value| value.and_then(|value| Comer::decode(Reader(&value)))));
+        }
+        Ok(comers)
+    }
+
+    fn missing(&self, path: &str) -> Result<String> {
+        let comers = self.comers(path)?;
+        let missing: Vec<usize> = (0..self.size).filter(|rank| comers[*rank].is_none()).collect();
+        if !missing.is_empty() {
+            return Ok(not_come(&missing, self.size));
+        }
+        let ids: Vec<u64> = comers.iter().flatten().map(|comer| comer.id).collect();
+        let ends = self.store.ended(&ids, GRACE)?;
+        let ends = ends.into_iter().enumerate().filter_map(|(rank, how)| Some(format!("rank {rank} {}", how?)));
+        let ends: Vec<String> = ends.collect();
+        Ok(if ends.is_empty() {
+            "all have come, too late".to_owned()
+        } else {
+            format!("{}, and has not come again", ends.join(", "))
+        })
+    }
+
+    /// Rank 0 makes the generation.
+    fn lead(&self) -> Result<(Now, Vec<Comer>)> {
+        let before = self.now(Duration::ZERO)?;
+        let generation = self.store.add(&format!("{}count", self.base), 1, self.deadline.remaining())?;
+        let path = format!("{}{generation}-{:016x}/", self.base, self.me.nonce);
+        let mut old = before.map_or_else(Vec::new, |before| [before.old, vec![before.path]].concat());
+        if let Some(from) = self.from
+            && old.iter().all(|old| old != from)
+        {
+            old.push(from.to_owned());
+        }
+        // What dies again and again before it has met is not listed for ever.
+        old.drain(..old.len().saturating_sub(64));
+        let mut now = Now { path, generation: generation.unsigned_abs(), id: self.me.id, old };
+        let left = || self.deadline.remaining();
+        self.store.set(&format!("{}j/{}", now.path, self.rank), &self.me.encode(), left())?;
+        self.store.set(&self.now_key(), &now.encode(), left())?;
+
+        let mut met = None;
+        while met.is_none() {
+            let comers: Option<Vec<Comer>> = self.comers(&now.path)?.into_iter().collect();
+            if let Some(comers) = comers {
+                let ids: Vec<u64> = comers.iter().map(|comer| comer.id).collect();
+                // Who came and ended may be started again.
+                met = self.store.ended(&ids, left().max(LOOK))?.iter().all(Option::is_none).then_some(comers);
+            }
+            if met.is_none() {
+                if self.deadline.expired() {
+                    return Err(self.deadline.error(self.operation, self.missing(&now.path)?));
+                }
+                self.wait_for_a_comer(&now.path)?;
+            }
+        }
+        let comers = met.unwrap_or_default();
+        let list =
+            comers.iter().fold(Writer::default().count(comers.len()), |w, comer| w.u64(comer.id).u64(comer.nonce));
+        self.store.set(&format!("{}ok", now.path), &list.0, left().max(GRACE))?;
+        // All have left the generations before. What cannot be removed now stays on the list.
+        let removed = now.old.iter().try_for_each(|old| self.store.clear(old, left().max(GRACE)));
+        if removed.is_ok() && !now.old.is_empty() {
+            now.old.clear();
+            self.store.set(&self.now_key(), &now.encode(), left().max(GRACE))?;
+        }
+        Ok((now, comers))
+    }
+
+    /// Waits a little, or until the first of those comes who are missing.
+    fn wait_for_a_comer(&self, path: &str) -> Result<()> {
+        let comers = self.comers(path)?;
+        match comers.iter().position(Option::is_none) {
+            Some(rank) => self.one(&format!("{path}j/{rank}"), LOOK).map(drop),
+            None => {
+                std::thread::sleep(LOOK.min(self.deadline.remaining()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Another rank answers, to each generation that rank 0 makes, until one is made with it.
+    fn follow(&self) -> Result<(Now, Vec<Comer>)> {
+        let mut answered: Vec<Now> = Vec::new();
+        let met = loop {
+            let known = answered.last().cloned();
+            let now = self.now(if known.is_none() { LOOK } else { Duration::ZERO })?;
+            if let Some(now) = &now
+                && self.from != Some(&now.path)
+                && known.as_ref().is_none_or(|known| known.path != now.path)
+            {
+                self.store.set(
+                    &format!("{}j/{}", now.path, self.rank),
+                    &self.me.encode(),
+                    self.deadline.remaining(),
+                )?;
+                answered.push(now.clone());
+            }
+            if answered.is_empty() && now.is_some() {
+                // Rank 0 is still where this rank comes from.
+                std::thread::sleep(LOOK.min(self.deadline.remaining()) / 10);
+            }
+            if let Some(now) = answered.last() {
+                let list = self.one(&format!("{}ok", now.path), LOOK)?;
+                let comers = list.and_then(|list| {
+                    let mut reader = Reader(&list);
+                    let comers = reader.list(|r| Some(Comer { id: r.u64()?, nonce: r.u64()? }))?;
+                    reader.end(comers).filter(|comers| comers.len() == self.size)
+                });
+                match comers {
+                    Some(comers) if comers[self.rank] == self.me => break (now.clone(), comers),
+                    // A list without this start of this rank stays as it is: there will be another one.
+                    Some(_) => std::thread::sleep(LOOK.min(self.deadline.remaining()) / 5),
+                    None => {}
+                }
+            }
+            if self.deadline.expired() {
+                return Err(self.late(answered.last())?);
+            }
+        };
+        for now in answered.iter().filter(|now| now.path != met.0.path) {
+            // It may lie in a generation that has been removed already.
+            let _ = self.store.delete(&format!("{}j/{}", now.path, self.rank), GRACE);
+        }
+        Ok(met)
+    }
+
+    /// Why the generation was not made, as this rank sees it.
+    fn late(&self, now: Option<&Now>) -> Result<Error> {
+        let detail = match now {
+            None => not_come(&[0], self.size),
+            Some(now) => match self.store.ended(&[now.id], GRACE)?.swap_remove(0) {
+                Some(how) => format!("rank 0 of generation {} {how}, and has not come again", now.generation),
+                None => self.missing(&now.path)?,
+            },
+        };
+        Ok(self.deadline.error(self.operation, format!("rank {}: {detail}", self.rank)))
+    }
+
+    /// The view of the generation in which all have met; `roots` are their ranks in the store.
+    fn meet(self, store: Arc<dyn Store>, roots: &[usize]) -> Result<View> {
+        let (now, comers) = if self.rank == 0 { self.lead()? } else { self.follow()? };
+        let members = roots.iter().zip(&comers).map(|(root, comer)| Member { root: *root, id: comer.id }).collect();
+        Ok(View {
+            base: self.base.to_owned(),
+            path: now.path,
+            generation: now.generation,
+            members,
+            rank: self.rank,
+            progress: Mutex::default(),
+            survivors: OnceLock::new(),
+            store,
+        })
+    }
+}
+
+impl Exchange {
+    /// Meets the other ranks of a store in a new generation, within the [default timeout](crate::default_timeout).
+    ///
+    /// All ranks must call it. Each run of a program gets keys that no run before it has seen, also where the store outlives them; a
+    /// rank that dies here and is started again is waited for. What is left of earlier generations is removed.
+    pub fn join(store: impl Store + 'static) -> Result<Self> {
+        Self::meet(store, None)
+    }
+
+    /// The same within `timeout`, which also holds for the calls of this exchange.
+    pub fn join_within(store: impl Store + 'static, timeout: Duration) -> Result<Self> {
+        Self::meet(store, Some(timeout))
+    }
+
+    fn meet(store: impl Store + 'static, timeout: Option<Duration>) -> Result<Self> {
+        let operation = "Exchange::join";
+        let store: Arc<dyn Store> = Arc::new(store);
+        let (rank, size) = (store.rank(), store.size());
+        super::store::check_rank(operation, rank, size)?;
+        let deadline = Deadline::after(timeout.unwrap_or_else(default_timeout));
+        let me = Comer { id: store.id(), nonce: nonce() };
+        let meeting = Meeting { operation, store: &*store, base: "g/", from: None, rank, size, me, deadline };
+        let roots: Vec<usize> = (0..size).collect();
+        let view = meeting.meet(Arc::clone(&store), &roots)?;
+        Ok(Self::of(Arc::new(view), timeout))
+    }
+
+    /// Meets the same ranks again, with fresh keys. All ranks must call it, and be done with this generation, whose keys and
+    /// views are gone then.
+    pub fn next_generation(&self) -> Result<Self> {
+        let view = &self.view;
+        let me = Comer { id: view.store.id(), nonce: nonce() };
+        let meeting = Meeting {
+            operation: "Exchange::next_generation",
+            store: &*view.store,
+            base: &view.base,
+            from: Some(&view.path),
+            rank: view.rank,
+            size: view.size(),
+            me,
+            deadline: self.deadline(),
+        };
+        let roots = self.store_ranks();
+        let next = meeting.meet(Arc::clone(&view.store), &roots)?;
+        Ok(self.with_view(Arc::new(next)))
+    }
+}

@@ -1,0 +1,172 @@
+//! The exchange as its users hold it, and its keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::store::{MAX_KEYS, MAX_NAME, Swap, check_rank, check_value};
+use super::view::{GRACE, LOOK, View};
+use crate::deadline::{Deadline, default_timeout};
+use crate::error::{Error, Result};
+
+/// What ranks tell each other outside NCCL; see the [module](super).
+///
+/// A clone is the same rank of the same exchange. It can be used by several threads; what all ranks do together
+/// ([`all_gather`](Self::all_gather) and the like) must come in the same order on all of them.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    pub(super) view: Arc<View>,
+    timeout: Option<Duration>,
+}
+
+impl Exchange {
+    pub(super) fn of(view: Arc<View>, timeout: Option<Duration>) -> Self {
+        Self { view, timeout }
+    }
+
+    /// Another view, whose calls are allowed the same time.
+    pub(super) fn with_view(&self, view: Arc<View>) -> Self {
+        Self { view, timeout: self.timeout }
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.view.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.view.size()
+    }
+
+    /// The rank that each rank has in the [`Store`](super::Store), where views of some of the ranks number them anew.
+    pub fn store_ranks(&self) -> Vec<usize> {
+        self.view.members.iter().map(|member| member.root).collect()
+    }
+
+    /// The number of this generation, from 1; the first that a store sees after it was emptied is 1 again.
+    pub fn generation(&self) -> u64 {
+        self.view.generation
+    }
+
+    /// How long its calls wait: what was given to [`within`](Self::within), or [`default_timeout`](crate::default_timeout).
+    pub fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or_else(default_timeout)
+    }
+
+    /// The same, whose calls wait for `timeout` at most: `exchange.within(Duration::from_secs(5)).barrier()`.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Self {
+        Self { view: Arc::clone(&self.view), timeout: Some(timeout) }
+    }
+
+    pub(super) fn deadline(&self) -> Deadline {
+        Deadline::after(self.timeout())
+    }
+
+    /// The name of a key of a user in the store.
+    fn name(&self, operation: &'static str, key: &str) -> Result<String> {
+        if (1..=MAX_NAME).contains(&key.len()) {
+            return Ok(format!("{}u/{key}", self.view.path));
+        }
+        let expected = format_args!("1 to {MAX_NAME} bytes");
+        Err(Error::argument(operation, "key", expected, format_args!("{} bytes", key.len())))
+    }
+
+    /// Sets a key, whatever it was. All ranks see the whole value, or the one before.
+    ///
+    /// Keys are 1 to [`MAX_NAME`] bytes long, values 0 to [`MAX_VALUE`](super::MAX_VALUE). They belong to this generation of this view.
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        let name = self.name("Exchange::set", key)?;
+        check_value("Exchange::set", value.len())?;
+        self.view.store.set(&name, value, self.timeout())
+    }
+
+    /// The value of a key; waits until some rank sets it.
+    ///
+    /// When all other ranks have ended it fails at once; see [`get_from`](Self::get_from).
+    pub fn get(&self, key: &str) -> Result<Vec<u8>> {
+        Ok(self.get_all(&[key])?.swap_remove(0))
+    }
+
+    /// The values of several keys; waits until all of them are there.
+    pub fn get_all(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+        let operation = "Exchange::get";
+        let names: Vec<String> = keys.iter().map(|key| self.name(operation, key)).collect::<Result<_>>()?;
+        let mut values = Vec::with_capacity(keys.len());
+        let deadline = self.deadline();
+        for (keys, names) in keys.chunks(MAX_KEYS).zip(names.chunks(MAX_KEYS)) {
+            values.extend(self.get_some(operation, keys, names, &deadline)?);
+        }
+        Ok(values)
+    }
+
+    fn get_some(
+        &self,
+        operation: &'static str,
+        keys: &[&str],
+        names: &[String],
+        deadline: &Deadline,
+    ) -> Result<Vec<Vec<u8>>> {
+        let store = &self.view.store;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let others: Vec<u64> =
+            (0..self.size()).filter(|rank| *rank != self.rank()).map(|rank| self.view.members[rank].id).collect();
+        loop {
+            let found = store.get(&names, deadline.remaining().min(LOOK))?;
+            let missing: Vec<&str> =
+                keys.iter().zip(&found).filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
+            if missing.is_empty() {
+                return Ok(found.into_iter().flatten().collect());
+            }
+            let up = deadline.expired();
+            let ends = if others.is_empty() { Vec::new() } else { store.ended(&others, GRACE)? };
+            if !ends.is_empty() && ends.iter().all(Option::is_some) {
+                let found = store.get(&names, Duration::ZERO)?;
+                if found.iter().all(Option::is_some) {
+                    return Ok(found.into_iter().flatten().collect());
+                }
+                let rank = usize::from(self.rank() == 0);
+                let how = ends[0].as_deref().unwrap_or_default();
+                let how = format!("{how}, as all others have ended, and nobody has set {missing:?}");
+                return Err(Error::Gone { operation, rank, how });
+            }
+            if up {
+                return Err(deadline.error(operation, format!("rank {}: nobody has set {missing:?}", self.rank())));
+            }
+        }
+    }
+
+    /// The value of a key that `rank` sets; waits until it does, or has ended without.
+    pub fn get_from(&self, rank: usize, key: &str) -> Result<Vec<u8>> {
+        let operation = "Exchange::get_from";
+        check_rank(operation, rank, self.size())?;
+        let asked = [(rank, self.name(operation, key)?)];
+        let what = format!("{key:?}");
+        Ok(self.view.values(operation, &what, &asked, &self.deadline())?.swap_remove(0))
+    }
+
+    /// The value of a key, if it is there now.
+    pub fn try_get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let name = self.name("Exchange::try_get", key)?;
+        Ok(self.view.store.get(&[&name], Duration::ZERO)?.swap_remove(0))
+    }
+
+    /// Adds to a number and returns the sum. The key holds it as decimal text; where there is none, it is 0.
+    pub fn add(&self, key: &str, by: i64) -> Result<i64> {
+        let name = self.name("Exchange::add", key)?;
+        self.view.store.add(&name, by, self.timeout())
+    }
+
+    /// Sets a key if its value is `expected`; `None` means that it is not there.
+    pub fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8]) -> Result<Swap> {
+        let name = self.name("Exchange::compare_and_set", key)?;
+        check_value("Exchange::compare_and_set", value.len())?;
+        self.view.store.compare_and_set(&name, expected, value, self.timeout())
+    }
+
+    /// Removes a key, and says whether it was there.
+    pub fn delete(&self, key: &str) -> Result<bool> {
+        let name = self.name("Exchange::delete", key)?;
+        self.view.store.delete(&name, self.timeout())
+    }
+}

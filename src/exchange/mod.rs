@@ -1,0 +1,67 @@
+//! What ranks tell each other outside NCCL: an id before there is a communicator, who is still there after a failure.
+//!
+//! ```
+//! use gpucomm::exchange::{Exchange, Threads};
+//!
+//! # fn main() -> gpucomm::Result<()> {
+//! let place = Threads::new(3);
+//! std::thread::scope(|scope| {
+//!     let ranks: Vec<_> = (0..3)
+//!         .map(|rank| {
+//!             let place = &place;
+//!             scope.spawn(move || {
+//!                 let exchange = Exchange::join(place.store(rank)?)?;
+//!                 // Rank 0 tells all what only it knows.
+//!                 let id = exchange.broadcast(0, if rank == 0 { b"an id" } else { b"" })?;
+//!                 // All ranks learn whether all are ready, and if not, who is not and why.
+//!                 let vote = exchange.vote(if id.is_empty() { Err("no id".to_owned()) } else { Ok(()) })?;
+//!                 assert!(vote.unanimous(), "{vote}");
+//!                 exchange.all_gather(format!("rank {rank}").as_bytes())
+//!             })
+//!         })
+//!         .collect();
+//!     for rank in ranks {
+//!         let names = rank.join().expect("no rank panics")?;
+//!         assert_eq!(names, [b"rank 0", b"rank 1", b"rank 2"]);
+//!     }
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! # What is primitive, and what is built on it
+//!
+//! A [`Store`] is a map of keys to bytes that all ranks see: set, get with a wait, add, compare-and-set, delete, and who has ended. An
+//! [`Exchange`] is one rank's end of all else: [`all_gather`](Exchange::all_gather), [`broadcast`](Exchange::broadcast),
+//! [`barrier`](Exchange::barrier), [`vote`](Exchange::vote), and exchanges of some of the ranks: [`subset`](Exchange::subset),
+//! [`split`](Exchange::split), [`survivors`](Exchange::survivors). Whoever implements the trait has it all over a store of their own.
+//!
+//! # Who waits for whom
+//!
+//! Nothing waits without a deadline: the [default timeout](crate::default_timeout), or that of [`Exchange::within`]. An
+//! [`Error::Timeout`](crate::Error::Timeout) lists the ranks that have not come. Who is known to have ended, killed or in good order, is
+//! [`Error::Gone`](crate::Error::Gone) to those that wait for it, at once. Who was late finds what it has missed: after a timeout all
+//! can go on with the next call. The rank that calls something else than the others is [`Error::Disagreement`](crate::Error::Disagreement).
+//!
+//! # Generations
+//!
+//! All keys lie in a generation, which begins with [`Exchange::join`], and again with [`Exchange::next_generation`]. It is made by
+//! all ranks, each of which is known by a number drawn anew: a run never reads what another run has left in a store that outlives
+//! it, whoever died and when. What is left is removed by the next generation.
+
+mod generation;
+mod handle;
+mod kind;
+mod store;
+mod table;
+mod threads;
+mod together;
+mod view;
+mod views;
+mod vote;
+mod wire;
+
+pub use handle::Exchange;
+pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
+pub use threads::{ThreadStore, Threads};
+pub use vote::Vote;

@@ -1,0 +1,149 @@
+//! What an exchange stands on: a map of keys that all ranks see.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// The longest value of a key, in bytes.
+pub const MAX_VALUE: usize = 16 << 20;
+
+/// The longest key that a [`Store`] is asked for, in bytes. Keys of users are shorter: [`MAX_NAME`].
+pub const MAX_KEY: usize = 1024;
+
+/// The longest key of an [`Exchange`](super::Exchange), in bytes.
+pub const MAX_NAME: usize = 256;
+
+/// The most keys that one [`Store::get`] is asked for.
+pub const MAX_KEYS: usize = 64;
+
+/// What came of a compare-and-set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Swap {
+    /// The value was what was expected, and is the new one.
+    Done,
+    /// It was not: what is there, or `None` where nothing is. Nothing was changed.
+    Found(Option<Vec<u8>>),
+}
+
+/// A map of keys to bytes that all ranks see, and who of them is still there: the primitive part of an
+/// [`Exchange`](super::Exchange), which builds all else on it.
+///
+/// Implement it to have ranks meet through something of your own, such as a database. An implementation keeps these rules:
+///
+/// - All changes of one key happen in one order, which all ranks see; [`add`](Self::add) and
+///   [`compare_and_set`](Self::compare_and_set) are one step in it. Who has been told that a change is done finds it, from every
+///   rank. A value is never seen in part.
+/// - Keys are UTF-8 of 1 to [`MAX_KEY`] bytes, with `/` between their parts; values have 0 to [`MAX_VALUE`] bytes.
+/// - Every method returns within `within` and a second; what could not be done by then is [`Error::Timeout`], other than for
+///   [`get`](Self::get). It can be called by several threads, and a `get` that waits holds up no other call.
+/// - [`id`](Self::id) is another one for each start of a process: a rank that was started again is somebody else.
+/// - Values outlive the rank that has set them.
+pub trait Store: Send + Sync {
+    /// The rank of this process or thread.
+    fn rank(&self) -> usize;
+
+    /// How many ranks there are.
+    fn size(&self) -> usize;
+
+    /// A number by which this start of this rank is known, such as a random one.
+    fn id(&self) -> u64;
+
+    /// Sets a key, whatever it was.
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()>;
+
+    /// The values of at most [`MAX_KEYS`] keys, once all of them are there.
+    ///
+    /// When time is up it returns those that are there, with `None` for the others. It may do so earlier: when some rank has died,
+    /// say, so that the caller looks whether it is one of those it waits for. Without any time it only looks.
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>>;
+
+    /// Adds to the number that a key holds, as decimal text, or to 0 where there is no such key, and returns the sum.
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64>;
+
+    /// Sets a key if its value is `expected`, where `None` means that there is no such key.
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap>;
+
+    /// Removes a key, and says whether it was there.
+    fn delete(&self, key: &str, within: Duration) -> Result<bool>;
+
+    /// Removes all keys that begin with `prefix`, which ends with `/`.
+    ///
+    /// It is asked for keys that nobody reads any more. A store that cannot list its keys may do nothing.
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()>;
+
+    /// For each of these starts of ranks: how it ended, if it is known to have ended, such as `has died`.
+    ///
+    /// Who has ended never comes back under the same number. A store that cannot know answers `None` for all, as the default
+    /// does: then ranks that died are noticed at the deadline.
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        let _ = within;
+        Ok(vec![None; ids.len()])
+    }
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn size(&self) -> usize {
+        (**self).size()
+    }
+
+    fn id(&self) -> u64 {
+        (**self).id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        (**self).set(key, value, within)
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        (**self).get(keys, within)
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        (**self).add(key, by, within)
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        (**self).compare_and_set(key, expected, value, within)
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        (**self).delete(key, within)
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        (**self).clear(prefix, within)
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        (**self).ended(ids, within)
+    }
+}
+
+/// Refuses a rank that is none, as `operation`.
+pub(super) fn check_rank(operation: &'static str, rank: usize, size: usize) -> Result<()> {
+    if rank < size {
+        return Ok(());
+    }
+    Err(Error::argument(operation, "rank", format_args!("less than the {size} ranks"), rank))
+}
+
+/// Refuses a value that is too long, as `operation`.
+pub(super) fn check_value(operation: &'static str, len: usize) -> Result<()> {
+    if len <= MAX_VALUE {
+        return Ok(());
+    }
+    Err(Error::argument(operation, "value", format_args!("at most {MAX_VALUE} bytes"), format_args!("{len} bytes")))
+}
+
+/// A number that nobody else draws.
+pub(super) fn nonce() -> u64 {
+    let mut bytes = [0; 8];
+    // The kernel's source gives such a few bytes whole once the machine has started, and has no other failure.
+    while rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) != Ok(bytes.len()) {}
+    u64::from_le_bytes(bytes)
+}

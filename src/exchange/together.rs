@@ -1,0 +1,126 @@
+//! What all ranks of an exchange do together.
+
+use std::time::Duration;
+
+use super::handle::Exchange;
+use super::kind;
+use super::store::{MAX_VALUE, check_rank};
+use super::view::GRACE;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// Broadcasts leave their values behind until all are known to have read them; so often all meet for that.
+const MEET: u64 = 64;
+
+impl Exchange {
+    /// Every rank gives bytes, of any length, and gets those of all, in the order of ranks.
+    ///
+    /// At the deadline [`Error::Timeout`] lists who has not come; a rank that is known to have ended is [`Error::Gone`] at once, and
+    /// one that does something else instead is [`Error::Disagreement`].
+    pub fn all_gather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.gather_in(self.view.round(), "Exchange::all_gather", kind::ALL_GATHER, value, &self.deadline())
+    }
+
+    /// Waits until all ranks have come.
+    pub fn barrier(&self) -> Result<()> {
+        self.gather_in(self.view.round(), "Exchange::barrier", kind::BARRIER, &[], &self.deadline()).map(drop)
+    }
+
+    /// All ranks get the bytes of `root`. What the others give is not looked at.
+    ///
+    /// The root does not wait for the others, other than in each 64th round, where all meet so that old values can go.
+    pub fn broadcast(&self, root: usize, value: &[u8]) -> Result<Vec<u8>> {
+        let operation = "Exchange::broadcast";
+        check_rank(operation, root, self.size())?;
+        let deadline = self.deadline();
+        let mut round = self.view.round();
+        if round.is_multiple_of(MEET) {
+            self.gather_in(round, operation, kind::BROADCAST, &[], &deadline)?;
+            round = self.view.round();
+        }
+        if self.rank() == root {
+            self.put(round, operation, kind::BROADCAST, value, &deadline)?;
+            return Ok(value.to_vec());
+        }
+        let what = format!("broadcast (round {round}) from rank {root}");
+        let value =
+            self.view.values(operation, &what, &[(root, self.round_key(round, root))], &deadline)?.swap_remove(0);
+        self.payload(operation, round, kind::BROADCAST, root, value)
+    }
+
+    pub(super) fn gather_in(
+        &self,
+        round: u64,
+        operation: &'static str,
+        kind: u8,
+        value: &[u8],
+        deadline: &Deadline,
+    ) -> Result<Vec<Vec<u8>>> {
+        self.put(round, operation, kind, value, deadline)?;
+        let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
+        let what = format!("{} (round {round})", kind::name(Some(&kind)));
+        let values = self.view.values(operation, &what, &keys, deadline)?;
+        self.met(round);
+        let payloads = values.into_iter().enumerate();
+        payloads.map(|(rank, value)| self.payload(operation, round, kind, rank, value)).collect()
+    }
+
+    /// Sets this rank's value of a round.
+    pub(super) fn put(
+        &self,
+        round: u64,
+        operation: &'static str,
+        kind: u8,
+        value: &[u8],
+        deadline: &Deadline,
+    ) -> Result<()> {
+        if value.len() >= MAX_VALUE {
+            let expected = format_args!("fewer than {MAX_VALUE} bytes");
+            return Err(Error::argument(operation, "value", expected, format_args!("{} bytes", value.len())));
+        }
+        let key = self.round_key(round, self.rank());
+        let bytes = [&[kind], value].concat();
+        self.view.store.set(&key, &bytes, deadline.remaining())?;
+        self.view.progress().own.push((round, key));
+        Ok(())
+    }
+
+    pub(super) fn round_key(&self, round: u64, rank: usize) -> String {
+        format!("{}c/{round}/{rank}", self.view.path)
+    }
+
+    /// What `rank` gave, if it has done what this rank does.
+    fn payload(
+        &self,
+        operation: &'static str,
+        round: u64,
+        kind: u8,
+        rank: usize,
+        mut value: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        if value.first() != Some(&kind) {
+            return Err(Error::Disagreement {
+                operation,
+                rank,
+                peer: self.rank(),
+                expected: format!("{} as round {round}", kind::name(Some(&kind))),
+                got: kind::name(value.first()),
+            });
+        }
+        value.remove(0);
+        Ok(value)
+    }
+
+    /// All have come to a round, and so are done with those before: what this rank has set for them goes.
+    pub(super) fn met(&self, round: u64) {
+        let mut progress = self.view.progress();
+        let (old, own) = progress.own.drain(..).partition(|(of, _)| *of < round);
+        progress.own = own;
+        drop(progress);
+        let old: Vec<(u64, String)> = old;
+        for (_, key) in old {
+            // One that stays costs its bytes until the generation ends.
+            let _ = self.view.store.delete(&key, GRACE.min(Duration::from_secs(1)));
+        }
+    }
+}

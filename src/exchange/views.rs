@@ -1,0 +1,104 @@
+//! Exchanges of some of the ranks.
+
+use std::sync::Arc;
+
+use super::handle::Exchange;
+use super::kind;
+use super::store::check_rank;
+use super::view::Came;
+use super::vote::{decide, unreadable};
+use super::wire::{Reader, Writer};
+use crate::error::{Error, Result};
+
+impl Exchange {
+    /// An exchange of the given ranks of this one, numbered anew in this order.
+    ///
+    /// The members call it with the same list; who is not in it has nothing to do. Nobody waits.
+    pub fn subset(&self, ranks: &[usize]) -> Result<Self> {
+        let operation = "Exchange::subset";
+        for (at, rank) in ranks.iter().enumerate() {
+            check_rank(operation, *rank, self.size())?;
+            if ranks[..at].contains(rank) {
+                return Err(Error::argument(operation, "ranks", "each rank once", format_args!("rank {rank} twice")));
+            }
+        }
+        let times = {
+            let mut progress = self.view.progress();
+            let times = progress.subsets.entry(ranks.to_vec()).or_default();
+            *times += 1;
+            *times
+        };
+        let base = format!("{}v/{:032x}-{times}/", self.view.path, digest(ranks));
+        let expected = || format!("a list with this rank, {}", self.rank());
+        let view = self.view.child(base, ranks);
+        let view = view.ok_or_else(|| Error::argument(operation, "ranks", expected(), format_args!("{ranks:?}")))?;
+        Ok(self.with_view(Arc::new(view)))
+    }
+
+    /// Divides all ranks by colour, as `ncclCommSplit` and `MPI_Comm_split` do: those of one colour become an exchange, in the order of
+    /// their keys, and of their ranks where keys are equal. Without a colour a rank takes part in none.
+    ///
+    /// All ranks must call it.
+    pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Self>> {
+        let operation = "Exchange::split";
+        let mine = Writer::default().u8(color.is_some().into()).u64(color.unwrap_or_default()).u64(key.cast_unsigned());
+        let round = self.view.round();
+        let all = self.gather_in(round, operation, kind::SPLIT, &mine.0, &self.deadline())?;
+        let Some(color) = color else { return Ok(None) };
+        let mut ranks = Vec::new();
+        for (rank, bytes) in all.iter().enumerate() {
+            let mut reader = Reader(bytes);
+            let (Some(has), Some(its), Some(key)) = (reader.u8(), reader.u64(), reader.u64()) else {
+                let reason = format!("expected a colour and a key, got {} bytes", bytes.len());
+                return Err(Error::Exchange { operation, key: format!("rank {rank}"), reason });
+            };
+            if has == 1 && its == color {
+                ranks.push((key.cast_signed(), rank));
+            }
+        }
+        ranks.sort_unstable();
+        let ranks: Vec<usize> = ranks.into_iter().map(|(_, rank)| rank).collect();
+        let base = format!("{}p/{round}-{color}/", self.view.path);
+        Ok(self.view.child(base, &ranks).map(|view| self.with_view(Arc::new(view))))
+    }
+
+    /// An exchange of those ranks that come here within the timeout, numbered anew: what is left after a failure.
+    ///
+    /// It returns as soon as all others have come or are known to have ended. The first rank whose deadline passes decides, and all ranks
+    /// get the same members; who comes after that, and is therefore not among them, gets [`Error::Gone`] with its own rank. A second
+    /// call gives the same exchange.
+    pub fn survivors(&self) -> Result<Self> {
+        let operation = "Exchange::survivors";
+        if let Some(view) = self.view.survivors.get() {
+            return Ok(self.with_view(Arc::clone(view)));
+        }
+        let deadline = self.deadline();
+        let key = |rank: usize| format!("{}s/{rank}", self.view.path);
+        self.view.store.set(&key(self.rank()), &[], deadline.remaining())?;
+        let keys: Vec<_> = (0..self.size()).map(|rank| (rank, key(rank))).collect();
+        let verdict = format!("{}s/verdict", self.view.path);
+        let bytes = decide(&self.view, &verdict, &keys, &deadline, |came| {
+            let ranks = (0..came.len()).filter(|rank| matches!(came[*rank], Came::Value(_)));
+            let ranks: Vec<usize> = ranks.collect();
+            ranks.iter().fold(Writer::default().count(ranks.len()), |writer, rank| writer.count(*rank)).0
+        })?;
+        let mut reader = Reader(&bytes);
+        let ranks = reader.list(Reader::count).filter(|ranks| ranks.iter().all(|rank| *rank < self.size()));
+        let ranks = ranks.ok_or_else(|| unreadable(operation, &verdict, &bytes))?;
+        let base = format!("{}s/v/", self.view.path);
+        let view = self.view.child(base, &ranks).ok_or_else(|| Error::Gone {
+            operation,
+            rank: self.rank(),
+            how: format!("has come too late: ranks {ranks:?} went on without it"),
+        })?;
+        Ok(self.with_view(Arc::clone(self.view.survivors.get_or_init(|| Arc::new(view)))))
+    }
+}
+
+/// A name for a list of ranks: FNV-1a, of 128 bits.
+fn digest(ranks: &[usize]) -> u128 {
+    let bytes = ranks.iter().flat_map(|rank| (*rank as u64).to_le_bytes());
+    bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    })
+}

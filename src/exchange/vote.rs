@@ -1,0 +1,155 @@
+//! Votes: one answer on all ranks.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::handle::Exchange;
+use super::kind;
+use super::store::Swap;
+use super::view::{Came, GRACE, View};
+use super::wire::{Reader, Writer};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// How a vote ended. All ranks that voted in one, late or not, get the same.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Vote {
+    /// Who said no, and why.
+    pub no: Vec<(usize, String)>,
+    /// Who did not come: `has not come` by the deadline, or how it ended.
+    pub missing: Vec<(usize, String)>,
+}
+
+impl Vote {
+    /// Whether all ranks came and said yes.
+    pub fn unanimous(&self) -> bool {
+        self.no.is_empty() && self.missing.is_empty()
+    }
+}
+
+impl fmt::Display for Vote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unanimous() {
+            return f.write_str("unanimous");
+        }
+        let no = self.no.iter().map(|(rank, why)| format!("rank {rank} says no: {why}"));
+        let missing = self.missing.iter().map(|(rank, how)| format!("rank {rank} {how}"));
+        f.write_str(&no.chain(missing).collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl Exchange {
+    /// Every rank says yes (`Ok`) or no (`Err`, with the reason), and all learn the same answer.
+    ///
+    /// The first rank whose deadline passes, or that sees that nobody else can come, decides for all: who comes after that is told the
+    /// same, which names it as missing. Ranks that do something else instead count as a no. Of a reason the first
+    /// kilobyte is kept.
+    pub fn vote(&self, ballot: Result<(), String>) -> Result<Vote> {
+        let operation = "Exchange::vote";
+        let deadline = self.deadline();
+        let round = self.view.round();
+        let ballot = match &ballot {
+            Ok(()) => Writer::default().u8(1).text(""),
+            Err(why) => Writer::default().u8(0).text(clipped(why)),
+        };
+        self.put(round, operation, kind::VOTE, &ballot.0, &deadline)?;
+        let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
+        let verdict = format!("{}c/{round}/verdict", self.view.path);
+        let bytes = decide(&self.view, &verdict, &keys, &deadline, |came| encode(&count(round, came)))?;
+        let vote = decode(&bytes).ok_or_else(|| unreadable(operation, &verdict, &bytes))?;
+        if self.rank() == 0 {
+            self.view.progress().own.push((round, verdict));
+        }
+        if vote.missing.is_empty() {
+            self.met(round);
+        }
+        Ok(vote)
+    }
+}
+
+/// Waits until each key has come or its member has ended, or until time is up; the first rank for which that is so writes what
+/// `propose` makes of it to the key `verdict`, and all return what stands there.
+pub(super) fn decide(
+    view: &View,
+    verdict: &str,
+    keys: &[(usize, String)],
+    deadline: &Deadline,
+    propose: impl FnOnce(&[Came]) -> Vec<u8>,
+) -> Result<Vec<u8>> {
+    let store = &view.store;
+    let decided = || Ok::<_, Error>(store.get(&[verdict], Duration::ZERO)?.swap_remove(0));
+    if let Some(bytes) = decided()? {
+        return Ok(bytes);
+    }
+    let mut found = None;
+    let came = view.await_keys(keys, deadline, |came| {
+        found = decided()?;
+        Ok(found.is_some() || !came.contains(&Came::NotYet))
+    })?;
+    if let Some(bytes) = found {
+        return Ok(bytes);
+    }
+    let bytes = propose(&came);
+    match store.compare_and_set(verdict, None, &bytes, deadline.remaining().max(GRACE))? {
+        Swap::Done => Ok(bytes),
+        Swap::Found(Some(bytes)) => Ok(bytes),
+        Swap::Found(None) => Err(unreadable("Exchange::vote", verdict, &[])),
+    }
+}
+
+/// The error for a verdict that none of us has written.
+pub(super) fn unreadable(operation: &'static str, key: &str, bytes: &[u8]) -> Error {
+    let reason = format!("expected a verdict, got {} bytes that are none", bytes.len());
+    Error::Exchange { operation, key: key.to_owned(), reason }
+}
+
+/// How a member that did not come is told of.
+fn absent(came: &Came) -> Option<String> {
+    match came {
+        Came::Value(_) => None,
+        Came::Ended(how) => Some(how.clone()),
+        Came::NotYet => Some("has not come".to_owned()),
+    }
+}
+
+/// What the ballots come to.
+fn count(round: u64, came: &[Came]) -> Vote {
+    let mut vote = Vote::default();
+    for (rank, came) in came.iter().enumerate() {
+        if let Some(how) = absent(came) {
+            vote.missing.push((rank, how));
+        }
+        let Came::Value(value) = came else { continue };
+        let mut reader = Reader(value.get(1..).unwrap_or_default());
+        match (value.first(), reader.u8(), reader.text()) {
+            (Some(&kind::VOTE), Some(1), _) => {}
+            (Some(&kind::VOTE), Some(_), Some(why)) => vote.no.push((rank, why.to_owned())),
+            (other, ..) => {
+                let why = format!("expected vote as round {round}, got {}", kind::name(other));
+                vote.no.push((rank, why));
+            }
+        }
+    }
+    vote
+}
+
+/// The first kilobyte of a reason.
+fn clipped(why: &str) -> &str {
+    let end = (0..=why.len().min(1024)).rev().find(|end| why.is_char_boundary(*end));
+    &why[..end.unwrap_or_default()]
+}
+
+fn encode(vote: &Vote) -> Vec<u8> {
+    let list = |writer: Writer, list: &[(usize, String)]| {
+        list.iter().fold(writer.count(list.len()), |writer, (rank, why)| writer.count(*rank).text(clipped(why)))
+    };
+    list(list(Writer::default(), &vote.no), &vote.missing).0
+}
+
+fn decode(bytes: &[u8]) -> Option<Vote> {
+    let mut reader = Reader(bytes);
+    let mut list = || reader.list(|reader| Some((reader.count()?, reader.text()?.to_owned())));
+    let (no, missing) = (list()?, list()?);
+    reader.end(Vote { no, missing })
+}

@@ -1,0 +1,104 @@
+//! Ranks that come late, or not at all.
+
+use std::time::{Duration, Instant};
+
+use gpucomm::Error;
+use gpucomm::exchange::Exchange;
+
+use crate::support::{everywhere, sites, slower};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[track_caller]
+fn timeout(error: &Error, parts: &[&str]) {
+    assert!(matches!(error, Error::Timeout { timeout, .. } if *timeout == SHORT), "{error}");
+    for part in parts {
+        assert!(error.to_string().contains(part), "no {part:?} in: {error}");
+    }
+}
+
+#[test]
+fn who_is_late_is_listed() {
+    everywhere(&[4], |x| {
+        if x.rank() == 1 || x.rank() == 3 {
+            std::thread::sleep(slower(1.0));
+        } else {
+            let start = Instant::now();
+            timeout(&x.within(SHORT).barrier().unwrap_err(), &["Exchange::barrier", "ranks 1, 3 of 4 have not come"]);
+            assert!(start.elapsed() < SHORT + slower(0.5), "{:?}", start.elapsed());
+            timeout(&x.within(SHORT).get_from(1, "k").unwrap_err(), &["\"k\"", "rank 1 of 4 has not come"]);
+            timeout(&x.within(SHORT).get("nobody").unwrap_err(), &["nobody has set [\"nobody\"]"]);
+        }
+        // Who was late finds what it missed, and all go on.
+        if x.rank() == 1 || x.rank() == 3 {
+            x.barrier().unwrap();
+        }
+        assert_eq!(x.all_gather(&[x.rank() as u8]).unwrap(), [[0], [1], [2], [3]]);
+    });
+}
+
+#[test]
+fn a_vote_without_someone_has_one_answer() {
+    everywhere(&[3], |x| {
+        if x.rank() == 2 {
+            std::thread::sleep(slower(1.0));
+        }
+        let vote = x.within(SHORT).vote(Ok(())).unwrap();
+        assert_eq!((vote.no.len(), vote.missing.as_slice()), (0, &[(2, "has not come".to_owned())][..]));
+        assert!(x.vote(Ok(())).unwrap().unanimous());
+        assert!(x.all_gather(b"").unwrap().len() == 3);
+    });
+}
+
+#[test]
+fn votes_whose_deadlines_differ_have_one_answer() {
+    everywhere(&[4], |x| {
+        for round in 0..6 {
+            let timeout = Duration::from_millis(10 + 20 * ((x.rank() as u64 + round) % 4));
+            std::thread::sleep(Duration::from_millis(fastrand::u64(..60)));
+            let vote = x.within(timeout).vote(Ok(())).unwrap();
+            let all = x.all_gather(format!("{vote:?}").as_bytes()).unwrap();
+            assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+        }
+    });
+}
+
+#[test]
+fn who_never_joins_is_listed() {
+    for site in sites(4) {
+        let texts = site.stores(&[0, 2], |_, store| Exchange::join_within(store, SHORT).unwrap_err());
+        for error in texts {
+            timeout(&error, &["Exchange::join", "ranks 1, 3 of 4 have not come"]);
+        }
+    }
+    for site in sites(3) {
+        let errors = site
+            .place
+            .without_rank_0()
+            .then(|| site.stores(&[1, 2], |_, store| Exchange::join_within(store, SHORT).unwrap_err()));
+        for error in errors.into_iter().flatten() {
+            timeout(&error, &["Exchange::join", "rank 0 of 3 has not come"]);
+        }
+    }
+}
+
+#[test]
+fn waiting_holds_up_nobody() {
+    everywhere(&[1], |x| {
+        std::thread::scope(|scope| {
+            let waits: Vec<_> = (0..4)
+                .map(|at| {
+                    let x = x.clone();
+                    scope.spawn(move || x.get(&format!("late/{at}")).unwrap())
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(30));
+            for at in 0..4_u8 {
+                x.set(&format!("late/{at}"), &[at]).unwrap();
+            }
+            for (at, wait) in waits.into_iter().enumerate() {
+                assert_eq!(wait.join().unwrap(), [at as u8]);
+            }
+        });
+    });
+}

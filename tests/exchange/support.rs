@@ -1,0 +1,100 @@
+//! Ranks of an exchange, in each of its forms.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gpucomm::exchange::{Exchange, Store, Threads};
+
+/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
+pub fn slower(seconds: f64) -> Duration {
+    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    Duration::from_secs_f64(seconds * factor)
+}
+
+/// A form, and where its ranks meet.
+#[derive(Clone)]
+pub enum Place {
+    Threads(Threads),
+}
+
+/// What keeps a place, and takes it away in the end.
+pub struct Site {
+    pub name: &'static str,
+    pub place: Place,
+    pub size: usize,
+}
+
+impl Place {
+    /// Whether a rank can wait for rank 0 to come with nothing but a store.
+    pub fn without_rank_0(&self) -> bool {
+        matches!(self, Self::Threads(_))
+    }
+
+    /// Whether what ranks have set is there after rank 0 has ended.
+    pub fn outlives_rank_0(&self) -> bool {
+        matches!(self, Self::Threads(_))
+    }
+
+    /// The store of one rank. That of rank 0 first, where it has the server.
+    pub fn store(&self, rank: usize, _size: usize) -> gpucomm::Result<Arc<dyn Store>> {
+        Ok(match self {
+            Self::Threads(threads) => Arc::new(threads.store(rank)?),
+        })
+    }
+}
+
+/// A place of each form.
+pub fn sites(size: usize) -> Vec<Site> {
+    let threads = Site { name: "threads", place: Place::Threads(Threads::new(size)), size };
+    vec![threads]
+}
+
+impl Site {
+    /// Runs `body` as every rank of `ranks`, each with its store.
+    pub fn stores<R: Send>(&self, ranks: &[usize], body: impl Fn(usize, Arc<dyn Store>) -> R + Sync) -> Vec<R> {
+        std::thread::scope(|scope| {
+            let body = &body;
+            let threads: Vec<_> = ranks
+                .iter()
+                .map(|rank| {
+                    scope.spawn(move || {
+                        let store =
+                            self.place.store(*rank, self.size).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+                        body(*rank, store)
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    }
+
+    /// Runs `body` as every rank, once all have met.
+    pub fn run<R: Send>(&self, body: impl Fn(Exchange) -> R + Sync) -> Vec<R> {
+        let ranks: Vec<usize> = (0..self.size).collect();
+        self.stores(&ranks, |_, store| {
+            body(Exchange::join_within(store, slower(20.0)).unwrap_or_else(|error| panic!("{}: {error}", self.name)))
+        })
+    }
+}
+
+/// Runs `body` as every rank in every form, with each of the sizes.
+pub fn everywhere(sizes: &[usize], body: impl Fn(Exchange) + Sync) {
+    for size in sizes {
+        for site in sites(*size) {
+            let start = Instant::now();
+            site.run(&body);
+            println!("{} ranks, {}: {:?}", size, site.name, start.elapsed());
+        }
+    }
+}
+
+/// The seed of this run.
+pub fn seed() -> u64 {
+    let seed = std::env::var("GPUCOMM_TEST_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("GPUCOMM_TEST_SEED={seed}");
+    seed
+}
