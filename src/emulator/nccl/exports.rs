@@ -6,13 +6,12 @@ use std::ffi::{c_char, c_int, c_void};
 use super::basics::config::{self, Config};
 use super::basics::error::{self, Failure, Outcome, entry};
 use super::basics::kind::Kind;
-use super::calls::{group, init, lifecycle, window};
-use super::run::launch::{StreamHandle, cuda};
+use super::basics::unique_id;
+use super::calls::{group, init, issue, lifecycle, window};
 use super::state::inside::Manner;
 use super::state::{redop, registry};
-use super::work::operation::{Operation, Request};
-use crate::emulator::cuda::core::stream;
-use crate::emulator::meet::control;
+use super::work::request::Request;
+use crate::emulator::meet::register;
 use crate::sys::*;
 
 const SUCCESS: Outcome<ncclResult_t> = Ok(ncclResult_t::ncclSuccess);
@@ -41,7 +40,7 @@ pub unsafe extern "C" fn ncclGetUniqueId(uniqueId: *mut ncclUniqueId) -> ncclRes
             return Err(Failure::argument("the place for the id is null"));
         }
         // SAFETY: the caller's pointer, as C declares it.
-        unsafe { put(uniqueId, control::create()?) }
+        unsafe { put(uniqueId, unique_id::of(register::create()?)) }
     })
 }
 
@@ -208,39 +207,20 @@ pub unsafe extern "C" fn ncclRedOpCreatePreMulSum(
             return Err(Failure::unnoticed("the place for the operator is null"));
         }
         // SAFETY: the caller's pointers, as C declares them.
-        unsafe { put(op, redop::create(&comm, scalar.cast::<u8>().cast_const(), datatype, residence)?) }
+        unsafe { put(op, redop::create(&comm.redops, scalar.cast::<u8>().cast_const(), datatype, residence)?) }
     })
 }
 
 pub unsafe extern "C" fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t {
     entry("ncclRedOpDestroy", || {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        redop::destroy(&comm, op)?;
+        redop::destroy(&comm.redops, op)?;
         SUCCESS
     })
 }
 
-/// Issues one operation, as a group of its own or as part of the thread's.
 fn issue(name: &'static str, comm: ncclComm_t, stream: cudaStream_t, request: Request) -> ncclResult_t {
-    entry(name, || {
-        group::call(|| {
-            let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-            comm.ensure_usable()?;
-            // The null stream is that of the communicator's device, which NCCL makes current.
-            let device = match stream::stream_device(stream) {
-                _ if stream.is_null() => comm.device,
-                device => device.map_err(|error| cuda("the stream", error))?,
-            };
-            if device != comm.device {
-                return Err(Failure::argument(format!(
-                    "the stream belongs to device {device}, expected device {} of rank {}",
-                    comm.device, comm.rank
-                )));
-            }
-            let operation = Operation::new(&comm, &request)?;
-            group::add_operation(&comm, operation, StreamHandle(stream))
-        })
-    })
+    entry(name, || issue::issue(comm, stream, &request))
 }
 
 const NO_REDOP: ncclRedOp_t = ncclRedOp_t::ncclSum;

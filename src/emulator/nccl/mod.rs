@@ -1,6 +1,6 @@
 //! The NCCL half of the emulator: NCCL 2.28.9 on the CPU, for ranks as threads and as processes.
 //!
-//! - The ranks of a communicator meet in a [`control`](super::meet::control) segment of shared memory, and read and write each
+//! - The ranks of a communicator meet in a control [`segment`](super::meet::segment) of shared memory, and read and write each
 //!   other's device memory, which is shared memory too.
 //! - A call makes an [`operation`](work::operation), a [`group`](calls::group) collects operations, and at its end they are
 //!   [`launch`](run::launch)ed in batches that run on the threads of their streams: [`collective`](run::collective)

@@ -7,8 +7,10 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use crate::emulator::cuda::error::meaning;
+use crate::emulator::meet::trouble::Trouble;
 use crate::emulator::report;
-use crate::sys::ncclResult_t;
+use crate::sys::{cudaError, ncclResult_t};
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,21 @@ impl Failure {
     pub(crate) fn remote(text: impl Into<String>) -> Self {
         Self::new(ncclResult_t::ncclRemoteError, text)
     }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Invalid(text) => Self::argument(text),
+            Trouble::System(text) => Self::system(text),
+        }
+    }
+}
+
+/// A CUDA error as NCCL reports it: which one it was is in the text only.
+pub(crate) fn cuda(what: &str, error: cudaError) -> Failure {
+    let text = meaning(error).to_string_lossy();
+    Failure::new(ncclResult_t::ncclUnhandledCudaError, format!("{what}: Cuda failure {} '{text}'", error.0))
 }
 
 /// The last failure of any thread. NCCL has only this one text; here a thread whose last call failed gets that call's.

@@ -3,3 +3,4 @@
 pub(crate) mod config;
 pub(crate) mod error;
 pub(crate) mod kind;
+pub(crate) mod unique_id;

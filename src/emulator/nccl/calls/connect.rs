@@ -7,19 +7,20 @@
 //!
 //! `ncclCommRevoke` from another thread ends such a call.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::emulator::meet::control::{Pair, Segment};
+use crate::emulator::lock::lock;
 use crate::emulator::meet::futex::{SLICE, Ticket};
+use crate::emulator::meet::layout::Pair;
+use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
-use crate::emulator::nccl::run::collective::died;
-use crate::emulator::nccl::run::launch::Batch;
-use crate::emulator::nccl::state::comm::{Comm, lock};
-use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch};
+use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::link::Link;
+use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch, died};
+use crate::emulator::nccl::work::batch::Batch;
 use crate::emulator::nccl::work::operation::Operation;
 use crate::emulator::report;
 
@@ -28,17 +29,6 @@ const TURN: Duration = Duration::from_millis(1);
 
 /// Bytes up to which collectives are small, and up to which they are not large.
 const CLASSES: [usize; 2] = [32 << 10, 1 << 20];
-
-/// What is connected once and for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Link {
-    /// All ranks, for that collective of that class of sizes.
-    All(Kind, u8),
-    /// Messages to that rank.
-    To(usize),
-    /// Messages from that rank.
-    From(usize),
-}
 
 // What a rank has done at its end of a pair. The first two tell whether it has come for messages both ways.
 const COME: u32 = 1;
@@ -356,6 +346,3 @@ impl Meeting for Pairs<'_> {
         activity(what, self.to.first().or(self.from.first()).copied().unwrap_or(0))
     }
 }
-
-/// What a communicator has connected so far.
-pub(crate) type Connected = HashSet<Link>;

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use super::connect;
 use crate::emulator::cuda::core::device;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
-use crate::emulator::nccl::run::launch::{self, Batch, StreamHandle};
+use crate::emulator::nccl::run::launch;
 use crate::emulator::nccl::state::comm::Comm;
-use crate::emulator::nccl::state::inside::{self, Inside, Manner};
+use crate::emulator::nccl::state::inside::{Inside, Manner};
+use crate::emulator::nccl::work::batch::{Batch, StreamHandle};
 use crate::emulator::nccl::work::operation::Operation;
 use crate::emulator::report;
 use crate::sys::ncclResult_t;
@@ -148,7 +149,7 @@ pub(crate) fn add_operation(comm: &Arc<Comm>, operation: Operation, stream: Stre
         match state.batches.iter_mut().find(|batch| Arc::ptr_eq(&batch.comm, comm)) {
             Some(batch) => batch.operations.push((operation, stream)),
             None => {
-                state.inside.push(inside::enter(comm, Manner::Alone));
+                state.inside.push(comm.visits.enter(comm.rank, Manner::Alone));
                 state.batches.push(Batch { comm: comm.clone(), operations: vec![(operation, stream)] });
             }
         }
@@ -160,7 +161,7 @@ pub(crate) fn add_operation(comm: &Arc<Comm>, operation: Operation, stream: Stre
 pub(crate) fn add_job(job: Job) -> Outcome {
     with(|state| {
         state.join(&job.comm)?;
-        state.inside.push(inside::enter(&job.comm, Manner::Alone));
+        state.inside.push(job.comm.visits.enter(job.comm.rank, Manner::Alone));
         state.jobs.push(job);
         Ok(())
     })?

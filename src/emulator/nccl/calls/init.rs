@@ -5,14 +5,16 @@ use std::sync::atomic::Ordering;
 
 use super::group::{self, Job};
 use crate::emulator::cuda::core::device;
-use crate::emulator::meet::control::{self, Life, MAX_RANKS, Segment};
 use crate::emulator::meet::futex::SLICE;
-use crate::emulator::meet::process;
+use crate::emulator::meet::layout::{Life, MAX_RANKS};
+use crate::emulator::meet::segment::{Id, Segment};
+use crate::emulator::meet::{process, register};
 use crate::emulator::nccl::basics::config::Config;
-use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
 use crate::emulator::nccl::basics::kind::Kind;
-use crate::emulator::nccl::run::launch;
-use crate::emulator::nccl::state::comm::{AbortFlag, Comm};
+use crate::emulator::nccl::basics::unique_id;
+use crate::emulator::nccl::state::abort::AbortFlag;
+use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::registry;
 use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch};
 use crate::emulator::nccl::wait::host;
@@ -75,7 +77,7 @@ pub(crate) unsafe fn init_rank(
             return Err(Failure::new(ncclResult_t::ncclUnhandledCudaError, "there is no emulated device"));
         }
         // The first call of CUDA that NCCL makes, to have it started, frees nothing.
-        device::answers(ordinal).map_err(|error| launch::cuda("cudaFree", error))?;
+        device::answers(ordinal).map_err(|error| cuda("cudaFree", error))?;
         let config = config.unwrap_or_default().overridden();
         let comm = Comm::new(rank, count, ordinal, config, Arc::new(AbortFlag::default()));
         registry::insert(&comm);
@@ -83,7 +85,7 @@ pub(crate) unsafe fn init_rank(
         out.put(registry::handle(&comm));
         let job = comm.clone();
         let run = Box::new(move || {
-            let outcome = join(&job, &id);
+            let outcome = join(&job, unique_id::read(&id));
             job.settle(&outcome);
             // One that has failed keeps its handle, by which it is to be aborted.
             outcome
@@ -93,11 +95,11 @@ pub(crate) unsafe fn init_rank(
 }
 
 /// Meets the other ranks in the segment that `id` leads to.
-fn join(comm: &Comm, id: &ncclUniqueId) -> Outcome {
+fn join(comm: &Comm, id: Id) -> Outcome {
     if fault::on_start(comm.rank) {
         return Err(Failure::system(format!("rank {}: its start fails, as {} says", comm.rank, fault::VARIABLE)));
     }
-    let segment = control::open(id)?;
+    let segment = register::open(id)?;
     let head = segment.head();
     let size = comm.size as u32;
     if let Err(theirs) = head.size.compare_exchange(0, size, Ordering::AcqRel, Ordering::Acquire)
@@ -118,7 +120,7 @@ fn join(comm: &Comm, id: &ncclUniqueId) -> Outcome {
     head.news.ring();
 
     wait_for_all(comm, &segment)?;
-    control::complete(&segment);
+    register::complete(&segment);
     for peer in 0..comm.size {
         for other in 0..peer {
             let device = |rank: usize| segment.rank(rank).device.load(Ordering::Relaxed);
@@ -215,9 +217,9 @@ fn divide(parent: &Comm, color: i32, key: i32, out: Out, config: Option<Config>)
     let place = members.iter().position(|&(_, rank)| rank == parent.rank).unwrap_or(0);
     let leads = place == 0 && color != NCCL_SPLIT_NOCOLOR;
     // A leader that cannot make a segment still shows something, or the others would wait for it.
-    let made = if leads { control::create().map(|id| control::id_words(&id)) } else { Ok([0; 4]) };
+    let made = if leads { register::create().map(Id::words) } else { Ok([0; 4]) };
     let shown = host::exchange(parent, Kind::Split, made.as_ref().unwrap_or(&[0; 4]))?;
-    made?;
+    made.map_err(Failure::from)?;
     if color == NCCL_SPLIT_NOCOLOR {
         return Ok(());
     }
@@ -225,11 +227,11 @@ fn divide(parent: &Comm, color: i32, key: i32, out: Out, config: Option<Config>)
     let [a, b, c, d, ..] = shown[leader];
     let abort = if parent.config.split_share { parent.abort.clone() } else { Arc::new(AbortFlag::default()) };
     let child = Comm::new(place, members.len(), parent.device, config.unwrap_or(parent.config).overridden(), abort);
-    let id = control::id_from_words([a, b, c, d]);
+    let id = Id::from_words([a, b, c, d]);
     let outcome = if Arc::ptr_eq(&parent.abort, &child.abort) {
-        join(&child, &id)
+        join(&child, id)
     } else {
-        parent.abort.with_child(&child.abort, || join(&child, &id))
+        parent.abort.with_child(&child.abort, || join(&child, id))
     };
     child.settle(&outcome);
     if outcome.is_err() {

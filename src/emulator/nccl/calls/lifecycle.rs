@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::group::{self, Job};
-use crate::emulator::meet::control::Life;
+use crate::emulator::meet::layout::Life;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::inside::Manner;

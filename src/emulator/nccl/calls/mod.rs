@@ -3,5 +3,6 @@
 pub(crate) mod connect;
 pub(crate) mod group;
 pub(crate) mod init;
+pub(crate) mod issue;
 pub(crate) mod lifecycle;
 pub(crate) mod window;

@@ -5,22 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::group::{self, Job};
 use crate::emulator::cuda::core::device;
 use crate::emulator::cuda::work::memory;
-use crate::emulator::meet::control::Segment;
+use crate::emulator::lock::lock;
+use crate::emulator::meet::segment::Segment;
 use crate::emulator::memory::block::InUse;
 use crate::emulator::memory::heap;
-use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
 use crate::emulator::nccl::basics::kind::Kind;
-use crate::emulator::nccl::run::launch::cuda;
-use crate::emulator::nccl::state::comm::{Comm, lock};
+use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::windows::Window;
 use crate::emulator::nccl::wait::host;
-use crate::emulator::settings::settings;
-use crate::emulator::{bugs, fault, report};
+use crate::emulator::{fault, report};
 use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t};
 
 /// What a window's address must be a multiple of.
@@ -73,25 +72,6 @@ pub(crate) fn free(pointer: *mut c_void) -> Outcome {
     freed.map_err(|error| cuda(&format!("cannot free {pointer:p}"), error))
 }
 
-/// A registered range.
-#[derive(Debug)]
-pub(crate) struct Window {
-    /// Which of this communicator, on all ranks.
-    number: u64,
-    /// In the address space of all ranks.
-    place: u64,
-    range: std::ops::Range<usize>,
-    #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
-    used: InUse,
-}
-
-impl Window {
-    /// Whether an address lies in it.
-    pub(crate) fn covers(&self, address: usize) -> bool {
-        self.range.contains(&address)
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Out(*mut ncclWindow_t);
 
@@ -104,9 +84,6 @@ impl Out {
         unsafe { *self.0 = std::ptr::without_provenance_mut(window) };
     }
 }
-
-/// Windows are named by numbers that only look like pointers.
-static NEXT: AtomicUsize = AtomicUsize::new(1);
 
 /// `ncclCommWindowRegister`: collective, so a rank whose buffer is refused says so to the others.
 ///
@@ -134,9 +111,7 @@ pub(crate) unsafe fn register(
         let run = Box::new(move || {
             out.put(0);
             let window = agree(&job, address, bytes, flags)?;
-            let number = NEXT.fetch_add(1, Ordering::Relaxed) * 64;
-            lock(&job.windows).insert(number, window);
-            out.put(number);
+            out.put(job.windows.add(window));
             Ok(())
         });
         group::add_job(Job { comm: comm.clone(), name: "ncclCommWindowRegister", run })
@@ -149,12 +124,12 @@ fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Windo
         issued.windows += 1;
         issued.windows
     };
-    let place = lock(&comm.space).take(bytes as u64);
+    let place = comm.windows.take_place(bytes as u64);
     let agreed = agree_at(comm, place, address, bytes, flags);
     if agreed.is_err() {
-        lock(&comm.space).give(place);
+        comm.windows.give_place(place);
     }
-    let window = Window { number, place, range: address..address + bytes, used: agreed? };
+    let window = Window::new(number, place, address..address + bytes, agreed?);
     let mut allocated = lock(&ALLOCATED);
     if let (Some((_, allocation)), Some(segment)) = (allocated.range_mut(..=address).next_back(), comm.segment.get()) {
         allocation.windows.push((segment.clone(), number));
@@ -218,28 +193,13 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<InUse
     Ok(used)
 }
 
-/// The communicator ends, and what it has not deregistered stays mapped, before NCCL 2.29.7.
-pub(crate) fn leave_behind(comm: &Comm) {
-    for (_, window) in lock(&comm.windows).drain() {
-        if let Some(segment) = comm.segment.get()
-            && bugs::ends_keep_windows(settings().nccl)
-        {
-            segment.head().stranded.add(window.number);
-        }
-    }
-}
-
 /// `ncclCommWindowDeregister`: local.
 pub(crate) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
     if window.is_null() {
         return Ok(());
     }
-    let removed = lock(&comm.windows).remove(&window.addr());
-    match removed {
-        Some(window) => {
-            lock(&comm.space).give(window.place);
-            Ok(())
-        }
-        None => Err(Failure::internal(format!("{window:p} is no window of this communicator"))),
+    if comm.windows.remove(window.addr()) {
+        return Ok(());
     }
+    Err(Failure::internal(format!("{window:p} is no window of this communicator")))
 }

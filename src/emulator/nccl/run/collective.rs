@@ -9,14 +9,15 @@ use std::sync::atomic::Ordering;
 
 use super::grouping;
 use super::share::{self, Peer};
-use crate::emulator::meet::control::Segment;
 use crate::emulator::meet::futex::SLICE;
+use crate::emulator::meet::segment::Segment;
 use crate::emulator::memory::map;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::state::comm::Comm;
-use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch};
+use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch, died};
 use crate::emulator::nccl::work::beside;
-use crate::emulator::nccl::work::operation::{LOCATION_WORDS, Operation, get_location, put_location};
+use crate::emulator::nccl::work::location::{LOCATION_WORDS, get_location, put_location};
+use crate::emulator::nccl::work::operation::Operation;
 use crate::emulator::nccl::work::signature::{SIGNATURE_WORDS, Signature};
 
 const SCALAR_AT: usize = SIGNATURE_WORDS;
@@ -55,7 +56,7 @@ pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
         && let (Ok(()), Ok(true), Ok(recv)) = (&done, &parted, map::reach(&operation.recv))
     {
         // SAFETY: all have done their share, and this rank's stream is still at this operation.
-        unsafe { beside::spoil(operation, comm.rank, recv, &begins) };
+        unsafe { beside::spoil(operation.kind, operation.bytes(), comm.rank, recv, &begins) };
     }
     activity.publish(me, if parted == Ok(false) { Phase::Stopped } else { Phase::Done });
     done?;
@@ -93,11 +94,6 @@ fn meet(
             return Ok(true);
         }
     }
-}
-
-/// The error of a rank that waits for a dead one.
-pub(crate) fn died(comm: &Comm, peer: usize, activity: &Activity) -> Failure {
-    Failure::remote(format!("rank {peer} died; rank {} waited for it in {}", comm.rank, activity.kind.name()))
 }
 
 /// Finds the first two ranks that disagree. Every rank finds the same two.

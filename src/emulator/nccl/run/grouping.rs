@@ -6,7 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::emulator::meet::control::{Rank, Segment};
+use crate::emulator::meet::layout::{GROUP_WORDS, Rank};
+use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::work::operation::Operation;
@@ -16,8 +17,8 @@ use crate::emulator::report;
 /// How many collectives of a group are named; of others only the number and a digest are compared.
 const NAMED: usize = 8;
 
-/// Words in which a rank shows the group that it is at: how many collectives, their digest, and the first of them.
-pub(crate) const GROUP_WORDS: usize = 2 + NAMED * SIGNATURE_WORDS;
+// In these words a rank shows the group that it is at: how many collectives, their digest, and the first of them.
+const _: () = assert!(GROUP_WORDS == 2 + NAMED * SIGNATURE_WORDS);
 
 /// Whether NCCL launches `operation` as a collective.
 fn counts(operation: &Operation) -> bool {

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::emulator::fault::{self, Fault};
-use crate::emulator::meet::control::{Life, Segment};
+use crate::emulator::meet::layout::Life;
+use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::work::operation::Operation;

@@ -9,30 +9,17 @@ use std::sync::Arc;
 use super::inject::stop_for_ever;
 use super::{collective, grouping, p2p};
 use crate::emulator::cuda::core::{device, stream};
-use crate::emulator::cuda::error::meaning;
 use crate::emulator::fault;
-use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::lock::lock;
+use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
 use crate::emulator::nccl::basics::kind::Kind;
-use crate::emulator::nccl::state::comm::{Comm, lock};
+use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::waits::Wait;
+use crate::emulator::nccl::work::batch::{Batch, StreamHandle};
 use crate::emulator::nccl::work::operation::Operation;
 use crate::emulator::patience::Patience;
 use crate::emulator::settings::{DeadPeer, settings};
 use crate::sys::{cudaError, cudaStream_t, ncclResult_t};
-
-/// A stream's handle on its way to the thread that launches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StreamHandle(pub(crate) cudaStream_t);
-
-// SAFETY: the handle is a name, only looked up and never followed.
-unsafe impl Send for StreamHandle {}
-
-/// What a group launches on one communicator.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    pub(crate) comm: Arc<Comm>,
-    pub(crate) operations: Vec<(Operation, StreamHandle)>,
-}
 
 /// Ends a batch whatever becomes of it: also when its stream drops it unrun, or it panics.
 struct Ending(Arc<Comm>);
@@ -123,12 +110,6 @@ fn enqueue(
     let enqueued = stream::enqueue(main.0, &others, name, work);
     device::set_current(current)?;
     enqueued
-}
-
-/// A CUDA error as NCCL reports it: which one it was is in the text only.
-pub(crate) fn cuda(what: &str, error: cudaError) -> Failure {
-    let text = meaning(error).to_string_lossy();
-    Failure::new(ncclResult_t::ncclUnhandledCudaError, format!("{what}: Cuda failure {} '{text}'", error.0))
 }
 
 /// A rank that sends to itself must receive in the same group, and the other way round.

@@ -12,16 +12,17 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use super::collective::died;
-use crate::emulator::meet::control::{Pair, Segment};
 use crate::emulator::meet::futex::{SLICE, spin};
+use crate::emulator::meet::layout::Pair;
+use crate::emulator::meet::segment::Segment;
 use crate::emulator::memory::map;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Kind, element_name};
 use crate::emulator::nccl::bytes::transfer::Way;
 use crate::emulator::nccl::state::comm::Comm;
-use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch};
-use crate::emulator::nccl::work::operation::{Operation, get_location, put_location};
+use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch, died};
+use crate::emulator::nccl::work::location::{get_location, put_location};
+use crate::emulator::nccl::work::operation::Operation;
 use crate::sys::ncclDataType_t;
 
 // The states of a pair's slot. Only the sender leaves IDLE and the two done states; only the receiver leaves TAKEN.

@@ -1,119 +1,22 @@
 //! A communicator: one rank's view of it.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use super::abort::{AbortFlag, Sleeper};
+use super::handle;
 use super::inside::Visits;
+use super::link::Links;
+use super::progress::Progress;
 use super::redop::Redops;
-use super::registry;
-use super::space::Space;
 use super::waits::Waits;
-use crate::emulator::meet::control::{Life, Segment};
-use crate::emulator::meet::futex::SLICE;
+use super::windows::Windows;
+use crate::emulator::lock::lock;
+use crate::emulator::meet::layout::Life;
+use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::config::Config;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, remember};
-use crate::emulator::nccl::calls::connect::Connected;
-use crate::emulator::nccl::calls::window::{self, Window};
 use crate::sys::ncclResult_t;
-
-/// The flag that stops everything a communicator does. A child made with `splitShare` has its parent's.
-#[derive(Debug, Default)]
-pub(crate) struct AbortFlag {
-    set: AtomicBool,
-    comms: Mutex<Vec<Weak<Comm>>>,
-    /// Flags of children that are being made: nobody else knows them yet.
-    making: Mutex<Vec<Arc<AbortFlag>>>,
-}
-
-impl AbortFlag {
-    pub(crate) fn is_set(&self) -> bool {
-        self.set.load(Ordering::Acquire)
-    }
-
-    /// Sets the flag, and wakes every wait of this process that it ends.
-    pub(crate) fn set(&self) {
-        self.set.store(true, Ordering::SeqCst);
-        for comm in lock(&self.comms).iter().filter_map(Weak::upgrade) {
-            if let Some(segment) = comm.segment.get() {
-                let head = segment.head();
-                head.arrival.nudge();
-                head.host.nudge();
-                head.connect.nudge();
-                head.news.ring();
-                segment.rank(comm.rank).bell.ring();
-            }
-            comm.progress.nudge();
-        }
-        for child in std::mem::take(&mut *lock(&self.making)) {
-            child.set();
-        }
-    }
-
-    /// Sets `child` as well, if this flag is set while `work` runs.
-    pub(crate) fn with_child<R>(&self, child: &Arc<Self>, work: impl FnOnce() -> R) -> R {
-        lock(&self.making).push(child.clone());
-        if self.is_set() {
-            child.set();
-        }
-        let result = work();
-        lock(&self.making).retain(|other| !Arc::ptr_eq(other, child));
-        result
-    }
-}
-
-/// How far a communicator's batches have come. They run in the order in which they were launched, on whatever streams.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    done: AtomicU64,
-    running: AtomicBool,
-    lock: Mutex<()>,
-    changed: Condvar,
-}
-
-impl Progress {
-    /// Waits until `count` batches are done, or `stop` says to stop. Whether they are.
-    pub(crate) fn wait(&self, count: u64, mut stop: impl FnMut() -> bool) -> bool {
-        if self.done.load(Ordering::Acquire) >= count {
-            return true;
-        }
-        let mut guard = lock(&self.lock);
-        while self.done.load(Ordering::Acquire) < count {
-            if stop() {
-                return false;
-            }
-            guard = self.changed.wait_timeout(guard, SLICE).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
-    }
-
-    /// A batch touches memory, or may.
-    pub(crate) fn begin(&self) {
-        self.running.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether a batch does.
-    pub(crate) fn running(&self) -> bool {
-        self.running.load(Ordering::SeqCst)
-    }
-
-    /// The batch that has begun no longer does.
-    pub(crate) fn end(&self) {
-        self.running.store(false, Ordering::SeqCst);
-    }
-
-    /// One more batch is done, or will never run.
-    pub(crate) fn finish(&self) {
-        let _guard = lock(&self.lock);
-        self.done.fetch_add(1, Ordering::Release);
-        self.changed.notify_all();
-    }
-
-    fn nudge(&self) {
-        let _guard = lock(&self.lock);
-        self.changed.notify_all();
-    }
-}
 
 /// What has been launched. Its lock is held while a batch is enqueued, so streams see batches in one order.
 #[derive(Debug, Default)]
@@ -139,12 +42,10 @@ pub(crate) struct Comm {
     pub(crate) abort: Arc<AbortFlag>,
     pub(crate) segment: OnceLock<Arc<Segment>>,
     pub(crate) issued: Mutex<Issued>,
-    pub(crate) connected: Mutex<Connected>,
+    pub(crate) connected: Mutex<Links>,
     pub(crate) progress: Progress,
-    pub(crate) redops: Mutex<Redops>,
-    pub(crate) windows: Mutex<HashMap<usize, Window>>,
-    /// Where they lie.
-    pub(crate) space: Mutex<Space>,
+    pub(crate) redops: Redops,
+    pub(crate) windows: Windows,
     pub(crate) visits: Visits,
     pub(crate) waits: Waits,
     /// All ranks have met.
@@ -155,15 +56,25 @@ pub(crate) struct Comm {
     text: Mutex<Option<String>>,
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl Sleeper for Comm {
+    fn wake(&self) {
+        if let Some(segment) = self.segment.get() {
+            let head = segment.head();
+            head.arrival.nudge();
+            head.host.nudge();
+            head.connect.nudge();
+            head.news.ring();
+            segment.rank(self.rank).bell.ring();
+        }
+        self.progress.nudge();
+    }
 }
 
 impl Comm {
     /// A rank that has met nobody yet; its state is "in progress".
     pub(crate) fn new(rank: usize, size: usize, device: i32, config: Config, abort: Arc<AbortFlag>) -> Arc<Self> {
         let comm = Arc::new(Self {
-            handle: registry::fresh(),
+            handle: handle::fresh(),
             rank,
             size,
             device,
@@ -173,9 +84,8 @@ impl Comm {
             issued: Mutex::default(),
             connected: Mutex::default(),
             progress: Progress::default(),
-            redops: Mutex::default(),
-            windows: Mutex::default(),
-            space: Mutex::default(),
+            redops: Redops::default(),
+            windows: Windows::default(),
             visits: Visits::default(),
             waits: Waits::default(),
             started: AtomicBool::new(false),
@@ -183,10 +93,8 @@ impl Comm {
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
             text: Mutex::new(None),
         });
-        let mut comms = lock(&comm.abort.comms);
-        comms.retain(|comm| comm.strong_count() > 0);
-        comms.push(Arc::downgrade(&comm));
-        drop(comms);
+        let sleeper: Weak<Self> = Arc::downgrade(&comm);
+        comm.abort.watch(sleeper);
         comm
     }
 
@@ -331,7 +239,7 @@ impl Comm {
 
     /// Tells the others that this rank will do nothing more, unless a fault has made it dead.
     pub(crate) fn part(&self, life: Life) {
-        window::leave_behind(self);
+        self.windows.leave_behind(self.segment.get().map(|segment| &segment.head().stranded));
         if let Some(segment) = self.segment.get() {
             let rank = segment.rank(self.rank);
             if rank.life() == Life::Joined {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::comm::{Comm, lock};
+use crate::emulator::lock::lock;
 use crate::emulator::report;
 
 /// What a call may meet.
@@ -31,12 +31,12 @@ struct Visit {
 
 /// All who are inside a communicator.
 #[derive(Debug, Default)]
-pub(crate) struct Visits(Mutex<Vec<Visit>>);
+pub(crate) struct Visits(Arc<Mutex<Vec<Visit>>>);
 
 /// A thread is inside as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Inside {
-    comm: Arc<Comm>,
+    visits: Arc<Mutex<Vec<Visit>>>,
     thread: u64,
 }
 
@@ -48,32 +48,34 @@ fn this_thread() -> u64 {
     NUMBER.try_with(|number| *number).unwrap_or(0)
 }
 
-/// Goes inside, and reports whom it must not meet there.
-pub(crate) fn enter(comm: &Arc<Comm>, manner: Manner) -> Inside {
-    let (thread, call) = (this_thread(), report::call());
-    let mut visits = lock(&comm.visits.0);
-    let met = visits.iter().find(|other| {
-        let guests = [manner, other.manner].contains(&Manner::Guest);
-        let ends = [manner, other.manner].contains(&Manner::End);
-        other.thread != thread && (ends || !guests)
-    });
-    let met = met.map(|other| {
-        format!(
-            "{call} of rank {} while another thread is inside {} of the same communicator; NCCL corrupts its heap",
-            comm.rank, other.call
-        )
-    });
-    visits.push(Visit { thread, manner, call });
-    drop(visits);
-    if let Some(text) = met {
-        report::violation(text);
+impl Visits {
+    /// Goes inside, and reports whom it must not meet there.
+    pub(crate) fn enter(&self, rank: usize, manner: Manner) -> Inside {
+        let (thread, call) = (this_thread(), report::call());
+        let mut visits = lock(&self.0);
+        let met = visits.iter().find(|other| {
+            let guests = [manner, other.manner].contains(&Manner::Guest);
+            let ends = [manner, other.manner].contains(&Manner::End);
+            other.thread != thread && (ends || !guests)
+        });
+        let met = met.map(|other| {
+            format!(
+                "{call} of rank {rank} while another thread is inside {} of the same communicator; NCCL corrupts its heap",
+                other.call
+            )
+        });
+        visits.push(Visit { thread, manner, call });
+        drop(visits);
+        if let Some(text) = met {
+            report::violation(text);
+        }
+        Inside { visits: self.0.clone(), thread }
     }
-    Inside { comm: comm.clone(), thread }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        let mut visits = lock(&self.comm.visits.0);
+        let mut visits = lock(&self.visits);
         if let Some(last) = visits.iter().rposition(|visit| visit.thread == self.thread) {
             visits.swap_remove(last);
         }

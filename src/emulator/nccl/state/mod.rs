@@ -1,8 +1,13 @@
 //! What a communicator is, and its handle.
 
+pub(crate) mod abort;
 pub(crate) mod comm;
+mod handle;
 pub(crate) mod inside;
+pub(crate) mod link;
+pub(crate) mod progress;
 pub(crate) mod redop;
 pub(crate) mod registry;
-pub(crate) mod space;
+mod space;
 pub(crate) mod waits;
+pub(crate) mod windows;

@@ -1,9 +1,10 @@
 //! Reductions that a program makes: a sum in which each rank's input is first multiplied by a scalar of its own.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::comm::{Comm, lock};
+use crate::emulator::lock::lock;
 use crate::emulator::memory::block::InUse;
 use crate::emulator::memory::object::Location;
 use crate::emulator::memory::{heap, map};
@@ -28,7 +29,7 @@ enum Residence {
 
 /// The operators of one communicator.
 #[derive(Debug, Default)]
-pub(crate) struct Redops(HashMap<u32, Made>);
+pub(crate) struct Redops(Mutex<HashMap<u32, Made>>);
 
 /// Numbers are never used twice, so an operator of another communicator, or a destroyed one, is always refused.
 static NEXT: AtomicU32 = AtomicU32::new(ncclRedOp_t::ncclNumOps.0);
@@ -46,7 +47,7 @@ pub(crate) enum Scalar {
 /// # Safety
 /// With host residence, `scalar` points to an element of that type.
 pub(crate) unsafe fn create(
-    comm: &Comm,
+    redops: &Redops,
     scalar: *const u8,
     datatype: ncclDataType_t,
     residence: ncclScalarResidence_t,
@@ -72,27 +73,27 @@ pub(crate) unsafe fn create(
         other => return Err(Failure::unnoticed(format!("{} is no residence of a scalar", other.0))),
     };
     let op = NEXT.fetch_add(1, Ordering::Relaxed);
-    lock(&comm.redops).0.insert(op, Made { datatype, scalar });
+    lock(&redops.0).insert(op, Made { datatype, scalar });
     Ok(ncclRedOp_t(op))
 }
 
 /// Destroys an operator; operations that were issued keep their scalar.
-pub(crate) fn destroy(comm: &Comm, op: ncclRedOp_t) -> Outcome {
+pub(crate) fn destroy(redops: &Redops, op: ncclRedOp_t) -> Outcome {
     if Redop::builtin(op).is_some() {
         return Err(Failure::argument(format!("operator {} is built in and cannot be destroyed", op.0)));
     }
-    match lock(&comm.redops).0.remove(&op.0) {
+    match lock(&redops.0).remove(&op.0) {
         Some(_) => Ok(()),
         None => Err(Failure::argument(format!("operator {} is unknown to this communicator", op.0))),
     }
 }
 
 /// Finds what `op` means for elements of `datatype`.
-pub(crate) fn resolve(comm: &Comm, op: ncclRedOp_t, datatype: ncclDataType_t) -> Outcome<(Redop, Scalar)> {
+pub(crate) fn resolve(redops: &Redops, op: ncclRedOp_t, datatype: ncclDataType_t) -> Outcome<(Redop, Scalar)> {
     if let Some(op) = Redop::builtin(op) {
         return Ok((op, Scalar::None));
     }
-    let made = lock(&comm.redops).0.get(&op.0).copied();
+    let made = lock(&redops.0).get(&op.0).copied();
     let Some(made) = made else {
         return Err(Failure::argument(format!("operator {} is unknown to this communicator", op.0)));
     };

@@ -1,23 +1,15 @@
 //! Handles of communicators: numbers that only look like pointers, so a stale one is an error and never a dangling access.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::comm::Comm;
-use super::inside::{self, Inside, Manner};
+use super::handle;
+use super::inside::{Inside, Manner};
 use crate::emulator::nccl::basics::error::{self, Failure, Outcome};
 use crate::sys::ncclComm_t;
 
-/// Handles are multiples of this, as pointers would be.
-const STEP: usize = 256;
-static NEXT: AtomicUsize = AtomicUsize::new(1);
 static ALIVE: RwLock<Option<HashMap<usize, Arc<Comm>>>> = RwLock::new(None);
-
-/// A number that no handle had before.
-pub(crate) fn fresh() -> usize {
-    NEXT.fetch_add(1, Ordering::Relaxed) * STEP
-}
 
 /// The handle of a communicator.
 pub(crate) fn handle(comm: &Comm) -> ncclComm_t {
@@ -33,9 +25,7 @@ pub(crate) fn insert(comm: &Arc<Comm>) {
 /// Whether a handle was once valid and no longer is.
 pub(crate) fn stale(handle: ncclComm_t) -> bool {
     let number = handle.addr();
-    number.is_multiple_of(STEP)
-        && number / STEP < NEXT.load(Ordering::Relaxed)
-        && number != 0
+    handle::was_given(number)
         && ALIVE
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -55,7 +45,7 @@ pub(crate) fn enter(handle: ncclComm_t, manner: Manner) -> Outcome<(Arc<Comm>, I
         return Err(Failure::argument("the communicator is null"));
     }
     if let Some(comm) = find(handle) {
-        let inside = inside::enter(&comm, manner);
+        let inside = comm.visits.enter(comm.rank, manner);
         return Ok((comm, inside));
     }
     Err(Failure::unnoticed(if stale(handle) {

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::comm::lock;
+use crate::emulator::lock::lock;
 
 /// The waits of a communicator that have lasted for a while.
 #[derive(Debug, Default)]

@@ -5,7 +5,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
 use super::*;
-use crate::emulator::meet::control;
+use crate::emulator::meet::segment::Id;
+use crate::emulator::nccl::basics::unique_id;
 
 const SCENE: &str = "GPUCOMM_TEST_SCENE";
 const ID: &str = "GPUCOMM_TEST_ID";
@@ -18,7 +19,7 @@ const DEAD_PEER: &str = "GPUCOMM_EMULATOR_DEAD_PEER";
 const DONE: &str = "the scene was played";
 
 fn start(scene: &str, size: usize, rank: usize, id: &ncclUniqueId, env: &[(&str, &str)]) -> Child {
-    let words = control::id_words(id).map(|word| word.to_string()).join(",");
+    let words = unique_id::read(id).words().map(|word| word.to_string()).join(",");
     Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "emulator::nccl::tests::processes::scene", "--ignored", "--nocapture"])
         .envs([(SCENE, scene), (ID, &words), (RANK, &rank.to_string()), (SIZE, &size.to_string())])
@@ -204,7 +205,7 @@ fn scene() {
     let get = |name: &str| std::env::var(name).expect(name);
     let number = |name: &str| get(name).parse::<usize>().expect("a number");
     let words: Vec<u64> = get(ID).split(',').map(|word| word.parse().expect("a number")).collect();
-    let id = control::id_from_words(words.try_into().expect("four words"));
+    let id = unique_id::of(Id::from_words(words.try_into().expect("four words")));
     let (me, size) = (number(RANK), number(SIZE));
     let join = move || {
         set_device(me);

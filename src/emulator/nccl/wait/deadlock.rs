@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::emulator::meet::control::{Life, Rank, Segment};
+use crate::emulator::meet::layout::{Life, Rank};
+use crate::emulator::meet::segment::Segment;
+use crate::emulator::nccl::basics::error::Failure;
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::waits::Wait;
@@ -107,6 +109,11 @@ pub(crate) enum Stop {
     Dead(usize),
 }
 
+/// The error of a rank that waits for a dead one.
+pub(crate) fn died(comm: &Comm, peer: usize, activity: &Activity) -> Failure {
+    Failure::remote(format!("rank {peer} died; rank {} waited for it in {}", comm.rank, activity.kind.name()))
+}
+
 /// After how long a dead peer is told, where it is.
 const TELLS: Duration = Duration::from_secs(1);
 
@@ -174,13 +181,11 @@ impl<'a> Watch<'a> {
             if !ended || peer == self.comm.rank {
                 continue;
             }
-            let died = *self.died.get_or_insert(now);
+            let since = *self.died.get_or_insert(now);
             match self.dead_peer {
                 DeadPeer::Silent => {}
-                DeadPeer::Told if now.duration_since(died) < TELLS => {}
-                DeadPeer::Told => {
-                    self.comm.fail(&crate::emulator::nccl::run::collective::died(self.comm, peer, &self.activity))
-                }
+                DeadPeer::Told if now.duration_since(since) < TELLS => {}
+                DeadPeer::Told => self.comm.fail(&died(self.comm, peer, &self.activity)),
                 DeadPeer::Ends => return Some(Stop::Dead(peer)),
             }
         }

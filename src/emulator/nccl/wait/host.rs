@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::deadlock::{Activity, Phase, Stop, Watch};
-use crate::emulator::meet::control::WORDS;
+use super::deadlock::{Activity, Phase, Stop, Watch, died};
+use crate::emulator::lock::lock;
 use crate::emulator::meet::futex::SLICE;
+use crate::emulator::meet::layout::WORDS;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
-use crate::emulator::nccl::run::collective::died;
-use crate::emulator::nccl::state::comm::{Comm, lock};
+use crate::emulator::nccl::state::comm::Comm;
 
 /// Words that a rank can show.
 pub(crate) const SHOWN: usize = WORDS - 1;

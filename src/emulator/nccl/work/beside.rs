@@ -1,9 +1,9 @@
 //! Bugs of NCCL's kernels, where they were asked for: what they write that is not the result.
 
-use super::operation::{Operation, Request};
+use super::request::Request;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Kind, Redop};
-use crate::emulator::nccl::state::comm::{Comm, lock};
+use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::settings::settings;
 use crate::sys::{ncclDataType_t, ncclResult_t};
 
@@ -32,9 +32,7 @@ pub(crate) fn of(comm: &Comm, request: &Request, redop: Redop) -> u64 {
 
 /// How many of the two buffers lie in windows.
 fn windows(comm: &Comm, request: &Request) -> usize {
-    let windows = lock(&comm.windows);
-    let covered = |address: usize| windows.values().any(|window| window.covers(address));
-    usize::from(covered(request.send.addr())) + usize::from(covered(request.recv.addr()))
+    comm.windows.cover([request.send.addr(), request.recv.addr()])
 }
 
 /// Fails where there is no kernel for averages between windows.
@@ -47,14 +45,14 @@ pub(crate) fn find_kernel(comm: &Comm, request: &Request, redop: Redop) -> Outco
     Ok(())
 }
 
-/// Spoils what the kernels get wrong in the result of `rank`, from where the data of each rank begins.
+/// Spoils what the kernels get wrong in the result of `rank`, from where the data of each rank begins. An operation `kind` of
+/// parts of `part` bytes.
 ///
 /// # Safety
 /// `recv` is the receive buffer of the operation, which nobody else touches now.
-pub(crate) unsafe fn spoil(operation: &Operation, rank: usize, recv: *mut u8, begins: &[u64]) {
-    let part = operation.bytes();
+pub(crate) unsafe fn spoil(kind: Kind, part: usize, rank: usize, recv: *mut u8, begins: &[u64]) {
     for (peer, begin) in begins.iter().enumerate().filter(|(_, begin)| **begin >= WORD) {
-        let (to, from) = match operation.kind {
+        let (to, from) = match kind {
             Kind::AllGather => (peer * part, *begin),
             Kind::ReduceScatter => (0, begin + (rank * part) as u64),
             _ => (0, *begin),

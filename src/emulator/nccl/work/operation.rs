@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::beside;
+use super::request::Request;
 use crate::emulator::memory::block::InUse;
 use crate::emulator::memory::object::Location;
 use crate::emulator::memory::{heap, map};
@@ -12,20 +12,7 @@ use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Kind, Redop, element, element_name};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::redop::{self, Scalar};
-use crate::sys::{ncclDataType_t, ncclRedOp_t};
-
-/// What a C call asks for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Request {
-    pub(crate) kind: Kind,
-    pub(crate) send: *const c_void,
-    pub(crate) recv: *mut c_void,
-    pub(crate) count: usize,
-    pub(crate) datatype: ncclDataType_t,
-    pub(crate) redop: ncclRedOp_t,
-    /// Root or peer.
-    pub(crate) peer: i32,
-}
+use crate::sys::ncclDataType_t;
 
 /// A checked operation, with its memory kept from reuse.
 #[derive(Debug)]
@@ -66,8 +53,11 @@ impl Operation {
         } else {
             0
         };
-        let (redop, scalar) =
-            if kind.reduces() { redop::resolve(comm, request.redop, datatype)? } else { (Redop::Sum, Scalar::None) };
+        let (redop, scalar) = if kind.reduces() {
+            redop::resolve(&comm.redops, request.redop, datatype)?
+        } else {
+            (Redop::Sum, Scalar::None)
+        };
         if kind.reduces() && matches!(datatype, ncclDataType_t::ncclFloat8e4m3 | ncclDataType_t::ncclFloat8e5m2) {
             return Err(Failure::argument(format!("the emulator does not reduce {}", element_name(datatype))));
         }
@@ -189,34 +179,3 @@ fn find(comm: &Comm, what: &str, pointer: *const c_void, bytes: usize) -> Outcom
 
 /// What [`Operation::spoil`] writes.
 pub(crate) const SPOILT: u8 = 0xdb;
-
-/// Words that a [`Location`] takes.
-pub(crate) const LOCATION_WORDS: usize = 4;
-
-/// Writes a location into shared memory.
-pub(crate) fn put_location(words: &[AtomicU64], location: &Location) {
-    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let values = [
-        pair(location.pid, location.fd.cast_unsigned()),
-        pair(location.device.cast_unsigned(), location.nonce.cast_unsigned()),
-        location.offset,
-        location.bytes,
-    ];
-    for (word, value) in words.iter().zip(values) {
-        word.store(value, Ordering::Relaxed);
-    }
-}
-
-/// Reads a location from shared memory.
-pub(crate) fn get_location(words: &[AtomicU64]) -> Location {
-    let word = |i: usize| words.get(i).map_or(0, |word| word.load(Ordering::Relaxed));
-    let (owner, place) = (word(0), word(1));
-    Location {
-        pid: owner as u32,
-        fd: ((owner >> 32) as u32).cast_signed(),
-        device: (place as u32).cast_signed(),
-        nonce: ((place >> 32) as u32).cast_signed(),
-        offset: word(2),
-        bytes: word(3),
-    }
-}

@@ -1,0 +1,32 @@
+//! Issuing operations.
+
+use super::group;
+use crate::emulator::cuda::core::stream;
+use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
+use crate::emulator::nccl::state::inside::Manner;
+use crate::emulator::nccl::state::registry;
+use crate::emulator::nccl::work::batch::StreamHandle;
+use crate::emulator::nccl::work::operation::Operation;
+use crate::emulator::nccl::work::request::Request;
+use crate::sys::{cudaStream_t, ncclComm_t, ncclResult_t};
+
+/// Issues one operation, as a group of its own or as part of the thread's.
+pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -> Outcome<ncclResult_t> {
+    group::call(|| {
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        comm.ensure_usable()?;
+        // The null stream is that of the communicator's device, which NCCL makes current.
+        let device = match stream::stream_device(stream) {
+            _ if stream.is_null() => comm.device,
+            device => device.map_err(|error| cuda("the stream", error))?,
+        };
+        if device != comm.device {
+            return Err(Failure::argument(format!(
+                "the stream belongs to device {device}, expected device {} of rank {}",
+                comm.device, comm.rank
+            )));
+        }
+        let operation = Operation::new(&comm, request)?;
+        group::add_operation(&comm, operation, StreamHandle(stream))
+    })
+}

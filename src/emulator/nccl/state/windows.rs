@@ -1,0 +1,84 @@
+//! The windows of a communicator, and where they lie.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::space::Space;
+use crate::emulator::bugs;
+use crate::emulator::lock::lock;
+use crate::emulator::meet::stranded::Stranded;
+use crate::emulator::memory::block::InUse;
+use crate::emulator::settings::settings;
+
+/// A registered range.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// Which of this communicator, on all ranks.
+    number: u64,
+    /// In the address space of all ranks.
+    place: u64,
+    range: Range<usize>,
+    #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
+    used: InUse,
+}
+
+impl Window {
+    pub(crate) fn new(number: u64, place: u64, range: Range<usize>, used: InUse) -> Self {
+        Self { number, place, range, used }
+    }
+}
+
+/// The windows that one rank has.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    by_handle: Mutex<HashMap<usize, Window>>,
+    space: Mutex<Space>,
+}
+
+/// Windows are named by numbers that only look like pointers.
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+
+impl Windows {
+    /// Takes the place of a window of `bytes` bytes in the address space of all ranks.
+    pub(crate) fn take_place(&self, bytes: u64) -> u64 {
+        lock(&self.space).take(bytes)
+    }
+
+    /// Gives the place of a window back that has come to nothing.
+    pub(crate) fn give_place(&self, place: u64) {
+        lock(&self.space).give(place);
+    }
+
+    /// Adds a window: its handle.
+    pub(crate) fn add(&self, window: Window) -> usize {
+        let handle = NEXT.fetch_add(1, Ordering::Relaxed) * 64;
+        lock(&self.by_handle).insert(handle, window);
+        handle
+    }
+
+    /// Removes a window and gives its place back; whether there was one.
+    pub(crate) fn remove(&self, handle: usize) -> bool {
+        let removed = lock(&self.by_handle).remove(&handle);
+        removed.inspect(|window| self.give_place(window.place)).is_some()
+    }
+
+    /// How many of these addresses lie in windows.
+    pub(crate) fn cover(&self, addresses: [usize; 2]) -> usize {
+        let windows = lock(&self.by_handle);
+        let covered = |address: &usize| windows.values().any(|window| window.range.contains(address));
+        addresses.iter().filter(|address| covered(address)).count()
+    }
+
+    /// The communicator ends, and what it has not deregistered stays mapped, before NCCL 2.29.7.
+    pub(super) fn leave_behind(&self, stranded: Option<&Stranded>) {
+        for (_, window) in lock(&self.by_handle).drain() {
+            if let Some(stranded) = stranded
+                && bugs::ends_keep_windows(settings().nccl)
+            {
+                stranded.add(window.number);
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What a group launches.
+
+use std::sync::Arc;
+
+use super::operation::Operation;
+use crate::emulator::nccl::state::comm::Comm;
+use crate::sys::cudaStream_t;
+
+/// A stream's handle on its way to the thread that launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamHandle(pub(crate) cudaStream_t);
+
+// SAFETY: the handle is a name, only looked up and never followed.
+unsafe impl Send for StreamHandle {}
+
+/// What a group launches on one communicator.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) comm: Arc<Comm>,
+    pub(crate) operations: Vec<(Operation, StreamHandle)>,
+}
