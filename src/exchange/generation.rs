@@ -231,10 +231,13 @@ impl Meeting<'_> {
     fn late(&self, now: Option<&Now>) -> Result<Error> {
         let detail = match now {
             None => not_come(&[0], self.size),
-            Some(now) => match self.store.ended(&[now.id], GRACE)?.swap_remove(0) {
-                Some(how) => format!("rank 0 of generation {} {how}, and has not come again", now.generation),
-                None => self.missing(&now.path)?,
-            },
+            Some(now) => {
+                let missing = self.missing(&now.path)?;
+                match self.store.ended(&[now.id], GRACE)?.swap_remove(0) {
+                    Some(how) => format!("rank 0 of generation {} {how}; {missing}", now.generation),
+                    None => missing,
+                }
+            }
         };
         Ok(self.deadline.error(self.operation, format!("rank {}: {detail}", self.rank)))
     }

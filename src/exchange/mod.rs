@@ -49,6 +49,7 @@
 //! all ranks, each of which is known by a number drawn anew: a run never reads what another run has left in a store that outlives
 //! it, whoever died and when. What is left is removed by the next generation.
 
+mod directory;
 mod generation;
 mod handle;
 mod kind;
@@ -61,6 +62,7 @@ mod views;
 mod vote;
 mod wire;
 
+pub use directory::Directory;
 pub use handle::Exchange;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
 pub use threads::{ThreadStore, Threads};

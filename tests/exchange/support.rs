@@ -1,9 +1,10 @@
 //! Ranks of an exchange, in each of its forms.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Exchange, Store, Threads};
+use gpucomm::exchange::{Directory, Exchange, Store, Threads};
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
 pub fn slower(seconds: f64) -> Duration {
@@ -15,6 +16,7 @@ pub fn slower(seconds: f64) -> Duration {
 #[derive(Clone)]
 pub enum Place {
     Threads(Threads),
+    Directory(PathBuf),
 }
 
 /// What keeps a place, and takes it away in the end.
@@ -27,18 +29,19 @@ pub struct Site {
 impl Place {
     /// Whether a rank can wait for rank 0 to come with nothing but a store.
     pub fn without_rank_0(&self) -> bool {
-        matches!(self, Self::Threads(_))
+        matches!(self, Self::Threads(_) | Self::Directory(_))
     }
 
     /// Whether what ranks have set is there after rank 0 has ended.
     pub fn outlives_rank_0(&self) -> bool {
-        matches!(self, Self::Threads(_))
+        matches!(self, Self::Threads(_) | Self::Directory(_))
     }
 
     /// The store of one rank. That of rank 0 first, where it has the server.
-    pub fn store(&self, rank: usize, _size: usize) -> gpucomm::Result<Arc<dyn Store>> {
+    pub fn store(&self, rank: usize, size: usize) -> gpucomm::Result<Arc<dyn Store>> {
         Ok(match self {
             Self::Threads(threads) => Arc::new(threads.store(rank)?),
+            Self::Directory(path) => Arc::new(Directory::open(path, rank, size)?),
         })
     }
 }
@@ -46,7 +49,23 @@ impl Place {
 /// A place of each form.
 pub fn sites(size: usize) -> Vec<Site> {
     let threads = Site { name: "threads", place: Place::Threads(Threads::new(size)), size };
-    vec![threads]
+    let directory = Site { name: "directory", place: Place::Directory(new_path()), size };
+    vec![threads, directory]
+}
+
+/// The path of a directory or file that nobody has.
+pub fn new_path() -> PathBuf {
+    std::env::temp_dir().join(format!("gpucomm-test-{}-{:016x}", std::process::id(), fastrand::u64(..)))
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let Place::Directory(path) = &self.place else { return };
+        let left: Vec<_> =
+            std::fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+        let _ = std::fs::remove_dir_all(path);
+        assert!(left.is_empty() || std::thread::panicking(), "left in the directory: {left:?}");
+    }
 }
 
 impl Site {

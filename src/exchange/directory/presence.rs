@@ -1,0 +1,117 @@
+//! Who is there: each start of a rank has a file, which it keeps locked. Unlocked, its process has died; removed, it has left.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::lock::{failed, lock, open, try_lock};
+use crate::deadline::Deadline;
+use crate::error::Result;
+
+/// The folders of a place, and this process in it.
+#[derive(Debug)]
+pub(super) struct Presence {
+    root: PathBuf,
+    file: PathBuf,
+    /// Whose lock says that this process lives.
+    lock: Option<File>,
+}
+
+impl Presence {
+    /// Comes to the place at `root`. Where nobody is, what was left there is removed first.
+    pub(super) fn enter(operation: &'static str, root: &Path, id: u64, deadline: &Deadline) -> Result<Self> {
+        let fail = |path: &Path| {
+            let path = path.to_owned();
+            move |error: io::Error| failed(operation, &path, &error)
+        };
+        let gate = loop {
+            std::fs::create_dir_all(root).map_err(fail(root))?;
+            match lock(operation, &root.join("gate"), deadline) {
+                Ok(gate) => break gate,
+                // The last one there has just taken the directory away.
+                Err(_) if !root.exists() && !deadline.expired() => {}
+                Err(error) => return Err(error),
+            }
+        };
+        if !anybody(root).map_err(fail(root))? {
+            remove(root).map_err(fail(root))?;
+        }
+        for folder in ["alive", "keys", "locks", "new"] {
+            let path = root.join(folder);
+            std::fs::create_dir_all(&path).map_err(fail(&path))?;
+        }
+        let path = alive(root, id);
+        let file = open(&path).map_err(fail(&path))?;
+        let locked =
+            deadline.until(|| try_lock(&file, false).map_err(fail(&path)).map(|locked| locked.then_some(())))?;
+        locked.ok_or_else(|| deadline.error(operation, format!("the lock of this process, {}", path.display())))?;
+        drop(gate);
+        Ok(Self { root: root.to_owned(), file: path, lock: Some(file) })
+    }
+
+    /// How the process known as `id` ended, if it has.
+    pub(super) fn ended(&self, id: u64) -> io::Result<Option<String>> {
+        Ok(match lives(&alive(&self.root, id))? {
+            None => Some("has left".to_owned()),
+            Some(false) => Some("has died".to_owned()),
+            Some(true) => None,
+        })
+    }
+
+    /// Leaves; who is the last takes all away.
+    pub(super) fn leave(&mut self, deadline: &Deadline) {
+        // Without the gate, or on an error, files stay, which the next one to come removes.
+        let gate = lock("Directory", &self.root.join("gate"), deadline);
+        if std::thread::panicking() {
+            // Unlocked and not removed: others learn that this rank has died.
+            self.lock = None;
+            return;
+        }
+        let _ = std::fs::remove_file(&self.file);
+        self.lock = None;
+        if gate.is_ok() && matches!(anybody(&self.root), Ok(false)) && remove(&self.root).is_ok() {
+            let _ = std::fs::remove_file(self.root.join("gate"));
+            let _ = std::fs::remove_dir(&self.root);
+        }
+    }
+}
+
+fn alive(root: &Path, id: u64) -> PathBuf {
+    root.join("alive").join(format!("{id:016x}"))
+}
+
+/// Whether the process lives whose file this is; `None` where there is no such file.
+fn lives(path: &Path) -> io::Result<Option<bool>> {
+    match File::open(path) {
+        // The lock that this takes for a moment is shared, so that several can look at once.
+        Ok(file) => Ok(Some(!try_lock(&file, true)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a process lives that is here.
+fn anybody(root: &Path) -> io::Result<bool> {
+    let entries = match std::fs::read_dir(root.join("alive")) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        if lives(&entry?.path())? == Some(true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes all but the gate.
+fn remove(root: &Path) -> io::Result<()> {
+    for folder in ["alive", "keys", "locks", "new"] {
+        match std::fs::remove_dir_all(root.join(folder)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
