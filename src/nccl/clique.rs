@@ -95,7 +95,10 @@ impl Clique {
     /// well, and those that are being made are given up.
     ///
     /// A rank whose program has returned comes to nothing more in this run. Others that wait for it, in a call or for the device, are
-    /// told so at once, by [`Error::Disagreement`], unless they wait for what it had issued before.
+    /// told so at once, by [`Error::Disagreement`], unless they wait for what it had issued before. That goes for the threads that run
+    /// the programs; others may wait for what a later run brings, and are told at their deadline. Asking,
+    /// by [`Stream::query`](crate::Stream::query) and [`Event::query`](crate::Event::query), is no waiting: who asks again and again is
+    /// told nothing, and has to look at the clock.
     ///
     /// # Errors
     /// That of the rank at fault, which its text names at the end: the first failure in time, of those that say more than that a communicator was aborted, if there are
@@ -127,6 +130,7 @@ impl Clique {
         let run = |communicator: &Communicator| {
             let rank = communicator.rank();
             let _joined = scope.join();
+            let _here = program_run.as_ref().map(Run::here);
             presence.into_iter().for_each(|presence| presence.drive(rank));
             let attempt = panic::catch_unwind(AssertUnwindSafe(|| {
                 let _current = communicator.device().set_current()?;

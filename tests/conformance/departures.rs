@@ -1,5 +1,6 @@
 //! Ranks that leave while others wait for them: those are told at once, who has left and how, and what was begun together ends well.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
@@ -406,6 +407,79 @@ fn a_later_program_brings_the_other_end() {
             assert_eq!(sums.unwrap(), vec![vec![count as f32; 5]; count]);
             drop(begun);
             rig.close();
+        }
+    });
+}
+
+/// Who runs no program may wait for what a later run of the programs brings.
+#[test]
+fn who_waits_outside_waits_for_later_programs() {
+    watched(90.0, || {
+        for count in rank_counts(&[2]) {
+            let rig = Rig::new(count);
+            rig.run(|comm, stream| all_reduce(comm, stream).map(drop));
+            let begin = |comm: &Communicator, stream: &Stream| {
+                (comm.rank() == 0).then(|| Ok((all_reduce(comm, stream)?, stream.clone()))).transpose()
+            };
+            let begun = rig.run_and_leave(begin).unwrap();
+            let (_, stream) = begun[0].as_ref().unwrap();
+            let waited = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let sum = scope.spawn(|| {
+                    let result = stream.wait(TIMEOUT);
+                    waited.store(true, Ordering::Relaxed);
+                    result
+                });
+                // Rank 1 returns while the program of rank 0 goes on: rank 1 will come all the same.
+                rig.run_and_leave(|comm, _| {
+                    if comm.rank() == 0 {
+                        std::thread::sleep(slower(0.5));
+                    }
+                    Ok(())
+                })
+                .unwrap();
+                assert!(!waited.load(Ordering::Relaxed), "done without rank 1");
+                rig.run_and_leave(|comm, stream| (comm.rank() == 1).then(|| all_reduce(comm, stream)).transpose())
+                    .unwrap();
+                sum.join().unwrap().unwrap();
+            });
+            drop(begun);
+            rig.close();
+        }
+    });
+}
+
+/// Who waits for the operation of another rank, which has returned as well, is told of the one that has not come to it.
+#[test]
+fn who_waits_for_the_operation_of_another_rank() {
+    watched(60.0, || {
+        for count in rank_counts(&[3]) {
+            let rig = Rig::new(count);
+            rig.run(|comm, stream| all_reduce(comm, stream).map(drop));
+            rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(TIMEOUT));
+            let events = Mutex::new(None);
+            let both = Barrier::new(2);
+            let error = rig.run_and_leave(|comm, stream| {
+                match comm.rank() {
+                    0 => {
+                        let x = all_reduce(comm, stream)?;
+                        *events.lock().unwrap() = Some((x, stream.record()?));
+                        both.wait();
+                    }
+                    2 => {
+                        both.wait();
+                        let (x, event) = events.lock().unwrap().take().unwrap();
+                        let waited = quick(soon(), || event.wait(TIMEOUT));
+                        drop(x);
+                        waited?;
+                    }
+                    _ => {}
+                }
+                Ok(())
+            });
+            let error = error.expect_err("done without rank 1");
+            assert!(matches!(error, Error::Disagreement { rank: 1, .. }), "{error:?}");
+            assert_names(&error, &["rank 1 has left, as its program has returned"]);
         }
     });
 }

@@ -1,6 +1,7 @@
 //! Who of a clique may still come to something, and which thread drives each rank.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,17 +33,20 @@ struct Seat {
 
 #[derive(Debug)]
 struct Programs {
-    /// Runs of programs by all ranks that are under way.
-    runs: u32,
     /// For each rank, those that have not returned.
     going_on: Box<[u32]>,
+}
+
+thread_local! {
+    /// Where this thread runs the program of a rank, by address.
+    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Presence {
     pub(crate) fn new(size: usize) -> Self {
         Self {
             seats: (0..size).map(|_| Seat::default()).collect(),
-            programs: Mutex::new(Programs { runs: 0, going_on: vec![0; size].into() }),
+            programs: Mutex::new(Programs { going_on: vec![0; size].into() }),
             any_closed: AtomicBool::new(false),
         }
     }
@@ -58,18 +62,22 @@ impl Presence {
         self.any_closed.load(Ordering::Acquire)
     }
 
-    /// Why `rank` comes to nothing more that `waiter` may wait for. What it had come to before is seen by who has asked.
-    pub(crate) fn departure(&self, rank: usize, waiter: usize) -> Option<Departure> {
-        if rank == waiter {
-            return None;
-        }
+    /// Why `rank` comes to nothing more that this thread may wait for, be it for operations of other ranks. What it had come to
+    /// before is seen by who has asked.
+    pub(crate) fn departure(&self, rank: usize) -> Option<Departure> {
         if self.seats[rank].closed.load(Ordering::Acquire) {
             return Some(Departure::Closed);
         }
-        let programs = self.programs();
-        // While the program of `waiter` goes on, no other run begins that `rank` may come in.
-        let gone = programs.going_on[rank] == 0 && programs.going_on[waiter] > 0 && programs.runs > 0;
+        // While a program goes on, which is what this thread runs, no later one begins that `rank` may come in. Threads outside may
+        // wait for what a later run brings.
+        let gone = self.runs_here() && self.programs().going_on[rank] == 0;
         gone.then_some(Departure::Returned)
+    }
+
+    /// Whether this thread runs the program of a rank.
+    fn runs_here(&self) -> bool {
+        let this = ptr::from_ref(self).addr();
+        RUNNING.with_borrow(|running| running.contains(&this))
     }
 
     fn programs(&self) -> MutexGuard<'_, Programs> {
@@ -109,10 +117,15 @@ pub(crate) struct Run<'a> {
 impl<'a> Run<'a> {
     pub(crate) fn begin(presence: &'a Presence) -> Self {
         let mut programs = presence.programs();
-        programs.runs += 1;
         programs.going_on.iter_mut().for_each(|going_on| *going_on += 1);
         drop(programs);
         Self { presence, returned: presence.seats.iter().map(|_| AtomicBool::new(false)).collect() }
+    }
+
+    /// This thread runs the program of a rank, as long as what is returned lives.
+    pub(crate) fn here(&self) -> Here<'a> {
+        RUNNING.with_borrow_mut(|running| running.push(ptr::from_ref(self.presence).addr()));
+        Here(self.presence)
     }
 
     /// The program of `rank` has returned, well: one that fails ends the others by its failure.
@@ -127,10 +140,24 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The thread that has made this runs the program of a rank.
+#[derive(Debug)]
+pub(crate) struct Here<'a>(&'a Presence);
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        let this = ptr::from_ref(self.0).addr();
+        RUNNING.with_borrow_mut(|running| {
+            if let Some(last) = running.iter().rposition(|one| *one == this) {
+                running.remove(last);
+            }
+        });
+    }
+}
+
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         let mut programs = self.presence.programs();
-        programs.runs -= 1;
         for (rank, seat) in self.presence.seats.iter().enumerate() {
             self.returns_in(&mut programs, rank);
             seat.driver.store(0, Ordering::Relaxed);
@@ -145,27 +172,31 @@ mod tests {
     #[test]
     fn who_has_closed_is_gone_for_good() {
         let presence = Presence::new(3);
-        assert_eq!((presence.any_closed(), presence.departure(1, 0)), (false, None));
+        assert_eq!((presence.any_closed(), presence.departure(1)), (false, None));
         presence.close(1);
-        assert_eq!((presence.departure(1, 0), presence.departure(1, 1)), (Some(Departure::Closed), None));
-        assert_eq!((presence.any_closed(), presence.departure(2, 0)), (true, None));
+        assert_eq!((presence.any_closed(), presence.departure(1)), (true, Some(Departure::Closed)));
+        assert_eq!(presence.departure(2), None);
     }
 
     #[test]
     fn who_has_returned_is_gone_for_those_whose_program_goes_on() {
         let presence = Presence::new(3);
         let (run, other) = (Run::begin(&presence), Run::begin(&presence));
+        let here = run.here();
         run.returns(1);
-        assert_eq!(presence.departure(1, 0), None, "it has another program");
+        assert_eq!(presence.departure(1), None, "it has another program");
         drop(other);
-        assert_eq!(presence.departure(1, 0), Some(Departure::Returned));
-        assert_eq!(presence.departure(0, 1), None);
+        assert_eq!((presence.departure(1), presence.departure(2)), (Some(Departure::Returned), None));
+        // Whose operation it is that this thread waits for does not matter.
         run.returns(2);
-        assert_eq!(presence.departure(1, 2), None, "both have returned");
+        assert_eq!(presence.departure(2), Some(Departure::Returned));
+        std::thread::scope(|scope| scope.spawn(|| assert_eq!(presence.departure(1), None)).join().unwrap());
+        drop(here);
+        assert_eq!(presence.departure(1), None, "this thread runs no program");
         drop(run);
-        assert_eq!(presence.departure(1, 0), None, "there may be another run");
-        let _run = Run::begin(&presence);
-        assert_eq!(presence.departure(1, 0), None);
+        let run = Run::begin(&presence);
+        let _here = run.here();
+        assert_eq!(presence.departure(1), None);
     }
 
     /// Somebody outside of the programs waits for rank 0, which returns first in every run.
@@ -177,7 +208,7 @@ mod tests {
             let looks = scope.spawn(|| {
                 let mut looks = 0u64;
                 while !over.load(Ordering::Relaxed) {
-                    assert_eq!(presence.departure(1, 0), None, "after {looks} looks");
+                    assert_eq!(presence.departure(1), None, "after {looks} looks");
                     looks += 1;
                 }
             });

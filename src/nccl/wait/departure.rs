@@ -25,7 +25,8 @@ pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error
 /// Why `inner` waits in vain, in a call of `operation`, for others to come to what it has issued long ago.
 #[cold]
 pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {
-    in_vain(inner, operation, all(inner), |_, _| true)
+    let behind: Vec<_> = inner.family.as_ref()?.ledger.collectives().behind(inner.rank).collect();
+    in_vain(inner, operation, all(inner), |rank, _| behind.contains(&rank))
 }
 
 /// Why `inner` waits in vain for the device to come past its operations after number `done`, up to number `last`.
@@ -57,8 +58,9 @@ fn in_vain(
     let family = inner.family.as_ref().filter(|_| inner.is_active())?;
     let presence = family.ledger.presence();
     // Before it is looked how far they have come: they come no further.
-    let left = |rank| presence.departure(rank, inner.rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
-    let left: Vec<_> = (0..inner.size).filter_map(left).collect();
+    let others = (0..inner.size).filter(|rank| *rank != inner.rank);
+    let left = |rank| presence.departure(rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
+    let left: Vec<_> = others.filter_map(left).collect();
     if left.is_empty() {
         return None;
     }
