@@ -64,7 +64,7 @@ pub(crate) use devices::scarce;
 pub(crate) use devices::settle::settle;
 pub use devices::versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
-pub(crate) use memory::allocation::{Allocation, FreeHook, Freed, Region, WindowTag};
+pub(crate) use memory::allocation::{Allocation, FreeHook, Freed, Region};
 pub use memory::block::trim_pinned;
 pub use memory::buffer::DeviceBuffer;
 pub use memory::pinned::PinnedBuffer;

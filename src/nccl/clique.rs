@@ -192,7 +192,7 @@ impl Clique {
         let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
         let streams: Vec<_> = streams.iter().collect();
         let memory = allocate::many::<T>(OPERATION, &members, &streams, len)?;
-        Ok(memory.into_iter().map(|alloc| CommBuffer::new(alloc, len)).collect())
+        Ok(memory.into_iter().zip(members).map(|(alloc, inner)| CommBuffer::new(inner, alloc, len)).collect())
     }
 
     /// Frees the memory of windows that were dropped, on all ranks, for one thread that drives them all; see [`Communicator::reclaim`].

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::communicator::Communicator;
 use super::memory::allocate;
-use crate::cuda::{Allocation, Device, Slice, SliceMut, Stream};
+use super::state::inner::Inner;
+use crate::cuda::{Allocation, Device, Region, Slice, SliceMut, Stream};
 use crate::element::Element;
 use crate::error::Result;
 
@@ -17,7 +18,7 @@ use crate::error::Result;
 ///
 /// The fastest memory for small messages: with windows, ranks read each other's buffers directly. It borrows the
 /// communicator, which therefore cannot be closed or dropped before. Copies, slices and collectives take it like a
-/// [`DeviceBuffer`](crate::DeviceBuffer).
+/// [`DeviceBuffer`](crate::DeviceBuffer); those of other communicators on the device too, to which it is no window.
 ///
 /// Made by [`Communicator::alloc`] and its like. Dropping it waits for nothing: memory that is no window is freed when the device has done
 /// with it, a window with its memory where all ranks come together next, see [`Communicator::reclaim`].
@@ -28,6 +29,7 @@ use crate::error::Result;
 pub struct CommBuffer<'comm, T: Element> {
     alloc: Arc<Allocation>,
     len: usize,
+    window: bool,
     _shared: Option<Arc<Communicator>>,
     _communicator: PhantomData<(&'comm Communicator, T)>,
 }
@@ -47,7 +49,7 @@ impl Communicator {
     /// [`Error::OutOfMemory`]; [`Error::Disagreement`] where the ranks of a clique ask for different sizes;
     /// [`Error::Timeout`] where one does not come, or what uses memory that was dropped goes on.
     pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
-        Ok(CommBuffer::new(allocate::one::<T>("alloc", self.inner(), stream, len)?, len))
+        Ok(CommBuffer::new(self.inner(), allocate::one::<T>("alloc", self.inner(), stream, len)?, len))
     }
 
     /// Like [`Communicator::alloc`], with the elements of `source`.
@@ -57,7 +59,7 @@ impl Communicator {
     pub fn alloc_from<T: Element>(&self, stream: &Stream, source: &[T]) -> Result<CommBuffer<'_, T>> {
         const OPERATION: &str = "alloc_from";
         let len = source.len();
-        let mut buffer = CommBuffer::new(allocate::one::<T>(OPERATION, self.inner(), stream, len)?, len);
+        let mut buffer = CommBuffer::new(self.inner(), allocate::one::<T>(OPERATION, self.inner(), stream, len)?, len);
         buffer.as_slice_mut().copy_from_slice_for(OPERATION, stream, source)?;
         Ok(buffer)
     }
@@ -68,7 +70,7 @@ impl Communicator {
     /// As [`Communicator::alloc`].
     pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
         let alloc = allocate::one::<T>("alloc_shared", self.inner(), stream, len)?;
-        Ok(CommBuffer { alloc, len, _shared: Some(Arc::clone(self)), _communicator: PhantomData })
+        Ok(CommBuffer { _shared: Some(Arc::clone(self)), ..CommBuffer::new(self.inner(), alloc, len) })
     }
 
     /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
@@ -77,7 +79,7 @@ impl Communicator {
     /// [`Error::OutOfMemory`]; [`Error::Aborted`]; [`Error::InvalidArgument`] where `stream` is of another device, or the bytes
     /// of `len` elements cannot be counted.
     pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
-        Ok(CommBuffer::new(allocate::local::<T>(self.inner(), stream, len)?, len))
+        Ok(CommBuffer::new(self.inner(), allocate::local::<T>(self.inner(), stream, len)?, len))
     }
 
     /// Wraps `ncclCommWindowDeregister` and `ncclMemFree`: frees the memory of windows that were dropped. All ranks call it, among their
@@ -98,8 +100,10 @@ impl Communicator {
 }
 
 impl<'comm, T: Element> CommBuffer<'comm, T> {
-    pub(crate) fn new(alloc: Arc<Allocation>, len: usize) -> Self {
-        Self { alloc, len, _shared: None, _communicator: PhantomData }
+    /// Over memory that `inner` was given.
+    pub(crate) fn new(inner: &Inner, alloc: Arc<Allocation>, len: usize) -> Self {
+        let window = inner.windows.of(&Region { alloc: &alloc, offset: 0, bytes: 0 }) != 0;
+        Self { alloc, len, window, _shared: None, _communicator: PhantomData }
     }
 
     /// Elements.
@@ -119,7 +123,7 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
 
     /// Whether the memory is a symmetric window.
     pub fn is_window(&self) -> bool {
-        self.alloc.window().is_some_and(|tag| tag.window != 0)
+        self.window
     }
 
     /// The address on the device. What is done with it is not tracked.

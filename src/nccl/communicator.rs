@@ -52,14 +52,14 @@ impl Communicator {
     /// on this communicator
     ///
     /// - all issue the same collectives, in the same order, with the same counts, element types, reductions and roots; the layouts of the
-    ///   forms with `_v` belong together. Only the factors of a [`PreMulSum`](super::PreMulSum) may differ. Each send meets a receive of the same count and
-    ///   type, in the order in which the two ranks issue them;
+    ///   forms with `_v` belong together. Only the factors of a [`PreMulSum`](super::PreMulSum) may differ. Each send meets a receive of
+    ///   the same count and type, in the order in which the two ranks issue them;
     /// - collectives that are in one [`group`](super::group) on one rank are in one group on all, the same ones in the same order. Messages may
     ///   be grouped in any way that [`group`](super::group) allows;
     /// - a collective that is in place on one rank is in place on all, as far as its form allows that;
-    /// - a buffer of a collective is a window ([`CommBuffer::is_window`](super::CommBuffer::is_window)) on all ranks or on none. If it is one, it is the same window
-    ///   on all, the one that they allocated together, the data begins at the same element, and has the same length. Both ends of a message
-    ///   are windows, or neither is;
+    /// - a buffer of a collective is a window of this communicator ([`CommBuffer::is_window`](super::CommBuffer::is_window)) on all ranks
+    ///   or on none. If it is one, it is the same window on all, the one that they allocated together, the data begins at the same element,
+    ///   and has the same length. Both ends of a message are windows, or neither is;
     /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
     /// - windows are dropped alike: between two allocations, or calls of [`Communicator::reclaim`], which all make in the same order too,
     ///   each rank drops the same ones;

@@ -261,3 +261,46 @@ fn a_struct_may_hold_a_communicator_and_its_buffers() {
         }
     });
 }
+
+/// What one communicator has registered is to another as any other memory: beside such as well, and though it is a window to the first.
+#[test]
+fn a_buffer_of_one_communicator_serves_another() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 3]) {
+            let (first, second) = (Rig::new(ranks), Rig::new(ranks));
+            let sum = (1..=ranks as u32).sum::<u32>();
+            first.run(|comm, stream| {
+                let (rank, other) = (comm.rank(), second.clique.rank(comm.rank()));
+                let own = rank as u32 + 1;
+                for local in [false, true] {
+                    let mut x = if local { comm.alloc_local(stream, 1021)? } else { comm.alloc(stream, 1021)? };
+                    x.fill(stream, own)?;
+                    let mut plain = DeviceBuffer::from_slice(stream, &[own; 1021])?;
+                    // Windows of the first are not what the ranks of the second compare.
+                    let io = if rank == 0 { InPlace(x.as_slice_mut()) } else { InPlace(plain.as_slice_mut()) };
+                    other.all_reduce(io, ReduceOp::Sum, stream)?;
+                    let got = if rank == 0 { x.to_vec(stream)? } else { plain.to_vec(stream)? };
+                    assert_eq!(got, [sum; 1021]);
+                    x.fill(stream, own)?;
+                    let mut y = DeviceBuffer::zeroed(stream, 1021)?;
+                    other.all_reduce((&x, &mut y), ReduceOp::Sum, stream)?;
+                    other.reduce((&x, &mut plain), ReduceOp::Sum, 0, stream)?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    assert_eq!((x.to_vec(stream)?, y.to_vec(stream)?), (vec![sum; 1021], vec![sum; 1021]));
+                    if rank == 0 {
+                        assert_eq!(plain.to_vec(stream)?, [sum; 1021]);
+                    }
+                    // Gone while the second still uses it.
+                    x.fill(stream, own)?;
+                    other.all_reduce((&x, &mut y), ReduceOp::Sum, stream)?;
+                    drop(x);
+                    comm.reclaim()?;
+                    assert_eq!(y.to_vec(stream)?, [sum; 1021]);
+                }
+                Ok(())
+            });
+            first.close();
+            second.close();
+        }
+    });
+}

@@ -1,8 +1,8 @@
 //! Allocations of device memory, shared by the buffers and slices that show them.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::cuda::devices::check::{check, check_memory};
@@ -27,17 +27,10 @@ pub(crate) fn drop_deadline() -> Deadline {
     Deadline::after(DROP_WAIT.min(default_timeout()))
 }
 
-/// Which communicator of NCCL an allocation belongs to, and whether it is a window of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WindowTag {
-    /// Unique among the communicators of this process.
-    pub(crate) communicator: u64,
-    /// The same number on all ranks for windows that were registered together; 0 where the memory is not registered.
-    pub(crate) window: u64,
-}
-
 /// What the free hook of external memory gets.
 pub(crate) struct Freed {
+    /// That of the allocation: what others know about it, they know by this.
+    pub(crate) id: u64,
     pub(crate) ptr: *mut c_void,
     pub(crate) device: Device,
     /// The uses that may not be done yet: see [`Uses::idle`].
@@ -69,7 +62,6 @@ pub(crate) struct Allocation {
     device: Device,
     /// Taken by the destructor.
     kind: Kind,
-    window: OnceLock<WindowTag>,
     uses: Tracker,
     lineage: Lineage,
 }
@@ -88,7 +80,6 @@ impl Allocation {
             bytes,
             device,
             kind,
-            window: OnceLock::new(),
             uses: Tracker::new(),
             lineage: Lineage::new(),
         })
@@ -126,18 +117,14 @@ impl Allocation {
 
     /// Memory that somebody else allocated: `bytes` at `ptr`, on `device`. `free` is called once,
     /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
-    pub(crate) fn external(
-        ptr: *mut c_void,
-        bytes: usize,
-        device: Device,
-        tag: Option<WindowTag>,
-        free: FreeHook,
-    ) -> Arc<Self> {
-        let made = Self::make(ptr, bytes, device, Kind::External(free));
-        if let Some(tag) = tag {
-            let _ = made.window.set(tag);
-        }
-        made
+    pub(crate) fn external(ptr: *mut c_void, bytes: usize, device: Device, free: FreeHook) -> Arc<Self> {
+        Self::make(ptr, bytes, device, Kind::External(free))
+    }
+
+    /// Unique among the allocations of this process, also those that are gone; not 0.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(crate) fn ptr(&self) -> *mut c_void {
@@ -156,12 +143,6 @@ impl Allocation {
     #[inline]
     pub(crate) fn lineage(&self) -> &Lineage {
         &self.lineage
-    }
-
-    /// The window over this memory, if there is one.
-    #[inline]
-    pub(crate) fn window(&self) -> Option<WindowTag> {
-        self.window.get().copied()
     }
 
     /// Before an enqueue of `operation` on `stream`: makes it wait for the conflicting accesses of other streams. The caller holds a
@@ -189,13 +170,19 @@ impl Drop for Allocation {
             return;
         }
         // Where something fails, the memory is leaked: the device may still use it.
-        let _ = release(kind, self.ptr, self.bytes, self.device, uses);
+        let freed = Freed { id: self.id, ptr: self.ptr, device: self.device, uses };
+        let _ = release(kind, self.bytes, freed);
     }
 }
 
-fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses: Uses) -> Result<()> {
+fn release(kind: Kind, bytes: usize, freed: Freed) -> Result<()> {
+    if let Kind::External(free) = kind {
+        free(freed);
+        return Ok(());
+    }
+    let Freed { ptr, device, mut uses, .. } = freed;
     match kind {
-        Kind::Empty => Ok(()),
+        Kind::Empty | Kind::External(_) => Ok(()),
         Kind::Pool(home) => {
             // SAFETY: from cudaMallocFromPoolAsync, and the last handle is gone.
             unsafe { later::free(ptr, &home, uses) }
@@ -205,10 +192,6 @@ fn release(kind: Kind, ptr: *mut c_void, bytes: usize, device: Device, mut uses:
             drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.is_done())?;
             // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
             undisturbing(|| check("cudaFree", unsafe { sys::cudaFree(ptr) }))
-        }
-        Kind::External(free) => {
-            free(Freed { ptr, device, uses });
-            Ok(())
         }
     }
 }
@@ -248,17 +231,5 @@ impl Region<'_> {
     #[inline]
     pub(crate) fn device(&self) -> Device {
         self.alloc.device
-    }
-
-    /// The communicator that the memory belongs to, if it is of one.
-    #[inline]
-    pub(crate) fn communicator(&self) -> Option<u64> {
-        self.alloc.window().map(|tag| tag.communicator)
-    }
-
-    /// The number of the window that the memory lies in; 0 in none.
-    #[inline]
-    pub(crate) fn window(&self) -> u64 {
-        self.alloc.window().map_or(0, |tag| tag.window)
     }
 }

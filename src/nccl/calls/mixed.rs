@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 #[inline]
 pub(crate) fn check(site: &Site<'_>, send: Option<&Region<'_>>, recv: Option<&Region<'_>>) -> Result<()> {
     let (Some(send), Some(recv)) = (send, recv) else { return Ok(()) };
-    let sends_window = send.window() != 0;
-    if sends_window == (recv.window() != 0) || recv.bytes == 0 || site.comm.size == 1 {
+    let is_window = |region| site.comm.windows.of(region) != 0;
+    let sends_window = is_window(send);
+    if sends_window == is_window(recv) || recv.bytes == 0 || site.comm.size == 1 {
         return Ok(());
     }
     let (expected, got) = if sends_window {

@@ -31,20 +31,10 @@ impl<'a> Site<'a> {
         Err(Error::argument(self.operation, what, format!("{} of rank {}", self.comm.device, self.comm.rank), device))
     }
 
-    /// Memory that this communicator may touch.
+    /// Memory of the device of this communicator. What another one has registered, is to this one as any other.
     #[inline]
     fn check_region(&self, what: &'static str, region: Region<'a>) -> Result<Region<'a>> {
         self.check_device(what, region.device())?;
-        if let Some(owner) = region.communicator()
-            && owner != self.comm.id
-        {
-            return Err(Error::argument(
-                self.operation,
-                what,
-                "memory of this communicator",
-                "a CommBuffer of another communicator",
-            ));
-        }
         Ok(region)
     }
 

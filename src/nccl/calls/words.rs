@@ -18,7 +18,7 @@ impl Call<'_> {
     pub(crate) fn signature(&self, group: usize) -> Signature {
         let memory = if self.kind.symmetric() {
             let in_place = self.send.is_none() && self.send_in_recv.is_some();
-            Memory::At { send: place(self.source()), recv: place(self.recv.as_ref()), in_place }
+            Memory::At { send: self.place(self.source()), recv: self.place(self.recv.as_ref()), in_place }
         } else {
             Memory::InWindows(self.is_in_window())
         };
@@ -29,14 +29,14 @@ impl Call<'_> {
     /// is, see [`mixed`](super::mixed); so one is looked at.
     #[inline]
     pub(crate) fn is_in_window(&self) -> bool {
-        self.count > 0 && self.source().is_some_and(|region| region.window() != 0)
+        self.count > 0 && self.source().is_some_and(|region| self.comm.windows.of(region) != 0)
     }
-}
 
-#[inline]
-fn place(region: Option<&Region<'_>>) -> Place {
-    region.map_or(Place::NONE, |region| match region.window() {
-        0 => Place::NONE,
-        window => Place { window, offset: region.offset as u64 },
-    })
+    #[inline]
+    fn place(&self, region: Option<&Region<'_>>) -> Place {
+        region.map_or(Place::NONE, |region| match self.comm.windows.of(region) {
+            0 => Place::NONE,
+            window => Place { window, offset: region.offset as u64 },
+        })
+    }
 }

@@ -11,7 +11,7 @@ use super::retire;
 #[cfg(nccl_ge_2_27)]
 use super::retire::{Entered, Member};
 use crate::cuda::scarce;
-use crate::cuda::{Allocation, FreeHook, SliceMut, Stream, WindowTag};
+use crate::cuda::{Allocation, FreeHook, SliceMut, Stream};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
@@ -88,9 +88,8 @@ impl<'a> Memory<'a> {
     }
 
     /// Hands the memory on to an allocation that frees it: of a window with this number, if it is one.
-    fn into_allocation(self, window: Option<u64>) -> Arc<Allocation> {
+    fn into_allocation(self, operation: &'static str, window: Option<u64>) -> Result<Arc<Allocation>> {
         let memory = ManuallyDrop::new(self);
-        let tag = WindowTag { communicator: memory.inner.id, window: window.unwrap_or(0) };
         let owner = Arc::clone(memory.inner);
         let free: FreeHook = match window {
             None => Box::new(move |freed| reaper::bury(freed, &owner)),
@@ -100,14 +99,21 @@ impl<'a> Memory<'a> {
                 }
             }),
         };
-        Allocation::external(memory.ptr, memory.size.used, memory.inner.device, Some(tag), free)
+        let alloc = Allocation::external(memory.ptr, memory.size.used, memory.inner.device, free);
+        match window {
+            Some(number) if !memory.inner.windows.lay_over(alloc.id(), number) => {
+                let reason = "a window lies over the memory already, or there are too many";
+                Err(Error::InvalidUsage { operation, reason: reason.into() })
+            }
+            _ => Ok(alloc),
+        }
     }
 
     /// Frees the memory once NCCL has let go of the communicator, which may know it.
     #[cfg(nccl_ge_2_27)]
     fn leave(self) {
         let memory = ManuallyDrop::new(self);
-        let freed = Freed { ptr: memory.ptr, device: memory.inner.device, uses: Uses::new() };
+        let freed = Freed { id: 0, ptr: memory.ptr, device: memory.inner.device, uses: Uses::new() };
         reaper::receive(Burial::AfterTheEnd(freed), memory.inner);
     }
 }
@@ -151,7 +157,7 @@ fn begin<T: Element>(
 pub(crate) fn local<T: Element>(inner: &Arc<Inner>, stream: &Stream, len: usize) -> Result<Arc<Allocation>> {
     let size = begin::<T>(LOCAL, &[inner], &[stream], len)?;
     drop(inner.enter(LOCAL)?);
-    zeros::<T>(LOCAL, Memory::new(inner, size)?.into_allocation(None), stream, len)
+    zeros::<T>(LOCAL, Memory::new(inner, size)?.into_allocation(LOCAL, None)?, stream, len)
 }
 
 /// The same allocation, whose `len` elements are zeroed.
@@ -190,9 +196,9 @@ pub(crate) fn many<T: Element>(
 }
 
 #[cfg(not(nccl_ge_2_27))]
-fn allocate(_: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
     let memory = members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>()?;
-    Ok(memory.into_iter().map(|memory| memory.into_allocation(None)).collect())
+    memory.into_iter().map(|memory| memory.into_allocation(operation, None)).collect()
 }
 
 /// Memory of each member, as windows that belong together.
@@ -229,7 +235,7 @@ fn allocate_together(
     for (memory, number) in memory.into_iter().zip(numbers) {
         match number {
             None if registered.is_err() => memory.leave(),
-            number => owned.push(memory.into_allocation(number)),
+            number => owned.push(memory.into_allocation(operation, number)?),
         }
     }
     registered?;

@@ -6,7 +6,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::Freed;
+use super::registered::Registered;
+use crate::cuda::{Freed, Region};
 use crate::sys;
 
 /// A registered window; NCCL before 2.27 has none.
@@ -57,12 +58,29 @@ struct Table {
 
 /// All windows of one rank.
 #[derive(Default)]
-pub(crate) struct Windows(Mutex<Table>);
+pub(crate) struct Windows {
+    table: Mutex<Table>,
+    /// Those over memory that lives.
+    over: Registered,
+}
 
 impl Windows {
     /// Held for a moment only, and never around a call of CUDA or NCCL: an abort asks here too.
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the window that a region lies in; 0 in none of these.
+    #[inline]
+    pub(crate) fn of(&self, region: &Region<'_>) -> u64 {
+        self.over.number(region.alloc.id())
+    }
+
+    /// Makes known that window `number` lies over an allocation; false where there is one already: which of two NCCL finds for an address
+    /// is not known.
+    #[must_use]
+    pub(crate) fn lay_over(&self, allocation: u64, number: u64) -> bool {
+        self.over.add(allocation, number)
     }
 
     pub(crate) fn add(&self, number: u64, window: Window) {
@@ -71,6 +89,7 @@ impl Windows {
 
     /// The buffer over a window was dropped; its memory, where it need not wait here.
     pub(crate) fn bury(&self, number: u64, memory: Freed) -> Option<Burial> {
+        self.over.remove(memory.id);
         let mut table = self.table();
         let Some(at) = table.entries.iter().position(|entry| entry.number == number) else {
             return Some(Burial::Soon(memory));
