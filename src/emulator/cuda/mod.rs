@@ -10,7 +10,6 @@
 #![cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "some of it serves the NCCL half"))]
 
 pub(crate) mod core;
-mod driver;
 pub(in crate::emulator) mod error;
 pub mod exports;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Devices, versions and errors.
 
-use super::super::{driver, error};
+use super::super::error;
+use super::driver;
 use super::{Out, runtime};
 use crate::emulator::cuda::core::device::{self, current, current_device, device, device_count, set_current};
 use crate::emulator::report;

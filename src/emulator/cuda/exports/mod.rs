@@ -2,6 +2,7 @@
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)]
 
 mod device;
+mod driver;
 mod memory;
 mod streams;
 

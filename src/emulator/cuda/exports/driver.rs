@@ -1,9 +1,9 @@
 //! The functions of the driver that are looked up by name.
 
-use super::core::driver_lock;
-use super::core::stream::{self, Stream};
-use super::exports::guarded;
-use super::work::memset::{self, Shape};
+use super::guarded;
+use crate::emulator::cuda::core::driver_lock;
+use crate::emulator::cuda::core::stream::{self, Stream};
+use crate::emulator::cuda::work::memset::{self, Shape};
 use crate::sys::{CUdeviceptr_v2, CUresult, CUstream, cudaError};
 use std::ffi::{CStr, c_uint, c_ushort, c_void};
 use std::sync::Arc;
