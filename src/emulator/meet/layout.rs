@@ -34,7 +34,7 @@ pub(crate) struct Head {
     pub(crate) refused: AtomicU32,
     /// The ranks or sizes that the refusal is about.
     pub(crate) refused_about: [AtomicI32; 2],
-    /// Rings when somebody joins, refuses, or is known to be dead.
+    /// Rings when somebody joins, refuses, comes to a meeting, or is known to be dead.
     pub(crate) news: Bell,
     /// All ranks have come to the next collective operation.
     pub(crate) arrival: Gate,
@@ -42,8 +42,6 @@ pub(crate) struct Head {
     pub(crate) departure: Gate,
     /// Set by a rank that could not do its share.
     pub(crate) broken: AtomicU32,
-    /// Calls of the host that all ranks make: split, window registration.
-    pub(crate) host: Gate,
     /// First meetings inside calls of collectives.
     pub(crate) connect: Gate,
     /// A bit for each window that a rank took with it when it ended.
@@ -73,8 +71,6 @@ pub(crate) struct Rank {
     pub(crate) arrived: AtomicU64,
     /// Collective operations that this rank has done its share of.
     pub(crate) departed: AtomicU64,
-    /// Calls of the host that this rank has come to.
-    pub(crate) hosted: AtomicU64,
     /// First meetings inside calls of collectives that this rank has come to.
     pub(crate) connected: AtomicU64,
     /// What it is doing, for reports.
@@ -85,8 +81,8 @@ pub(crate) struct Rank {
     pub(crate) words: [AtomicU64; WORDS],
     /// What the group holds that it is at.
     pub(crate) group: [AtomicU64; GROUP_WORDS],
-    /// The host call it has come to.
-    pub(crate) host_words: [AtomicU64; WORDS],
+    /// What it shows in a meeting. See [`super::meeting`].
+    pub(crate) board: [AtomicU64; WORDS],
 }
 
 impl Rank {
@@ -141,4 +137,6 @@ pub(crate) struct Pair {
     pub(crate) done: AtomicU64,
     pub(crate) sender: [AtomicU64; PAIR_WORDS],
     pub(crate) receiver: [AtomicU64; PAIR_WORDS],
+    /// How often the first has come to meetings with the second. See [`super::meeting`].
+    pub(crate) told: AtomicU64,
 }

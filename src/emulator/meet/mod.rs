@@ -1,10 +1,11 @@
 //! Where threads and processes of one machine meet.
 //!
 //! Ranks meet in a [`segment`] of shared memory, whose [`layout`] is all atomics; the [`register`] knows those of this process. They
-//! wait on [`futex`]es, and ask whether a [`process`] still lives. Nothing here knows what they meet for.
+//! wait on [`futex`]es, ask whether a [`process`] still lives, and tell each other in [`meeting`]s what they must agree on. Nothing here knows what they meet for.
 
 pub(crate) mod futex;
 pub(crate) mod layout;
+pub(crate) mod meeting;
 pub(crate) mod process;
 pub(crate) mod register;
 pub(crate) mod segment;

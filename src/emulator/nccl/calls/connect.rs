@@ -66,7 +66,7 @@ fn links(comm: &Comm, operation: &Operation, mut visit: impl FnMut(Link)) {
 pub(crate) fn connect(batches: &[Batch]) -> Outcome {
     let mut pairs = Vec::new();
     let mut alls: Vec<Vec<All<'_>>> = Vec::new();
-    for Batch { comm, operations } in batches {
+    for Batch { comm, epoch, operations } in batches {
         let mut new: Vec<Link> = Vec::new();
         let known = lock(&comm.connected);
         for (operation, _) in operations {
@@ -85,11 +85,11 @@ pub(crate) fn connect(batches: &[Batch]) -> Outcome {
         let to = pick(|link| if let Link::To(peer) = link { Some(*peer) } else { None });
         let from = pick(|link| if let Link::From(peer) = link { Some(*peer) } else { None });
         if !to.is_empty() || !from.is_empty() {
-            pairs.push(Pairs { comm, segment, to, from, step: 0, heard: 0, watch: None });
+            pairs.push(Pairs { comm, epoch: *epoch, segment, to, from, step: 0, heard: 0, watch: None });
         }
         new.retain(|link| matches!(link, Link::All(..)));
         if !new.is_empty() {
-            let all = All { comm, segment, left: new, ticket: None, number: 0, watch: None };
+            let all = All { comm, epoch: *epoch, segment, left: new, ticket: None, number: 0, watch: None };
             match alls.iter_mut().find(|family| family[0].segment.nonce() == segment.nonce()) {
                 Some(family) => family.push(all),
                 None => alls.push(vec![all]),
@@ -161,6 +161,7 @@ fn activity(what: Kind, peer: usize) -> Activity {
 /// All ranks meet, once for each collective and class that is new.
 struct All<'a> {
     comm: &'a Arc<Comm>,
+    epoch: u32,
     segment: &'a Segment,
     left: Vec<Link>,
     /// This rank has come, and waits.
@@ -203,8 +204,9 @@ impl Meeting for All<'_> {
     }
 
     fn look(&mut self) -> Option<Stop> {
-        let (comm, segment, activity, number) = (self.comm, self.segment, self.activity(), self.number);
-        let watch = self.watch.get_or_insert_with(|| Watch::new(comm, segment, activity, None));
+        let (comm, epoch, segment, activity, number) =
+            (self.comm, self.epoch, self.segment, self.activity(), self.number);
+        let watch = self.watch.get_or_insert_with(|| Watch::new(comm, segment, activity, None).since(epoch));
         watch.check(|peer| segment.rank(peer).connected.load(Ordering::Relaxed) < number)
     }
 
@@ -233,6 +235,7 @@ impl Meeting for All<'_> {
 /// of theirs.
 struct Pairs<'a> {
     comm: &'a Arc<Comm>,
+    epoch: u32,
     segment: &'a Segment,
     to: Vec<usize>,
     from: Vec<usize>,
@@ -320,8 +323,8 @@ impl Meeting for Pairs<'_> {
     }
 
     fn look(&mut self) -> Option<Stop> {
-        let (comm, segment, activity) = (self.comm, self.segment, self.activity());
-        let mut watch = self.watch.take().unwrap_or_else(|| Watch::new(comm, segment, activity, None));
+        let (comm, epoch, segment, activity) = (self.comm, self.epoch, self.segment, self.activity());
+        let mut watch = self.watch.take().unwrap_or_else(|| Watch::new(comm, segment, activity, None).since(epoch));
         let stop = watch.check(|peer| self.behind().any(|other| other == peer));
         self.watch = Some(watch);
         stop

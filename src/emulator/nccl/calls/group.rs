@@ -142,15 +142,15 @@ impl State {
     }
 }
 
-/// Adds an operation to the group of this thread.
-pub(crate) fn add_operation(comm: &Arc<Comm>, operation: Operation, stream: StreamHandle) -> Outcome {
+/// Adds an operation, issued in that epoch of its communicator, to the group of this thread.
+pub(crate) fn add_operation(comm: &Arc<Comm>, epoch: u32, operation: Operation, stream: StreamHandle) -> Outcome {
     with(|state| {
         state.join(comm)?;
         match state.batches.iter_mut().find(|batch| Arc::ptr_eq(&batch.comm, comm)) {
             Some(batch) => batch.operations.push((operation, stream)),
             None => {
                 state.inside.push(comm.visits.enter(comm.rank, Manner::Alone));
-                state.batches.push(Batch { comm: comm.clone(), operations: vec![(operation, stream)] });
+                state.batches.push(Batch { comm: comm.clone(), epoch, operations: vec![(operation, stream)] });
             }
         }
         Ok(())

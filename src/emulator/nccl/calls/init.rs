@@ -17,7 +17,7 @@ use crate::emulator::nccl::state::abort::AbortFlag;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::registry;
 use crate::emulator::nccl::wait::deadlock::{Activity, Phase, Stop, Watch};
-use crate::emulator::nccl::wait::host;
+use crate::emulator::nccl::wait::host::{self, Members};
 use crate::emulator::{fault, report, settings};
 use crate::sys::{NCCL_SPLIT_NOCOLOR, ncclComm_t, ncclResult_t, ncclUniqueId};
 
@@ -151,7 +151,7 @@ fn refuse(segment: &Segment, comm: &Comm, text: &str) -> Failure {
 fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
     let head = segment.head();
     let activity = Activity { kind: Kind::Init, number: 1, count: 0, peer: 0 };
-    let mut watch = Watch::of_host(comm, segment, activity);
+    let mut watch = Watch::of_host(comm, segment, activity).since(0);
     loop {
         let heard = head.news.read();
         if head.joined.load(Ordering::Acquire) == comm.size as u32 {
@@ -191,22 +191,23 @@ pub(crate) unsafe fn split(
         if out.is_null() {
             return Err(Failure::argument("the place for the communicator is null"));
         }
-        parent.ensure_usable()?;
+        let epoch = parent.ensure_dividable()?;
         let out = Out(out);
         out.put(std::ptr::null_mut());
         if color < 0 && color != NCCL_SPLIT_NOCOLOR {
             return Err(Failure::argument(format!("the color is {color}, expected 0 or more, or NCCL_SPLIT_NOCOLOR")));
         }
         let job = parent.clone();
-        let run = Box::new(move || divide(&job, color, key, out, config));
+        let run = Box::new(move || divide(&job, epoch, (color, key), out, config));
         group::add_job(Job { comm: parent.clone(), name: "ncclCommSplit", run })
     })
 }
 
 /// Learns every rank's color, and meets those of the same one in a segment that the first of them makes.
-fn divide(parent: &Comm, color: i32, key: i32, out: Out, config: Option<Config>) -> Outcome {
+fn divide(parent: &Comm, epoch: u32, (color, key): (i32, i32), out: Out, config: Option<Config>) -> Outcome {
     let words = [u64::from(color.cast_unsigned()), u64::from(key.cast_unsigned())];
-    let shown = host::exchange(parent, Kind::Split, &words)?;
+    let all = Members::all(parent, epoch);
+    let shown = host::exchange(parent, &all, Kind::Split, &words)?;
     let mut members: Vec<(i32, usize)> = shown
         .iter()
         .enumerate()
@@ -218,14 +219,19 @@ fn divide(parent: &Comm, color: i32, key: i32, out: Out, config: Option<Config>)
     let leads = place == 0 && color != NCCL_SPLIT_NOCOLOR;
     // A leader that cannot make a segment still shows something, or the others would wait for it.
     let made = if leads { register::create().map(Id::words) } else { Ok([0; 4]) };
-    let shown = host::exchange(parent, Kind::Split, made.as_ref().unwrap_or(&[0; 4]))?;
+    let shown = host::exchange(parent, &all, Kind::Split, made.as_ref().unwrap_or(&[0; 4]))?;
     made.map_err(Failure::from)?;
     if color == NCCL_SPLIT_NOCOLOR {
         return Ok(());
     }
     let leader = members.first().map_or(parent.rank, |&(_, rank)| rank);
     let [a, b, c, d, ..] = shown[leader];
-    let abort = if parent.config.split_share { parent.abort.clone() } else { Arc::new(AbortFlag::default()) };
+    // Nothing is shared with one that was revoked.
+    let abort = if parent.config.split_share && !parent.is_revoked() {
+        parent.abort.clone()
+    } else {
+        Arc::new(AbortFlag::default())
+    };
     let child = Comm::new(place, members.len(), parent.device, config.unwrap_or(parent.config).overridden(), abort);
     let id = Id::from_words([a, b, c, d]);
     let outcome = if Arc::ptr_eq(&parent.abort, &child.abort) {

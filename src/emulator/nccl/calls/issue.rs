@@ -14,7 +14,7 @@ use crate::sys::{cudaStream_t, ncclComm_t, ncclResult_t};
 pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -> Outcome<ncclResult_t> {
     group::call(|| {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        comm.ensure_usable()?;
+        let epoch = comm.ensure_usable()?;
         // The null stream is that of the communicator's device, which NCCL makes current.
         let device = match stream::stream_device(stream) {
             _ if stream.is_null() => comm.device,
@@ -27,6 +27,6 @@ pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -
             )));
         }
         let operation = Operation::new(&comm, request)?;
-        group::add_operation(&comm, operation, StreamHandle(stream))
+        group::add_operation(&comm, epoch, operation, StreamHandle(stream))
     })
 }

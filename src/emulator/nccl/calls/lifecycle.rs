@@ -52,7 +52,7 @@ pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     group::call(|| {
         let job = comm.clone();
         let run = Box::new(move || {
-            let outcome = if job.abort.is_set() { Ok(()) } else { job.drain() };
+            let outcome = if job.abort.is_set() || job.is_revoked() { Ok(()) } else { job.drain() };
             job.part(Life::Destroyed);
             outcome
         });
@@ -80,7 +80,8 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
 }
 
 /// `ncclCommRevoke`: ends every wait of the communicator like an abort, and frees nothing. What NCCL had marked as failed, it
-/// forgets. After that the communicator can only be divided, destroyed or aborted, and its windows deregistered.
+/// forgets, and the stop is taken back. After that the communicator can only be divided, destroyed or aborted, and its windows
+/// deregistered.
 pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     comm.begin_revoke()?;
     comm.abort.set();

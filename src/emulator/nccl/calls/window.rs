@@ -18,7 +18,7 @@ use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::windows::Window;
-use crate::emulator::nccl::wait::host;
+use crate::emulator::nccl::wait::host::{self, Members};
 use crate::emulator::{fault, report};
 use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t};
 
@@ -105,12 +105,12 @@ pub(crate) unsafe fn register(
     }
     let out = Out(out);
     group::call(|| {
-        comm.ensure_usable()?;
+        let epoch = comm.ensure_usable()?;
         let job = comm.clone();
         let address = buffer.expose_provenance();
         let run = Box::new(move || {
             out.put(0);
-            let window = agree(&job, address, bytes, flags)?;
+            let window = agree(&job, epoch, address, bytes, flags)?;
             out.put(job.windows.add(window));
             Ok(())
         });
@@ -118,14 +118,14 @@ pub(crate) unsafe fn register(
     })
 }
 
-fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
+fn agree(comm: &Comm, epoch: u32, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
     let number = {
         let mut issued = lock(&comm.issued);
         issued.windows += 1;
         issued.windows
     };
     let place = comm.windows.take_place(bytes as u64);
-    let agreed = agree_at(comm, place, address, bytes, flags);
+    let agreed = agree_at(comm, epoch, place, (address, bytes), flags);
     if agreed.is_err() {
         comm.windows.give_place(place);
     }
@@ -138,10 +138,10 @@ fn agree(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<Windo
     Ok(window)
 }
 
-fn agree_at(comm: &Comm, place: u64, address: usize, bytes: usize, flags: i32) -> Outcome<InUse> {
+fn agree_at(comm: &Comm, epoch: u32, place: u64, (address, bytes): (usize, usize), flags: i32) -> Outcome<InUse> {
     let mine = check(comm, address, bytes, flags);
     let words = [u64::from(mine.is_ok()), bytes as u64, u64::from(flags.cast_unsigned()), place];
-    let shown = host::exchange(comm, Kind::WindowRegister, &words)?;
+    let shown = host::exchange(comm, &Members::all(comm, epoch), Kind::WindowRegister, &words)?;
     let used = mine?;
     for (peer, [valid, size, theirs, where_theirs, ..]) in shown.iter().enumerate() {
         if *valid == 0 {

@@ -54,7 +54,6 @@ pub(in crate::emulator) fn suffer(
             }
             let head = segment.head();
             head.arrival.close();
-            head.host.nudge();
             head.news.ring();
             stop_for_ever(comm, cancelled);
             Ok(())

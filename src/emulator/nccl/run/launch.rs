@@ -33,7 +33,7 @@ impl Drop for Ending {
 
 /// Enqueues a batch.
 pub(crate) fn launch(batch: Batch) -> Outcome {
-    let Batch { comm, mut operations } = batch;
+    let Batch { comm, epoch, mut operations } = batch;
     let Some(&(_, main)) = operations.first() else { return Ok(()) };
     let mut others: Vec<StreamHandle> = Vec::new();
     for (_, stream) in &operations {
@@ -54,12 +54,14 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
     let name = operations.first().map_or("NCCL", |(operation, _)| operation.kind.name());
     let work = Box::new(move |running: &stream::Running<'_>| {
         let ending = ending;
-        let cancelled = || running.cancelled();
         let comm = &ending.0;
+        let stopped = || comm.is_stopped(epoch);
+        let cancelled = || running.cancelled() || stopped();
         let mut operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
         if wait_for_turn(comm, turn, name, &cancelled) {
             comm.progress.begin();
             if !comm.stopped()
+                && !stopped()
                 && let Err(failure) = run(comm, &operations, &cancelled)
             {
                 comm.fail(&failure);
@@ -68,11 +70,11 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
                     stop_for_ever(comm, &cancelled);
                 }
             }
-            if comm.abort.is_set() {
+            if stopped() {
                 operations.iter().for_each(|operation| drop(operation.spoil()));
             }
             comm.progress.end();
-        } else if comm.abort.is_set() {
+        } else if stopped() {
             operations.iter().for_each(|operation| drop(operation.spoil()));
         }
         // The memory is free for others before anybody can see that the batch is done.
@@ -92,7 +94,7 @@ fn wait_for_turn(comm: &Comm, turn: u64, name: &str, cancelled: &dyn Fn() -> boo
         let what = format!("{name} of rank {} waits for an earlier operation on another stream", comm.rank);
         patience.check(|| format!("{what}, and"));
         told.say(what);
-        comm.abort.is_set() || cancelled()
+        cancelled()
     })
 }
 
@@ -139,7 +141,7 @@ fn run(comm: &Comm, operations: &[Operation], cancelled: &dyn Fn() -> bool) -> O
             continue;
         };
         super::inject::suffer(comm, segment, operation, fault, cancelled)?;
-        if comm.stopped() {
+        if comm.stopped() || cancelled() {
             return Ok(());
         }
         if !operation.kind.message() {
@@ -147,7 +149,7 @@ fn run(comm: &Comm, operations: &[Operation], cancelled: &dyn Fn() -> bool) -> O
         }
     }
     let messages: Vec<&Operation> = operations.iter().filter(|operation| operation.kind.message()).collect();
-    if comm.stopped() {
+    if comm.stopped() || cancelled() {
         return Ok(());
     }
     p2p::run(comm, &messages, cancelled)

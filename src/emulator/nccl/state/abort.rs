@@ -11,7 +11,7 @@ pub(crate) trait Sleeper: Debug + Send + Sync {
     fn wake(&self);
 }
 
-/// The flag that stops everything a communicator does. A child made with `splitShare` has its parent's.
+/// The flag that stops everything a communicator does: for good in an abort, for a while in a revoke. A child made with `splitShare` has its parent's.
 #[derive(Debug, Default)]
 pub(crate) struct AbortFlag {
     set: AtomicBool,
@@ -33,6 +33,11 @@ impl AbortFlag {
         for child in std::mem::take(&mut *lock(&self.making)) {
             child.set();
         }
+    }
+
+    /// Takes a stop back. Who did not see it in time, knows it by the epoch of its communicator.
+    pub(super) fn take_back(&self) {
+        self.set.store(false, Ordering::SeqCst);
     }
 
     /// From now on `sleeper` is woken when the flag is set.

@@ -13,6 +13,7 @@ use super::waits::Waits;
 use super::windows::Windows;
 use crate::emulator::lock::lock;
 use crate::emulator::meet::layout::Life;
+use crate::emulator::meet::meeting::Past;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::config::Config;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, remember};
@@ -25,6 +26,8 @@ pub(crate) struct Issued {
     pub(crate) operations: u64,
     /// Host calls: split, window registration.
     pub(crate) hosted: u64,
+    /// The meetings that they were.
+    pub(crate) met: Past,
     pub(crate) windows: u64,
 }
 
@@ -53,6 +56,8 @@ pub(crate) struct Comm {
     /// 0, [`FINALIZED`] or [`REVOKED`].
     closed: AtomicU32,
     state: AtomicU32,
+    /// How often everything was stopped and went on. See [`Self::epoch`].
+    epoch: AtomicU32,
     text: Mutex<Option<String>>,
 }
 
@@ -61,7 +66,6 @@ impl Sleeper for Comm {
         if let Some(segment) = self.segment.get() {
             let head = segment.head();
             head.arrival.nudge();
-            head.host.nudge();
             head.connect.nudge();
             head.news.ring();
             segment.rank(self.rank).bell.ring();
@@ -91,6 +95,7 @@ impl Comm {
             started: AtomicBool::new(false),
             closed: AtomicU32::new(0),
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
+            epoch: AtomicU32::new(0),
             text: Mutex::new(None),
         });
         let sleeper: Weak<Self> = Arc::downgrade(&comm);
@@ -144,19 +149,36 @@ impl Comm {
         }
     }
 
+    /// How often everything that this communicator does was stopped by a revoke. What began in an earlier epoch never goes on.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether what began in `epoch` is stopped: by an abort, or by a revoke since.
+    pub(crate) fn is_stopped(&self, epoch: u32) -> bool {
+        self.abort.is_set() || self.epoch() != epoch
+    }
+
     /// Whether work of this communicator has lost its meaning: aborted, or failed.
     pub(crate) fn stopped(&self) -> bool {
         self.abort.is_set() || !matches!(self.state(), ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress)
     }
 
-    /// Whether a call may use the communicator now. NCCL itself looks only whether it was revoked, is busy or has failed.
-    pub(crate) fn ensure_usable(&self) -> Outcome {
-        // In this order: a revoke, which may come at any time, closes first.
-        let aborted = self.abort.is_set();
-        let closed = self.closed.load(Ordering::Acquire);
-        if closed == REVOKED {
+    /// Whether a call may use the communicator now: the epoch in which it begins. NCCL itself looks only whether it was revoked, is
+    /// busy or has failed.
+    pub(crate) fn ensure_usable(&self) -> Outcome<u32> {
+        if self.is_revoked() {
             return Err(Failure::usage(format!("rank {}: the communicator was revoked", self.rank)));
         }
+        self.ensure_dividable()
+    }
+
+    /// Whether the communicator may be divided now, which a revoke does not hinder: the epoch in which that begins.
+    pub(crate) fn ensure_dividable(&self) -> Outcome<u32> {
+        // In this order: what is revoked meanwhile belongs to the earlier epoch, and is stopped.
+        let epoch = self.epoch();
+        let closed = self.closed.load(Ordering::Acquire);
+        let aborted = closed != REVOKED && self.abort.is_set();
         let unusable = if !self.started.load(Ordering::Acquire) && self.config.blocking {
             "its start has failed, and it can only be aborted"
         } else if aborted {
@@ -164,7 +186,7 @@ impl Comm {
         } else if closed == FINALIZED {
             "it was finalized"
         } else {
-            return self.ensure_settled();
+            return self.ensure_settled().map(|()| epoch);
         };
         Err(Failure::usage(format!("rank {}: the communicator is used though {unusable}", self.rank)).reported())
     }
@@ -214,11 +236,19 @@ impl Comm {
 
     /// Marks the communicator as revoked. Whatever had failed before, NCCL forgets it then.
     pub(crate) fn begin_revoke(&self) -> Outcome {
-        self.close(REVOKED)
+        self.close(REVOKED)?;
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        Ok(())
     }
 
-    /// The end of a revoke: the communicator is well again, as far as anybody asks.
+    /// Whether it was.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.closed.load(Ordering::Acquire) == REVOKED
+    }
+
+    /// The end of a revoke: the communicator is well again, as far as anybody asks, and what begins now is not stopped.
     pub(crate) fn end_revoke(&self) {
+        self.abort.take_back();
         let mut text = lock(&self.text);
         *text = None;
         self.state.store(ncclResult_t::ncclSuccess.0, Ordering::Release);

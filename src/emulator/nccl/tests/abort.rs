@@ -150,7 +150,7 @@ fn revokes_at_random_moments_neither_hang_nor_corrupt() {
 
 /// A revoke stops what is under way and forgets what had failed; nothing new can be issued, and every end is possible.
 #[test]
-fn a_revoked_communicator_can_only_come_to_its_end() {
+fn a_revoked_communicator_takes_no_work_and_comes_to_its_end() {
     for destroyed in [false, true] {
         spmd(2, move |rank| {
             rank.connect();
@@ -173,4 +173,51 @@ fn a_revoked_communicator_can_only_come_to_its_end() {
             }
         });
     }
+}
+
+/// NCCL takes its flags back at the end of a revoke, and divides the communicator then. Here one rank was in an operation that no
+/// other came to, one in a split, and one in nothing.
+#[test]
+fn a_revoked_communicator_can_be_divided() {
+    spmd(3, |rank| {
+        rank.connect();
+        let (buffer, comm) = (Buffer::new(&[1.0; 4]), rank.comm.addr());
+        let split = || {
+            let mut child = std::ptr::null_mut();
+            let parent = std::ptr::without_provenance_mut(comm);
+            // SAFETY: the pointer is valid for a write.
+            (unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, child.addr())
+        };
+        // SAFETY: takes no pointers.
+        let revoke = || assert_eq!(unsafe { ncclCommRevoke(std::ptr::without_provenance_mut(comm), 0) }, OK);
+        match rank.rank {
+            0 => {
+                assert_eq!(rank.all_reduce(&buffer), OK);
+                std::thread::sleep(Duration::from_millis(50));
+                revoke();
+            }
+            1 => std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(50));
+                    revoke();
+                });
+                assert_eq!(split(), (ncclResult_t::ncclInternalError, 0), "the revoke ends it");
+            }),
+            _ => revoke(),
+        }
+        rank.wait();
+        if rank.rank == 0 {
+            let half = buffer.values();
+            assert!(half[..2].iter().all(|value| value.to_bits() == GARBAGE.to_bits()), "{half:?}");
+        }
+        let (result, child) = split();
+        assert_eq!(result, OK, "{}", last_error());
+        let child = Rank::new(rank.rank, 3, std::ptr::without_provenance_mut(child));
+        let buffer = Buffer::new(&[2.0; 5]);
+        assert_eq!(child.all_reduce(&buffer), OK);
+        child.wait();
+        assert_eq!(buffer.values(), [6.0; 5]);
+        child.end();
+        assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInvalidUsage, "the parent stays revoked");
+    });
 }

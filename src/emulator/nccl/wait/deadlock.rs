@@ -123,6 +123,10 @@ pub(crate) struct Watch<'a> {
     segment: &'a Segment,
     activity: Activity,
     cancelled: Option<&'a dyn Fn() -> bool>,
+    /// Whose death matters; `None`: everybody's.
+    members: Option<&'a [usize]>,
+    /// The epoch of the communicator in which the wait began: a stop since then ends it.
+    epoch: u32,
     dead_peer: DeadPeer,
     /// When a peer was first seen dead.
     died: Option<Instant>,
@@ -136,6 +140,16 @@ impl<'a> Watch<'a> {
     /// A wait for all ranks in a call of the host, which a dead one ends at once.
     pub(crate) fn of_host(comm: &'a Comm, segment: &'a Segment, activity: Activity) -> Self {
         Self { dead_peer: DeadPeer::Ends, ..Self::new(comm, segment, activity, None) }
+    }
+
+    /// The death of others than these does not matter.
+    pub(crate) fn among(self, members: &'a [usize]) -> Self {
+        Self { members: Some(members), ..self }
+    }
+
+    /// The wait is part of what began in that epoch of the communicator.
+    pub(crate) fn since(self, epoch: u32) -> Self {
+        Self { epoch, ..self }
     }
 
     /// A wait of an operation, or of the call that issues it: GPUCOMM_EMULATOR_DEAD_PEER says what a dead peer does to it.
@@ -154,6 +168,8 @@ impl<'a> Watch<'a> {
             segment,
             activity,
             cancelled,
+            members: None,
+            epoch: comm.epoch(),
             dead_peer,
             died: None,
             since: now,
@@ -165,7 +181,7 @@ impl<'a> Watch<'a> {
 
     /// Looks around between two naps. `missing` says whether this wait is for that rank.
     pub(crate) fn check(&mut self, missing: impl Fn(usize) -> bool) -> Option<Stop> {
-        if self.comm.abort.is_set() {
+        if self.comm.is_stopped(self.epoch) {
             return Some(Stop::Aborted);
         }
         if self.cancelled.is_some_and(|cancelled| cancelled()) {
@@ -174,6 +190,9 @@ impl<'a> Watch<'a> {
         let now = Instant::now();
         let look = now.duration_since(self.looked) >= LOOK;
         for peer in 0..self.comm.size {
+            if self.members.is_some_and(|members| !members.contains(&peer)) {
+                continue;
+            }
             let rank = self.segment.rank(peer);
             let life = rank.life();
             let ended = life == Life::Dead

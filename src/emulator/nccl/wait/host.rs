@@ -1,11 +1,9 @@
-//! Calls of the host that all ranks of a communicator make together: each shows the others a few words.
-
-use std::sync::atomic::Ordering;
+//! Calls of the host that ranks of a communicator make together: each shows the others a few words.
 
 use super::deadlock::{Activity, Phase, Stop, Watch, died};
 use crate::emulator::lock::lock;
-use crate::emulator::meet::futex::SLICE;
 use crate::emulator::meet::layout::WORDS;
+use crate::emulator::meet::meeting::{Meeting, Step};
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::state::comm::Comm;
@@ -13,30 +11,46 @@ use crate::emulator::nccl::state::comm::Comm;
 /// Words that a rank can show.
 pub(crate) const SHOWN: usize = WORDS - 1;
 
-/// Shows `words` to all ranks and returns what each of them shows, in the order of ranks.
+/// Who makes a call together: the ranks, and the epoch of the communicator in which it began.
+#[derive(Debug, Clone)]
+pub(crate) struct Members {
+    pub(crate) ranks: Vec<usize>,
+    pub(crate) epoch: u32,
+}
+
+impl Members {
+    /// All ranks.
+    pub(crate) fn all(comm: &Comm, epoch: u32) -> Self {
+        Self { ranks: (0..comm.size).collect(), epoch }
+    }
+}
+
+/// Shows `words` to all members and returns what each of them shows, in their order.
 ///
 /// Nobody returns before all have read, so the next exchange cannot overtake this one.
-pub(crate) fn exchange(comm: &Comm, kind: Kind, words: &[u64]) -> Outcome<Vec<[u64; SHOWN]>> {
+pub(crate) fn exchange(comm: &Comm, members: &Members, kind: Kind, words: &[u64]) -> Outcome<Vec<[u64; SHOWN]>> {
     let segment = comm.segment()?;
     let me = segment.rank(comm.rank);
-    let number = {
+    let (number, meeting) = {
         let mut issued = lock(&comm.issued);
         issued.hosted += 1;
-        issued.hosted
+        let meeting = Meeting::new(segment, comm.rank, &members.ranks, members.epoch, &mut issued.met);
+        (issued.hosted, meeting)
     };
     let activity = Activity { kind, number, count: 0, peer: 0 };
-    me.host_words[0].store(kind as u64, Ordering::Relaxed);
-    for (slot, word) in me.host_words[1..].iter().zip(words) {
-        slot.store(*word, Ordering::Relaxed);
+    let mut board = [0; WORDS];
+    board[0] = kind as u64;
+    for (slot, word) in board[1..].iter_mut().zip(words) {
+        *slot = *word;
     }
-    meet(comm, activity, 2 * number - 1)?;
-    let all: Vec<_> = (0..comm.size)
-        .map(|peer| segment.rank(peer).host_words.each_ref().map(|word| word.load(Ordering::Relaxed)))
-        .collect();
-    meet(comm, activity, 2 * number)?;
+    meeting.show(&board);
+    wait(comm, members, activity, &meeting, Step::Shows)?;
+    let all: Vec<_> = members.ranks.iter().map(|&peer| (peer, meeting.shown(peer))).collect();
+    meeting.come(Step::HasRead);
+    wait(comm, members, activity, &meeting, Step::HasRead)?;
     activity.publish(me, Phase::Done);
-    let mut shown = Vec::with_capacity(comm.size);
-    for (peer, words) in all.into_iter().enumerate() {
+    let mut shown = Vec::with_capacity(all.len());
+    for (peer, words) in all {
         if words[0] != kind as u64 {
             let theirs = Kind::from_code(words[0]).map_or("nothing", Kind::name);
             return Err(Failure::usage(format!(
@@ -51,24 +65,17 @@ pub(crate) fn exchange(comm: &Comm, kind: Kind, words: &[u64]) -> Outcome<Vec<[u
     Ok(shown)
 }
 
-fn meet(comm: &Comm, activity: Activity, step: u64) -> Outcome {
+fn wait(comm: &Comm, members: &Members, activity: Activity, meeting: &Meeting<'_>, step: Step) -> Outcome {
     let segment = comm.segment()?;
-    let gate = &segment.head().host;
-    segment.rank(comm.rank).hosted.store(step, Ordering::Release);
-    let Some(ticket) = gate.arrive(comm.size) else { return Ok(()) };
-    let mut watch = Watch::of_host(comm, segment, activity);
-    while !gate.wait(ticket, SLICE) {
-        let missing = |peer| segment.rank(peer).hosted.load(Ordering::Relaxed) < step;
-        let Some(stop) = watch.check(missing) else { continue };
-        if !gate.leave(ticket) {
-            return Ok(());
+    let mut watch = None;
+    let look = || {
+        let new = || Watch::of_host(comm, segment, activity).among(&members.ranks).since(members.epoch);
+        watch.get_or_insert_with(new).check(|peer| meeting.missing(peer, step))
+    };
+    meeting.wait(step, look).map_err(|stop| match stop {
+        Stop::Dead(peer) => died(comm, peer, &activity),
+        Stop::Aborted | Stop::Cancelled => {
+            Failure::internal(format!("rank {}: aborted while waiting in {}", comm.rank, activity.kind.name()))
         }
-        return Err(match stop {
-            Stop::Dead(peer) => died(comm, peer, &activity),
-            Stop::Aborted | Stop::Cancelled => {
-                Failure::internal(format!("rank {}: aborted while waiting in {}", comm.rank, activity.kind.name()))
-            }
-        });
-    }
-    Ok(())
+    })
 }

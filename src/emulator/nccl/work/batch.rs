@@ -17,5 +17,7 @@ unsafe impl Send for StreamHandle {}
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) comm: Arc<Comm>,
+    /// The epoch of the communicator in which the first of them was issued.
+    pub(crate) epoch: u32,
     pub(crate) operations: Vec<(Operation, StreamHandle)>,
 }
