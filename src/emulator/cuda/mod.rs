@@ -12,6 +12,7 @@
 pub(crate) mod core;
 pub(in crate::emulator) mod error;
 pub mod exports;
+mod frame;
 #[cfg(test)]
 mod tests;
 pub(crate) mod work;

@@ -10,4 +10,5 @@ pub(crate) mod frees;
 pub(crate) mod handle;
 pub(crate) mod line;
 mod per_device;
+pub(crate) mod safety;
 pub(crate) mod stream;

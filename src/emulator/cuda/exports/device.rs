@@ -4,6 +4,7 @@ use super::super::error;
 use super::driver;
 use super::{Out, runtime};
 use crate::emulator::cuda::core::device::{self, current, current_device, device, device_count, set_current};
+use crate::emulator::cuda::core::safety::functions;
 use crate::emulator::report;
 use crate::emulator::settings::settings;
 use crate::sys::*;
@@ -22,7 +23,7 @@ pub unsafe extern "C" fn cudaGetLastError() -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> cudaError_t {
-    runtime("cudaDriverGetVersion", || {
+    runtime(functions::cudaDriverGetVersion, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         unsafe { Out::new(version)? }.set(CUDART_VERSION as c_int);
         Ok(())
@@ -30,7 +31,7 @@ pub unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> cudaError_
 }
 
 pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> cudaError_t {
-    runtime("cudaRuntimeGetVersion", || {
+    runtime(functions::cudaRuntimeGetVersion, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         unsafe { Out::new(version)? }.set(CUDART_VERSION as c_int);
         Ok(())
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> cudaError
 }
 
 pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> cudaError_t {
-    runtime("cudaGetDeviceCount", || {
+    runtime(functions::cudaGetDeviceCount, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         unsafe { Out::new(count)? }.set(device_count());
         if device_count() == 0 { Err(device::none()) } else { Ok(()) }
@@ -46,7 +47,7 @@ pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaGetDevice(ordinal: *mut c_int) -> cudaError_t {
-    runtime("cudaGetDevice", || {
+    runtime(functions::cudaGetDevice, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         let out = unsafe { Out::new(ordinal)? };
         out.set(current()?.ordinal);
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn cudaGetDevice(ordinal: *mut c_int) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaSetDevice(ordinal: c_int) -> cudaError_t {
-    runtime("cudaSetDevice", || set_current(ordinal))
+    runtime(functions::cudaSetDevice, || set_current(ordinal))
 }
 
 pub unsafe extern "C" fn cudaDeviceGetAttribute(
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn cudaDeviceGetAttribute(
     attr: cudaDeviceAttr,
     ordinal: c_int,
 ) -> cudaError_t {
-    runtime("cudaDeviceGetAttribute", || {
+    runtime(functions::cudaDeviceGetAttribute, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         let out = unsafe { Out::new(value)? };
         device(ordinal)?;
@@ -108,7 +109,7 @@ fn bus(ordinal: i32) -> i32 {
 }
 
 pub unsafe extern "C" fn cudaDeviceGetPCIBusId(id: *mut c_char, len: c_int, ordinal: c_int) -> cudaError_t {
-    runtime("cudaDeviceGetPCIBusId", || {
+    runtime(functions::cudaDeviceGetPCIBusId, || {
         let bus = bus(device(ordinal)?.ordinal);
         let text = std::ffi::CString::new(format!("0000:{bus:02X}:00.0")).map_err(|_| cudaError::cudaErrorUnknown)?;
         let bytes = text.as_bytes_with_nul();
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn cudaDeviceGetPCIBusId(id: *mut c_char, len: c_int, ordi
 }
 
 pub unsafe extern "C" fn cudaDeviceCanAccessPeer(can: *mut c_int, ordinal: c_int, peer: c_int) -> cudaError_t {
-    runtime("cudaDeviceCanAccessPeer", || {
+    runtime(functions::cudaDeviceCanAccessPeer, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         let out = unsafe { Out::new(can)? };
         out.set(c_int::from(device(ordinal)?.ordinal != device(peer)?.ordinal));
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn cudaDeviceCanAccessPeer(can: *mut c_int, ordinal: c_int
 }
 
 pub unsafe extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) -> cudaError_t {
-    runtime("cudaDeviceEnablePeerAccess", || {
+    runtime(functions::cudaDeviceEnablePeerAccess, || {
         if flags != 0 {
             return Err(cudaError::cudaErrorInvalidValue);
         }
@@ -148,7 +149,7 @@ pub unsafe extern "C" fn cudaDeviceGetP2PAttribute(
     src: c_int,
     dst: c_int,
 ) -> cudaError_t {
-    runtime("cudaDeviceGetP2PAttribute", || {
+    runtime(functions::cudaDeviceGetP2PAttribute, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         let out = unsafe { Out::new(value)? };
         if device(src)?.ordinal == device(dst)?.ordinal {
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn cudaDeviceGetP2PAttribute(
 }
 
 pub unsafe extern "C" fn gpucommDeviceInfo(info: *mut gpucommDeviceInfo_t, ordinal: c_int) -> cudaError_t {
-    runtime("gpucommDeviceInfo", || {
+    runtime(functions::gpucommDeviceInfo, || {
         // SAFETY: as C declares it: a struct to write to, or null.
         let out = unsafe { Out::new(info)? };
         let ordinal = device(ordinal)?.ordinal;
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn gpucommDriverEntryPoint(
     symbol: *const c_char,
     _version: c_uint,
 ) -> cudaError_t {
-    runtime("gpucommDriverEntryPoint", || {
+    runtime(functions::gpucommDriverEntryPoint, || {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(function)? };
         if symbol.is_null() {

@@ -1,8 +1,9 @@
 //! The functions of the driver that are looked up by name.
 
-use super::guarded;
 use crate::emulator::cuda::core::driver_lock;
+use crate::emulator::cuda::core::safety::{Function, functions};
 use crate::emulator::cuda::core::stream::{self, Stream};
+use crate::emulator::cuda::frame::guarded;
 use crate::emulator::cuda::work::memset::{self, Shape};
 use crate::sys::{CUdeviceptr_v2, CUresult, CUstream, cudaError};
 use std::ffi::{CStr, c_uint, c_ushort, c_void};
@@ -25,24 +26,24 @@ fn memory(address: CUdeviceptr_v2) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-fn result(name: &'static str, stream: CUstream, work: impl FnOnce(&Arc<Stream>) -> Result<(), cudaError>) -> CUresult {
+fn result(function: Function, stream: CUstream, work: impl FnOnce(&Arc<Stream>) -> Result<(), cudaError>) -> CUresult {
     // The codes of both interfaces agree wherever both have one.
     let launch = || {
         let stream = stream::find(stream)?;
         let _shared = driver_lock::shared(stream.device);
         work(&stream)
     };
-    CUresult(guarded(name, launch).map_or_else(|error| error.0, |()| 0))
+    CUresult(guarded(function, launch).map_or_else(|error| error.0, |()| 0))
 }
 
 unsafe extern "C" fn memset_d16(dst: CUdeviceptr_v2, value: c_ushort, count: usize, stream: CUstream) -> CUresult {
-    let name = "cuMemsetD16Async";
-    result(name, stream, |stream| memset::fill(name, memory(dst), value, Shape::row(count), stream))
+    let function = functions::cuMemsetD16Async;
+    result(function, stream, |stream| memset::fill(function.name, memory(dst), value, Shape::row(count), stream))
 }
 
 unsafe extern "C" fn memset_d32(dst: CUdeviceptr_v2, value: c_uint, count: usize, stream: CUstream) -> CUresult {
-    let name = "cuMemsetD32Async";
-    result(name, stream, |stream| memset::fill(name, memory(dst), value, Shape::row(count), stream))
+    let function = functions::cuMemsetD32Async;
+    result(function, stream, |stream| memset::fill(function.name, memory(dst), value, Shape::row(count), stream))
 }
 
 unsafe extern "C" fn memset_d2d32(
@@ -54,6 +55,6 @@ unsafe extern "C" fn memset_d2d32(
     stream: CUstream,
 ) -> CUresult {
     let shape = Shape { pitch, width, height };
-    let name = "cuMemsetD2D32Async";
-    result(name, stream, |stream| memset::fill(name, memory(dst), value, shape, stream))
+    let function = functions::cuMemsetD2D32Async;
+    result(function, stream, |stream| memset::fill(function.name, memory(dst), value, shape, stream))
 }

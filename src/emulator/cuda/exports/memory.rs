@@ -1,7 +1,8 @@
 //! Memory of devices and of the host, copies and fills.
 
-use super::{Out, launch, runtime, unsafe_in_capture};
+use super::{Out, launch, runtime};
 use crate::emulator::cuda::core::device::{current, device};
+use crate::emulator::cuda::core::safety::functions;
 use crate::emulator::cuda::work::memory::{self, POOLS, Pool};
 use crate::emulator::cuda::work::memset::Shape;
 use crate::emulator::cuda::work::{copy, host, memset};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 const HOST_ALLOC_FLAGS: c_uint = 0x7;
 
 pub unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> cudaError_t {
-    runtime("cudaMemGetInfo", || {
+    runtime(functions::cudaMemGetInfo, || {
         // SAFETY: as C declares it: a `size_t` to write to, or null.
         let (free_out, total_out) = unsafe { (Out::new(free)?, Out::new(total)?) };
         let device = current()?;
@@ -27,7 +28,7 @@ pub unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> 
 }
 
 pub unsafe extern "C" fn cudaMalloc(ptr: *mut *mut c_void, size: usize) -> cudaError_t {
-    unsafe_in_capture("cudaMalloc", || {
+    runtime(functions::cudaMalloc, || {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(ptr)? };
         let device = current()?.ordinal;
@@ -40,11 +41,11 @@ pub unsafe extern "C" fn cudaMalloc(ptr: *mut *mut c_void, size: usize) -> cudaE
 }
 
 pub unsafe extern "C" fn cudaFree(ptr: *mut c_void) -> cudaError_t {
-    unsafe_in_capture("cudaFree", || memory::free(ptr))
+    runtime(functions::cudaFree, || memory::free(ptr))
 }
 
 pub unsafe extern "C" fn gpucommPoolCreate(handle: *mut cudaMemPool_t, ordinal: c_int) -> cudaError_t {
-    runtime("gpucommPoolCreate", || {
+    runtime(functions::gpucommPoolCreate, || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         let device = device(ordinal)?;
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn cudaMallocFromPoolAsync(
     pool: cudaMemPool_t,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    launch("cudaMallocFromPoolAsync", stream, |stream| {
+    launch(functions::cudaMallocFromPoolAsync, stream, |stream| {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(ptr)? };
         let pool = POOLS.get(pool).ok_or_else(|| {
@@ -76,11 +77,11 @@ pub unsafe extern "C" fn cudaMallocFromPoolAsync(
 }
 
 pub unsafe extern "C" fn cudaFreeAsync(ptr: *mut c_void, stream: cudaStream_t) -> cudaError_t {
-    launch("cudaFreeAsync", stream, |stream| memory::free_async(ptr, stream))
+    launch(functions::cudaFreeAsync, stream, |stream| memory::free_async(ptr, stream))
 }
 
 pub unsafe extern "C" fn cudaHostAlloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> cudaError_t {
-    unsafe_in_capture("cudaHostAlloc", || {
+    runtime(functions::cudaHostAlloc, || {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(ptr)? };
         if flags & !HOST_ALLOC_FLAGS != 0 {
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn cudaHostAlloc(ptr: *mut *mut c_void, size: usize, flags
 }
 
 pub unsafe extern "C" fn cudaFreeHost(ptr: *mut c_void) -> cudaError_t {
-    unsafe_in_capture("cudaFreeHost", || {
+    runtime(functions::cudaFreeHost, || {
         host::free(ptr)?;
         current()?.check()
     })
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn cudaMemcpyAsync(
     kind: cudaMemcpyKind,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    launch("cudaMemcpyAsync", stream, |stream| copy::copy(dst, src, count, kind, stream))
+    launch(functions::cudaMemcpyAsync, stream, |stream| copy::copy(dst, src, count, kind, stream))
 }
 
 pub unsafe extern "C" fn cudaMemcpyPeerAsync(
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn cudaMemcpyPeerAsync(
     count: usize,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    launch("cudaMemcpyPeerAsync", stream, |stream| {
+    launch(functions::cudaMemcpyPeerAsync, stream, |stream| {
         copy::copy_peer((dst, device(dst_device)?), (src, device(src_device)?), count, stream)
     })
 }
@@ -128,7 +129,7 @@ pub unsafe extern "C" fn cudaMemsetAsync(
     count: usize,
     stream: cudaStream_t,
 ) -> cudaError_t {
-    launch("cudaMemsetAsync", stream, |stream| {
+    launch(functions::cudaMemsetAsync, stream, |stream| {
         // C converts the value to an unsigned char.
         memset::fill("cudaMemsetAsync", ptr, value as u8, Shape::row(count), stream)
     })

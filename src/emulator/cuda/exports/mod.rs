@@ -10,55 +10,31 @@ pub use device::*;
 pub use memory::*;
 pub use streams::*;
 
+use super::core::driver_lock;
+use super::core::safety::Function;
 use super::core::stream::{self, Stream};
-use super::core::{capture, driver_lock, fork};
 use super::error;
-use super::work::host;
-use crate::emulator::report;
+use super::frame::guarded;
 use crate::sys::{cudaError, cudaStream_t};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The frame of every function: refuses to work in a forked child or inside a host function, and stops panics.
-pub(super) fn guarded(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> Result<(), cudaError> {
-    fork::check()?;
-    if host::is_callback() {
-        report::violation(format!("{name} was called inside a host function of a stream"));
-        return Err(cudaError::cudaErrorNotPermitted);
-    }
-    catch_unwind(AssertUnwindSafe(|| report::during(name, work))).unwrap_or_else(|payload| {
-        // What was thrown may itself panic when it is dropped.
-        std::mem::forget(payload);
-        report::violation(format!("{name}: the emulator panicked, which is a mistake in it"));
-        Err(cudaError::cudaErrorUnknown)
-    })
-}
-
-/// The same for functions of the runtime, which remember their errors.
-fn runtime(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
-    let error = guarded(name, work).err().unwrap_or(cudaError::cudaSuccess);
+/// The frame of functions of the runtime, which remember their errors.
+fn runtime(function: Function, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
+    let error = guarded(function, work).err().unwrap_or(cudaError::cudaSuccess);
     error::remember(error);
     error
 }
 
 /// The same for those that enqueue on a stream.
 fn launch(
-    name: &'static str,
+    function: Function,
     stream: cudaStream_t,
     work: impl FnOnce(&Arc<Stream>) -> Result<(), cudaError>,
 ) -> cudaError {
-    runtime(name, || {
+    runtime(function, || {
         let stream = stream::find(stream)?;
         let _shared = driver_lock::shared(stream.device);
         work(&stream)
-    })
-}
-
-/// The same for those that must not be called while a stream is being captured.
-fn unsafe_in_capture(name: &'static str, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
-    runtime(name, || {
-        capture::check()?;
-        work()
     })
 }
 

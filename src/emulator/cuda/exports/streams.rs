@@ -1,8 +1,9 @@
 //! Streams and events.
 
-use super::{Out, launch, runtime, unsafe_in_capture};
+use super::{Out, launch, runtime};
 use crate::emulator::cuda::core::device::current;
 use crate::emulator::cuda::core::event::{self, EVENTS, Event};
+use crate::emulator::cuda::core::safety::functions;
 use crate::emulator::cuda::core::stream::{self, STREAMS, Stream};
 use crate::emulator::cuda::core::{capture, driver_lock};
 use crate::emulator::cuda::work::host;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 const PRIORITIES: std::ops::RangeInclusive<i32> = -5..=0;
 
 pub unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> cudaError_t {
-    runtime("cudaDeviceGetStreamPriorityRange", || {
+    runtime(functions::cudaDeviceGetStreamPriorityRange, || {
         current()?;
         for (place, value) in [(least, *PRIORITIES.end()), (greatest, *PRIORITIES.start())] {
             // SAFETY: as C declares it: an `int` to write to, or null, which means that nobody asks for it.
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn cudaStreamCreateWithPriority(
     flags: c_uint,
     priority: c_int,
 ) -> cudaError_t {
-    runtime("cudaStreamCreateWithPriority", || {
+    runtime(functions::cudaStreamCreateWithPriority, || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         if flags & !cudaStreamNonBlocking != 0 {
@@ -49,7 +50,7 @@ pub unsafe extern "C" fn cudaStreamCreateWithPriority(
 }
 
 pub unsafe extern "C" fn cudaStreamDestroy(handle: cudaStream_t) -> cudaError_t {
-    runtime("cudaStreamDestroy", || {
+    runtime(functions::cudaStreamDestroy, || {
         let stream = STREAMS.remove(handle).ok_or_else(|| {
             report::violation(format!("cudaStreamDestroy: {handle:p} is no stream: destroyed before, or never made"));
             cudaError::cudaErrorInvalidResourceHandle
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn cudaStreamDestroy(handle: cudaStream_t) -> cudaError_t 
 }
 
 pub unsafe extern "C" fn cudaStreamGetPriority(handle: cudaStream_t, priority: *mut c_int) -> cudaError_t {
-    runtime("cudaStreamGetPriority", || {
+    runtime(functions::cudaStreamGetPriority, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         let out = unsafe { Out::new(priority)? };
         let stream = stream::find(handle)?;
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn cudaStreamGetPriority(handle: cudaStream_t, priority: *
 }
 
 pub unsafe extern "C" fn cudaStreamGetFlags(handle: cudaStream_t, flags: *mut c_uint) -> cudaError_t {
-    runtime("cudaStreamGetFlags", || {
+    runtime(functions::cudaStreamGetFlags, || {
         // SAFETY: as C declares it: an `unsigned` to write to, or null.
         let out = unsafe { Out::new(flags)? };
         let stream = stream::find(handle)?;
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn cudaStreamGetFlags(handle: cudaStream_t, flags: *mut c_
 }
 
 pub unsafe extern "C" fn cudaStreamQuery(handle: cudaStream_t) -> cudaError_t {
-    unsafe_in_capture("cudaStreamQuery", || {
+    runtime(functions::cudaStreamQuery, || {
         let stream = stream::find(handle)?;
         capture::check_stream(&stream)?;
         // Asked first: once the stream is idle, an error of its work has happened.
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn cudaStreamQuery(handle: cudaStream_t) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaStreamWaitEvent(handle: cudaStream_t, event: cudaEvent_t, flags: c_uint) -> cudaError_t {
-    runtime("cudaStreamWaitEvent", || {
+    runtime(functions::cudaStreamWaitEvent, || {
         if flags != 0 {
             return Err(cudaError::cudaErrorInvalidValue);
         }
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn cudaStreamWaitEvent(handle: cudaStream_t, event: cudaEv
 }
 
 pub unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut cudaStreamCaptureMode) -> cudaError_t {
-    runtime("cudaThreadExchangeStreamCaptureMode", || {
+    runtime(functions::cudaThreadExchangeStreamCaptureMode, || {
         if mode.is_null() {
             return Err(cudaError::cudaErrorInvalidValue);
         }
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut cudaStre
 }
 
 pub unsafe extern "C" fn cudaStreamBeginCapture(handle: cudaStream_t, mode: cudaStreamCaptureMode) -> cudaError_t {
-    runtime("cudaStreamBeginCapture", || {
+    runtime(functions::cudaStreamBeginCapture, || {
         let stream = stream::find(handle)?;
         stream.device.check()?;
         if stream.is_legacy() {
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn cudaStreamBeginCapture(handle: cudaStream_t, mode: cuda
 }
 
 pub unsafe extern "C" fn cudaStreamEndCapture(handle: cudaStream_t, graph: *mut cudaGraph_t) -> cudaError_t {
-    runtime("cudaStreamEndCapture", || {
+    runtime(functions::cudaStreamEndCapture, || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(graph)? };
         let ended = capture::end(&stream::find(handle)?);
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn cudaStreamIsCapturing(
     handle: cudaStream_t,
     status: *mut cudaStreamCaptureStatus,
 ) -> cudaError_t {
-    runtime("cudaStreamIsCapturing", || {
+    runtime(functions::cudaStreamIsCapturing, || {
         // SAFETY: as C declares it: a status to write to, or null.
         let out = unsafe { Out::new(status)? };
         out.set(capture::status(&stream::find(handle)?));
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn cudaStreamIsCapturing(
 }
 
 pub unsafe extern "C" fn cudaGraphDestroy(graph: cudaGraph_t) -> cudaError_t {
-    runtime("cudaGraphDestroy", || capture::destroy(graph))
+    runtime(functions::cudaGraphDestroy, || capture::destroy(graph))
 }
 
 pub unsafe extern "C" fn cudaLaunchHostFunc(
@@ -157,11 +158,11 @@ pub unsafe extern "C" fn cudaLaunchHostFunc(
     function: cudaHostFn_t,
     data: *mut c_void,
 ) -> cudaError_t {
-    launch("cudaLaunchHostFunc", handle, |stream| host::launch(stream, function, data))
+    launch(functions::cudaLaunchHostFunc, handle, |stream| host::launch(stream, function, data))
 }
 
 pub unsafe extern "C" fn cudaEventCreateWithFlags(handle: *mut cudaEvent_t, flags: c_uint) -> cudaError_t {
-    runtime("cudaEventCreateWithFlags", || {
+    runtime(functions::cudaEventCreateWithFlags, || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { Out::new(handle)? };
         if flags & !(cudaEventBlockingSync | cudaEventDisableTiming) != 0 {
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn cudaEventCreateWithFlags(handle: *mut cudaEvent_t, flag
 }
 
 pub unsafe extern "C" fn cudaEventDestroy(handle: cudaEvent_t) -> cudaError_t {
-    runtime("cudaEventDestroy", || {
+    runtime(functions::cudaEventDestroy, || {
         let event = EVENTS.remove(handle).ok_or_else(|| {
             report::violation(format!("cudaEventDestroy: {handle:p} is no event: destroyed before, or never made"));
             cudaError::cudaErrorInvalidResourceHandle
@@ -189,15 +190,15 @@ pub unsafe extern "C" fn cudaEventDestroy(handle: cudaEvent_t) -> cudaError_t {
 }
 
 pub unsafe extern "C" fn cudaEventRecord(event: cudaEvent_t, handle: cudaStream_t) -> cudaError_t {
-    launch("cudaEventRecord", handle, |stream| event::find(event)?.record(stream))
+    launch(functions::cudaEventRecord, handle, |stream| event::find(event)?.record(stream))
 }
 
 pub unsafe extern "C" fn cudaEventQuery(event: cudaEvent_t) -> cudaError_t {
-    unsafe_in_capture("cudaEventQuery", || event::find(event)?.query())
+    runtime(functions::cudaEventQuery, || event::find(event)?.query())
 }
 
 pub unsafe extern "C" fn cudaEventElapsedTime(ms: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> cudaError_t {
-    runtime("cudaEventElapsedTime", || {
+    runtime(functions::cudaEventElapsedTime, || {
         // SAFETY: as C declares it: a `float` to write to, or null.
         let out = unsafe { Out::new(ms)? };
         out.set(event::find(end)?.since(&*event::find(start)?)?);

@@ -1,0 +1,74 @@
+//! What each function does to captures: the one table of the C functions of this half.
+
+/// What a function does, seen from a stream that is being captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Concerns no work: may be called at any time.
+    Any,
+    /// Puts something into the order of the stream that it is given: part of the graph, where that is being captured.
+    Enqueues,
+    /// Concerns work of the whole device, or asks for its progress, which a capture only pretends to enqueue. CUDA calls these
+    /// potentially unsafe: they fail, and spoil the captures that the calling thread must heed.
+    Unsafe,
+}
+
+/// A C function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) class: Class,
+}
+
+macro_rules! functions {
+    ($($class:ident: $($name:ident)*;)*) => {
+        /// The functions, by their names.
+        #[allow(non_upper_case_globals, reason = "they are named as in C")]
+        pub(crate) mod functions {
+            use super::{Class, Function};
+
+            $($(pub(crate) const $name: Function = Function { name: stringify!($name), class: Class::$class };)*)*
+        }
+
+        #[cfg(test)]
+        const ALL: &[Function] = &[$($(functions::$name),*),*];
+    };
+}
+
+functions! {
+    Any:
+        cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess cudaDeviceGetAttribute cudaDeviceGetP2PAttribute cudaDeviceGetPCIBusId
+        cudaDeviceGetStreamPriorityRange cudaDriverGetVersion cudaEventCreateWithFlags cudaEventDestroy cudaEventElapsedTime
+        cudaGetDevice cudaGetDeviceCount cudaGraphDestroy cudaMemGetInfo cudaRuntimeGetVersion cudaSetDevice
+        cudaStreamBeginCapture cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamEndCapture cudaStreamGetFlags
+        cudaStreamGetPriority cudaStreamIsCapturing cudaThreadExchangeStreamCaptureMode gpucommDeviceInfo gpucommDriverEntryPoint
+        gpucommPoolCreate;
+    Enqueues:
+        cudaEventRecord cudaFreeAsync cudaLaunchHostFunc cudaMallocFromPoolAsync cudaMemcpyAsync cudaMemcpyPeerAsync
+        cudaMemsetAsync cudaStreamWaitEvent cuMemsetD16Async cuMemsetD32Async cuMemsetD2D32Async;
+    Unsafe:
+        cudaEventQuery cudaFree cudaFreeHost cudaHostAlloc cudaMalloc cudaStreamQuery;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that only look up texts need no frame, and so no class.
+    const WITHOUT: [&str; 3] = ["cudaGetErrorName", "cudaGetErrorString", "cudaGetLastError"];
+
+    #[test]
+    fn every_function_has_one_class() {
+        let declared = include_str!("../../../sys/mod.rs");
+        let words = declared.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let ours =
+            |word: &&str| word.starts_with("cuda") && word.as_bytes()[4..].first().is_some_and(u8::is_ascii_uppercase);
+        let count = |name: &str| ALL.iter().filter(|function| function.name == name).count();
+        let mut found = 0;
+        for name in words.filter(ours).filter(|name| !name.ends_with("_t") && !WITHOUT.contains(name)) {
+            assert_eq!(count(name), 1, "{name}");
+            found += 1;
+        }
+        assert!(found > 30, "the list of src/sys/mod.rs was not found");
+        assert!(ALL.iter().all(|function| count(function.name) == 1));
+    }
+}
