@@ -36,6 +36,12 @@
 //! [`barrier`](Exchange::barrier), [`vote`](Exchange::vote), and exchanges of some of the ranks: [`subset`](Exchange::subset),
 //! [`split`](Exchange::split), [`survivors`](Exchange::survivors). Whoever implements the trait has it all over a store of their own.
 //!
+//! | store | between | who has died is noticed | keys outlive rank 0 |
+//! |---|---|---|---|
+//! | [`Threads`] | threads of one process | when a store is dropped | yes |
+//! | [`Directory`] | processes that share a directory | by a lock that goes with the process | yes |
+//! | [`Tcp`] | processes that reach rank 0 | by a connection that goes with the process | no |
+//!
 //! # Who waits for whom
 //!
 //! Nothing waits without a deadline: the [default timeout](crate::default_timeout), or that of [`Exchange::within`]. An
@@ -55,6 +61,7 @@ mod handle;
 mod kind;
 mod store;
 mod table;
+mod tcp;
 mod threads;
 mod together;
 mod view;
@@ -65,5 +72,6 @@ mod wire;
 pub use directory::Directory;
 pub use handle::Exchange;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
+pub use tcp::{Tcp, TcpPlace};
 pub use threads::{ThreadStore, Threads};
 pub use vote::Vote;

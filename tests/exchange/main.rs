@@ -5,10 +5,12 @@
 //! | `GPUCOMM_TEST_SEED` | the seed of the random programs; printed at the start of each |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit, for slow machines |
 
+mod attack;
 mod deadlines;
 mod ends;
 mod generations;
 mod keys;
+mod processes;
 mod random;
 mod support;
 mod together;

@@ -1,10 +1,12 @@
 //! Ranks of an exchange, in each of its forms.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Directory, Exchange, Store, Threads};
+use gpucomm::exchange::{Directory, Exchange, Store, TcpPlace, Threads};
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
 pub fn slower(seconds: f64) -> Duration {
@@ -17,6 +19,7 @@ pub fn slower(seconds: f64) -> Duration {
 pub enum Place {
     Threads(Threads),
     Directory(PathBuf),
+    Tcp(TcpPlace),
 }
 
 /// What keeps a place, and takes it away in the end.
@@ -42,6 +45,7 @@ impl Place {
         Ok(match self {
             Self::Threads(threads) => Arc::new(threads.store(rank)?),
             Self::Directory(path) => Arc::new(Directory::open(path, rank, size)?),
+            Self::Tcp(place) => Arc::new(place.store(rank, size)?),
         })
     }
 }
@@ -50,7 +54,21 @@ impl Place {
 pub fn sites(size: usize) -> Vec<Site> {
     let threads = Site { name: "threads", place: Place::Threads(Threads::new(size)), size };
     let directory = Site { name: "directory", place: Place::Directory(new_path()), size };
-    vec![threads, directory]
+    let tcp = Site { name: "TCP", place: Place::Tcp(TcpPlace::new(free_address()).within(slower(20.0))), size };
+    vec![threads, directory, tcp]
+}
+
+/// An address of this host at which nobody listens.
+pub fn free_address() -> String {
+    // Below the ports that the system gives to those who ask for any, so that nobody else gets it before us.
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let process = u16::try_from(std::process::id() % 500).unwrap();
+        let port = 12_000 + (process * 32 + NEXT.fetch_add(1, Ordering::Relaxed)) % 16_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return format!("127.0.0.1:{port}");
+        }
+    }
 }
 
 /// The path of a directory or file that nobody has.

@@ -1,0 +1,13 @@
+//! A store behind a server in rank 0's process, over TCP.
+
+mod answer;
+mod client;
+mod connection;
+mod dial;
+mod message;
+mod place;
+mod server;
+mod service;
+
+pub use client::Tcp;
+pub use place::TcpPlace;
