@@ -6,7 +6,7 @@
 //!   [`launch`](run::launch)ed in batches that run on the threads of their streams: [`collective`](run::collective)
 //!   operations, and messages ([`p2p`](run::p2p)).
 //! - Handles are numbers that a [`registry`](state::registry) knows, so a stale one is an error.
-//! - Whoever waits sleeps, and looks now and then for an abort, a dead peer or a [`deadlock`](wait::deadlock).
+//! - Whoever waits sleeps, and looks now and then for an abort, a dead peer or a deadlock: see [`watch`](super::meet::watch).
 
 pub(crate) mod basics;
 pub(crate) mod bytes;

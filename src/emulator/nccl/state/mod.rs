@@ -9,5 +9,4 @@ pub(crate) mod progress;
 pub(crate) mod redop;
 pub(crate) mod registry;
 mod space;
-pub(crate) mod waits;
 pub(crate) mod windows;

@@ -1,9 +1,10 @@
 //! Calls of the host that ranks of a communicator make together: each shows the others a few words.
 
-use super::deadlock::{Activity, Phase, Stop, Watch, died};
+use super::activity::{Activity, Watch, died};
 use crate::emulator::lock::lock;
 use crate::emulator::meet::layout::WORDS;
 use crate::emulator::meet::meeting::{Meeting, Step};
+use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::state::comm::Comm;

@@ -1,4 +1,4 @@
 //! Waiting for other ranks with open eyes.
 
-pub(crate) mod deadlock;
+pub(crate) mod activity;
 pub(crate) mod host;

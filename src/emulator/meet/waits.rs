@@ -1,12 +1,11 @@
-//! What a communicator waits for just now, in words: `ncclGetLastError` says so of one that has not failed, so that it stands in
-//! the errors of who gives up waiting. NCCL has no such text.
+//! What is waited for just now, in words, so that it can stand in the errors of who gives up waiting.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::emulator::lock::lock;
 
-/// The waits of a communicator that have lasted for a while.
+/// The waits of one party that have lasted for a while.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<Vec<(u64, String)>>);
 

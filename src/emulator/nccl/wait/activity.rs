@@ -1,0 +1,121 @@
+//! What ranks of a communicator do, in words, and what becomes of them where a peer has died.
+//!
+//! `ncclGetLastError` says of a communicator that has not failed what it waits for. NCCL has no such text.
+
+use crate::emulator::meet::layout::Life;
+use crate::emulator::meet::waits::Waits;
+use crate::emulator::meet::watch::{self, Deed, Party};
+use crate::emulator::nccl::basics::error::Failure;
+use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::state::comm::Comm;
+
+/// One wait of one rank of a communicator.
+pub(crate) type Watch<'a> = watch::Watch<'a, Comm>;
+
+/// What a rank does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Activity {
+    pub(crate) kind: Kind,
+    /// Which collective or which message, from 1.
+    pub(crate) number: u64,
+    pub(crate) count: u64,
+    /// Root or peer.
+    pub(crate) peer: u32,
+}
+
+impl Deed for Activity {
+    fn numbers(&self) -> (u8, u32, [u64; 2]) {
+        (self.kind as u8, self.peer, [self.number, self.count])
+    }
+
+    fn from_numbers(code: u8, peer: u32, [number, count]: [u64; 2]) -> Option<Self> {
+        Some(Self { kind: Kind::from_code(u64::from(code))?, number, count, peer })
+    }
+
+    fn describe(&self) -> String {
+        let Self { kind, number, count, peer } = self;
+        match kind {
+            Kind::Init => kind.name().to_owned(),
+            Kind::Split | Kind::WindowRegister => format!("{} (host call #{number})", kind.name()),
+            Kind::Connect => {
+                let what = Kind::from_code(*number);
+                let peers = match what {
+                    Some(Kind::Send | Kind::Recv) => format!("rank {peer}"),
+                    _ => "all ranks".to_owned(),
+                };
+                format!(
+                    "the call of its first {} of this kind, inside which it meets {peers}",
+                    what.map_or("operation", Kind::name)
+                )
+            }
+            Kind::Send | Kind::Recv if *count == 0 => {
+                format!("an empty {} by which it connects with rank {peer} (operation #{number})", kind.name())
+            }
+            Kind::Send => format!("Send of {count} elements to rank {peer} (operation #{number})"),
+            Kind::Recv => format!("Recv of {count} elements from rank {peer} (operation #{number})"),
+            _ if kind.rooted() => {
+                format!("{} of {count} elements with root {peer} (collective #{number})", kind.name())
+            }
+            _ => format!("{} of {count} elements (collective #{number})", kind.name()),
+        }
+    }
+
+    fn idle(life: Life) -> Option<&'static str> {
+        match life {
+            Life::Absent => Some("has not come to CommInitRank"),
+            Life::Destroyed => Some("has destroyed its communicator"),
+            Life::Aborted => Some("has aborted its communicator"),
+            Life::Dead => Some("is dead"),
+            Life::Joined => None,
+        }
+    }
+}
+
+impl Party for Comm {
+    type Deed = Activity;
+
+    const NAME: &'static str = "Communicator";
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn epoch(&self) -> u32 {
+        self.epoch()
+    }
+
+    fn is_stopped(&self, epoch: u32) -> bool {
+        self.is_stopped(epoch)
+    }
+
+    fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    fn tell_of_death(&self, peer: usize, deed: &Activity) {
+        self.fail(&died(self, peer, deed));
+    }
+}
+
+/// The error of a rank that waits for a dead one.
+pub(crate) fn died(comm: &Comm, peer: usize, activity: &Activity) -> Failure {
+    Failure::remote(format!("rank {peer} died; rank {} waited for it in {}", comm.rank, activity.kind.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody has issued them, so nobody finds them in a program.
+    #[test]
+    fn messages_that_connect_are_not_told_as_messages() {
+        let describe = |kind, count| Activity { kind, number: 3, count, peer: 1 }.describe();
+        assert_eq!(describe(Kind::Send, 8), "Send of 8 elements to rank 1 (operation #3)");
+        assert_eq!(describe(Kind::Send, 0), "an empty Send by which it connects with rank 1 (operation #3)");
+        assert_eq!(describe(Kind::Recv, 0), "an empty Recv by which it connects with rank 1 (operation #3)");
+    }
+}
