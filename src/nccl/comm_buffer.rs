@@ -18,7 +18,7 @@ use crate::error::Result;
 ///
 /// The fastest memory for small messages: with windows, ranks read each other's buffers directly. It borrows the
 /// communicator, which therefore cannot be closed or dropped before. Copies, slices and collectives take it like a
-/// [`DeviceBuffer`](crate::DeviceBuffer); those of other communicators on the device too, to which it is no window.
+/// [`DeviceBuffer`](crate::DeviceBuffer).
 ///
 /// Made by [`Communicator::alloc`] and its like. Dropping it waits for nothing: memory that is no window is freed when the device has done
 /// with it, a window with its memory where all ranks come together next, see [`Communicator::reclaim`].

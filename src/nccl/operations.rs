@@ -21,7 +21,7 @@ use crate::error::Result;
 ///
 /// # Errors
 /// [`InvalidArgument`](crate::Error::InvalidArgument) where a buffer is too short or a stream or buffer belongs to another
-/// device, or a rank or root does not exist: nothing was submitted then.
+/// device or communicator, or a rank or root does not exist: nothing was submitted then.
 /// [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique do not issue the same operation.
 /// [`Aborted`](crate::Error::Aborted) after an abort. [`Timeout`](crate::Error::Timeout) where too many operations are
 /// on their way, or a peer does not come to the first one.

@@ -60,6 +60,8 @@ pub(crate) struct Allocation {
     ptr: *mut c_void,
     bytes: usize,
     device: Device,
+    /// Whose it is: a number that means something to whoever made it; 0: anybody's.
+    owner: u64,
     /// Taken by the destructor.
     kind: Kind,
     uses: Tracker,
@@ -72,13 +74,14 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    fn make(ptr: *mut c_void, bytes: usize, device: Device, kind: Kind) -> Arc<Self> {
+    fn make(ptr: *mut c_void, bytes: usize, device: Device, owner: u64, kind: Kind) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             ptr,
             bytes,
             device,
+            owner,
             kind,
             uses: Tracker::new(),
             lineage: Lineage::new(),
@@ -90,7 +93,7 @@ impl Allocation {
     pub(crate) fn new(operation: &'static str, stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
         let device = stream.device();
         if bytes == 0 {
-            return Ok(Self::make(std::ptr::null_mut(), 0, device, Kind::Empty));
+            return Ok(Self::make(std::ptr::null_mut(), 0, device, 0, Kind::Empty));
         }
         let _current = device.make_current(operation)?;
         let mut ptr = std::ptr::null_mut();
@@ -100,7 +103,7 @@ impl Allocation {
                 let code = unsafe { sys::cudaMalloc(&raw mut ptr, bytes) };
                 check_memory("cudaMalloc", code, bytes, || device.to_string())
             })?;
-            return Ok(Self::make(ptr, bytes, device, Kind::Malloc));
+            return Ok(Self::make(ptr, bytes, device, 0, Kind::Malloc));
         };
         scarce::persist(device, default_timeout(), || {
             stream.room_for_one(operation, default_timeout())?;
@@ -109,7 +112,7 @@ impl Allocation {
             stream.count(ENTRY);
             check_memory("cudaMallocFromPoolAsync", code, bytes, || device.to_string())
         })?;
-        let made = Self::make(ptr, bytes, device, Kind::Pool(stream.clone()));
+        let made = Self::make(ptr, bytes, device, 0, Kind::Pool(stream.clone()));
         // The memory exists only from this point of the stream on.
         made.note(Access::Write, stream);
         Ok(made)
@@ -117,8 +120,15 @@ impl Allocation {
 
     /// Memory that somebody else allocated: `bytes` at `ptr`, on `device`. `free` is called once,
     /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
-    pub(crate) fn external(ptr: *mut c_void, bytes: usize, device: Device, free: FreeHook) -> Arc<Self> {
-        Self::make(ptr, bytes, device, Kind::External(free))
+    /// `owner` is a number that no other owner has.
+    pub(crate) fn external(ptr: *mut c_void, bytes: usize, device: Device, owner: u64, free: FreeHook) -> Arc<Self> {
+        Self::make(ptr, bytes, device, owner, Kind::External(free))
+    }
+
+    /// Whose it is; 0: anybody's.
+    #[inline]
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner
     }
 
     /// Unique among the allocations of this process, also those that are gone; not 0.

@@ -31,10 +31,19 @@ impl<'a> Site<'a> {
         Err(Error::argument(self.operation, what, format!("{} of rank {}", self.comm.device, self.comm.rank), device))
     }
 
-    /// Memory of the device of this communicator. What another one has registered, is to this one as any other.
+    /// Memory that this communicator may touch.
     #[inline]
     fn check_region(&self, what: &'static str, region: Region<'a>) -> Result<Region<'a>> {
         self.check_device(what, region.device())?;
+        let owner = region.alloc.owner();
+        if owner != 0 && owner != self.comm.id {
+            return Err(Error::argument(
+                self.operation,
+                what,
+                "memory of this communicator",
+                "a CommBuffer of another communicator",
+            ));
+        }
         Ok(region)
     }
 

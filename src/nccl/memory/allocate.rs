@@ -99,7 +99,7 @@ impl<'a> Memory<'a> {
                 }
             }),
         };
-        let alloc = Allocation::external(memory.ptr, memory.size.used, memory.inner.device, free);
+        let alloc = Allocation::external(memory.ptr, memory.size.used, memory.inner.device, memory.inner.id, free);
         match window {
             Some(number) if !memory.inner.windows.lay_over(alloc.id(), number) => {
                 let reason = "a window lies over the memory already, or there are too many";
