@@ -34,7 +34,7 @@ pub struct CommBuffer<'comm, T: Element> {
     _communicator: PhantomData<(&'comm Communicator, T)>,
 }
 
-/// Memory of NCCL. Each takes a stream, on which the memory is zeroed.
+/// Memory of NCCL.
 impl Communicator {
     /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
     /// communicator.
@@ -46,8 +46,8 @@ impl Communicator {
     /// dropped before go here, once the device has done with them; see [`Communicator::reclaim`].
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Disagreement`] where the ranks of a clique ask for different sizes;
-    /// [`Error::Timeout`] where one does not come, or what uses memory that was dropped goes on.
+    /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique ask for
+    /// different sizes; [`Timeout`](crate::Error::Timeout) where one does not come, or what uses memory that was dropped goes on.
     pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
         Ok(CommBuffer::new(self.inner(), allocate::one::<T>("alloc", self.inner(), stream, len)?, len))
     }
@@ -76,8 +76,9 @@ impl Communicator {
     /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Aborted`]; [`Error::InvalidArgument`] where `stream` is of another device, or the bytes
-    /// of `len` elements cannot be counted.
+    /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Aborted`](crate::Error::Aborted);
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) where `stream` is of another device, or the bytes of `len` elements cannot be
+    /// counted.
     pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
         Ok(CommBuffer::new(self.inner(), allocate::local::<T>(self.inner(), stream, len)?, len))
     }
@@ -92,8 +93,8 @@ impl Communicator {
     /// as soon as the device has done with it.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where a rank does not come, or what uses the memory goes on; [`Error::Disagreement`] where the ranks of a clique do
-    /// something else.
+    /// [`Timeout`](crate::Error::Timeout) where a rank does not come, or what uses the memory goes on;
+    /// [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique do something else.
     pub fn reclaim(&self) -> Result<()> {
         allocate::reclaim("reclaim", &[self.inner()])
     }
