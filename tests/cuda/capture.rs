@@ -68,7 +68,13 @@ fn what_the_stream_has_used_before() {
     let mut y = DeviceBuffer::<u32>::zeroed(&other, 1000).unwrap();
     stream.synchronize().unwrap();
     x.fill(&stream, 6).unwrap();
-    captured(&stream, || refused("copy_from", y.copy_from(&other, &x)));
+    captured(&stream, || {
+        refused("copy_from", y.copy_from(&other, &x));
+        // The stream does not come after what others have done.
+        refused("to_vec", y.to_vec(&stream));
+        refused("copy_from_slice", y.copy_from_slice(&stream, &[1; 1000]));
+        refused("fill", y.fill(&stream, 1));
+    });
     y.copy_from(&other, &x).unwrap();
     assert_eq!(y.to_vec(&other).unwrap(), [6; 1000]);
 }

@@ -155,11 +155,10 @@ impl Allocation {
         &self.lineage
     }
 
-    /// Before an enqueue of `operation` on `stream`: makes it wait for the conflicting accesses of other streams. The caller holds a
-    /// borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
+    /// Before an enqueue on `stream`, after it has made room for that: makes it wait for the conflicting accesses of other streams. The
+    /// caller holds a borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
     #[inline]
-    pub(crate) fn order(&self, operation: &'static str, access: Access, stream: &Stream) -> Result<()> {
-        stream.device().ready(operation)?;
+    pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
         self.uses.order(access, stream)
     }
 
@@ -219,7 +218,7 @@ impl std::fmt::Debug for Allocation {
 /// A range of bytes of an allocation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Region<'a> {
-    pub(crate) alloc: &'a Arc<Allocation>,
+    pub(crate) alloc: &'a Allocation,
     /// In bytes.
     pub(crate) offset: usize,
     pub(crate) bytes: usize,

@@ -87,7 +87,7 @@ impl<T: Element> Slice<'_, T> {
         }
         stream.room_for_one(OPERATION, default_timeout())?;
         let read = Source::of(region.alloc.lineage(), stream.history());
-        region.alloc.order(OPERATION, Access::Read, stream)?;
+        region.alloc.order(Access::Read, stream)?;
         target.uses().order(Access::Write, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both.
@@ -136,7 +136,7 @@ impl<T: Element> SliceMut<'_, T> {
         }
         stream.room_for_one(OPERATION, default_timeout())?;
         let read = Source::of(source.lineage(), stream.history());
-        region.alloc.order(OPERATION, Access::Write, stream)?;
+        region.alloc.order(Access::Write, stream)?;
         source.uses().order(Access::Read, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both.
@@ -165,8 +165,8 @@ impl<T: Element> SliceMut<'_, T> {
         }
         stream.room_for_one(OPERATION, default_timeout())?;
         let read = Source::of(from.alloc.lineage(), stream.history());
-        from.alloc.order(OPERATION, Access::Read, stream)?;
-        to.alloc.order(OPERATION, Access::Write, stream)?;
+        from.alloc.order(Access::Read, stream)?;
+        to.alloc.order(Access::Write, stream)?;
         let way = if to.device() == from.device() {
             Way::OnDevice
         } else {
@@ -251,7 +251,8 @@ pub(crate) unsafe fn upload(
     if region.bytes == 0 {
         return Ok(());
     }
-    region.alloc.order(operation, Access::Write, stream)?;
+    stream.ready(operation)?;
+    region.alloc.order(Access::Write, stream)?;
     let mut at = 0;
     let result = loop {
         let room = stream.room_for_one(operation, deadline.remaining());
@@ -303,9 +304,10 @@ unsafe fn download(
     if region.bytes == 0 {
         return Ok(());
     }
+    stream.ready(operation)?;
     // First: the stream need not come after what others write from now on, to other parts of the memory.
     let origins = region.alloc.lineage().origins();
-    region.alloc.order(operation, Access::Read, stream)?;
+    region.alloc.order(Access::Read, stream)?;
     let mut queue = VecDeque::with_capacity(DEPTH);
     let mut asked = 0;
     let mut got = 0;

@@ -38,7 +38,7 @@ impl<T: Element> SliceMut<'_, T> {
         unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping((&raw const value).cast(), size_of::<T>()) };
         let _current = stream.device().bind(operation)?;
         stream.room_for_one(operation, default_timeout())?;
-        region.alloc.order(operation, Access::Write, stream)?;
+        region.alloc.order(Access::Write, stream)?;
         let result = fill(operation, region, &bytes[..size_of::<T>()], stream);
         // Elements of 8 bytes may take two fills.
         stream.count(if size_of::<T>() == 8 { 2 * ENTRY } else { ENTRY });

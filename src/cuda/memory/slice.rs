@@ -3,7 +3,6 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
-use std::sync::Arc;
 
 use super::allocation::{Allocation, Region};
 use crate::cuda::devices::device::Device;
@@ -12,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// A view of elements in device memory, to read: what `&[T]` is to host memory, without access from the host.
 pub struct Slice<'a, T: Element> {
-    alloc: &'a Arc<Allocation>,
+    alloc: &'a Allocation,
     /// In bytes.
     offset: usize,
     len: usize,
@@ -21,7 +20,7 @@ pub struct Slice<'a, T: Element> {
 
 /// A view of elements in device memory, to write: what `&mut [T]` is to host memory, without access from the host.
 pub struct SliceMut<'a, T: Element> {
-    alloc: &'a Arc<Allocation>,
+    alloc: &'a Allocation,
     /// In bytes.
     offset: usize,
     len: usize,
@@ -57,7 +56,7 @@ fn or_panic<V>(result: Result<V>) -> V {
 impl<'a, T: Element> Slice<'a, T> {
     /// The first `len` elements of `alloc`.
     #[inline]
-    pub(crate) fn of(alloc: &'a Arc<Allocation>, len: usize) -> Self {
+    pub(crate) fn of(alloc: &'a Allocation, len: usize) -> Self {
         debug_assert!(len * size_of::<T>() <= alloc.bytes());
         Self { alloc, offset: 0, len, _elements: PhantomData }
     }
@@ -127,7 +126,7 @@ impl<'a, T: Element> Slice<'a, T> {
 impl<'a, T: Element> SliceMut<'a, T> {
     /// The first `len` elements of `alloc`, which nobody else may show at the same time.
     #[inline]
-    pub(crate) fn of(alloc: &'a Arc<Allocation>, len: usize) -> Self {
+    pub(crate) fn of(alloc: &'a Allocation, len: usize) -> Self {
         debug_assert!(len * size_of::<T>() <= alloc.bytes());
         Self { alloc, offset: 0, len, _elements: PhantomData }
     }

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 
 impl Stream {
     /// Before an enqueue: waits until what is on its way leaves room for `cost`, no longer than `timeout`, and only while
-    /// `refusal` says nothing. No lock that an abort needs may be held. Fails while the stream is being captured.
+    /// `refusal` says nothing. No lock that an abort needs may be held. Fails within host functions, and
+    /// while the stream is being captured.
     #[inline]
     pub(crate) fn make_room(
         &self,
@@ -19,7 +20,7 @@ impl Stream {
         timeout: Duration,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
-        self.not_captured(operation)?;
+        self.ready(operation)?;
         if self.in_flight().has_room(cost) { Ok(()) } else { self.wait_for_room(cost, operation, timeout, refusal) }
     }
 

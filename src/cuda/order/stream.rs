@@ -136,6 +136,13 @@ impl Stream {
         &self.inner.in_flight
     }
 
+    /// Fails where this thread may not call CUDA, and while the stream is being captured.
+    #[inline]
+    pub(crate) fn ready(&self, operation: &'static str) -> Result<()> {
+        self.device().ready(operation)?;
+        self.not_captured(operation)
+    }
+
     /// Fails while the stream is being captured: nothing of this crate may be enqueued there then, and nobody may ask how far it is.
     #[inline]
     pub(crate) fn not_captured(&self, operation: &'static str) -> Result<()> {

@@ -19,8 +19,7 @@ impl Stream {
     /// As [`Stream::wait`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
         const OPERATION: &str = "Stream::query";
-        self.device().ready(OPERATION)?;
-        self.not_captured(OPERATION)?;
+        self.ready(OPERATION)?;
         let origins = self.history().origins();
         if !self.is_idle()? {
             return Ok(false);
@@ -75,8 +74,7 @@ impl Stream {
 
     /// The wait of `operation`.
     fn wait_for(&self, operation: &'static str, timeout: Duration) -> Result<()> {
-        self.device().ready(operation)?;
-        self.not_captured(operation)?;
+        self.ready(operation)?;
         let deadline = Deadline::after(timeout);
         let origins = self.history().origins();
         if !self.is_idle()? {

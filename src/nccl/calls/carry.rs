@@ -49,7 +49,7 @@ impl Call<'_> {
         let Some(Region { alloc, .. }) = &self.recv else { return false };
         let mut bytes = 0;
         for call in together.iter().filter(|call| call.count > 0) {
-            if !call.recv.as_ref().is_some_and(|region| Arc::ptr_eq(region.alloc, alloc)) {
+            if !call.recv.as_ref().is_some_and(|region| ptr::eq(region.alloc, *alloc)) {
                 continue;
             }
             if call.reads_recv() || (bytes == 0 && !ptr::eq(call, self)) {

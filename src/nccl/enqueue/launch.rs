@@ -80,7 +80,7 @@ pub(crate) fn group(
     let calls = || all.iter().filter(|call| call.count > 0);
     let mut reads = Reads::of(all, |id| &members[place(id, members)].guarded.works);
     let Some(first) = calls().next() else { return Ok(()) };
-    each_use(calls(), |region, access, stream| region.alloc.order(first.operation, access, stream))?;
+    each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
     write_down(all, members);
     inner::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
@@ -189,7 +189,7 @@ unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) 
 /// Makes the stream wait for what conflicts with this call on other streams.
 #[inline]
 pub(crate) fn order(call: &Call<'_>) -> Result<()> {
-    call.uses(|region, access| region.alloc.order(call.operation, access, call.stream))
+    call.uses(|region, access| region.alloc.order(access, call.stream))
 }
 
 /// Records what this call uses.

@@ -125,6 +125,8 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         itself::check_group(calls, inner)?;
         check_number(calls, inner)?;
     }
+    // Not only of streams on which something is launched: memory is ordered on all of them.
+    calls.iter().try_for_each(|call| call.stream.ready(call.operation))?;
     let costs = weight::costs(calls);
     let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
     let parts = if fits { None } else { Some(Parts::of(calls, &inners)) };
