@@ -42,6 +42,8 @@
 //! | [`Directory`] | processes that share a directory | by a lock that goes with the process | yes |
 //! | [`Tcp`] | processes that reach rank 0 | by a connection that goes with the process | no |
 //!
+//! Between the processes of one host an [`FdSocket`] passes file descriptors.
+//!
 //! # Who waits for whom
 //!
 //! Nothing waits without a deadline: the [default timeout](crate::default_timeout), or that of [`Exchange::within`]. An
@@ -56,6 +58,7 @@
 //! it, whoever died and when. What is left is removed by the next generation.
 
 mod directory;
+mod fds;
 mod generation;
 mod handle;
 mod kind;
@@ -70,6 +73,7 @@ mod vote;
 mod wire;
 
 pub use directory::Directory;
+pub use fds::{FdSocket, MAX_FDS};
 pub use handle::Exchange;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
 pub use tcp::{Tcp, TcpPlace};

@@ -77,6 +77,7 @@ fn beside<R: Send>(attack: impl FnOnce(&str) -> R + Send) -> R {
             String::from_utf8(now[4..4 + len].to_vec()).unwrap()
         };
         x.set(&format!("{path}u/over"), b"", slower(5.0)).unwrap();
+        drop(x);
         first.join().unwrap();
         second.join().unwrap();
         result

@@ -8,6 +8,7 @@
 mod attack;
 mod deadlines;
 mod ends;
+mod fds;
 mod generations;
 mod keys;
 mod processes;

@@ -9,7 +9,7 @@ use gpucomm::exchange::{Directory, Exchange, TcpPlace};
 
 use crate::support::{free_address, new_path, slower};
 
-const ROLE: &str = "GPUCOMM_TEST_EXCHANGE";
+pub const ROLE: &str = "GPUCOMM_TEST_EXCHANGE";
 
 /// What a child process does; nothing when the tests are run by hand with `--ignored`.
 #[test]
@@ -31,6 +31,8 @@ fn child() {
         "victim" => victim(&join().unwrap()),
         "first" => first(&join().unwrap()),
         "restart" => restart(&join().unwrap()),
+        "fds" => crate::fds::between_processes(&join().unwrap(), place),
+        "stranger" => crate::fds::stranger(place),
         "stuck" => {
             let x = join().unwrap();
             x.add("count", 1).unwrap();
@@ -46,7 +48,7 @@ fn child() {
 }
 
 /// A rank; it ends with the test.
-struct Child(std::process::Child);
+pub struct Child(pub std::process::Child);
 
 impl Drop for Child {
     fn drop(&mut self) {
@@ -56,7 +58,7 @@ impl Drop for Child {
 }
 
 /// Starts a rank.
-fn spawn(role: &str, (form, place): (&str, &str), rank: usize, size: usize) -> Child {
+pub fn spawn(role: &str, (form, place): (&str, &str), rank: usize, size: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["processes::child", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env(ROLE, format!("{role}|{form}|{place}|{rank}|{size}"));
@@ -64,7 +66,7 @@ fn spawn(role: &str, (form, place): (&str, &str), rank: usize, size: usize) -> C
 }
 
 /// Waits for a line of a child that begins with `!`, and returns the rest of it.
-fn line(child: &mut Child) -> String {
+pub fn line(child: &mut Child) -> String {
     let out = child.0.stdout.as_mut().unwrap();
     let mut out = BufReader::with_capacity(1, out);
     loop {
@@ -77,7 +79,7 @@ fn line(child: &mut Child) -> String {
     }
 }
 
-fn all_succeed(children: Vec<Child>) {
+pub fn all_succeed(children: Vec<Child>) {
     let limit = Instant::now() + slower(30.0);
     for mut child in children {
         let status = loop {
@@ -91,7 +93,7 @@ fn all_succeed(children: Vec<Child>) {
     }
 }
 
-fn kill(child: &mut Child) {
+pub fn kill(child: &mut Child) {
     child.0.kill().unwrap();
     child.0.wait().unwrap();
 }

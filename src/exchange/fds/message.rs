@@ -1,0 +1,50 @@
+//! What stands beside the file descriptors of a message.
+
+use crate::exchange::wire::{Reader, Writer};
+
+const MAGIC: &[u8; 8] = b"gpucommF";
+
+/// The longest purpose, in bytes.
+pub(super) const MAX_PURPOSE: usize = 256;
+
+/// The longest message.
+pub(super) const MAX_MESSAGE: usize = MAX_PURPOSE + 64;
+
+/// Who sends how many file descriptors, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    /// The number that the receiver has told the ranks of its exchange, and nobody else.
+    pub(super) token: u64,
+    pub(super) from: usize,
+    pub(super) count: usize,
+    pub(super) purpose: String,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        Writer(MAGIC.to_vec()).u64(self.token).count(self.from).count(self.count).text(&self.purpose).0
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        (reader.take(MAGIC.len())? == MAGIC).then_some(())?;
+        let (token, from, count) = (reader.u64()?, reader.count()?, reader.count()?);
+        let purpose = reader.text()?.to_owned();
+        reader.end(Self { token, from, count, purpose })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_what_is_heard() {
+        let header = Header { token: 7, from: 1, count: 2, purpose: "memory".to_owned() };
+        let bytes = header.encode();
+        assert_eq!(Header::decode(&bytes), Some(header));
+        for end in 0..bytes.len() {
+            assert_eq!(Header::decode(&bytes[..end]), None);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A rank's end of what passes file descriptors.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::credentials::stranger;
+use super::message::{Header, MAX_MESSAGE, MAX_PURPOSE};
+use super::socket::{MAX_FDS, accepted, connected, listener, receive, send};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::exchange::handle::Exchange;
+use crate::exchange::store::{check_rank, nonce};
+use crate::exchange::view::{GRACE, LOOK};
+use crate::exchange::wire::{Reader, Writer};
+
+/// The longest path of a Unix socket.
+const MAX_PATH: usize = 107;
+
+/// How long who has connected may say nothing. Ranks connect to speak.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// So many may have connected and said nothing. The oldest ones make room.
+const STRANGERS: usize = 64;
+
+/// Passes file descriptors between the ranks of an exchange that run on one host, over Unix sockets.
+///
+/// Each rank has a socket in a directory, so that containers which share that directory reach each other. A message says which rank it
+/// is from and for what purpose, and proves by a number that only ranks of this exchange know that it is of one; the kernel says that
+/// the other process is of the same user, who must be the same one in containers.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::os::fd::AsFd;
+/// use gpucomm::exchange::{Exchange, FdSocket, Threads};
+///
+/// # fn main() -> gpucomm::Result<()> {
+/// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+/// let socket = FdSocket::new(&exchange, std::env::temp_dir())?;
+/// let (mut reader, writer) = std::io::pipe().expect("a pipe");
+/// // To itself here, for want of another rank.
+/// socket.send(0, "greetings", &[writer.as_fd()])?;
+/// drop(writer);
+///
+/// let fds = socket.receive(0, "greetings")?;
+/// let mut writer = std::fs::File::from(fds.into_iter().next().expect("one descriptor"));
+/// writer.write_all(b"hello").expect("it is open");
+/// drop(writer);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text).expect("an end");
+/// assert_eq!(text, "hello");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FdSocket {
+    exchange: Exchange,
+    socket: OwnedFd,
+    path: PathBuf,
+    token: u64,
+    /// The socket and the number of each rank.
+    peers: Vec<(PathBuf, u64)>,
+    inbox: Mutex<Inbox>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    /// Who has connected and said nothing yet.
+    silent: Vec<(OwnedFd, Instant)>,
+    /// What has come and nobody has taken.
+    messages: Vec<(Header, Vec<OwnedFd>)>,
+    /// Why the last one was refused that was.
+    refused: Option<String>,
+}
+
+impl FdSocket {
+    /// Makes the socket of this rank in `directory`, and learns those of the others. All ranks must call it, within the timeout of
+    /// the exchange, which also holds for [`send`](Self::send) and [`receive`](Self::receive).
+    ///
+    /// Paths of Unix sockets have at most 107 bytes, of which about 30 are added here.
+    pub fn new(exchange: &Exchange, directory: impl AsRef<Path>) -> Result<Self> {
+        let operation = "FdSocket::new";
+        let token = nonce();
+        let path = directory.as_ref().join(format!("gpucomm-{:016x}.sock", nonce()));
+        let len = path.as_os_str().len();
+        if len > MAX_PATH {
+            let expected = format_args!("a socket's path of at most {MAX_PATH} bytes");
+            return Err(Error::argument(operation, "directory", expected, format_args!("{len}: {}", path.display())));
+        }
+        let socket = listener(&path).map_err(|error| failed(operation, &path, error))?;
+        let mut this =
+            Self { exchange: exchange.clone(), socket, path, token, peers: Vec::new(), inbox: Mutex::default() };
+        let mine = Writer::default().u64(token).bytes(this.path.as_os_str().as_bytes()).0;
+        for (rank, bytes) in exchange.all_gather(&mine)?.iter().enumerate() {
+            let mut reader = Reader(bytes);
+            let peer = reader.u64().and_then(|token| Some((reader.bytes()?.to_vec(), token)));
+            let (path, token) = peer.ok_or_else(|| Error::Exchange {
+                operation,
+                key: format!("rank {rank}"),
+                reason: format!("expected the path of a socket, got {} bytes that are none", bytes.len()),
+            })?;
+            this.peers.push((PathBuf::from(std::ffi::OsString::from_vec(path)), token));
+        }
+        Ok(this)
+    }
+
+    /// Sends file descriptors to a rank, 1 to [`MAX_FDS`] of them, with a purpose of at most 256 bytes that it asks for.
+    ///
+    /// It returns when the kernel has them; they stay open for the receiver, whatever the sender does with its own. A rank that
+    /// has ended is [`Error::Gone`].
+    pub fn send(&self, to: usize, purpose: &str, fds: &[BorrowedFd<'_>]) -> Result<()> {
+        let operation = "FdSocket::send";
+        check_rank(operation, to, self.peers.len())?;
+        check_purpose(operation, purpose)?;
+        if !(1..=MAX_FDS).contains(&fds.len()) {
+            return Err(Error::argument(operation, "fds", format_args!("1 to {MAX_FDS} descriptors"), fds.len()));
+        }
+        let (path, token) = &self.peers[to];
+        let from = self.exchange.rank();
+        let header = Header { token: *token, from, count: fds.len(), purpose: purpose.to_owned() };
+        let deadline = self.exchange.deadline();
+        let sent = deadline.until(|| {
+            let result = connected(path).and_then(|socket| match stranger(&socket) {
+                Ok(None) => send(&socket, &header.encode(), fds).map(|()| None),
+                Ok(reason) => Ok(reason),
+                Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            });
+            match result {
+                Ok(None) => Ok(Some(())),
+                Ok(Some(reason)) => Err(Error::Exchange { operation, key: path.display().to_string(), reason }),
+                // So many have connected that it has not looked at.
+                Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+                Err(error) => Err(match self.ended(to)? {
+                    Some(how) => Error::Gone { operation, rank: to, how: format!("{how}; {purpose:?} is for it") },
+                    None => failed(operation, path, error),
+                }),
+            }
+        })?;
+        sent.ok_or_else(|| {
+            deadline.error(operation, format!("rank {to} has not taken what others sent before {purpose:?}"))
+        })
+    }
+
+    /// The file descriptors that a rank sends for a purpose; waits until it does.
+    ///
+    /// Those of one rank and purpose come in the order in which they were sent. A rank that has ended without is [`Error::Gone`].
+    pub fn receive(&self, from: usize, purpose: &str) -> Result<Vec<OwnedFd>> {
+        let operation = "FdSocket::receive";
+        check_rank(operation, from, self.peers.len())?;
+        check_purpose(operation, purpose)?;
+        let deadline = self.exchange.deadline();
+        let mut asked = Instant::now();
+        loop {
+            if let Some(fds) = self.take(operation, from, purpose)? {
+                return Ok(fds);
+            }
+            let up = deadline.expired();
+            if up || asked.elapsed() >= LOOK {
+                asked = Instant::now();
+                if let Some(how) = self.ended(from)? {
+                    // It may have sent it before it ended.
+                    let last = self.take(operation, from, purpose)?;
+                    let how = format!("{how}; rank {} waits for its {purpose:?}", self.exchange.rank());
+                    return last.ok_or(Error::Gone { operation, rank: from, how });
+                }
+            }
+            if up {
+                return Err(deadline.error(operation, self.missing(from, purpose)));
+            }
+            self.wait(&deadline);
+        }
+    }
+
+    /// Until somebody connects, or for a moment. No lock is held, so that several can wait.
+    fn wait(&self, deadline: &Deadline) {
+        let silent = !self.inbox().silent.is_empty();
+        let longest = if silent { Duration::from_millis(1) } else { Duration::from_millis(20) };
+        let time = Timespec::try_from(deadline.remaining().min(longest)).ok();
+        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], time.as_ref());
+    }
+
+    /// What was received and what was not, in words.
+    fn missing(&self, from: usize, purpose: &str) -> String {
+        let inbox = self.inbox();
+        let mut text = format!("rank {}: rank {from} has not sent {purpose:?}", self.exchange.rank());
+        for (header, _) in &inbox.messages {
+            text.push_str(&format!("; rank {} has sent {:?}", header.from, header.purpose));
+        }
+        if let Some(refused) = &inbox.refused {
+            text.push_str(&format!("; refused: {refused}"));
+        }
+        text
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // Messages stand in it whole or not at all.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self, rank: usize) -> Result<Option<String>> {
+        let view = &self.exchange.view;
+        Ok(view.store.ended(&[view.members[rank].id], GRACE)?.swap_remove(0))
+    }
+
+    /// Looks at all who have connected, and takes the message that is asked for.
+    fn take(&self, operation: &'static str, from: usize, purpose: &str) -> Result<Option<Vec<OwnedFd>>> {
+        let mut inbox = self.inbox();
+        loop {
+            match accepted(&self.socket) {
+                Ok(socket) => {
+                    if inbox.silent.len() >= STRANGERS {
+                        inbox.silent.remove(0);
+                    }
+                    inbox.silent.push((socket, Instant::now()));
+                    self.hear(&mut inbox);
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => return Err(failed(operation, &self.path, error)),
+            }
+        }
+        self.hear(&mut inbox);
+        let at = inbox.messages.iter().position(|(header, _)| header.from == from && header.purpose == purpose);
+        Ok(at.map(|at| inbox.messages.remove(at).1))
+    }
+
+    /// Takes what those have sent who had said nothing.
+    fn hear(&self, inbox: &mut Inbox) {
+        let mut bytes = [0; MAX_MESSAGE];
+        for (socket, since) in std::mem::take(&mut inbox.silent) {
+            match receive(&socket, &mut bytes) {
+                Ok((len, fds, whole)) => match self.accept(&socket, &bytes[..len], fds, whole) {
+                    Ok(message) => inbox.messages.push(message),
+                    Err(reason) => inbox.refused = Some(reason),
+                },
+                Err(Errno::AGAIN | Errno::INTR) if since.elapsed() < SILENCE => inbox.silent.push((socket, since)),
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    inbox.refused = Some("somebody connected and said nothing".to_owned())
+                }
+                Err(error) => inbox.refused = Some(error.to_string()),
+            }
+        }
+    }
+
+    /// A message, if it is whole and of a rank of this exchange. Otherwise its descriptors are closed.
+    fn accept(
+        &self,
+        socket: &OwnedFd,
+        bytes: &[u8],
+        fds: Vec<OwnedFd>,
+        whole: bool,
+    ) -> Result<(Header, Vec<OwnedFd>), String> {
+        if let Some(reason) = stranger(socket).map_err(|error| error.to_string())? {
+            return Err(reason);
+        }
+        let header = Header::decode(bytes);
+        let header =
+            header.ok_or_else(|| format!("expected a message of a rank, got {} bytes that are none", bytes.len()))?;
+        if header.token != self.token {
+            return Err(format!("expected a rank of this exchange, got one of another that says {:?}", header.purpose));
+        }
+        if header.from >= self.peers.len() {
+            return Err(format!("expected a rank less than {}, got {}", self.peers.len(), header.from));
+        }
+        if !whole || header.count != fds.len() {
+            let (from, count) = (header.from, header.count);
+            return Err(format!(
+                "expected {count} descriptors of rank {from}, got {}: are too many files open?",
+                fds.len()
+            ));
+        }
+        Ok((header, fds))
+    }
+}
+
+impl Drop for FdSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+        // Those of ranks that were killed, too.
+        for (rank, (path, _)) in self.peers.iter().enumerate() {
+            if path.exists() && matches!(self.ended(rank), Ok(Some(_))) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+fn failed(operation: &'static str, path: &Path, error: Errno) -> Error {
+    Error::Exchange { operation, key: path.display().to_string(), reason: io::Error::from(error).to_string() }
+}
+
+fn check_purpose(operation: &'static str, purpose: &str) -> Result<()> {
+    if purpose.len() <= MAX_PURPOSE {
+        return Ok(());
+    }
+    let expected = format_args!("at most {MAX_PURPOSE} bytes");
+    Err(Error::argument(operation, "purpose", expected, format_args!("{} bytes", purpose.len())))
+}
