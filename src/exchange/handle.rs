@@ -68,7 +68,7 @@ impl Exchange {
         if (1..=MAX_NAME).contains(&key.len()) {
             return Ok(format!("{}u/{key}", self.view.path));
         }
-        let expected = format_args!("1 to {MAX_NAME} bytes");
+        let expected = format!("1 to {MAX_NAME} bytes");
         Err(Error::argument(operation, "key", expected, format_args!("{} bytes", key.len())))
     }
 

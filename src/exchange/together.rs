@@ -75,7 +75,7 @@ impl Exchange {
         deadline: &Deadline,
     ) -> Result<()> {
         if value.len() >= MAX_VALUE {
-            let expected = format_args!("fewer than {MAX_VALUE} bytes");
+            let expected = format!("fewer than {MAX_VALUE} bytes");
             return Err(Error::argument(operation, "value", expected, format_args!("{} bytes", value.len())));
         }
         let key = self.round_key(round, self.rank());

@@ -90,7 +90,7 @@ impl FdSocket {
         let path = directory.as_ref().join(format!("gpucomm-{:016x}.sock", nonce()));
         let len = path.as_os_str().len();
         if len > MAX_PATH {
-            let expected = format_args!("a socket's path of at most {MAX_PATH} bytes");
+            let expected = format!("a socket's path of at most {MAX_PATH} bytes");
             return Err(Error::argument(operation, "directory", expected, format_args!("{len}: {}", path.display())));
         }
         let socket = listener(&path).map_err(|error| failed(operation, &path, error))?;
@@ -299,6 +299,6 @@ fn check_purpose(operation: &'static str, purpose: &str) -> Result<()> {
     if purpose.len() <= MAX_PURPOSE {
         return Ok(());
     }
-    let expected = format_args!("at most {MAX_PURPOSE} bytes");
+    let expected = format!("at most {MAX_PURPOSE} bytes");
     Err(Error::argument(operation, "purpose", expected, format_args!("{} bytes", purpose.len())))
 }

@@ -87,7 +87,7 @@ impl TcpPlace {
         if self.job.len() <= MAX_JOB {
             return Ok(());
         }
-        let expected = format_args!("at most {MAX_JOB} bytes");
+        let expected = format!("at most {MAX_JOB} bytes");
         Err(Error::argument(operation, "job", expected, format_args!("{} bytes", self.job.len())))
     }
 }
