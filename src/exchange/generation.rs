@@ -12,7 +12,7 @@ use super::handle::Exchange;
 use super::store::{MAX_KEYS, Store, nonce};
 use super::view::{GRACE, Member, View, not_come};
 use super::wire::{Reader, Writer};
-use crate::deadline::{Deadline, default_timeout};
+use crate::deadline::{Deadline, check_environment, default_timeout};
 use crate::error::{Error, Result};
 
 /// How often a rank looks whether rank 0 has begun anew while it waits.
@@ -275,6 +275,7 @@ impl Exchange {
 
     fn meet(store: impl Store + 'static, timeout: Option<Duration>) -> Result<Self> {
         let operation = "Exchange::join";
+        check_environment(operation)?;
         let store: Arc<dyn Store> = Arc::new(store);
         let (rank, size) = (store.rank(), store.size());
         super::store::check_rank(operation, rank, size)?;

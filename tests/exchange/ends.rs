@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::Error;
+use gpucomm::exchange::{Exchange, Store, Swap, Threads};
+use gpucomm::{Error, Result};
 
 use crate::support::{everywhere, slower};
 
@@ -70,5 +71,85 @@ fn who_comes_too_late_is_told_so() {
             }
         }
         let _ = x.within(slower(10.0)).barrier();
+    });
+}
+
+/// A store of a user's own, which cannot know who has ended.
+struct Mine(Box<dyn Store>);
+
+impl Store for Mine {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.0.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.0.set(key, value, within)
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        self.0.get(keys, within)
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        self.0.add(key, by, within)
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        self.0.compare_and_set(key, expected, value, within)
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.0.delete(key, within)
+    }
+
+    fn clear(&self, _prefix: &str, _within: Duration) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_store_of_ones_own() {
+    let place = Threads::new(3);
+    std::thread::scope(|scope| {
+        for rank in 0..3 {
+            let place = &place;
+            scope.spawn(move || {
+                let store = Mine(Box::new(place.store(rank).unwrap()));
+                // No time is too long.
+                let x = Exchange::join_within(store, Duration::MAX).unwrap();
+                x.barrier().unwrap();
+                let x = x.next_generation().unwrap();
+                assert_eq!(x.all_gather(&[rank as u8]).unwrap(), [[0], [1], [2]]);
+                if rank == 1 {
+                    return;
+                }
+                let error = x.within(Duration::from_millis(100)).barrier().unwrap_err();
+                assert!(matches!(error, Error::Timeout { .. }), "{error}");
+                let rest = x.within(Duration::from_millis(300)).survivors().unwrap();
+                assert_eq!(rest.store_ranks(), [0, 2]);
+                rest.within(slower(10.0)).barrier().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn no_time_is_too_long() {
+    everywhere(&[2], |x| {
+        let x = x.within(Duration::MAX);
+        x.set(&format!("k{}", x.rank()), b"v").unwrap();
+        assert_eq!(x.get_from(1 - x.rank(), &format!("k{}", 1 - x.rank())).unwrap(), b"v");
+        x.add("n", 1).unwrap();
+        assert!(x.vote(Ok(())).unwrap().unanimous());
+        x.survivors().unwrap().barrier().unwrap();
+        x.next_generation().unwrap().barrier().unwrap();
     });
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::lock::{failed, lock, open, try_lock};
 use crate::deadline::Deadline;
@@ -24,12 +25,16 @@ impl Presence {
             let path = path.to_owned();
             move |error: io::Error| failed(operation, &path, &error)
         };
+        let mut tries = 0;
         let gate = loop {
             std::fs::create_dir_all(root).map_err(fail(root))?;
             match lock(operation, &root.join("gate"), deadline) {
                 Ok(gate) => break gate,
-                // The last one there has just taken the directory away.
-                Err(_) if !root.exists() && !deadline.expired() => {}
+                // The last one there may have taken the directory away just now.
+                Err(_) if tries < 50 && !deadline.expired() => {
+                    tries += 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 Err(error) => return Err(error),
             }
         };

@@ -66,7 +66,7 @@ impl Tcp {
         within: Duration,
         read: impl FnOnce(Reader<'_>) -> Option<T>,
     ) -> Result<T> {
-        let deadline = Deadline::after(within + SLACK);
+        let deadline = Deadline::after(within.saturating_add(SLACK));
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut stream = match free {
             Some(stream) => stream,
