@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::handle::Exchange;
 use super::store::{MAX_KEYS, Store, nonce};
-use super::view::{GRACE, Member, View, not_come};
+use super::view::{GRACE, Member, View, not_come, patiently};
 use super::wire::{Reader, Writer};
 use crate::deadline::{Deadline, check_environment, default_timeout};
 use crate::error::{Error, Result};
@@ -80,7 +80,7 @@ impl Meeting<'_> {
     }
 
     fn one(&self, key: &str, within: Duration) -> Result<Option<Vec<u8>>> {
-        Ok(self.store.get(&[key], self.deadline.remaining().min(within))?.swap_remove(0))
+        Ok(patiently(&self.deadline, || self.store.get(&[key], self.deadline.remaining().min(within)))?.swap_remove(0))
     }
 
     fn now(&self, within: Duration) -> Result<Option<Now>> {
@@ -100,7 +100,7 @@ impl Meeting<'_> {
         let mut comers = Vec::with_capacity(self.size);
         for part in keys.chunks(MAX_KEYS) {
             let part: Vec<&str> = part.iter().map(String::as_str).collect();
-            let values = self.store.get(&part, Duration::ZERO)?;
+            let values = patiently(&self.deadline, || self.store.get(&part, Duration::ZERO))?;
             comers.extend(values.into_iter().map(|value| value.and_then(|value| Comer::decode(Reader(&value)))));
         }
         Ok(comers)
@@ -147,7 +147,10 @@ impl Meeting<'_> {
             if let Some(comers) = comers {
                 let ids: Vec<u64> = comers.iter().map(|comer| comer.id).collect();
                 // Who came and ended may be started again.
-                met = self.store.ended(&ids, left().max(LOOK))?.iter().all(Option::is_none).then_some(comers);
+                met = patiently(&self.deadline, || self.store.ended(&ids, GRACE))?
+                    .iter()
+                    .all(Option::is_none)
+                    .then_some(comers);
             }
             if met.is_none() {
                 if self.deadline.expired() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::store::{MAX_KEYS, MAX_NAME, Swap, check_rank, check_value};
-use super::view::{GRACE, LOOK, View};
+use super::view::{GRACE, LOOK, View, patiently};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 
@@ -112,16 +112,17 @@ impl Exchange {
         let others: Vec<u64> =
             (0..self.size()).filter(|rank| *rank != self.rank()).map(|rank| self.view.members[rank].id).collect();
         loop {
-            let found = store.get(&names, deadline.remaining().min(LOOK))?;
+            let found = patiently(deadline, || store.get(&names, deadline.remaining().min(LOOK)))?;
             let missing: Vec<&str> =
                 keys.iter().zip(&found).filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
             if missing.is_empty() {
                 return Ok(found.into_iter().flatten().collect());
             }
             let up = deadline.expired();
-            let ends = if others.is_empty() { Vec::new() } else { store.ended(&others, GRACE)? };
+            let ends =
+                if others.is_empty() { Vec::new() } else { patiently(deadline, || store.ended(&others, GRACE))? };
             if !ends.is_empty() && ends.iter().all(Option::is_some) {
-                let found = store.get(&names, Duration::ZERO)?;
+                let found = patiently(deadline, || store.get(&names, Duration::ZERO))?;
                 if found.iter().all(Option::is_some) {
                     return Ok(found.into_iter().flatten().collect());
                 }

@@ -121,15 +121,15 @@ impl View {
             // The first look is short, as who is waited for may have ended long ago.
             let look = if first { LOOK / 25 } else { LOOK };
             first = false;
-            self.look(keys, &mut came, left.min(look))?;
+            self.look(keys, &mut came, left.min(look), deadline)?;
             if came.iter().all(|came| matches!(came, Came::Value(_))) {
                 return Ok(came);
             }
             // Before the ends are asked for, so that one more look sees whatever was set before an end.
             let up = deadline.expired();
-            let ends = self.ends(keys, &came)?;
+            let ends = self.ends(keys, &came, deadline)?;
             if ends.iter().any(Option::is_some) {
-                self.look(keys, &mut came, Duration::ZERO)?;
+                self.look(keys, &mut came, Duration::ZERO, deadline)?;
                 for (came, end) in came.iter_mut().zip(ends) {
                     if let (Came::NotYet, Some(how)) = (&*came, end) {
                         *came = Came::Ended(how);
@@ -143,12 +143,12 @@ impl View {
     }
 
     /// Takes what is there of the keys that have not come; waits `within` for some of them.
-    fn look(&self, keys: &[(usize, String)], came: &mut [Came], within: Duration) -> Result<()> {
+    fn look(&self, keys: &[(usize, String)], came: &mut [Came], within: Duration, deadline: &Deadline) -> Result<()> {
         let missing: Vec<usize> = (0..keys.len()).filter(|at| came[*at] == Came::NotYet).collect();
         let mut within = within;
         for part in missing.chunks(MAX_KEYS) {
             let names: Vec<&str> = part.iter().map(|at| keys[*at].1.as_str()).collect();
-            for (at, value) in part.iter().zip(self.store.get(&names, within)?) {
+            for (at, value) in part.iter().zip(patiently(deadline, || self.store.get(&names, within))?) {
                 match value {
                     Some(value) => came[*at] = Came::Value(value),
                     // One that is waited for in vain is enough.
@@ -160,12 +160,12 @@ impl View {
     }
 
     /// How those ended whose keys have not come.
-    fn ends(&self, keys: &[(usize, String)], came: &[Came]) -> Result<Vec<Option<String>>> {
+    fn ends(&self, keys: &[(usize, String)], came: &[Came], deadline: &Deadline) -> Result<Vec<Option<String>>> {
         let mut ends = vec![None; keys.len()];
         let missing: Vec<usize> = (0..keys.len()).filter(|at| came[*at] == Came::NotYet).collect();
         let ids: Vec<u64> = missing.iter().map(|at| self.members[keys[*at].0].id).collect();
         if !ids.is_empty() {
-            for (at, end) in missing.into_iter().zip(self.store.ended(&ids, GRACE)?) {
+            for (at, end) in missing.into_iter().zip(patiently(deadline, || self.store.ended(&ids, GRACE))?) {
                 ends[at] = end;
             }
         }
@@ -199,6 +199,16 @@ impl View {
             );
         }
         Ok(came.into_iter().map(|came| if let Came::Value(value) = came { value } else { Vec::new() }).collect())
+    }
+}
+
+/// Asks a store again that took too long for a short question, until the deadline of the whole is reached.
+pub(super) fn patiently<T>(deadline: &Deadline, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        match ask() {
+            Err(Error::Timeout { .. }) if !deadline.expired() => {}
+            answer => return answer,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::handle::Exchange;
 use super::kind;
 use super::store::Swap;
-use super::view::{Came, GRACE, View};
+use super::view::{Came, GRACE, View, patiently};
 use super::wire::{Reader, Writer};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ pub(super) fn decide(
     propose: impl FnOnce(&[Came]) -> Vec<u8>,
 ) -> Result<Vec<u8>> {
     let store = &view.store;
-    let decided = || Ok::<_, Error>(store.get(&[verdict], Duration::ZERO)?.swap_remove(0));
+    let decided = || Ok::<_, Error>(patiently(deadline, || store.get(&[verdict], Duration::ZERO))?.swap_remove(0));
     if let Some(bytes) = decided()? {
         return Ok(bytes);
     }
