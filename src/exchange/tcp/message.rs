@@ -73,6 +73,23 @@ impl Hello {
         };
         rest(reader).ok_or(None)
     }
+
+    /// Why a client that speaks our language is none of the exchange of this job and size, at this server.
+    pub(super) fn objection(&self, job: &str, size: usize, server: u64) -> Option<String> {
+        if self.job != job {
+            return Some(format!("expected a rank of the job {job:?}, got one of {:?}", self.job));
+        }
+        if self.size != size {
+            return Some(format!("expected one of {size} ranks, got one of {}", self.size));
+        }
+        if self.rank >= size {
+            return Some(format!("expected a rank less than {size}, got {}", self.rank));
+        }
+        if self.server != 0 && self.server != server {
+            return Some("this server has been started anew, and has nothing of what the one before it had".to_owned());
+        }
+        None
+    }
 }
 
 /// What the server answers to who may come in.

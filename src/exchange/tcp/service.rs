@@ -229,7 +229,7 @@ impl Service {
     }
 
     fn greet(&mut self, token: u64, frame: &[u8]) -> Option<bool> {
-        let hello = Hello::decode(frame).and_then(|hello| match self.objection(&hello) {
+        let hello = Hello::decode(frame).and_then(|hello| match hello.objection(&self.job, self.size, self.nonce) {
             Some(objection) => Err(Some(objection)),
             None => Ok(hello),
         });
@@ -247,23 +247,6 @@ impl Service {
             }
             Err(reason) => self.refuse(token, vec![Piece::Own(Welcome::refuse(&reason?))]),
         }
-    }
-
-    /// Why a client that speaks our language is none of this exchange.
-    fn objection(&self, hello: &Hello) -> Option<String> {
-        if hello.job != self.job {
-            return Some(format!("expected a rank of the job {:?}, got one of {:?}", self.job, hello.job));
-        }
-        if hello.size != self.size {
-            return Some(format!("expected one of {} ranks, got one of {}", self.size, hello.size));
-        }
-        if hello.rank >= self.size {
-            return Some(format!("expected a rank less than {}, got {}", self.size, hello.rank));
-        }
-        if hello.server != 0 && hello.server != self.nonce {
-            return Some("this server has been started anew, and has nothing of what the one before it had".to_owned());
-        }
-        None
     }
 
     fn answer(&mut self, token: u64, frame: &[u8]) -> Option<bool> {
