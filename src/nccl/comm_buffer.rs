@@ -118,6 +118,7 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     }
 
     /// The device that holds the memory.
+    #[inline]
     pub fn device(&self) -> Device {
         self.alloc.device()
     }

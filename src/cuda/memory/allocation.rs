@@ -137,14 +137,17 @@ impl Allocation {
         self.id
     }
 
+    #[inline]
     pub(crate) fn ptr(&self) -> *mut c_void {
         self.ptr
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
+    #[inline]
     pub(crate) fn device(&self) -> Device {
         self.device
     }

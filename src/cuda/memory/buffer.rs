@@ -83,6 +83,7 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// The device that holds them.
+    #[inline]
     pub fn device(&self) -> Device {
         self.alloc.device()
     }

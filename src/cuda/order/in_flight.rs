@@ -107,6 +107,7 @@ impl InFlight {
     }
 
     /// Whether others may enqueue on the stream.
+    #[inline]
     pub(crate) fn is_exposed(&self) -> bool {
         self.exposed.load(Ordering::Relaxed)
     }

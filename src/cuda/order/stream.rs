@@ -132,6 +132,7 @@ impl Stream {
         self.inner.queue.raw
     }
 
+    #[inline]
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.inner.in_flight
     }

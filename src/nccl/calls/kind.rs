@@ -61,6 +61,7 @@ impl Kind {
     }
 
     /// The C function.
+    #[inline]
     pub(crate) const fn function(self) -> &'static str {
         match self {
             Self::AllReduce { .. } => "ncclAllReduce",
@@ -121,6 +122,7 @@ impl Kind {
         matches!(self, Self::AllReduce { .. } | Self::AllGather | Self::ReduceScatter { .. })
     }
 
+    #[inline]
     pub(crate) const fn redop(self) -> Option<sys::ncclRedOp_t> {
         match self {
             Self::AllReduce { op } | Self::Reduce { op, .. } | Self::ReduceScatter { op } => Some(op),

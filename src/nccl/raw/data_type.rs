@@ -6,6 +6,7 @@ use crate::sys::ncclDataType_t;
 /// NCCL's number for a kind of element.
 ///
 /// The numbers are written out: headers before 2.24 declare bf16 only under a macro.
+#[inline]
 pub(crate) const fn raw(kind: ElementKind) -> ncclDataType_t {
     ncclDataType_t(match kind {
         ElementKind::I8 => 0,

@@ -7,6 +7,7 @@ use crate::sys;
 pub(crate) struct Handle(pub(crate) sys::ncclComm_t);
 
 impl Handle {
+    #[inline]
     pub(crate) fn raw(self) -> sys::ncclComm_t {
         self.0
     }

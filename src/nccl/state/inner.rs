@@ -146,6 +146,7 @@ impl Inner {
         inner
     }
 
+    #[inline]
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms.load(Ordering::Relaxed))
     }
