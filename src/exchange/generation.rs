@@ -167,7 +167,8 @@ impl Meeting<'_> {
         let removed = now.old.iter().try_for_each(|old| self.store.clear(old, left().max(GRACE)));
         if removed.is_ok() && !now.old.is_empty() {
             now.old.clear();
-            self.store.set(&self.now_key(), &now.encode(), left().max(GRACE))?;
+            // The others are in the new generation already. What cannot be said now is removed once more by the next one.
+            let _ = self.store.set(&self.now_key(), &now.encode(), left().max(GRACE));
         }
         Ok((now, comers))
     }

@@ -35,8 +35,9 @@ impl Exchange {
         let deadline = self.deadline();
         let mut round = self.view.round();
         if round.is_multiple_of(MEET) {
-            self.gather_in(round, operation, kind::BROADCAST, &[], &deadline)?;
-            round = self.view.round();
+            // Both rounds count, whatever comes: who gives up here is no round behind the others.
+            let meeting = std::mem::replace(&mut round, self.view.round());
+            self.gather_in(meeting, operation, kind::BROADCAST, &[], &deadline)?;
         }
         if self.rank() == root {
             self.put(round, operation, kind::BROADCAST, value, &deadline)?;

@@ -144,6 +144,11 @@ fn who_keeps_to_no_rule_is_dropped() {
         std::thread::sleep(Duration::from_millis(20));
         stream.write_all(&waiting).unwrap();
         assert!(closes(&mut stream, slower(3.0)));
+        // Many requests at once, none of which waits for its answer.
+        let quick = frame(&[&[1][..], &0_u32.to_le_bytes(), &1_u32.to_le_bytes(), &1_u32.to_le_bytes(), b"k"].concat());
+        let mut hasty = inside(address);
+        hasty.write_all(&quick.repeat(1000)).unwrap();
+        assert!(closes(&mut hasty, slower(3.0)));
         // One that dies in a wait.
         for _ in 0..50 {
             inside(address).write_all(&waiting).unwrap();

@@ -102,3 +102,22 @@ fn waiting_holds_up_nobody() {
         });
     });
 }
+
+/// A broadcast in which all meet takes two rounds: who gives up in the first is no round behind the others.
+#[test]
+fn a_broadcast_that_nobody_could_end() {
+    everywhere(&[2], |x| {
+        // Each time three rounds: a meeting is in one of the broadcasts.
+        for at in 0..66u64 {
+            if x.rank() == 0 {
+                // Where all meet, nobody else has come.
+                let _ = x.within(Duration::from_millis(8)).broadcast(0, b"early");
+            } else {
+                std::thread::sleep(Duration::from_millis(20));
+                let _ = x.within(SHORT).broadcast(0, b"");
+            }
+            x.barrier().unwrap();
+            assert_eq!(x.all_gather(&at.to_le_bytes()).unwrap(), [at.to_le_bytes(); 2], "{at}");
+        }
+    });
+}

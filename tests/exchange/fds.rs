@@ -98,6 +98,11 @@ fn what_cannot_be() {
             matches!(&error, Error::Exchange { operation: "FdSocket::new", key, .. } if key.starts_with("/no/such")),
             "{error}"
         );
+        // Where one rank has no socket the others learn it, and all are in step after that.
+        let own = if x.rank() == 0 { Path::new("/no/such/directory") } else { &*directory };
+        let error = FdSocket::new(&x, own).unwrap_err();
+        assert!(x.rank() == 0 || error.to_string().contains("got 0 bytes that are none"), "{error}");
+        assert_eq!(x.all_gather(&[x.rank() as u8]).unwrap(), [[0], [1]]);
     });
 }
 

@@ -174,13 +174,14 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let uses = self.uses.take();
+        let mut uses = self.uses.take();
         let kind = std::mem::replace(&mut self.kind, Kind::Empty);
         if in_host_function() {
             // CUDA must not be called here.
             std::mem::forget((uses, kind));
             return;
         }
+        uses.let_go();
         // Where something fails, the memory is leaked: the device may still use it.
         let freed = Freed { id: self.id, ptr: self.ptr, device: self.device, uses };
         let _ = release(kind, self.bytes, freed);

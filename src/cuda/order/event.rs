@@ -1,6 +1,6 @@
 //! Events: points in the work of streams.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub struct Event {
     raw: sys::cudaEvent_t,
     device: Device,
     timing: bool,
+    /// Whether others have the handle, and may record it on a stream that is being captured.
+    shared: AtomicBool,
     /// Held by who records it or has a stream wait for it, so that CUDA and `last` mean the same record.
     turn: Mutex<()>,
     /// Twice how often it was recorded; odd while it is. Who asks the device holds nothing: it compares this before and after.
@@ -90,7 +92,7 @@ impl Event {
         let flags = if timing { sys::cudaEventDefault } else { sys::cudaEventDisableTiming };
         let raw = pool::create_event(operation, device, flags)?;
         let (turn, records, last) = (Mutex::new(()), AtomicU64::new(0), Mutex::default());
-        Ok(Self { raw, device, timing, turn, records, last })
+        Ok(Self { raw, device, timing, shared: AtomicBool::new(false), turn, records, last })
     }
 
     /// The device it belongs to.
@@ -254,6 +256,7 @@ impl Event {
     ///
     /// Where others record it, waits of this crate know nothing of what they cover; see [`Stream::as_raw`].
     pub fn as_raw(&self) -> sys::cudaEvent_t {
+        self.shared.store(true, Ordering::Relaxed);
         self.raw
     }
 }
@@ -267,8 +270,11 @@ impl Stream {
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         const OPERATION: &str = "Stream::wait_event";
-        self.device().ready(OPERATION)?;
         self.room_for_one(OPERATION, default_timeout())?;
+        if event.shared.load(Ordering::Relaxed) {
+            // Where it was recorded in a capture, this stream becomes a part of that.
+            self.in_flight().expose();
+        }
         let origins = event.last_record(OPERATION, || {
             // SAFETY: both handles are alive; they may be of different devices.
             let code = unsafe { sys::cudaStreamWaitEvent(self.raw(), event.raw, 0) };
@@ -304,5 +310,22 @@ impl Drop for Event {
             // is reached.
             let _ = check("cudaEventDestroy", unsafe { sys::cudaEventDestroy(self.raw) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It may stand for a point in a capture, which the stream becomes a part of then.
+    #[test]
+    fn a_stream_that_waits_for_an_event_of_others_is_asked_from_then_on() {
+        let device = Device::new(0).unwrap();
+        let (stream, event) = (Stream::new(device).unwrap(), Event::new(device).unwrap());
+        stream.wait_event(&event).unwrap();
+        assert!(!stream.in_flight().is_exposed());
+        event.as_raw();
+        stream.wait_event(&event).unwrap();
+        assert!(stream.in_flight().is_exposed());
     }
 }

@@ -14,7 +14,13 @@ pub(crate) type Tracker = super::tracker::Tracker<Stream>;
 impl Uses {
     /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
     pub(crate) fn is_done(&mut self) -> Result<bool> {
-        if self.lanes().any(Stream::is_captured) { Ok(false) } else { self.idle() }
+        if self.unmarked().any(Stream::is_captured) { Ok(false) } else { self.idle() }
+    }
+
+    /// When the memory is dropped: marks the uses of streams that others destroy, as far as they can have marks now. Their handles
+    /// are not needed any more then.
+    pub(crate) fn let_go(&mut self) {
+        self.mark_those(|stream| !stream.is_owned());
     }
 }
 

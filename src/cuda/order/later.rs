@@ -15,7 +15,7 @@ use super::stream::Stream;
 use super::uses::Access;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys;
 
 struct Later {
@@ -97,10 +97,11 @@ fn try_all(stream: &Stream) {
     while left.len() < TRIES
         && let Some(mut one) = all.next()
     {
-        // Where the device has failed, the memory is leaked.
+        // Where the device has failed, the memory is leaked. A stream that is being captured since a moment ago is asked again.
         match one.try_on(stream) {
-            Ok(true) | Err(_) => {}
-            Ok(false) => left.push(one),
+            Ok(true) => {}
+            Ok(false) | Err(Error::InvalidUsage { .. }) => left.push(one),
+            Err(_) => {}
         }
     }
     // Those that were not tried come first the next time.

@@ -49,6 +49,8 @@ impl Stream {
             true => Ok(true),
             false => refusal().map_or(Ok(false), Err),
         })?;
+        // It may have begun while this waited.
+        self.not_captured(operation)?;
         later::retry(self);
         Ok(())
     }

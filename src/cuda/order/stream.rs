@@ -96,8 +96,9 @@ impl Stream {
     ///
     /// # Safety
     /// `raw` is a stream of `device`, and none of the handles that CUDA gives a meaning of their own (null,
-    /// `cudaStreamLegacy`, `cudaStreamPerThread`). It stays alive as long as the returned value, its clones, and all
-    /// memory that was used on it.
+    /// `cudaStreamLegacy`, `cudaStreamPerThread`). It stays alive as long as the returned value, its clones, all
+    /// memory that was used on it, and every communicator that has worked on it; where memory was dropped while the stream was being
+    /// captured, until work of this crate has gone on after that.
     pub unsafe fn from_raw(device: Device, raw: sys::cudaStream_t) -> Self {
         let known = {
             let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,6 +154,11 @@ impl Stream {
     /// Whether it is being captured; where that cannot be asked, it is not.
     pub(crate) fn is_captured(&self) -> bool {
         self.in_flight().is_exposed() && capture::is_captured(self.queue()).unwrap_or(false)
+    }
+
+    /// Whether it is destroyed with its last handle, and not by others.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.inner.owned
     }
 
     /// What CUDA knows it by.

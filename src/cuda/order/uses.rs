@@ -261,6 +261,18 @@ impl<L: Lane> Uses<L> {
         Ok(lists.into_iter().flat_map(|list| list.first.into_iter().chain(list.more)).filter_map(|u| u.mark).collect())
     }
 
+    /// The lanes of the uses that have no mark.
+    pub(crate) fn unmarked(&self) -> impl Iterator<Item = &L> {
+        self.writes.iter().chain(self.reads.iter()).filter(|entry| entry.mark.is_none()).map(|entry| &entry.lane)
+    }
+
+    /// Marks the uses of some lanes, where that can be done.
+    pub(crate) fn mark_those(&mut self, which: impl Fn(&L) -> bool) {
+        for entry in self.writes.iter_mut().chain(self.reads.iter_mut()).filter(|entry| which(&entry.lane)) {
+            let _ = entry.mark();
+        }
+    }
+
     /// The lanes of all uses, some perhaps twice.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &L> {
         self.writes.iter().chain(self.reads.iter()).map(|entry| &entry.lane)

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,15 +90,19 @@ impl FdSocket {
         let token = nonce();
         let path = directory.as_ref().join(format!("gpucomm-{:016x}.sock", nonce()));
         let len = path.as_os_str().len();
-        if len > MAX_PATH {
+        let made = if len > MAX_PATH {
             let expected = format!("a socket's path of at most {MAX_PATH} bytes");
-            return Err(Error::argument(operation, "directory", expected, format_args!("{len}: {}", path.display())));
-        }
-        let socket = listener(&path).map_err(|error| failed(operation, &path, error))?;
+            Err(Error::argument(operation, "directory", expected, format_args!("{len}: {}", path.display())))
+        } else {
+            listener(&path).map_err(|error| failed(operation, &path, error))
+        };
+        // Who has none comes all the same: the others wait for it, and go on with the next round.
+        let mine = made.as_ref().map(|_| Writer::default().u64(token).bytes(path.as_os_str().as_bytes()).0);
+        let all = exchange.all_gather(mine.as_deref().unwrap_or_default());
+        let socket = made?;
         let mut this =
             Self { exchange: exchange.clone(), socket, path, token, peers: Vec::new(), inbox: Mutex::default() };
-        let mine = Writer::default().u64(token).bytes(this.path.as_os_str().as_bytes()).0;
-        for (rank, bytes) in exchange.all_gather(&mine)?.iter().enumerate() {
+        for (rank, bytes) in all?.iter().enumerate() {
             let mut reader = Reader(bytes);
             let peer = reader.u64().and_then(|token| Some((reader.bytes()?.to_vec(), token)));
             let (path, token) = peer.ok_or_else(|| Error::Exchange {
@@ -135,7 +140,7 @@ impl FdSocket {
                 Ok(None) => Ok(Some(())),
                 Ok(Some(reason)) => Err(Error::Exchange { operation, key: path.display().to_string(), reason }),
                 // So many have connected that it has not looked at.
-                Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+                Err(Errno::AGAIN | Errno::INTR | Errno::TOOMANYREFS) => Ok(None),
                 Err(error) => Err(match self.ended(to)? {
                     Some(how) => Error::Gone { operation, rank: to, how: format!("{how}; {purpose:?} is for it") },
                     None => failed(operation, path, error),
@@ -201,6 +206,13 @@ impl FdSocket {
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
         // Messages stand in it whole or not at all.
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of each rank, how it has ended, if it has.
+    fn all_ended(&self) -> Result<Vec<Option<String>>> {
+        let view = &self.exchange.view;
+        let ids: Vec<_> = view.members.iter().map(|member| member.id).collect();
+        view.store.ended(&ids, GRACE)
     }
 
     fn ended(&self, rank: usize) -> Result<Option<String>> {
@@ -283,12 +295,23 @@ impl Drop for FdSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
         // Those of ranks that were killed, too.
-        for (rank, (path, _)) in self.peers.iter().enumerate() {
-            if path.exists() && matches!(self.ended(rank), Ok(Some(_))) {
+        if self.peers.iter().any(|(path, _)| is_left_over(path))
+            && let Ok(ended) = self.all_ended()
+        {
+            for ((path, _), _) in
+                self.peers.iter().zip(ended).filter(|((path, _), how)| how.is_some() && is_left_over(path))
+            {
                 let _ = std::fs::remove_file(path);
             }
         }
     }
+}
+
+/// Whether a socket such as those of ranks lies at a path. Others say the path: nothing else is removed there.
+fn is_left_over(path: &Path) -> bool {
+    let named = path.file_name().and_then(|name| name.to_str());
+    let named = named.is_some_and(|name| name.starts_with("gpucomm-") && name.ends_with(".sock"));
+    named && path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
 }
 
 fn failed(operation: &'static str, path: &Path, error: Errno) -> Error {

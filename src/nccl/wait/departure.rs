@@ -95,7 +95,8 @@ fn is_through(family: &Family, rank: usize) -> bool {
 /// Whether the device is done with what is on `stream`; what was well stays so, whatever becomes of the communicators.
 pub(crate) fn settle(stream: &Stream) -> Result<bool> {
     let origins = stream.history().origins();
-    let done = stream.is_idle()?;
+    // Of one that is being captured it is known only what was seen before.
+    let done = stream.is_idle()? || (stream.is_captured() && stream.in_flight().places() == 0);
     if done {
         // Who waits for what has failed is told.
         let _ = origins.judge(WAIT);
