@@ -2,7 +2,7 @@
 
 use super::core::safety::{Class, Function};
 use super::core::{capture, fork};
-use super::work::host;
+use super::tasks::host;
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -13,6 +13,6 @@ pub(crate) mod core;
 pub(in crate::emulator) mod error;
 pub mod exports;
 mod frame;
+pub(crate) mod tasks;
 #[cfg(test)]
 mod tests;
-pub(crate) mod work;

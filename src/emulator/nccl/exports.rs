@@ -8,9 +8,9 @@ use super::basics::error::{self, Failure, Outcome, entry};
 use super::basics::kind::Kind;
 use super::basics::unique_id;
 use super::calls::{group, init, issue, lifecycle, window};
+use super::requests::request::Request;
 use super::state::inside::Manner;
 use super::state::{redop, registry};
-use super::work::request::Request;
 use crate::emulator::meet::register;
 use crate::sys::*;
 

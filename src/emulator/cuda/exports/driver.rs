@@ -4,7 +4,7 @@ use crate::emulator::cuda::core::driver_lock;
 use crate::emulator::cuda::core::safety::{Function, functions};
 use crate::emulator::cuda::core::stream::{self, Stream};
 use crate::emulator::cuda::frame::guarded;
-use crate::emulator::cuda::work::memset::{self, Shape};
+use crate::emulator::cuda::tasks::memset::{self, Shape};
 use crate::sys::{CUdeviceptr_v2, CUresult, CUstream, cudaError};
 use std::ffi::{CStr, c_uint, c_ushort, c_void};
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use super::{Out, launch, runtime};
 use crate::emulator::cuda::core::device::{current, device};
 use crate::emulator::cuda::core::safety::functions;
-use crate::emulator::cuda::work::memory::{self, POOLS, Pool};
-use crate::emulator::cuda::work::memset::Shape;
-use crate::emulator::cuda::work::{copy, host, memset};
+use crate::emulator::cuda::tasks::memory::{self, POOLS, Pool};
+use crate::emulator::cuda::tasks::memset::Shape;
+use crate::emulator::cuda::tasks::{copy, host, memset};
 use crate::emulator::{fault, report};
 use crate::sys::*;
 use std::ffi::{c_int, c_uint, c_void};

@@ -6,7 +6,7 @@ use crate::emulator::cuda::core::event::{self, EVENTS, Event};
 use crate::emulator::cuda::core::safety::functions;
 use crate::emulator::cuda::core::stream::{self, STREAMS, Stream};
 use crate::emulator::cuda::core::{capture, driver_lock};
-use crate::emulator::cuda::work::host;
+use crate::emulator::cuda::tasks::host;
 use crate::emulator::report;
 use crate::sys::*;
 use std::ffi::{c_int, c_uint, c_void};

@@ -194,7 +194,7 @@ fn memory_returns_though_the_device_of_its_stream_failed() {
 #[test]
 fn memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use() {
     isolated("checks::memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use", &[], || {
-        use crate::emulator::cuda::work::memory::{allocate, unmap};
+        use crate::emulator::cuda::tasks::memory::{allocate, unmap};
         let stream = TestStream::new(0);
         let (unused, used) = (allocate(0, 4096).unwrap(), allocate(0, 4096).unwrap());
         let gate = stream.close_gate();

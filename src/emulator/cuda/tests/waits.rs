@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::emulator::cuda::core::stream::enqueue;
-use crate::emulator::cuda::work::memory;
+use crate::emulator::cuda::tasks::memory;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Opens `gate` after a while; whether `call` returned only then.

@@ -18,11 +18,11 @@ use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::requests::batch::Batch;
+use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::link::Link;
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
-use crate::emulator::nccl::work::batch::Batch;
-use crate::emulator::nccl::work::operation::Operation;
 use crate::emulator::report;
 
 /// How long one of several meetings may keep the others of its group waiting.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::connect;
 use crate::emulator::cuda::core::device;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::requests::batch::{Batch, StreamHandle};
+use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::run::launch;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::inside::{Inside, Manner};
-use crate::emulator::nccl::work::batch::{Batch, StreamHandle};
-use crate::emulator::nccl::work::operation::Operation;
 use crate::emulator::report;
 use crate::sys::ncclResult_t;
 

@@ -3,11 +3,11 @@
 use super::group;
 use crate::emulator::cuda::core::stream;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
+use crate::emulator::nccl::requests::batch::StreamHandle;
+use crate::emulator::nccl::requests::operation::Operation;
+use crate::emulator::nccl::requests::request::Request;
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
-use crate::emulator::nccl::work::batch::StreamHandle;
-use crate::emulator::nccl::work::operation::Operation;
-use crate::emulator::nccl::work::request::Request;
 use crate::sys::{cudaStream_t, ncclComm_t, ncclResult_t};
 
 /// Issues one operation, as a group of its own or as part of the thread's.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use super::group::{self, Job};
 use crate::emulator::cuda::core::device;
-use crate::emulator::cuda::work::memory;
+use crate::emulator::cuda::tasks::memory;
 use crate::emulator::lock::lock;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::memory::block::InUse;

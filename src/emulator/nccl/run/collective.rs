@@ -14,12 +14,12 @@ use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::memory::map;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::requests::beside;
+use crate::emulator::nccl::requests::location::{LOCATION_WORDS, get_location, put_location};
+use crate::emulator::nccl::requests::operation::Operation;
+use crate::emulator::nccl::requests::signature::{SIGNATURE_WORDS, Signature};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
-use crate::emulator::nccl::work::beside;
-use crate::emulator::nccl::work::location::{LOCATION_WORDS, get_location, put_location};
-use crate::emulator::nccl::work::operation::Operation;
-use crate::emulator::nccl::work::signature::{SIGNATURE_WORDS, Signature};
 
 const SCALAR_AT: usize = SIGNATURE_WORDS;
 const SEND_AT: usize = 3;

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::emulator::meet::layout::{GROUP_WORDS, Rank};
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::requests::operation::Operation;
+use crate::emulator::nccl::requests::signature::{SIGNATURE_WORDS, Signature};
 use crate::emulator::nccl::state::comm::Comm;
-use crate::emulator::nccl::work::operation::Operation;
-use crate::emulator::nccl::work::signature::{SIGNATURE_WORDS, Signature};
 use crate::emulator::report;
 
 /// How many collectives of a group are named; of others only the number and a digest are compared.

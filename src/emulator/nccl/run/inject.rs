@@ -7,8 +7,8 @@ use crate::emulator::fault::{self, Fault};
 use crate::emulator::meet::layout::Life;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
-use crate::emulator::nccl::work::operation::Operation;
 use crate::emulator::report;
 
 /// The exit status of a process whose only rank dies.

@@ -20,10 +20,10 @@ use crate::emulator::memory::map;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Kind, element_name};
 use crate::emulator::nccl::bytes::transfer::Way;
+use crate::emulator::nccl::requests::location::{get_location, put_location};
+use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
-use crate::emulator::nccl::work::location::{get_location, put_location};
-use crate::emulator::nccl::work::operation::Operation;
 use crate::sys::ncclDataType_t;
 
 // The states of a pair's slot. Only the sender leaves IDLE and the two done states; only the receiver leaves TAKEN.

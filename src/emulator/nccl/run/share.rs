@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::bytes::reduce::{self, Reduction};
 use crate::emulator::nccl::bytes::transfer::Way;
-use crate::emulator::nccl::work::operation::Operation;
+use crate::emulator::nccl::requests::operation::Operation;
 
 /// The buffers of one rank, as pointers of this process.
 #[derive(Debug, Clone, Copy)]

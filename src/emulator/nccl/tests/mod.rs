@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::sys::*;
 
 /// What an aborted operation leaves in the first half of its result.
-pub(super) const GARBAGE: f32 = f32::from_bits(u32::from_ne_bytes([super::work::operation::SPOILT; 4]));
+pub(super) const GARBAGE: f32 = f32::from_bits(u32::from_ne_bytes([super::requests::operation::SPOILT; 4]));
 
 pub(super) const OK: ncclResult_t = ncclResult_t::ncclSuccess;
 
