@@ -100,6 +100,16 @@ impl<T: Element> PinnedBuffer<T> {
         origins
     }
 
+    /// Waits for the copies `to` the elements, or of them, until `done` says so; then tells whether what they come from has failed.
+    fn wait_for_copies(&self, operation: &'static str, to: &str, done: impl Fn() -> Result<bool>) -> Result<()> {
+        let origins = self.lineage.origins();
+        let what = || format!("copies {to} {} elements{}", self.len, self.waits_for().pending());
+        let deadline = Deadline::after(default_timeout());
+        let look = || self.waits_for().look_around();
+        deadline.poll_and_look(operation, what, look, || outside(operation, done()))?;
+        origins.judge_within(operation, &deadline)
+    }
+
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
     ///
     /// # Errors
@@ -107,16 +117,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// as [`Error::Aborted`]; what CUDA says.
     pub fn as_slice(&self) -> Result<&[T]> {
         const OPERATION: &str = "PinnedBuffer::as_slice";
-        let origins = self.lineage.origins();
-        let what = || format!("copies to {} elements{}", self.len, self.waits_for().pending());
-        let deadline = Deadline::after(default_timeout());
-        deadline.poll_and_look(
-            OPERATION,
-            what,
-            || self.waits_for().look_around(),
-            || outside(OPERATION, self.uses.written()),
-        )?;
-        origins.judge_within(OPERATION, &deadline)?;
+        self.wait_for_copies(OPERATION, "to", || self.uses.written())?;
         if self.len == 0 {
             return Ok(&[]);
         }
@@ -131,16 +132,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// As [`PinnedBuffer::as_slice`]; say [`PinnedBuffer::accept`] to overwrite what a failed operation has left.
     pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
         const OPERATION: &str = "PinnedBuffer::as_mut_slice";
-        let origins = self.lineage.origins();
-        let what = || format!("copies of {} elements{}", self.len, self.waits_for().pending());
-        let deadline = Deadline::after(default_timeout());
-        deadline.poll_and_look(
-            OPERATION,
-            what,
-            || self.waits_for().look_around(),
-            || outside(OPERATION, self.uses.idle()),
-        )?;
-        origins.judge_within(OPERATION, &deadline)?;
+        self.wait_for_copies(OPERATION, "of", || self.uses.idle())?;
         if self.len == 0 {
             return Ok(&mut []);
         }
