@@ -14,7 +14,12 @@ pub(crate) type Tracker = super::tracker::Tracker<Stream>;
 impl Uses {
     /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
     pub(crate) fn is_done(&mut self) -> Result<bool> {
-        if self.unmarked().any(Stream::is_captured) { Ok(false) } else { self.idle() }
+        if self.awaits_capture() { Ok(false) } else { self.idle() }
+    }
+
+    /// Whether a stream would have to be marked that is being captured, and can have no mark until that is over.
+    pub(crate) fn awaits_capture(&self) -> bool {
+        self.unmarked().any(Stream::is_captured)
     }
 
     /// When the memory is dropped: marks the uses of streams that others destroy, as far as they can have marks now. Their handles

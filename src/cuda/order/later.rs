@@ -49,7 +49,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// `ptr` is from `cudaMallocFromPoolAsync`, not freed yet, and all that uses it is in `uses`.
 pub(crate) unsafe fn free(ptr: *mut c_void, home: &Stream, mut uses: Uses) -> Result<()> {
     home.device().ready("cudaFreeAsync")?;
-    if home.is_captured() || uses.lanes().any(Stream::is_captured) {
+    if home.is_captured() || uses.awaits_capture() {
         keep([Later { ptr, device: home.device(), behind: Behind::Uses(uses) }]);
         return Ok(());
     }
