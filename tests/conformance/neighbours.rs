@@ -46,21 +46,29 @@ fn a_wrong_neighbour() {
                     exchange(comm, stream, true)?;
                     stream.wait(limit())
                 });
-                let of = |rank: usize| errors[rank].clone().expect("a message without another end");
-                [of(1), of(2)]
+                [errors[1].clone(), errors[2].clone()]
             };
-            for error in errors_of(Rig::unconnected(ranks), 0) {
+            // NCCL takes a message this small off the sender's hands, wherever it goes, if it may try.
+            let sender = |error: Option<Error>| {
+                assert!(error.is_some() || !cfg!(feature = "emulator"), "rank 1 waits for nobody");
+                error
+            };
+            let [one, two] = errors_of(Rig::unconnected(ranks), 0);
+            for error in sender(one).into_iter().chain([two.expect("a message that nobody sends")]) {
                 assert_waited(&error);
                 assert_names(&error, &[&send("1, message 1 from rank 1 to rank "), &no_recv]);
                 assert_names(&error, &[&recv("2, message 1 from rank 1 to rank 2)"), no_send]);
             }
             // One message of each pair was to connect them.
             let [one, two] = errors_of(Rig::new(ranks), 3);
-            assert_names(&one, &["Stream::wait", &format!("rank 1 waits for {}", send("")), &no_recv]);
-            assert_names(
-                &one,
-                &[&format!("rank 2 has issued {}", recv("")), ", message 5 from rank 1 to rank 2)", no_send],
-            );
+            if let Some(one) = sender(one) {
+                assert_names(&one, &["Stream::wait", &format!("rank 1 waits for {}", send("")), &no_recv]);
+                assert_names(
+                    &one,
+                    &[&format!("rank 2 has issued {}", recv("")), ", message 5 from rank 1 to rank 2)", no_send],
+                );
+            }
+            let two = two.expect("a message that nobody sends");
             assert_names(&two, &["Stream::wait", &format!("rank 2 waits for {}", recv("")), no_send]);
             assert_names(
                 &two,
@@ -73,6 +81,8 @@ fn a_wrong_neighbour() {
 /// The same as a program has it, which reads what came from pinned memory.
 fn halo(role: Role) -> Result<()> {
     let clique = Clique::init_all(&gpucomm::Device::all()?[..role.size])?;
+    gpucomm::set_default_timeout(slower(1.5));
+    clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(1.5)));
     let end = std::sync::Barrier::new(role.size);
     let errors = clique.spmd(|comm| {
         let stream = Stream::new(comm.device())?;
@@ -116,8 +126,7 @@ fn a_halo_exchange_with_a_wrong_neighbour() {
     watched(90.0, || {
         for ranks in rank_counts(&[4]) {
             let id = gpucomm::UniqueId::new().unwrap();
-            let env = [("GPUCOMM_TIMEOUT", "1.5")];
-            spawn(CHILD, "halo", (0, ranks), &id, &env).finish(slower(60.0)).assert_success();
+            spawn(CHILD, "halo", (0, ranks), &id, &[]).finish(slower(60.0)).assert_success();
         }
     });
 }
