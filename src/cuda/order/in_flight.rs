@@ -31,15 +31,16 @@ pub(crate) const ENTRY: u64 = 1;
 pub(crate) const LAUNCH: u64 = 3;
 
 /// The cost between two marks, where there are not many streams.
-const CHUNK: u64 = 96;
+const CHUNK: u64 = 64;
 
-/// Chunks that may be on their way.
-const CHUNKS: u64 = 4;
+/// Chunks that may be on their way: 64 launches of NCCL. With 128 an abort on four H200s took up to 1.02 s, with 64 it
+/// takes 0.82 (docs/measurements/2026-11-22-h200-four.md).
+const CHUNKS: u64 = 3;
 
 /// Chunks without a mark on a stream that was seen to be done with everything: many programs wait before they get there.
 const QUIET: u64 = 2;
 
-/// The cost that destructors may add. With it, half of the queue stays free.
+/// The cost that destructors may add. With it, two thirds of the queue stay free.
 const RESERVE: u64 = 128;
 
 /// Launches of NCCL that may be on their way.
