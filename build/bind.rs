@@ -19,6 +19,7 @@ const FUNCTIONS: &[&str] = &[
     "cudaSetDevice",
     "cudaDeviceGetAttribute",
     "cudaDeviceGetPCIBusId",
+    "cudaDeviceGetByPCIBusId",
     "cudaDeviceCanAccessPeer",
     "cudaDeviceEnablePeerAccess",
     "cudaDeviceGetP2PAttribute",

@@ -72,6 +72,12 @@ pub(in crate::emulator) fn ends_keep_windows(nccl: Nccl) -> bool {
     nccl < 2_29_07
 }
 
+/// Whether the variable exists that lets two ranks of a communicator be on one device.
+#[cfg(feature = "nccl")]
+pub(in crate::emulator) fn ranks_may_share_devices(nccl: Nccl) -> bool {
+    nccl >= 2_30_03
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

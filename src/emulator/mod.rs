@@ -19,6 +19,7 @@ pub(crate) mod nccl;
 pub(in crate::emulator) mod patience;
 pub(in crate::emulator) mod report;
 pub(in crate::emulator) mod settings;
+pub(in crate::emulator) mod visible;
 
 pub(crate) use report::count as violations;
 

@@ -19,7 +19,7 @@ const MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
 /// How the emulated machine looks and behaves.
 #[derive(Debug, Clone)]
 pub(in crate::emulator) struct Settings {
-    /// GPUCOMM_EMULATOR_DEVICES: how many devices; 0 is a machine without a GPU.
+    /// GPUCOMM_EMULATOR_DEVICES: how many devices the machine has; 0 is one without a GPU. See `visible`.
     pub devices: usize,
     /// GPUCOMM_EMULATOR_MEMORY: bytes of memory of each device.
     pub memory: u64,
@@ -82,11 +82,6 @@ pub(in crate::emulator) fn settings() -> &'static Settings {
 /// What is wrong with the variables, if anything is.
 pub(in crate::emulator) fn wrong() -> Option<&'static CStr> {
     SETTINGS.1.as_deref()
-}
-
-/// How many devices there are. Where a variable is wrong, nobody knows what machine was meant.
-pub(in crate::emulator) fn devices() -> usize {
-    if wrong().is_some() { 0 } else { settings().devices }
 }
 
 struct Variables {

@@ -68,6 +68,7 @@ emulated! {
     cudaSetDevice
     cudaDeviceGetAttribute
     cudaDeviceGetPCIBusId
+    cudaDeviceGetByPCIBusId
     cudaDeviceCanAccessPeer
     cudaDeviceEnablePeerAccess
     cudaDeviceGetP2PAttribute

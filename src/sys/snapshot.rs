@@ -408,6 +408,10 @@ unsafe extern "C" {
         len: ::std::os::raw::c_int,
         device: ::std::os::raw::c_int,
     ) -> cudaError_t;
+    pub fn cudaDeviceGetByPCIBusId(
+        device: *mut ::std::os::raw::c_int,
+        pciBusId: *const ::std::os::raw::c_char,
+    ) -> cudaError_t;
     pub fn cudaDeviceCanAccessPeer(
         canAccessPeer: *mut ::std::os::raw::c_int,
         device: ::std::os::raw::c_int,

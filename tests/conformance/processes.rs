@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gpucomm::{DeviceBuffer, Error, InPlace, Layout, ReduceOp, Result, Stream, group};
+use gpucomm::{Backend, Device, DeviceBuffer, Error, InPlace, Layout, ReduceOp, Result, Stream, UniqueId, group};
 
-use crate::support::process::{Role, all_succeed, spawn, spawn_all};
+use crate::support::process::{Child, Role, all_succeed, spawn, spawn_all};
 use crate::support::reference::{check, reduce};
 use crate::support::{Case, Guarded, Number, Op, each_type, rank_counts, slower, still_works, watched};
 
@@ -15,8 +15,12 @@ const CHILD: &str = "processes::child";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(30.0));
-    let roles: [(&str, fn(Role) -> Result<()>); 3] =
-        [("everything", everything), ("victim", victim), ("left waiting", left_waiting)];
+    let roles: [(&str, fn(Role) -> Result<()>); 4] = [
+        ("everything", everything),
+        ("on one device", on_one_device),
+        ("victim", victim),
+        ("left waiting", left_waiting),
+    ];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
             body(role).unwrap();
@@ -87,6 +91,64 @@ fn every_operation() {
         for ranks in rank_counts(&[1, 2, 3, 4]) {
             all_succeed(spawn_all(CHILD, "everything", ranks, &[]), slower(90.0));
         }
+    });
+}
+
+/// What makes one device the only one that a process sees.
+fn only(device: usize) -> (&'static str, String) {
+    let hex = Device::new(device).unwrap().uuid().unwrap().map(|byte| format!("{byte:02x}")).concat();
+    let name = format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
+    ("CUDA_VISIBLE_DEVICES", name)
+}
+
+/// A process for each rank of a role, rank r of which sees the device `devices[r]` alone.
+fn spawn_each_on_one(role: &str, devices: &[usize], env: &[(&str, &str)]) -> Vec<Child> {
+    let id = UniqueId::new().unwrap();
+    let spawn_on = |(rank, &device): (usize, &usize)| {
+        let (name, value) = only(device);
+        spawn(CHILD, role, (rank, devices.len()), &id, &[env, &[(name, &value)]].concat())
+    };
+    devices.iter().enumerate().map(spawn_on).collect()
+}
+
+/// As launchers start them: the first device that it sees is another one for each process.
+#[test]
+fn every_operation_with_one_visible_device_each() {
+    watched(180.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let devices: Vec<_> = (0..ranks).rev().collect();
+            all_succeed(spawn_each_on_one("everything", &devices, &[]), slower(90.0));
+        }
+    });
+}
+
+/// The start of a rank whose device another rank has too.
+fn on_one_device(role: Role) -> Result<()> {
+    let error = role.join().expect_err("two ranks on one device");
+    // ncclInvalidUsage
+    assert!(matches!(error, Error::Nccl { code: 5, .. }), "{error:?}");
+    if gpucomm::backend() == Backend::Emulator {
+        assert!(error.to_string().contains("Duplicate GPU detected: rank 0 and rank 1"), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn two_processes_on_one_device() {
+    watched(90.0, || {
+        all_succeed(spawn_each_on_one("on one device", &[0, 0], &[]), slower(40.0));
+        if gpucomm::backend() == Backend::Emulator {
+            // Ordinals tell nothing: here they differ.
+            let id = UniqueId::new().unwrap();
+            let list = |rank, list| spawn(CHILD, "on one device", (rank, 2), &id, &[("CUDA_VISIBLE_DEVICES", list)]);
+            all_succeed(vec![list(0, "2,3"), list(1, "0,2")], slower(40.0));
+            // Newer versions can be told to allow it.
+            let enable = ("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+            all_succeed(spawn_each_on_one("on one device", &[1, 1], &[enable]), slower(40.0));
+            let newer = [enable, ("GPUCOMM_EMULATOR_NCCL", "2.30.3")];
+            all_succeed(spawn_each_on_one("everything", &[1, 1], &newer), slower(40.0));
+        }
+        still_works(2);
     });
 }
 
@@ -165,7 +227,7 @@ fn left_waiting(role: Role) -> Result<()> {
 fn a_process_that_never_starts() {
     watched(60.0, || {
         for ranks in rank_counts(&[3]) {
-            let id = gpucomm::UniqueId::new().unwrap();
+            let id = UniqueId::new().unwrap();
             let children = (0..ranks - 1).map(|rank| spawn(CHILD, "left waiting", (rank, ranks), &id, &[])).collect();
             all_succeed(children, slower(30.0));
             still_works(ranks);

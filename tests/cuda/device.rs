@@ -21,6 +21,7 @@ fn properties_make_sense() {
         assert!(memory.free <= memory.total && memory.total <= device.total_memory().unwrap(), "{memory:?}");
         let (least, greatest) = device.stream_priority_range().unwrap();
         assert!(greatest <= least);
+        assert_eq!(Device::at_pci_bus(&bus).unwrap(), device);
         uuids.push(device.uuid().unwrap());
     }
     let count = uuids.len();
@@ -42,6 +43,18 @@ fn an_ordinal_out_of_range_is_named() {
     assert!(matches!(error, Error::InvalidArgument { operation: "Device::new", .. }), "{error}");
     assert!(error.to_string().contains(&count.to_string()), "{error}");
     Device::new(usize::MAX).unwrap_err();
+}
+
+#[test]
+fn a_bus_without_a_device() {
+    for nowhere in ["ffff:ff:1f.7", "", "0"] {
+        let error = Device::at_pci_bus(nowhere).unwrap_err();
+        assert!(matches!(error, Error::Cuda { operation: "cudaDeviceGetByPCIBusId", .. }), "{error}");
+    }
+    let error = Device::at_pci_bus("0\0").unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { operation: "Device::at_pci_bus", .. }), "{error}");
+    // The failure must not be reported again by a call that is fine.
+    Stream::new(device()).unwrap().synchronize().unwrap();
 }
 
 #[test]

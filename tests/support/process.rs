@@ -35,8 +35,9 @@ impl Role {
         Some(Self { rank: number(RANK), size: number(SIZE), id })
     }
 
+    /// The one that this process sees, or that of its rank where it sees several.
     pub fn device(&self) -> Result<Device> {
-        Device::new(self.rank)
+        Device::new(if Device::count()? == 1 { 0 } else { self.rank })
     }
 
     /// The communicator of this rank.

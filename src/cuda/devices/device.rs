@@ -1,6 +1,7 @@
 //! Devices, and which of them is current.
 
 use std::cell::Cell;
+use std::ffi::CString;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
@@ -92,6 +93,34 @@ impl Device {
             Ok(device) if ordinal < count => Ok(Self(device)),
             _ => Err(Error::argument(OPERATION, "ordinal", format_args!("0 to {}", count - 1), ordinal)),
         }
+    }
+
+    /// Wraps `cudaDeviceGetByPCIBusId`: the device that is plugged in there, as [`Device::pci_bus_id`] writes it; the domain and the
+    /// function may be left out.
+    ///
+    /// Processes that see different devices, or see them in another order, know one device by other ordinals and by the same bus id.
+    ///
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let last = *gpucomm::Device::all()?.last().expect("at least one");
+    /// assert_eq!(gpucomm::Device::at_pci_bus(&last.pci_bus_id()?)?, last);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What CUDA says, where no device that this process sees is there among others; [`Error::InvalidArgument`] for a text with a zero
+    /// byte; and as [`Device::count`].
+    pub fn at_pci_bus(id: &str) -> Result<Self> {
+        const OPERATION: &str = "Device::at_pci_bus";
+        Self::count_for(OPERATION)?;
+        let Ok(text) = CString::new(id) else {
+            return Err(Error::argument(OPERATION, "id", "a bus id such as 0000:0a:00.0", format_args!("{id:?}")));
+        };
+        let mut ordinal = 0;
+        // SAFETY: reads a C string, and writes one integer to the address given.
+        check("cudaDeviceGetByPCIBusId", unsafe { sys::cudaDeviceGetByPCIBusId(&raw mut ordinal, text.as_ptr()) })?;
+        Ok(Self(ordinal))
     }
 
     /// Wraps `cudaGetDevice`: the current device of this thread.

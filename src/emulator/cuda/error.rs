@@ -1,7 +1,7 @@
 //! Errors: their names, what they mean, and the last one of each thread.
 
 use super::core::device;
-use crate::emulator::settings;
+use crate::emulator::{settings, visible};
 use crate::sys::cudaError;
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -29,10 +29,12 @@ pub(super) fn take_last() -> cudaError {
 
 /// What an error means, in this process: where the environment is why nothing can start, what is wrong with it.
 pub(in crate::emulator) fn meaning(error: cudaError) -> &'static CStr {
-    match settings::wrong() {
-        Some(wrong) if error == cudaError::cudaErrorInitializationError => wrong,
-        _ => texts(error).1,
-    }
+    let cause = match error {
+        cudaError::cudaErrorInitializationError => settings::wrong(),
+        cudaError::cudaErrorNoDevice => visible::hidden(),
+        _ => None,
+    };
+    cause.unwrap_or_else(|| texts(error).1)
 }
 
 macro_rules! texts {

@@ -83,6 +83,11 @@ impl InUse {
         block.uses.fetch_add(1, Ordering::Relaxed);
         Self(Some(block))
     }
+
+    /// The ordinal of the device whose memory it is; `None` where no bytes are used.
+    pub(crate) fn device(&self) -> Option<i32> {
+        self.0.as_ref().map(|block| block.ground.ordinal)
+    }
 }
 
 impl Drop for InUse {

@@ -17,9 +17,9 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    fn new(ordinal: i32, bytes: u64) -> io::Result<Self> {
-        let object = Object::new(ordinal, bytes)?;
-        let base = map::add(&object, Kind::Ground)?;
+    fn new(ordinal: i32, number: i32, bytes: u64) -> io::Result<Self> {
+        let object = Object::new(number, bytes)?;
+        let base = map::add(&object, Kind::Ground { ordinal })?;
         Ok(Self { object, base })
     }
 
@@ -37,8 +37,10 @@ impl Arena {
 /// The memory of one device.
 #[derive(Debug)]
 pub(crate) struct Ground {
-    /// The number of the device.
+    /// The number of the device in this process.
     pub ordinal: i32,
+    /// Its number on the machine.
+    pub number: i32,
     /// Its bytes.
     pub total: u64,
     /// None until the first allocation.
@@ -47,15 +49,15 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// The memory of device `ordinal`, of `total` bytes.
-    pub(crate) fn new(ordinal: i32, total: u64) -> Self {
-        Self { ordinal, total, arena: OnceLock::new(), ranges: Mutex::new(Ranges::new(total)) }
+    /// The memory of device `ordinal` of this process, which is `number` of the machine: `total` bytes.
+    pub(crate) fn new(ordinal: i32, number: i32, total: u64) -> Self {
+        Self { ordinal, number, total, arena: OnceLock::new(), ranges: Mutex::new(Ranges::new(total)) }
     }
 
     /// The memory, made if this is the first use.
     pub(crate) fn arena(&self) -> Result<&Arena, cudaError> {
         let make = || {
-            Arena::new(self.ordinal, self.total)
+            Arena::new(self.ordinal, self.number, self.total)
                 .map_err(|error| {
                     report::line(format!(
                         "device {}: cannot map {} bytes of shared memory: {error} (GPUCOMM_EMULATOR_MEMORY sets the size)",

@@ -6,7 +6,8 @@ use super::map::{self, Kind};
 use super::object::Location;
 use super::ranges::span;
 use crate::emulator::lock::lock;
-use crate::emulator::settings;
+use crate::emulator::settings::settings;
+use crate::emulator::visible::visible;
 use crate::sys::cudaError;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -21,11 +22,12 @@ pub(crate) struct Heap {
 }
 
 static HEAPS: LazyLock<Vec<Heap>> = LazyLock::new(|| {
-    let new = |ordinal| Heap { ground: Ground::new(ordinal, settings::settings().memory), live: Mutex::default() };
-    (0..settings::devices() as i32).map(new).collect()
+    let memory = settings().memory;
+    let new = |(ordinal, &number)| Heap { ground: Ground::new(ordinal, number, memory), live: Mutex::default() };
+    (0..).zip(visible()).map(new).collect()
 });
 
-/// The allocations of device `ordinal`.
+/// The allocations of the device with this ordinal.
 pub(crate) fn of(ordinal: i32) -> Option<&'static Heap> {
     HEAPS.get(usize::try_from(ordinal).ok()?)
 }
@@ -47,9 +49,9 @@ impl Fault {
 
 /// The heap in which `address` lies, and where.
 pub(crate) fn owner(address: usize) -> Option<(&'static Heap, Location)> {
-    let mapping = map::find(address).filter(|mapping| mapping.kind == Kind::Ground)?;
-    let place = mapping.place(address);
-    Some((of(place.device)?, place))
+    let mapping = map::find(address)?;
+    let Kind::Ground { ordinal } = mapping.kind else { return None };
+    Some((of(ordinal)?, mapping.place(address)))
 }
 
 /// Checks that `bytes` bytes from `ptr` lie inside one live allocation of a device of this process, says where, and counts

@@ -14,7 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The memory of a device of this process, in which its heap allocates.
-    Ground,
+    Ground {
+        /// As this process counts.
+        ordinal: i32,
+    },
     /// Memory of another process. Where in it allocations lie, only that process knows.
     Foreign,
 }
@@ -119,7 +122,7 @@ mod tests {
     fn addresses_are_found_in_their_objects() {
         let bytes = 4 * ALIGN as u64;
         let objects = [7, 8].map(|device| Object::new(device, bytes).unwrap());
-        let bases = objects.each_ref().map(|object| add(object, Kind::Ground).unwrap());
+        let bases = objects.each_ref().map(|object| add(object, Kind::Ground { ordinal: 0 }).unwrap());
         for (object, base) in objects.iter().zip(bases) {
             for offset in [0, 1, bytes - 1] {
                 let place = find(base + offset as usize).unwrap().place(base + offset as usize);
@@ -137,7 +140,9 @@ mod tests {
     fn a_thread_sees_what_others_have_mapped() {
         assert!(find(0).is_none(), "this thread has a copy now");
         let object = Object::new(9, ALIGN as u64).unwrap();
-        let base = std::thread::scope(|scope| scope.spawn(|| add(&object, Kind::Ground).unwrap()).join().unwrap());
+        let base = std::thread::scope(|scope| {
+            scope.spawn(|| add(&object, Kind::Ground { ordinal: 0 }).unwrap()).join().unwrap()
+        });
         assert_eq!(find(base).map(|mapping| mapping.place(base)), Some(object.begin()));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! An [`object`] is a piece of memory in a file of its own, which any process of the machine can map. One [`map`] says what
 //! each address of this process means: which object, and where in it. The memory of a device is one object, its [`ground`],
-//! made at the first use, and the [`heap`] divides it into [`block`]s. Nothing here knows a device but by its number.
+//! made at the first use, and the [`heap`] divides it into [`block`]s. Nothing here knows a device but by its numbers: the
+//! ordinal that it has in this process, and the one that it has on the machine.
 
 pub(crate) mod block;
 pub(crate) mod ground;

@@ -14,7 +14,7 @@ pub(crate) struct Location {
     pub pid: u32,
     /// Its descriptor of the file; -1 for the empty range.
     pub fd: i32,
-    /// The device whose memory it is, as that process numbers them.
+    /// The device whose memory it is, as the machine numbers them.
     pub device: i32,
     /// Tells the object from that of an earlier process with the same pid.
     pub nonce: i32,

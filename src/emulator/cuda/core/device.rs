@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, Weak};
 /// One emulated GPU.
 #[derive(Debug)]
 pub(crate) struct Device {
-    /// Its number, from 0.
+    /// Its number in this process, from 0.
     pub ordinal: i32,
     /// Its memory.
     pub heap: &'static Heap,
@@ -84,6 +84,26 @@ pub(crate) fn current() -> Result<&'static Device, cudaError> {
     device(current_device())
 }
 
+/// Where a device of the machine is plugged in. Buses count from 1.
+pub(crate) fn bus_id(number: i32) -> String {
+    format!("0000:{:02X}:00.0", bus(number))
+}
+
+/// The bus of a device of the machine.
+pub(crate) fn bus(number: i32) -> i32 {
+    number + 1
+}
+
+/// What a bus id names: domain, bus, device and function, the first and the last of which may be left out.
+pub(crate) fn place(id: &str) -> Option<[u32; 4]> {
+    let (id, function) = id.split_once('.').unwrap_or((id, "0"));
+    let (front, device) = id.rsplit_once(':')?;
+    let (domain, bus) = front.rsplit_once(':').unwrap_or(("0", front));
+    let [domain, bus, device, function] =
+        [domain, bus, device, function].map(|digits| u32::from_str_radix(digits, 16).ok());
+    Some([domain?, bus?, device?, function?])
+}
+
 /// Whether the device with this ordinal answers calls that concern it; the error of one that is lost.
 pub(crate) fn answers(ordinal: i32) -> Result<(), cudaError> {
     device(ordinal)?.check()
@@ -105,6 +125,11 @@ impl Device {
         }
     }
 
+    /// Its number on the machine, which is the same in all processes.
+    pub fn number(&self) -> i32 {
+        self.heap.ground.number
+    }
+
     /// The sticky error, if one happened.
     pub fn check(&self) -> Result<(), cudaError> {
         match self.sticky.load(Ordering::Acquire) {
@@ -121,7 +146,7 @@ impl Device {
     /// Counts the work `name` that is about to begin; a fault that was asked for may take the device away from it.
     pub fn begin_work(&self, name: &str) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        if fault::loses(self.ordinal, number) {
+        if fault::loses(self.number(), number) {
             let (variable, device) = (fault::VARIABLE, self.ordinal);
             report::line(format!("injected by {variable}: device {device} is lost at its work #{number}, {name}"));
             self.fail(cudaError::cudaErrorLaunchFailure);
@@ -184,6 +209,22 @@ mod tests {
         assert_eq!(set_current(-1), Err(cudaError::cudaErrorInvalidDevice));
         assert_eq!(set_current(device_count()), Err(cudaError::cudaErrorInvalidDevice));
         assert_eq!(current_device(), 1);
+    }
+
+    #[test]
+    fn bus_ids_name_places() {
+        for (id, want) in [
+            ("0000:0A:00.0", Some([0, 10, 0, 0])),
+            ("1:a:0", Some([1, 10, 0, 0])),
+            ("0a:1f.1", Some([0, 10, 31, 1])),
+            ("0a", None),
+            ("", None),
+            ("0000:0x:00.0", None),
+            ("0000:0a:00.", None),
+            ("0:0:0:0", None),
+        ] {
+            assert_eq!(place(id), want, "{id:?}");
+        }
     }
 
     #[test]

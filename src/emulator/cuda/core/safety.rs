@@ -37,7 +37,7 @@ macro_rules! functions {
 functions! {
     Any:
         cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess cudaDeviceGetAttribute cudaDeviceGetP2PAttribute cudaDeviceGetPCIBusId
-        cudaDeviceGetStreamPriorityRange cudaDriverGetVersion cudaEventCreateWithFlags cudaEventDestroy cudaEventElapsedTime
+        cudaDeviceGetByPCIBusId cudaDeviceGetStreamPriorityRange cudaDriverGetVersion cudaEventCreateWithFlags cudaEventDestroy cudaEventElapsedTime
         cudaGetDevice cudaGetDeviceCount cudaGraphDestroy cudaMemGetInfo cudaRuntimeGetVersion cudaSetDevice
         cudaStreamBeginCapture cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamEndCapture cudaStreamGetFlags
         cudaStreamGetPriority cudaStreamIsCapturing cudaThreadExchangeStreamCaptureMode gpucommDeviceInfo gpucommDriverEntryPoint

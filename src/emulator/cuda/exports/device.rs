@@ -7,8 +7,9 @@ use crate::emulator::cuda::core::device::{self, current, current_device, device,
 use crate::emulator::cuda::core::safety::functions;
 use crate::emulator::report;
 use crate::emulator::settings::settings;
+use crate::emulator::visible::uuid;
 use crate::sys::*;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 pub unsafe extern "C" fn cudaGetErrorName(error: cudaError_t) -> *const c_char {
     error::texts(error).0.as_ptr()
@@ -67,8 +68,7 @@ pub unsafe extern "C" fn cudaDeviceGetAttribute(
     runtime(functions::cudaDeviceGetAttribute, || {
         // SAFETY: as C declares it: an `int` to write to, or null.
         let out = unsafe { Out::new(value)? };
-        device(ordinal)?;
-        let value = attribute(attr, ordinal).ok_or_else(|| {
+        let value = attribute(attr, device(ordinal)?.number()).ok_or_else(|| {
             report::line(format!("cudaDeviceGetAttribute: attribute {} is not emulated", attr.0));
             cudaError::cudaErrorInvalidValue
         })?;
@@ -79,14 +79,14 @@ pub unsafe extern "C" fn cudaDeviceGetAttribute(
 
 /// What a device says about itself: the figures of a large GPU of compute capability 9.0, and no for whatever would reach
 /// beyond what is emulated.
-fn attribute(attr: cudaDeviceAttr, ordinal: i32) -> Option<i32> {
+fn attribute(attr: cudaDeviceAttr, number: i32) -> Option<i32> {
     Some(match attr {
         cudaDeviceAttr::cudaDevAttrMaxThreadsPerBlock => 1024,
         cudaDeviceAttr::cudaDevAttrMultiProcessorCount => 132,
         cudaDeviceAttr::cudaDevAttrIntegrated => 0,
         cudaDeviceAttr::cudaDevAttrComputeMode => 0,
         cudaDeviceAttr::cudaDevAttrConcurrentKernels => 1,
-        cudaDeviceAttr::cudaDevAttrPciBusId => bus(ordinal),
+        cudaDeviceAttr::cudaDevAttrPciBusId => device::bus(number),
         cudaDeviceAttr::cudaDevAttrPciDeviceId => 0,
         cudaDeviceAttr::cudaDevAttrPciDomainId => 0,
         cudaDeviceAttr::cudaDevAttrGlobalMemoryBusWidth => 5120,
@@ -103,21 +103,32 @@ fn attribute(attr: cudaDeviceAttr, ordinal: i32) -> Option<i32> {
     })
 }
 
-/// Bus numbers start at 1, as those of plugged-in devices do.
-fn bus(ordinal: i32) -> i32 {
-    ordinal + 1
-}
-
 pub unsafe extern "C" fn cudaDeviceGetPCIBusId(id: *mut c_char, len: c_int, ordinal: c_int) -> cudaError_t {
     runtime(functions::cudaDeviceGetPCIBusId, || {
-        let bus = bus(device(ordinal)?.ordinal);
-        let text = std::ffi::CString::new(format!("0000:{bus:02X}:00.0")).map_err(|_| cudaError::cudaErrorUnknown)?;
+        let text = CString::new(device::bus_id(device(ordinal)?.number())).map_err(|_| cudaError::cudaErrorUnknown)?;
         let bytes = text.as_bytes_with_nul();
         if id.is_null() || usize::try_from(len).is_ok_and(|len| len < bytes.len()) || len < 0 {
             return Err(cudaError::cudaErrorInvalidValue);
         }
         // SAFETY: the caller gives `len` bytes at `id`, and the text with its zero is no longer.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), id, bytes.len()) };
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaDeviceGetByPCIBusId(ordinal: *mut c_int, id: *const c_char) -> cudaError_t {
+    runtime(functions::cudaDeviceGetByPCIBusId, || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        let out = unsafe { Out::new(ordinal)? };
+        if id.is_null() {
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        // SAFETY: not null, so a C string, as the function is declared.
+        let id = unsafe { CStr::from_ptr(id) }.to_str().ok();
+        let place = id.and_then(device::place).ok_or(cudaError::cudaErrorInvalidValue)?;
+        let mut visible = device::devices().iter();
+        let found = visible.find(|device| device::place(&device::bus_id(device.number())) == Some(place));
+        out.set(found.ok_or(cudaError::cudaErrorInvalidDevice)?.ordinal);
         Ok(())
     })
 }
@@ -170,14 +181,12 @@ pub unsafe extern "C" fn gpucommDeviceInfo(info: *mut gpucommDeviceInfo_t, ordin
     runtime(functions::gpucommDeviceInfo, || {
         // SAFETY: as C declares it: a struct to write to, or null.
         let out = unsafe { Out::new(info)? };
-        let ordinal = device(ordinal)?.ordinal;
+        let number = device(ordinal)?.number();
         let mut name = [0; 256];
-        for (to, from) in name.iter_mut().zip(format!("gpucomm emulated GPU {ordinal}").bytes()) {
+        for (to, from) in name.iter_mut().zip(format!("gpucomm emulated GPU {number}").bytes()) {
             *to = from.cast_signed() as c_char;
         }
-        let mut uuid = *b"gpucomm emulator";
-        uuid[15] = ordinal as u8;
-        out.set(gpucommDeviceInfo_t { name, uuid, totalMemory: settings().memory as usize });
+        out.set(gpucommDeviceInfo_t { name, uuid: uuid(number), totalMemory: settings().memory as usize });
         Ok(())
     })
 }

@@ -31,11 +31,11 @@ pub unsafe extern "C" fn cudaMalloc(ptr: *mut *mut c_void, size: usize) -> cudaE
     runtime(functions::cudaMalloc, || {
         // SAFETY: as C declares it: a pointer to write to, or null.
         let out = unsafe { Out::new(ptr)? };
-        let device = current()?.ordinal;
-        if fault::on_alloc(device, size) {
+        let device = current()?;
+        if fault::on_alloc(device.number(), size) {
             return Err(cudaError::cudaErrorMemoryAllocation);
         }
-        out.set(memory::allocate(device, size)?);
+        out.set(memory::allocate(device.ordinal, size)?);
         Ok(())
     })
 }
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn cudaMallocFromPoolAsync(
             report::violation(format!("cudaMallocFromPoolAsync: {pool:p} is no pool"));
             cudaError::cudaErrorInvalidValue
         })?;
-        if fault::on_alloc(pool.device.ordinal, size) {
+        if fault::on_alloc(pool.device.number(), size) {
             return Err(cudaError::cudaErrorMemoryAllocation);
         }
         out.set(memory::allocate_async(pool.device, size, stream)?);

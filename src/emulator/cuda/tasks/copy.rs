@@ -24,10 +24,10 @@ enum Place {
 
 impl Place {
     fn of(operation: &str, ptr: *const c_void, bytes: usize) -> Result<Self, cudaError> {
-        if let Some((_, place)) = heap::owner(ptr.addr()) {
-            device::answers(place.device)?;
+        if let Some((heap, _)) = heap::owner(ptr.addr()) {
+            device::answers(heap.ground.ordinal)?;
             let (_, used) = heap::locate(ptr, bytes).map_err(|fault| reject(operation, fault.text))?;
-            return Ok(Self::Device(used, place.device));
+            return Ok(Self::Device(used, heap.ground.ordinal));
         }
         match host::hold(ptr.addr(), bytes) {
             Ok(Some(used)) => Ok(Self::Pinned(used)),

@@ -5,6 +5,7 @@ use crate::emulator::cuda::core::handle::Registry;
 use crate::emulator::cuda::core::stream::{Stream, Task};
 use crate::emulator::cuda::core::{driver_lock, frees};
 use crate::emulator::memory::block::{Block, Origin};
+use crate::emulator::memory::object::Location;
 use crate::emulator::memory::{heap, poison};
 use crate::emulator::report;
 use crate::sys::cudaError;
@@ -138,11 +139,11 @@ fn find_room(device: &'static Device, bytes: u64, origin: Origin) -> Result<Arc<
 }
 
 fn condemn(operation: &str, ptr: *mut c_void) -> Result<(&'static Device, Arc<Block>), cudaError> {
-    let Some((heap, place)) = heap::owner(ptr.addr()) else {
+    let Some((heap, Location { offset, .. })) = heap::owner(ptr.addr()) else {
         report::violation(format!("{operation}: {ptr:p} is no device memory"));
         return Err(cudaError::cudaErrorInvalidValue);
     };
-    let (device, offset) = (device::device(place.device)?, place.offset);
+    let device = device::device(heap.ground.ordinal)?;
     device.check()?;
     if let Some(block) = heap.condemn(offset) {
         return Ok((device, block));

@@ -50,6 +50,64 @@ fn no_device() {
     });
 }
 
+/// Two of four devices, in another order: ordinals are those of the process, what they stand for is not.
+#[test]
+fn some_devices_in_another_order() {
+    isolated("devices::some_devices_in_another_order", &[("CUDA_VISIBLE_DEVICES", "3,1,-1,0")], || {
+        use crate::emulator::memory::heap::locate;
+        let mut count = 0;
+        ok!(cudaGetDeviceCount(&mut count));
+        assert_eq!(count, 2);
+        assert_eq!(c!(cudaSetDevice(2)), cudaError::cudaErrorInvalidDevice);
+        for (ordinal, number, id) in [(0, 3, c"0000:04:00.0"), (1, 1, c"0000:02:00.0")] {
+            let mut bus = [0 as c_char; 13];
+            ok!(cudaDeviceGetPCIBusId(bus.as_mut_ptr(), 13, ordinal));
+            assert_eq!(c!(CStr::from_ptr(bus.as_ptr())), id);
+            let mut value = -1;
+            ok!(cudaDeviceGetByPCIBusId(&mut value, id.as_ptr()));
+            assert_eq!(value, ordinal);
+            ok!(cudaDeviceGetAttribute(&mut value, cudaDeviceAttr::cudaDevAttrPciBusId, ordinal));
+            assert_eq!(value, number + 1);
+            let mut info = gpucommDeviceInfo_t { name: [1; 256], uuid: [0; 16], totalMemory: 0 };
+            ok!(gpucommDeviceInfo(&mut info, ordinal));
+            assert_eq!(info.uuid, crate::emulator::visible::uuid(number));
+            // Its memory is that of the device of the machine, for other processes, and of the ordinal here.
+            ok!(cudaSetDevice(ordinal));
+            let memory = malloc(8);
+            let (place, used) = locate(memory, 8).unwrap();
+            assert_eq!((place.device, used.device()), (number, Some(ordinal)));
+            drop(used);
+            ok!(cudaFree(memory));
+        }
+        let mut value = -1;
+        let hidden = c!(cudaDeviceGetByPCIBusId(&mut value, c"0000:01:00.0".as_ptr()));
+        assert_eq!((hidden, value), (cudaError::cudaErrorInvalidDevice, -1));
+    });
+}
+
+#[test]
+fn hidden_devices_are_told_of() {
+    isolated("devices::hidden_devices_are_told_of", &[("CUDA_VISIBLE_DEVICES", "4")], || {
+        let (none, mut count) = (cudaError::cudaErrorNoDevice, 7);
+        assert_eq!((c!(cudaGetDeviceCount(&mut count)), count), (none, 0));
+        let text: &CStr = c!(CStr::from_ptr(cudaGetErrorString(none)));
+        assert!(text.to_str().unwrap().contains("CUDA_VISIBLE_DEVICES=4 hides all 4"), "{text:?}");
+    });
+}
+
+/// A fault that names a device means that of the machine.
+#[test]
+fn a_fault_follows_the_device() {
+    let environment = [("CUDA_VISIBLE_DEVICES", "2,0"), ("GPUCOMM_EMULATOR_FAULTS", "oom=device0@1")];
+    isolated("devices::a_fault_follows_the_device", &environment, || {
+        let mut ptr = null_mut();
+        ok!(cudaSetDevice(0));
+        ok!(cudaMalloc(&mut ptr, 8));
+        ok!(cudaSetDevice(1));
+        assert_eq!(c!(cudaMalloc(&mut ptr, 8)), cudaError::cudaErrorMemoryAllocation);
+    });
+}
+
 #[test]
 fn settings_that_cannot_be_understood_are_named_and_nothing_works() {
     let environment = [("GPUCOMM_EMULATOR_DEVICES", "65"), ("GPUCOMM_EMULATOR_MEMORY", "lots")];
@@ -99,6 +157,9 @@ fn null_places_are_refused_everywhere() {
         ("cudaGetDevice", c!(cudaGetDevice(null_mut()))),
         ("cudaDeviceGetAttribute", c!(cudaDeviceGetAttribute(null_mut(), attr, 0))),
         ("cudaDeviceGetPCIBusId", c!(cudaDeviceGetPCIBusId(null_mut(), 64, 0))),
+        ("cudaDeviceGetByPCIBusId", c!(cudaDeviceGetByPCIBusId(null_mut(), c"0:1:0".as_ptr()))),
+        ("cudaDeviceGetByPCIBusId", c!(cudaDeviceGetByPCIBusId(&mut 0, null_mut()))),
+        ("cudaDeviceGetByPCIBusId", c!(cudaDeviceGetByPCIBusId(&mut 0, c"nowhere".as_ptr()))),
         ("cudaDeviceCanAccessPeer", c!(cudaDeviceCanAccessPeer(null_mut(), 0, 1))),
         ("cudaDeviceGetP2PAttribute", c!(cudaDeviceGetP2PAttribute(null_mut(), p2p, 0, 1))),
         ("cudaMemGetInfo", c!(cudaMemGetInfo(null_mut(), null_mut()))),

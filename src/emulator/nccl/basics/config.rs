@@ -21,6 +21,15 @@ pub(crate) fn version() -> c_int {
     settings().nccl as c_int
 }
 
+/// Whether two ranks of a communicator may be on one device: NCCL_MULTI_RANK_GPU_ENABLE, from 2.30.3 on.
+pub(crate) fn ranks_share_devices() -> bool {
+    static ENABLED: LazyLock<bool> = LazyLock::new(|| {
+        let value = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").unwrap_or_default();
+        value.trim().parse::<i64>().is_ok_and(|value| value != 0)
+    });
+    bugs::ranks_may_share_devices(settings().nccl) && *ENABLED
+}
+
 /// What `NCCL_CONFIG_INITIALIZER` holds.
 pub(crate) fn initial() -> ncclConfig_t {
     ncclConfig_t {

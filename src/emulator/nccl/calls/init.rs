@@ -10,7 +10,7 @@ use crate::emulator::meet::layout::{Life, MAX_RANKS};
 use crate::emulator::meet::segment::{Id, Segment};
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::meet::{process, register};
-use crate::emulator::nccl::basics::config::Config;
+use crate::emulator::nccl::basics::config::{self, Config};
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::basics::unique_id;
@@ -74,9 +74,6 @@ pub(crate) unsafe fn init_rank(
             return Err(Failure::argument(format!("the rank is {rank}, expected 0 to {}", count - 1)));
         };
         let ordinal = device::current_device();
-        if ordinal >= device::device_count() {
-            return Err(Failure::new(ncclResult_t::ncclUnhandledCudaError, "there is no emulated device"));
-        }
         // The first call of CUDA that NCCL makes, to have it started, frees nothing.
         device::answers(ordinal).map_err(|error| cuda("cudaFree", error))?;
         let config = config.unwrap_or_default().overridden();
@@ -114,7 +111,8 @@ fn join(comm: &Comm, id: Id) -> Outcome {
         return Err(refuse(&segment, comm, &format!("rank {} has joined twice", comm.rank)));
     }
     me.born.store(process::born(pid).unwrap_or(0), Ordering::Relaxed);
-    me.device.store(comm.device, Ordering::Relaxed);
+    let device = device::device(comm.device).map_err(|error| cuda("the device", error))?;
+    me.device.store(device.number(), Ordering::Relaxed);
     me.set_life(Life::Joined);
     let _ = comm.segment.set(segment.clone());
     head.joined.fetch_add(1, Ordering::AcqRel);
@@ -122,19 +120,24 @@ fn join(comm: &Comm, id: Id) -> Outcome {
 
     wait_for_all(comm, &segment)?;
     register::complete(&segment);
-    for peer in 0..comm.size {
-        for other in 0..peer {
-            let device = |rank: usize| segment.rank(rank).device.load(Ordering::Relaxed);
-            if device(peer) == device(other) {
-                return Err(Failure::usage(format!(
-                    "Duplicate GPU: rank {other} and rank {peer} both use device {}",
-                    device(peer)
-                )));
-            }
-        }
-    }
+    refuse_shared_devices(comm.size, &segment)?;
     comm.start();
     Ok(())
+}
+
+/// Refuses two ranks of one device of the machine, whatever ordinals it has in their processes.
+fn refuse_shared_devices(size: usize, segment: &Segment) -> Outcome {
+    if config::ranks_share_devices() {
+        return Ok(());
+    }
+    let device = |rank: usize| segment.rank(rank).device.load(Ordering::Relaxed);
+    let pairs = (0..size).flat_map(|peer| (0..peer).map(move |other| (other, peer)));
+    pairs.into_iter().find(|&(other, peer)| device(other) == device(peer)).map_or(Ok(()), |(other, peer)| {
+        let bus = device::bus_id(device(peer));
+        Err(Failure::usage(format!(
+            "Duplicate GPU detected: rank {other} and rank {peer} are both on the one at {bus}"
+        )))
+    })
 }
 
 /// Makes init fail for every rank that waits in it.

@@ -44,13 +44,13 @@ pub(crate) fn allocate(bytes: usize) -> Outcome<*mut c_void> {
         return Ok(std::ptr::null_mut());
     }
     let out_of_memory = || cuda(&format!("{bytes} bytes on device {device}"), cudaError::cudaErrorMemoryAllocation);
-    if fault::on_alloc(device, bytes) {
+    let failed = |error| cuda(&format!("cannot allocate {bytes} bytes on device {device}"), error);
+    if fault::on_alloc(device::device(device).map_err(failed)?.number(), bytes) {
         return Err(out_of_memory());
     }
     let bytes = bytes.checked_next_multiple_of(ALIGN).ok_or_else(out_of_memory)?;
     let padded = bytes.checked_add(ALIGN).ok_or_else(out_of_memory)?;
-    let base = memory::allocate(device, padded)
-        .map_err(|error| cuda(&format!("cannot allocate {bytes} bytes on device {device}"), error))?;
+    let base = memory::allocate(device, padded).map_err(failed)?;
     let pointer = base.wrapping_byte_add(base.addr().wrapping_neg() % ALIGN);
     lock(&ALLOCATED).insert(pointer.addr(), Allocation { base: base.expose_provenance(), bytes, windows: Vec::new() });
     Ok(pointer)
@@ -183,11 +183,11 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<InUse
     if !address.is_multiple_of(ALIGN) {
         return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
     }
-    let (location, used) = heap::locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
-    if location.device != comm.device {
+    let (_, used) = heap::locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
+    if let Some(device) = used.device().filter(|&device| device != comm.device) {
         return Err(Failure::unnoticed(format!(
-            "the window lies on device {}, expected device {} of rank {}",
-            location.device, comm.device, comm.rank
+            "the window lies on device {device}, expected device {} of rank {}",
+            comm.device, comm.rank
         )));
     }
     Ok(used)

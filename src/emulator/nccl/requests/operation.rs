@@ -168,10 +168,10 @@ fn find(comm: &Comm, what: &str, pointer: *const c_void, bytes: usize) -> Outcom
     }
     let (location, used) = heap::locate(pointer, bytes)
         .map_err(|fault| Failure::unnoticed(format!("the {what} buffer of {bytes} bytes: {}", fault.text)))?;
-    if bytes > 0 && location.device != comm.device {
+    if let Some(device) = used.device().filter(|&device| device != comm.device) {
         return Err(Failure::unnoticed(format!(
-            "the {what} buffer lies on device {}, expected device {} of rank {}",
-            location.device, comm.device, comm.rank
+            "the {what} buffer lies on device {device}, expected device {} of rank {}",
+            comm.device, comm.rank
         )));
     }
     Ok((location, used))
