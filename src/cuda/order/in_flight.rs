@@ -31,16 +31,16 @@ pub(crate) const ENTRY: u64 = 1;
 pub(crate) const LAUNCH: u64 = 3;
 
 /// The cost between two marks, where there are not many streams.
-const CHUNK: u64 = 64;
+const CHUNK: u64 = 96;
 
-/// Chunks that may be on their way: 64 launches of NCCL. With 128 an abort on four H200s took up to 1.02 s, with 64 it
-/// takes 0.82 (docs/measurements/2026-11-22-h200-four.md).
+/// Chunks that may be on their way: 96 launches of NCCL. With 128 an abort on four H200s took 0.7 s and, once in sixty times, 1.02; with
+/// 64 at most 0.82 (docs/measurements/2026-11-22-h200-four.md), and every mark costs as much as several launches.
 const CHUNKS: u64 = 3;
 
 /// Chunks without a mark on a stream that was seen to be done with everything: many programs wait before they get there.
 const QUIET: u64 = 2;
 
-/// The cost that destructors may add. With it, two thirds of the queue stay free.
+/// The cost that destructors may add. With it, more than half of the queue stays free.
 const RESERVE: u64 = 128;
 
 /// Launches of NCCL that may be on their way.

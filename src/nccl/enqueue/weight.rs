@@ -13,7 +13,7 @@ use crate::nccl::calls::kind::Kind;
 use crate::nccl::state::inner::Inner;
 
 /// Launches that a group may make at once; one that makes more goes in parts.
-pub(crate) const MOST: u64 = MOST_LAUNCHES;
+pub(crate) const MOST: u64 = MOST_LAUNCHES / 2;
 
 /// Channels that an operation takes part in at most.
 const CHANNELS: u64 = 64;
