@@ -11,7 +11,7 @@ use super::memory::allocate;
 use super::state::inner::Inner;
 use crate::cuda::{Allocation, Device, Region, Slice, SliceMut, Stream};
 use crate::element::Element;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Device memory that NCCL allocated (`ncclMemAlloc`), registered as a symmetric window of its communicator where the
 /// installed NCCL has them and [`Communicator::alloc_local`] did not make it.
@@ -64,13 +64,14 @@ impl Communicator {
         Ok(buffer)
     }
 
-    /// Like [`Communicator::alloc`], but the buffer keeps the communicator alive instead of borrowing it.
+    /// Like [`Communicator::alloc`], but the buffer keeps the communicator alive instead of borrowing it; see
+    /// [`CommBuffer::into_shared`] for buffers that were made otherwise.
     ///
     /// # Errors
     /// As [`Communicator::alloc`].
     pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
-        let alloc = allocate::one::<T>("alloc_shared", self.inner(), stream, len)?;
-        Ok(CommBuffer { _shared: Some(Arc::clone(self)), ..CommBuffer::new(self.inner(), alloc, len) })
+        CommBuffer::new(self.inner(), allocate::one::<T>("alloc_shared", self.inner(), stream, len)?, len)
+            .into_shared(self)
     }
 
     /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
@@ -105,6 +106,20 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     pub(crate) fn new(inner: &Inner, alloc: Arc<Allocation>, len: usize) -> Self {
         let window = inner.windows.of(&Region { alloc: &alloc, offset: 0, bytes: 0 }) != 0;
         Self { alloc, len, window, _shared: None, _communicator: PhantomData }
+    }
+
+    /// The same buffer, which keeps its communicator alive instead of borrowing it: for who puts both into one struct.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) where the buffer is one of another communicator; it is gone then.
+    pub fn into_shared(self, communicator: &Arc<Communicator>) -> Result<CommBuffer<'static, T>> {
+        let owner = self.alloc.owner();
+        if owner != 0 && owner != communicator.inner().id {
+            const EXPECTED: &str = "the communicator of the buffer";
+            return Err(Error::argument("into_shared", "communicator", EXPECTED, "another one"));
+        }
+        let Self { alloc, len, window, .. } = self;
+        Ok(CommBuffer { alloc, len, window, _shared: Some(Arc::clone(communicator)), _communicator: PhantomData })
     }
 
     /// Elements.

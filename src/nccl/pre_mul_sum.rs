@@ -23,10 +23,18 @@ use crate::sys;
 /// were enqueued with it go on.
 #[derive(Debug)]
 pub struct PreMulSum<'a, T: Element> {
+    // Dropped before the communicator that it may keep.
+    op: Op,
+    factor: Option<Region<'a>>,
+    _shared: Option<Arc<Communicator>>,
+    _element: PhantomData<(&'a Communicator, T)>,
+}
+
+/// The operation of NCCL, and the communicator that it is of.
+#[derive(Debug)]
+struct Op {
     raw: sys::ncclRedOp_t,
     inner: Arc<Inner>,
-    factor: Option<Region<'a>>,
-    _element: PhantomData<(&'a Communicator, T)>,
 }
 
 /// Factors for sums.
@@ -95,20 +103,61 @@ impl<'a, T: Element> PreMulSum<'a, T> {
             unsafe { sys::ncclRedOpCreatePreMulSum(&mut raw, factor, data_type::raw(T::KIND), residence, handle) }
         })?;
         check(FUNCTION, result)?;
-        Ok(Self { raw, inner: Arc::clone(inner), factor: region, _element: PhantomData })
+        let op = Op { raw, inner: Arc::clone(inner) };
+        Ok(Self { op, factor: region, _shared: None, _element: PhantomData })
+    }
+
+    /// The same reduction, which keeps its communicator alive instead of borrowing it: for who puts both into one struct.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where it is one of another communicator; [`Error::InvalidUsage`] where its factor lies on the device,
+    /// which it borrows. It is gone then.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use gpucomm::nccl::PreMulSum;
+    /// use gpucomm::{Clique, Communicator, Device, Result};
+    ///
+    /// struct Rank {
+    ///     comm: Arc<Communicator>,
+    ///     halves: PreMulSum<'static, f32>,
+    /// }
+    ///
+    /// fn rank(comm: Communicator) -> Result<Rank> {
+    ///     let comm = Arc::new(comm);
+    ///     let halves = comm.pre_mul_sum(0.5)?.into_shared(&comm)?;
+    ///     Ok(Rank { comm, halves })
+    /// }
+    /// # let devices = match Device::all() { Ok(devices) => devices, Err(_) => return };
+    /// # for comm in Clique::init_all(&devices[..1]).unwrap().into_ranks() {
+    /// #     rank(comm).unwrap();
+    /// # }
+    /// ```
+    pub fn into_shared(self, communicator: &Arc<Communicator>) -> Result<PreMulSum<'static, T>> {
+        const OPERATION: &str = "into_shared";
+        if self.op.inner.id != communicator.inner().id {
+            const EXPECTED: &str = "the communicator of the PreMulSum";
+            return Err(Error::argument(OPERATION, "communicator", EXPECTED, "another one"));
+        }
+        if self.factor.is_some() {
+            let reason = "the factor lies in device memory, which a PreMulSum borrows".into();
+            return Err(Error::InvalidUsage { operation: OPERATION, reason });
+        }
+        let shared = Some(Arc::clone(communicator));
+        Ok(PreMulSum { op: self.op, factor: None, _shared: shared, _element: PhantomData })
     }
 
     /// The `ncclRedOp_t`.
     pub fn as_raw(&self) -> sys::ncclRedOp_t {
-        self.raw
+        self.op.raw
     }
 
     pub(crate) fn reduction(&self) -> Reduction<'a> {
-        Reduction::PreMul { op: self.raw, communicator: self.inner.id, factor: self.factor }
+        Reduction::PreMul { op: self.op.raw, communicator: self.op.inner.id, factor: self.factor }
     }
 }
 
-impl<T: Element> Drop for PreMulSum<'_, T> {
+impl Drop for Op {
     fn drop(&mut self) {
         self.inner.dropped_ops().push(self.raw);
         // Where another thread is inside, the next one destroys it. After an abort the communicator has taken its operations

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpucomm::{CommBuffer, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, group};
+use gpucomm::nccl::PreMulSum;
+use gpucomm::{CommBuffer, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
 
-use crate::support::{Case, Number, Op, Rig, each_type, rank_counts, watched};
+use crate::support::{Case, Number, Op, Rig, assert_names, each_type, rank_counts, watched};
 
 #[test]
 fn a_new_buffer_holds_zeros_or_what_it_was_made_from() {
@@ -223,11 +224,13 @@ fn drops_do_not_wait() {
     });
 }
 
-/// A communicator and its buffer in one struct, through `Arc`.
+/// A communicator and what belongs to it in one struct, through `Arc`.
 struct Both {
     // Dropped first, before the communicator: the buffer holds it too, so that would not matter.
     comm: Arc<Communicator>,
     values: CommBuffer<'static, f32>,
+    more: CommBuffer<'static, f32>,
+    twice: PreMulSum<'static, f32>,
 }
 
 #[test]
@@ -243,14 +246,19 @@ fn a_struct_may_hold_a_communicator_and_its_buffers() {
                         let stream = Stream::new(comm.device())?;
                         let comm = Arc::new(comm);
                         let values = comm.alloc_shared::<f32>(&stream, 100)?;
-                        let mut both = Both { comm, values };
+                        let more = comm.alloc_from(&stream, &[3.0f32; 7])?.into_shared(&comm)?;
+                        let twice = comm.pre_mul_sum(2.0f32)?.into_shared(&comm)?;
+                        let mut both = Both { comm, values, more, twice };
                         both.values.fill(&stream, 2.0)?;
                         both.comm.all_reduce(InPlace(&mut both.values), ReduceOp::Sum, &stream)?;
+                        both.comm.all_reduce(InPlace(&mut both.more), ReduceOp::PreMul(&both.twice), &stream)?;
                         let result = both.values.to_vec(&stream)?;
-                        let Both { comm, values } = both;
+                        let Both { comm, values, more, twice } = both;
                         drop(comm);
-                        // The buffer keeps the communicator alive, and itself readable.
-                        assert_eq!(values.to_vec(&stream)?, result);
+                        drop(values);
+                        drop(twice);
+                        // The last buffer keeps the communicator alive, and itself readable.
+                        assert_eq!(more.to_vec(&stream)?, [6.0 * ranks as f32; 7]);
                         Ok(result)
                     })
                 })
@@ -259,5 +267,27 @@ fn a_struct_may_hold_a_communicator_and_its_buffers() {
                 assert_eq!(thread.join().unwrap().unwrap(), [2.0 * ranks as f32; 100]);
             }
         }
+    });
+}
+
+/// What belongs to one communicator does not keep another one, and a factor on the device stays borrowed.
+#[test]
+fn only_its_own_communicator_is_shared() {
+    watched(60.0, || {
+        let mut ranks = Rig::new(1).clique.into_ranks().into_iter().chain(Rig::new(1).clique.into_ranks());
+        let (one, other) = (Arc::new(ranks.next().unwrap()), Arc::new(ranks.next().unwrap()));
+        let stream = Stream::new(one.device()).unwrap();
+        let errors = [
+            one.alloc::<u8>(&stream, 3).unwrap().into_shared(&other).unwrap_err(),
+            one.alloc_local::<u8>(&stream, 3).unwrap().into_shared(&other).unwrap_err(),
+            one.pre_mul_sum(3u8).unwrap().into_shared(&other).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+            assert_names(&error, &["into_shared", "another one"]);
+        }
+        let factor = DeviceBuffer::from_slice(&stream, &[2.0f32]).unwrap();
+        let error = one.pre_mul_sum_device(&factor).unwrap().into_shared(&one).unwrap_err();
+        assert_names(&error, &["into_shared", "factor", "borrows"]);
     });
 }
