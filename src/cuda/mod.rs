@@ -64,10 +64,14 @@ pub(crate) use devices::scarce;
 pub(crate) use devices::settle::settle;
 pub use devices::versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
-pub(crate) use memory::allocation::{Allocation, FreeHook, Freed, Region};
+pub(crate) use memory::address::Address;
+#[cfg(feature = "nccl")]
+pub(crate) use memory::allocation::{Allocation, FreeHook, Freed};
 pub use memory::block::trim_pinned;
 pub use memory::buffer::DeviceBuffer;
 pub use memory::pinned::PinnedBuffer;
+#[cfg(feature = "nccl")]
+pub(crate) use memory::region::Region;
 pub use memory::slice::{Slice, SliceMut};
 pub use order::event::Event;
 #[cfg(feature = "nccl")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::communicator::Communicator;
 use super::memory::allocate;
 use super::state::inner::Inner;
-use crate::cuda::{Allocation, Device, Region, Slice, SliceMut, Stream};
+use crate::cuda::{Allocation, Device, Slice, SliceMut, Stream};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -104,7 +104,7 @@ impl Communicator {
 impl<'comm, T: Element> CommBuffer<'comm, T> {
     /// Over memory that `inner` was given.
     pub(crate) fn new(inner: &Inner, alloc: Arc<Allocation>, len: usize) -> Self {
-        let window = inner.windows.of(&Region { alloc: &alloc, offset: 0, bytes: 0 }) != 0;
+        let window = inner.windows.of(&Slice::<T>::of(&alloc, alloc.address(), len).region()) != 0;
         Self { alloc, len, window, _shared: None, _communicator: PhantomData }
     }
 
@@ -145,17 +145,17 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
 
     /// The address on the device. What is done with it is not tracked.
     pub fn as_raw(&self) -> *mut c_void {
-        self.alloc.ptr()
+        self.alloc.address().ptr()
     }
 
     /// All elements, to be read.
     pub fn as_slice(&self) -> Slice<'_, T> {
-        Slice::of(&self.alloc, self.len)
+        Slice::of(&self.alloc, self.alloc.address(), self.len)
     }
 
     /// All elements, to be written.
     pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        SliceMut::of(&self.alloc, self.len)
+        SliceMut::of(&self.alloc, self.alloc.address(), self.len)
     }
 
     /// The elements of `range`, to be read.

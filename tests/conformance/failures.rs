@@ -17,9 +17,10 @@ const CHILD: &str = "failures::child";
 /// What rank 0 does when it alone has begun to reduce `[7; 4]` in place on its stream.
 type Body = fn(&Communicator, &Stream, DeviceBuffer<i32>) -> Result<()>;
 
-const BODIES: [(&str, Body); 5] = [
+const BODIES: [(&str, Body); 6] = [
     ("waits for the stream", waits_for_the_stream),
     ("another stream", another_stream),
+    ("aliases", aliases),
     ("a copy that waits", a_copy_that_waits),
     ("events", events),
     ("marks", marks),
@@ -284,4 +285,29 @@ fn a_failure_is_told_when_all_ranks_have_stopped() {
             }
         }
     });
+}
+
+#[test]
+fn all_that_show_a_buffer_tell_of_an_abort() {
+    with_an_abort("aliases");
+}
+
+fn aliases(comm: &Communicator, stream: &Stream, mut x: DeviceBuffer<i32>) -> Result<()> {
+    // SAFETY: this thread alone uses them, one after the other.
+    let (mut all, mut part) = unsafe { (x.alias(..)?, x.alias(1..3)?) };
+    abort(comm);
+    assert_aborted(stream.wait(slower(20.0)));
+    assert_aborted(all.to_vec(stream));
+    assert_aborted(part.to_vec(stream));
+    // A part does not say what the other bytes are.
+    part.fill(stream, 1)?;
+    part.accept();
+    assert_aborted(x.to_vec(stream));
+    stream.accept();
+    all.fill(stream, 2)?;
+    assert_eq!((part.to_vec(stream)?, x.to_vec(stream)?), (vec![2; 2], vec![2; 4]));
+    // Nor does it take a mark away that comes later.
+    x.fill(stream, 3)?;
+    assert_eq!(part.to_vec(stream)?, [3; 2]);
+    Ok(())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gpucomm::{Device, Element, Stream, bf16, f16};
 
+mod alias;
 mod capture;
 mod child;
 mod copy;

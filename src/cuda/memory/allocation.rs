@@ -1,10 +1,10 @@
 //! Allocations of device memory, shared by the buffers and slices that show them.
 
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::address::Address;
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::{Device, in_host_function};
 use crate::cuda::devices::settle::undisturbing;
@@ -31,14 +31,11 @@ pub(crate) fn drop_deadline() -> Deadline {
 pub(crate) struct Freed {
     /// That of the allocation: what others know about it, they know by this.
     pub(crate) id: u64,
-    pub(crate) ptr: *mut c_void,
+    pub(crate) address: Address,
     pub(crate) device: Device,
     /// The uses that may not be done yet: see [`Uses::idle`].
     pub(crate) uses: Uses,
 }
-
-// SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
-unsafe impl Send for Freed {}
 
 /// Frees external memory, at once or, where uses are not done, later.
 pub(crate) type FreeHook = Box<dyn FnOnce(Freed) + Send + Sync>;
@@ -54,10 +51,11 @@ enum Kind {
     External(FreeHook),
 }
 
-/// Memory of a device, and who uses it. Freed when all uses are done.
+/// Memory of a device, and who uses it: one of these for the same bytes, however many buffers show them, at whatever addresses. Freed
+/// when the last of those is gone, and all uses are done.
 pub(crate) struct Allocation {
     id: u64,
-    ptr: *mut c_void,
+    address: Address,
     bytes: usize,
     device: Device,
     /// Whose it is: a number that means something to whoever made it; 0: anybody's.
@@ -68,17 +66,12 @@ pub(crate) struct Allocation {
     lineage: Lineage,
 }
 
-// SAFETY: the pointer is an address of device memory, never read through on the host; everything else is Send.
-unsafe impl Send for Allocation {}
-// SAFETY: as above, and Sync; the uses are behind a mutex.
-unsafe impl Sync for Allocation {}
-
 impl Allocation {
-    fn make(ptr: *mut c_void, bytes: usize, device: Device, owner: u64, kind: Kind) -> Arc<Self> {
+    fn make(address: Address, bytes: usize, device: Device, owner: u64, kind: Kind) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            ptr,
+            address,
             bytes,
             device,
             owner,
@@ -93,7 +86,7 @@ impl Allocation {
     pub(crate) fn new(operation: &'static str, stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
         let device = stream.device();
         if bytes == 0 {
-            return Ok(Self::make(std::ptr::null_mut(), 0, device, 0, Kind::Empty));
+            return Ok(Self::make(Address::new(std::ptr::null_mut()), 0, device, 0, Kind::Empty));
         }
         let _current = device.make_current(operation)?;
         let mut ptr = std::ptr::null_mut();
@@ -103,7 +96,7 @@ impl Allocation {
                 let code = unsafe { sys::cudaMalloc(&raw mut ptr, bytes) };
                 check_memory("cudaMalloc", code, bytes, || device.to_string())
             })?;
-            return Ok(Self::make(ptr, bytes, device, 0, Kind::Malloc));
+            return Ok(Self::make(Address::new(ptr), bytes, device, 0, Kind::Malloc));
         };
         scarce::persist(device, default_timeout(), || {
             stream.room_for_one(operation, default_timeout())?;
@@ -112,17 +105,17 @@ impl Allocation {
             stream.count(ENTRY);
             check_memory("cudaMallocFromPoolAsync", code, bytes, || device.to_string())
         })?;
-        let made = Self::make(ptr, bytes, device, 0, Kind::Pool(stream.clone()));
+        let made = Self::make(Address::new(ptr), bytes, device, 0, Kind::Pool(stream.clone()));
         // The memory exists only from this point of the stream on.
         made.note(Access::Write, stream);
         Ok(made)
     }
 
-    /// Memory that somebody else allocated: `bytes` at `ptr`, on `device`. `free` is called once,
+    /// Memory that somebody else allocated: `bytes` at `address`, on `device`. `free` is called once,
     /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
     /// `owner` is a number that no other owner has.
-    pub(crate) fn external(ptr: *mut c_void, bytes: usize, device: Device, owner: u64, free: FreeHook) -> Arc<Self> {
-        Self::make(ptr, bytes, device, owner, Kind::External(free))
+    pub(crate) fn external(address: Address, bytes: usize, device: Device, owner: u64, free: FreeHook) -> Arc<Self> {
+        Self::make(address, bytes, device, owner, Kind::External(free))
     }
 
     /// Whose it is; 0: anybody's.
@@ -137,9 +130,10 @@ impl Allocation {
         self.id
     }
 
+    /// Where all of it is shown.
     #[inline]
-    pub(crate) fn ptr(&self) -> *mut c_void {
-        self.ptr
+    pub(crate) fn address(&self) -> Address {
+        self.address
     }
 
     #[inline]
@@ -183,7 +177,7 @@ impl Drop for Allocation {
         }
         uses.let_go();
         // Where something fails, the memory is leaked: the device may still use it.
-        let freed = Freed { id: self.id, ptr: self.ptr, device: self.device, uses };
+        let freed = Freed { id: self.id, address: self.address, device: self.device, uses };
         let _ = release(kind, self.bytes, freed);
     }
 }
@@ -193,18 +187,18 @@ fn release(kind: Kind, bytes: usize, freed: Freed) -> Result<()> {
         free(freed);
         return Ok(());
     }
-    let Freed { ptr, device, mut uses, .. } = freed;
+    let Freed { address, device, mut uses, .. } = freed;
     match kind {
         Kind::Empty | Kind::External(_) => Ok(()),
         Kind::Pool(home) => {
             // SAFETY: from cudaMallocFromPoolAsync, and the last handle is gone.
-            unsafe { later::free(ptr, &home, uses) }
+            unsafe { later::free(address.ptr(), &home, uses) }
         }
         Kind::Malloc => {
             device.ready("cudaFree")?;
             drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.is_done())?;
             // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
-            undisturbing(|| check("cudaFree", unsafe { sys::cudaFree(ptr) }))
+            undisturbing(|| check("cudaFree", unsafe { sys::cudaFree(address.ptr()) }))
         }
     }
 }
@@ -216,33 +210,5 @@ impl std::fmt::Debug for Allocation {
             .field("bytes", &self.bytes)
             .field("device", &self.device)
             .finish_non_exhaustive()
-    }
-}
-
-/// A range of bytes of an allocation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Region<'a> {
-    pub(crate) alloc: &'a Allocation,
-    /// In bytes.
-    pub(crate) offset: usize,
-    pub(crate) bytes: usize,
-}
-
-impl Region<'_> {
-    /// Whether these are all bytes of the allocation.
-    #[inline]
-    pub(crate) fn is_whole(&self) -> bool {
-        self.bytes == self.alloc.bytes
-    }
-
-    /// Where it begins on the device; null in an allocation of no bytes.
-    #[inline]
-    pub(crate) fn ptr(&self) -> *mut c_void {
-        self.alloc.ptr.wrapping_byte_add(self.offset)
-    }
-
-    #[inline]
-    pub(crate) fn device(&self) -> Device {
-        self.alloc.device
     }
 }

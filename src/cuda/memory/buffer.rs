@@ -6,13 +6,15 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::address::Address;
 use super::allocation::Allocation;
+use super::bytes::bytes_of;
 use super::pinned::PinnedBuffer;
 use super::slice::{Slice, SliceMut};
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::stream::Stream;
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Elements in the memory of a device.
 ///
@@ -25,6 +27,7 @@ use crate::error::{Error, Result};
 /// wait for the other.
 pub struct DeviceBuffer<T: Element> {
     alloc: Arc<Allocation>,
+    address: Address,
     len: usize,
     _elements: PhantomData<T>,
 }
@@ -36,18 +39,20 @@ impl<T: Element> DeviceBuffer<T> {
     /// longer than the default timeout or ten seconds.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::InvalidArgument`] for a length whose bytes cannot be counted; what CUDA says.
+    /// [`OutOfMemory`](crate::Error::OutOfMemory); [`InvalidArgument`](crate::Error::InvalidArgument) for a length
+    /// whose bytes cannot be counted; what CUDA says.
     pub fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         Self::make("DeviceBuffer::uninit", stream, len)
     }
 
     fn make(operation: &'static str, stream: &Stream, len: usize) -> Result<Self> {
-        let bytes =
-            len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
-                let most = isize::MAX.unsigned_abs() / size_of::<T>();
-                Error::argument(operation, "length", format_args!("at most {most}"), len)
-            })?;
-        Ok(Self { alloc: Allocation::new(operation, stream, bytes)?, len, _elements: PhantomData })
+        Ok(Self::of(Allocation::new(operation, stream, bytes_of::<T>(operation, len)?)?, len))
+    }
+
+    /// The first `len` elements of an allocation.
+    pub(crate) fn of(alloc: Arc<Allocation>, len: usize) -> Self {
+        let address = alloc.address();
+        Self { alloc, address, len, _elements: PhantomData }
     }
 
     /// Wraps `cudaMallocFromPoolAsync` and `cudaMemsetAsync`: `len` zeros on the device of `stream`.
@@ -91,17 +96,50 @@ impl<T: Element> DeviceBuffer<T> {
     /// The address on the device; null for an empty buffer. For calls of other libraries, which have to be ordered
     /// against the uses of the buffer by yourself.
     pub fn as_raw(&self) -> *mut c_void {
-        self.alloc.ptr()
+        self.address.ptr()
+    }
+
+    /// Another buffer that shows the elements of `range`: the same memory, which is freed when the last of its buffers is gone.
+    ///
+    /// For programs that keep views of one allocation where no borrow can: parameters and the bucket that they lie in, say. Uses of
+    /// all these buffers come one after the other as if there were only one, on whatever streams; and what a failed operation has left
+    /// in one, all of them [report](crate::cuda#failed-work).
+    ///
+    /// ```no_run
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Device, DeviceBuffer, Stream};
+    ///
+    /// let stream = Stream::new(Device::new(0)?)?;
+    /// let mut bucket = DeviceBuffer::<f32>::zeroed(&stream, 100)?;
+    /// // SAFETY: this thread alone uses both, one after the other.
+    /// let mut weights = unsafe { bucket.alias(20..30)? };
+    /// weights.fill(&stream, 1.0)?;
+    /// assert_eq!(bucket.slice(29..31).to_vec(&stream)?, [1.0, 0.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Safety
+    /// What is written through one of the buffers, and read or written through another, is not asked for by two threads at the same time,
+    /// nor in one call, nor in one group: nobody looks for such buffers among those of a call, and what a failed operation has left is
+    /// lost between two threads.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within the buffer.
+    pub unsafe fn alias(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        let shown = self.as_slice().slice_for("DeviceBuffer::alias", &range)?.region();
+        let len = shown.bytes / size_of::<T>();
+        Ok(Self { alloc: Arc::clone(&self.alloc), address: shown.address, len, _elements: PhantomData })
     }
 
     /// All elements, to read.
     pub fn as_slice(&self) -> Slice<'_, T> {
-        Slice::of(&self.alloc, self.len)
+        Slice::of(&self.alloc, self.address, self.len)
     }
 
     /// All elements, to write.
     pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        SliceMut::of(&self.alloc, self.len)
+        SliceMut::of(&self.alloc, self.address, self.len)
     }
 
     /// The elements of `range`, to read.
@@ -116,7 +154,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// The elements of `range`, to read.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where the range does not lie within the buffer.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within the buffer.
     pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, T>> {
         self.as_slice().try_slice(range)
     }
@@ -136,7 +174,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// The elements of `range`, to write.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where the range does not lie within the buffer.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within the buffer.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
         self.as_slice_mut().into_range("SliceMut::try_slice_mut", &range)
     }

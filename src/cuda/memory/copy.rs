@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::time::Duration;
 
-use super::allocation::Region;
 use super::pinned::PinnedBuffer;
+use super::region::Region;
 use super::slice::{Slice, SliceMut};
 use super::staging::Staged;
 use crate::cuda::devices::check::check_on;

@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
-use super::allocation::Region;
 use super::copy::{Way, enqueue, same_device};
+use super::region::Region;
 use super::slice::SliceMut;
 use super::staging::Staged;
 use crate::cuda::devices::check::{check, check_on};

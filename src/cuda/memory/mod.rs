@@ -1,10 +1,13 @@
 //! Memory of devices and of the host, and what moves between them.
 
+pub(crate) mod address;
 pub(crate) mod allocation;
 pub(crate) mod block;
 pub(crate) mod buffer;
+pub(crate) mod bytes;
 pub(crate) mod copy;
 pub(crate) mod fill;
 pub(crate) mod pinned;
+pub(crate) mod region;
 pub(crate) mod slice;
 pub(crate) mod staging;

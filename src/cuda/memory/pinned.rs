@@ -1,13 +1,14 @@
 //! Pinned memory of the host, that devices copy from and to without waiting.
 
 use super::block::Block;
+use super::bytes::bytes_of;
 use crate::cuda::devices::device::{Device, in_host_function, outside_host_functions};
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Elements in pinned memory of the host. Copies between it and devices are asynchronous; access from the host waits
 /// for them.
@@ -33,18 +34,15 @@ impl<T: Element> PinnedBuffer<T> {
     /// is used again.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::InvalidArgument`] for a length whose bytes cannot be counted; what CUDA says.
+    /// [`OutOfMemory`](crate::Error::OutOfMemory); [`InvalidArgument`](crate::Error::InvalidArgument) for a length whose bytes cannot be
+    /// counted; what CUDA says.
     pub fn new(len: usize) -> Result<Self> {
         Self::make("PinnedBuffer::new", len)
     }
 
     fn make(operation: &'static str, len: usize) -> Result<Self> {
         Device::count_for(operation)?;
-        let bytes =
-            len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
-                let most = isize::MAX.unsigned_abs() / size_of::<T>();
-                Error::argument(operation, "length", format_args!("at most {most}"), len)
-            })?;
+        let bytes = bytes_of::<T>(operation, len)?;
         let block = if bytes > 0 { Some(Block::new(bytes)?) } else { None };
         let ptr = block.as_ref().map_or(std::ptr::null_mut(), Block::ptr);
         if bytes > 0 {
@@ -113,8 +111,8 @@ impl<T: Element> PinnedBuffer<T> {
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
     ///
     /// # Errors
-    /// [`Error::Timeout`]; where the elements come from an operation of a communicator that has failed, each time why, such
-    /// as [`Error::Aborted`]; what CUDA says.
+    /// [`Timeout`](crate::Error::Timeout); where the elements come from an operation of a communicator that has failed, each time why, such
+    /// as [`Aborted`](crate::Error::Aborted); what CUDA says.
     pub fn as_slice(&self) -> Result<&[T]> {
         const OPERATION: &str = "PinnedBuffer::as_slice";
         self.wait_for_copies(OPERATION, "to", || self.uses.written())?;

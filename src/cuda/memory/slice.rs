@@ -4,7 +4,9 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-use super::allocation::{Allocation, Region};
+use super::address::Address;
+use super::allocation::Allocation;
+use super::region::Region;
 use crate::cuda::devices::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -12,8 +14,7 @@ use crate::error::{Error, Result};
 /// A view of elements in device memory, to read: what `&[T]` is to host memory, without access from the host.
 pub struct Slice<'a, T: Element> {
     alloc: &'a Allocation,
-    /// In bytes.
-    offset: usize,
+    address: Address,
     len: usize,
     _elements: PhantomData<&'a [T]>,
 }
@@ -21,8 +22,7 @@ pub struct Slice<'a, T: Element> {
 /// A view of elements in device memory, to write: what `&mut [T]` is to host memory, without access from the host.
 pub struct SliceMut<'a, T: Element> {
     alloc: &'a Allocation,
-    /// In bytes.
-    offset: usize,
+    address: Address,
     len: usize,
     _elements: PhantomData<&'a mut [T]>,
 }
@@ -54,11 +54,11 @@ fn or_panic<V>(result: Result<V>) -> V {
 }
 
 impl<'a, T: Element> Slice<'a, T> {
-    /// The first `len` elements of `alloc`.
+    /// `len` elements of `alloc`, shown at `address`.
     #[inline]
-    pub(crate) fn of(alloc: &'a Allocation, len: usize) -> Self {
+    pub(crate) fn of(alloc: &'a Allocation, address: Address, len: usize) -> Self {
         debug_assert!(len * size_of::<T>() <= alloc.bytes());
-        Self { alloc, offset: 0, len, _elements: PhantomData }
+        Self { alloc, address, len, _elements: PhantomData }
     }
 
     /// How many elements.
@@ -87,7 +87,7 @@ impl<'a, T: Element> Slice<'a, T> {
 
     #[inline]
     pub(crate) fn region(&self) -> Region<'a> {
-        Region { alloc: self.alloc, offset: self.offset, bytes: self.len * size_of::<T>() }
+        Region { alloc: self.alloc, address: self.address, bytes: self.len * size_of::<T>() }
     }
 
     /// The elements of `range`.
@@ -107,9 +107,9 @@ impl<'a, T: Element> Slice<'a, T> {
         self.slice_for("Slice::try_slice", &range)
     }
 
-    fn slice_for(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
+    pub(crate) fn slice_for(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
         let (begin, end) = resolve(operation, range, self.len)?;
-        Ok(Self { offset: self.offset + begin * size_of::<T>(), len: end - begin, ..*self })
+        Ok(Self { address: self.address.add(begin * size_of::<T>()), len: end - begin, ..*self })
     }
 
     /// The elements before `mid` and those from it on.
@@ -124,11 +124,11 @@ impl<'a, T: Element> Slice<'a, T> {
 }
 
 impl<'a, T: Element> SliceMut<'a, T> {
-    /// The first `len` elements of `alloc`, which nobody else may show at the same time.
+    /// `len` elements of `alloc`, shown at `address`, which nobody else may show at the same time.
     #[inline]
-    pub(crate) fn of(alloc: &'a Allocation, len: usize) -> Self {
+    pub(crate) fn of(alloc: &'a Allocation, address: Address, len: usize) -> Self {
         debug_assert!(len * size_of::<T>() <= alloc.bytes());
-        Self { alloc, offset: 0, len, _elements: PhantomData }
+        Self { alloc, address, len, _elements: PhantomData }
     }
 
     /// How many elements.
@@ -157,18 +157,18 @@ impl<'a, T: Element> SliceMut<'a, T> {
 
     #[inline]
     pub(crate) fn region(&self) -> Region<'_> {
-        Region { alloc: self.alloc, offset: self.offset, bytes: self.len * size_of::<T>() }
+        Region { alloc: self.alloc, address: self.address, bytes: self.len * size_of::<T>() }
     }
 
     /// The region for as long as the memory is borrowed.
     #[inline]
     pub(crate) fn into_region(self) -> Region<'a> {
-        Region { alloc: self.alloc, offset: self.offset, bytes: self.len * size_of::<T>() }
+        Region { alloc: self.alloc, address: self.address, bytes: self.len * size_of::<T>() }
     }
 
     /// The same view for a shorter time, so that this one is still there afterwards.
     pub fn reborrow(&mut self) -> SliceMut<'_, T> {
-        SliceMut { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData }
+        SliceMut { alloc: self.alloc, address: self.address, len: self.len, _elements: PhantomData }
     }
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
@@ -183,7 +183,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// The same elements, to read.
     #[inline]
     pub fn as_slice(&self) -> Slice<'_, T> {
-        Slice { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData }
+        Slice { alloc: self.alloc, address: self.address, len: self.len, _elements: PhantomData }
     }
 
     /// The elements of `range`, to read.
@@ -223,7 +223,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// The elements of `range`, for `operation`.
     pub(crate) fn into_range(self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
         let (begin, end) = resolve(operation, range, self.len)?;
-        Ok(Self { offset: self.offset + begin * size_of::<T>(), len: end - begin, ..self })
+        Ok(Self { address: self.address.add(begin * size_of::<T>()), len: end - begin, ..self })
     }
 
     /// The elements before `mid` and those from it on. Both may be used at the same time, on different streams and
@@ -252,7 +252,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// Where `mid` is greater than the length.
     #[track_caller]
     pub(crate) fn into_parts(self, operation: &'static str, mid: usize) -> (Self, Self) {
-        let other = Self { alloc: self.alloc, offset: self.offset, len: self.len, _elements: PhantomData };
+        let other = Self { alloc: self.alloc, address: self.address, len: self.len, _elements: PhantomData };
         (or_panic(self.into_range(operation, &(..mid))), or_panic(other.into_range(operation, &(mid..))))
     }
 }
@@ -279,7 +279,7 @@ impl<'a, T: Element> From<&'a SliceMut<'_, T>> for Slice<'a, T> {
 
 impl<'a, T: Element> From<SliceMut<'a, T>> for Slice<'a, T> {
     fn from(slice: SliceMut<'a, T>) -> Self {
-        Slice { alloc: slice.alloc, offset: slice.offset, len: slice.len, _elements: PhantomData }
+        Slice { alloc: slice.alloc, address: slice.address, len: slice.len, _elements: PhantomData }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::element::{Element, ElementKind};
 /// `count` elements of `kind` at element `offset` of a region whose bounds were checked.
 #[inline]
 pub(crate) fn part(region: Region<'_>, kind: ElementKind, offset: usize, count: usize) -> Region<'_> {
-    Region { alloc: region.alloc, offset: region.offset + offset * kind.size(), bytes: count * kind.size() }
+    region.part(offset * kind.size(), count * kind.size())
 }
 
 /// A message of a part of `from` to `peer`.

@@ -36,7 +36,7 @@ impl Call<'_> {
     fn place(&self, region: Option<&Region<'_>>) -> Place {
         region.map_or(Place::NONE, |region| match self.comm.windows.of(region) {
             0 => Place::NONE,
-            window => Place { window, offset: region.offset as u64 },
+            window => Place { window, offset: region.offset() as u64 },
         })
     }
 }

@@ -3,13 +3,12 @@
 //! `ncclMemFree` does not wait for the uses of the memory, and may wait for everything else on the device: for a collective
 //! that spins until its peers come, or until somebody aborts it. So neither a destructor calls it nor the watchdog.
 
-use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use crate::cuda::scarce;
-use crate::cuda::{self, Device, Freed, Uses};
+use crate::cuda::{self, Address, Device, Freed, Uses};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::state::helper;
@@ -22,16 +21,13 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Memory to be freed.
 struct Remains {
-    ptr: *mut c_void,
+    address: Address,
     device: Device,
     uses: Uses,
     inner: Arc<Inner>,
     /// Whether NCCL may know the memory until it has let go of the communicator.
     after_the_end: bool,
 }
-
-// SAFETY: the pointer is an address of device memory that only `free` gives back.
-unsafe impl Send for Remains {}
 
 /// All remains.
 struct Yard {
@@ -73,8 +69,13 @@ pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
         Burial::Soon(freed) => (freed, false),
         Burial::AfterTheEnd(freed) => (freed, true),
     };
-    let one =
-        Remains { ptr: freed.ptr, device: freed.device, uses: freed.uses, inner: Arc::clone(inner), after_the_end };
+    let one = Remains {
+        address: freed.address,
+        device: freed.device,
+        uses: freed.uses,
+        inner: Arc::clone(inner),
+        after_the_end,
+    };
     let mut yard = yard();
     yard.waiting.push(one);
     yard.fresh = true;
@@ -147,7 +148,7 @@ impl Remains {
     fn free(self) {
         // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, and
         // no window lies over it.
-        let _ = unsafe { sys::ncclMemFree(self.ptr) };
+        let _ = unsafe { sys::ncclMemFree(self.address.ptr()) };
         scarce::freed();
     }
 }

@@ -11,7 +11,7 @@ use super::retire;
 #[cfg(nccl_ge_2_27)]
 use super::retire::{Entered, Member};
 use crate::cuda::scarce;
-use crate::cuda::{Allocation, FreeHook, SliceMut, Stream};
+use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
@@ -99,7 +99,13 @@ impl<'a> Memory<'a> {
                 }
             }),
         };
-        let alloc = Allocation::external(memory.ptr, memory.size.used, memory.inner.device, memory.inner.id, free);
+        let alloc = Allocation::external(
+            Address::new(memory.ptr),
+            memory.size.used,
+            memory.inner.device,
+            memory.inner.id,
+            free,
+        );
         match window {
             Some(number) if !memory.inner.windows.lay_over(alloc.id(), number) => {
                 let reason = "a window lies over the memory already, or there are too many";
@@ -113,7 +119,7 @@ impl<'a> Memory<'a> {
     #[cfg(nccl_ge_2_27)]
     fn leave(self) {
         let memory = ManuallyDrop::new(self);
-        let freed = Freed { id: 0, ptr: memory.ptr, device: memory.inner.device, uses: Uses::new() };
+        let freed = Freed { id: 0, address: Address::new(memory.ptr), device: memory.inner.device, uses: Uses::new() };
         reaper::receive(Burial::AfterTheEnd(freed), memory.inner);
     }
 }
@@ -167,7 +173,7 @@ fn zeros<T: Element>(
     stream: &Stream,
     len: usize,
 ) -> Result<Arc<Allocation>> {
-    SliceMut::<T>::of(&alloc, len).fill_for(operation, stream, T::ZERO)?;
+    SliceMut::<T>::of(&alloc, alloc.address(), len).fill_for(operation, stream, T::ZERO)?;
     Ok(alloc)
 }
 

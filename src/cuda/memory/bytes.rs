@@ -1,0 +1,13 @@
+//! Lengths in bytes.
+
+use crate::element::Element;
+use crate::error::{Error, Result};
+
+/// How many bytes `len` elements are.
+pub(crate) fn bytes_of<T: Element>(operation: &'static str, len: usize) -> Result<usize> {
+    let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok());
+    bytes.ok_or_else(|| {
+        let most = isize::MAX.unsigned_abs() / size_of::<T>();
+        Error::argument(operation, "length", format_args!("at most {most}"), len)
+    })
+}

@@ -1,0 +1,51 @@
+//! What operations are given of memory.
+
+use std::ffi::c_void;
+
+use super::address::Address;
+use super::allocation::Allocation;
+use crate::cuda::devices::device::Device;
+
+/// A range of the bytes of an allocation, at the address at which it is shown.
+///
+/// Who uses the memory, and where its bytes come from, the allocation knows, so that this holds for all addresses at which the same
+/// bytes are shown. The address stands here: to find the one, nobody needs the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Region<'a> {
+    pub(crate) alloc: &'a Allocation,
+    pub(crate) address: Address,
+    pub(crate) bytes: usize,
+}
+
+impl Region<'_> {
+    /// Whether these are all bytes of the allocation.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bytes == self.alloc.bytes()
+    }
+
+    /// Where it begins on the device; null in an allocation of no bytes.
+    #[inline]
+    pub(crate) fn ptr(&self) -> *mut c_void {
+        self.address.ptr()
+    }
+
+    #[inline]
+    pub(crate) fn device(&self) -> Device {
+        self.alloc.device()
+    }
+
+    /// How many bytes of the allocation lie before it.
+    #[inline]
+    #[cfg(feature = "nccl")]
+    pub(crate) fn offset(&self) -> usize {
+        self.address.behind(self.alloc.address())
+    }
+
+    /// A part of it, whose bounds were checked.
+    #[inline]
+    #[cfg(feature = "nccl")]
+    pub(crate) fn part(self, offset: usize, bytes: usize) -> Self {
+        Self { address: self.address.add(offset), bytes, ..self }
+    }
+}
