@@ -143,7 +143,7 @@ impl Exchange {
         check_rank(operation, rank, self.size())?;
         let asked = [(rank, self.name(operation, key)?)];
         let what = format!("{key:?}");
-        Ok(self.view.values(operation, &what, &asked, &self.deadline())?.swap_remove(0))
+        Ok(self.view.values(operation, &what, &asked, &self.deadline(), |_, _| None)?.swap_remove(0))
     }
 
     /// The value of a key, if it is there now.

@@ -44,9 +44,13 @@ impl Exchange {
             return Ok(value.to_vec());
         }
         let what = format!("broadcast (round {round}) from rank {root}");
-        let value =
-            self.view.values(operation, &what, &[(root, self.round_key(round, root))], &deadline)?.swap_remove(0);
-        self.payload(operation, round, kind::BROADCAST, root, value)
+        let keys = [(root, self.round_key(round, root))];
+        let values = self.payloads(round, operation, kind::BROADCAST, &what, &keys, &deadline);
+        if let Err(Error::Disagreement { .. }) = &values {
+            // Whoever waits for this rank sees what it does instead.
+            self.put(round, operation, kind::BROADCAST, &[], &deadline)?;
+        }
+        Ok(values?.swap_remove(0))
     }
 
     pub(super) fn gather_in(
@@ -60,10 +64,9 @@ impl Exchange {
         self.put(round, operation, kind, value, deadline)?;
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
         let what = format!("{} (round {round})", kind::name(Some(&kind)));
-        let values = self.view.values(operation, &what, &keys, deadline)?;
+        let values = self.payloads(round, operation, kind, &what, &keys, deadline)?;
         self.met(round);
-        let payloads = values.into_iter().enumerate();
-        payloads.map(|(rank, value)| self.payload(operation, round, kind, rank, value)).collect()
+        Ok(values)
     }
 
     /// Sets this rank's value of a round.
@@ -90,26 +93,26 @@ impl Exchange {
         format!("{}c/{round}/{rank}", self.view.path)
     }
 
-    /// What `rank` gave, if it has done what this rank does.
-    fn payload(
+    /// What ranks gave under these keys, if all of them do what this rank does; `what` is that in words.
+    fn payloads(
         &self,
-        operation: &'static str,
         round: u64,
+        operation: &'static str,
         kind: u8,
-        rank: usize,
-        mut value: Vec<u8>,
-    ) -> Result<Vec<u8>> {
-        if value.first() != Some(&kind) {
-            return Err(Error::Disagreement {
+        what: &str,
+        keys: &[(usize, String)],
+        deadline: &Deadline,
+    ) -> Result<Vec<Vec<u8>>> {
+        let values = self.view.values(operation, what, keys, deadline, |rank, value| {
+            (value.first() != Some(&kind)).then(|| Error::Disagreement {
                 operation,
                 rank,
                 peer: self.rank(),
                 expected: format!("{} as round {round}", kind::name(Some(&kind))),
                 got: kind::name(value.first()),
-            });
-        }
-        value.remove(0);
-        Ok(value)
+            })
+        })?;
+        Ok(values.into_iter().map(|mut value| value.split_off(1)).collect())
     }
 
     /// All have come to a round, and so are done with those before: what this rank has set for them goes.

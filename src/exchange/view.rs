@@ -172,16 +172,29 @@ impl View {
         Ok(ends)
     }
 
-    /// The values of keys, each of which one member sets; an error that names who has not.
+    /// The values of keys, each of which one member sets; an error that names who has not. The first value that `objection` has something
+    /// against, which knows whose it is, ends it at once.
     pub(super) fn values(
         &self,
         operation: &'static str,
         what: &str,
         keys: &[(usize, String)],
         deadline: &Deadline,
+        objection: impl Fn(usize, &[u8]) -> Option<Error>,
     ) -> Result<Vec<Vec<u8>>> {
-        let came =
-            self.await_keys(keys, deadline, |came| Ok(came.iter().any(|came| matches!(came, Came::Ended(_)))))?;
+        let objections = |came: &[Came]| {
+            let values = keys.iter().zip(came).filter_map(|((rank, _), came)| match came {
+                Came::Value(value) => Some((*rank, value)),
+                _ => None,
+            });
+            values.filter_map(|(rank, value)| objection(rank, value)).next()
+        };
+        let came = self.await_keys(keys, deadline, |came| {
+            Ok(came.iter().any(|came| matches!(came, Came::Ended(_))) || objections(came).is_some())
+        })?;
+        if let Some(error) = objections(&came) {
+            return Err(error);
+        }
         for ((rank, _), came) in keys.iter().zip(&came) {
             if let Came::Ended(how) = came {
                 return Err(Error::Gone {

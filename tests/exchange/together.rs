@@ -1,10 +1,10 @@
 //! What all ranks do together.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpucomm::Error;
 
-use crate::support::everywhere;
+use crate::support::{everywhere, slower};
 
 #[test]
 fn gather_broadcast_barrier() {
@@ -55,6 +55,29 @@ fn votes() {
         assert_eq!(vote.no.len(), x.size());
         assert_eq!(vote.no[0].1, "ü".repeat(512));
         assert!(x.vote(Ok(())).unwrap().unanimous());
+    });
+}
+
+/// One that waits for all, beside one that waits for the root alone, who may be the one or the other.
+#[test]
+fn who_does_something_else_is_named_at_once() {
+    everywhere(&[3], |x| {
+        for root in [0, 1] {
+            let start = Instant::now();
+            let result = if x.rank() == 0 { x.barrier() } else { x.broadcast(root, b"v").map(drop) };
+            // A root waits for nobody.
+            if x.rank() != 0 && x.rank() == root {
+                result.unwrap();
+            } else if x.rank() == 0 || root == 0 {
+                let error = result.unwrap_err();
+                let Error::Disagreement { got, .. } = &error else { panic!("{error}") };
+                assert_eq!(&**got, ["broadcast", "barrier"][usize::from(x.rank() != 0)], "{error}");
+            } else {
+                result.unwrap();
+            }
+            assert!(start.elapsed() < slower(5.0), "after {:?}", start.elapsed());
+            x.barrier().unwrap();
+        }
     });
 }
 
