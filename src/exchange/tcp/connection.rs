@@ -4,7 +4,9 @@ use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
 
 /// How much is read of one connection before others have their turn.
 const TURN: usize = 4 << 20;
@@ -59,6 +61,12 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(stream: TcpStream, stale: Instant) -> Self {
+        let _ = stream.set_nodelay(true);
+        // A host that vanishes says nothing: it is asked.
+        let _ = sockopt::set_socket_keepalive(&stream, true);
+        let _ = sockopt::set_tcp_keepidle(&stream, Duration::from_secs(10));
+        let _ = sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5));
+        let _ = sockopt::set_tcp_keepcnt(&stream, 3);
         Self {
             stream,
             peer: Peer::Unknown,
@@ -133,8 +141,9 @@ impl Connection {
         self.output.is_empty()
     }
 
-    /// Sends what can be sent now.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    /// Sends what can be sent now; whether the other end has taken any.
+    pub(super) fn flush(&mut self) -> io::Result<bool> {
+        let mut taken = false;
         while let Some(piece) = self.output.front() {
             let bytes = piece.bytes();
             if self.sent == bytes.len() {
@@ -144,12 +153,15 @@ impl Connection {
             }
             match self.stream.write(&bytes[self.sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(len) => self.sent += len,
+                Ok(len) => {
+                    self.sent += len;
+                    taken = true;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(taken)
     }
 }

@@ -1,7 +1,8 @@
 //! How a client comes to the server, which may not be there yet.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use super::message::{Hello, Reception, Welcome};
@@ -61,7 +62,7 @@ pub(super) fn dial(
 
 fn once(address: &str, hello: &Hello, deadline: &Deadline) -> Result<(TcpStream, Welcome), Failure> {
     let mut why = Failure::Later(format!("{address} has no address"));
-    for address in address.to_socket_addrs()? {
+    for address in resolve(address, deadline)? {
         let one_try = Deadline::after(deadline.remaining().min(TRY));
         match greet(&address, hello, &one_try) {
             Ok(connected) => return Ok(connected),
@@ -71,7 +72,23 @@ fn once(address: &str, hello: &Hello, deadline: &Deadline) -> Result<(TcpStream,
     Err(why)
 }
 
-fn greet(address: &std::net::SocketAddr, hello: &Hello, deadline: &Deadline) -> Result<(TcpStream, Welcome), Failure> {
+/// The addresses of a name. Asking for them has no deadline of its own, so a thread does it, which is left behind where that takes too
+/// long.
+fn resolve(address: &str, deadline: &Deadline) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = address.parse() {
+        return Ok(vec![address]);
+    }
+    let (tell, told) = mpsc::sync_channel(1);
+    let name = address.to_owned();
+    let ask = move || {
+        let _ = tell.send(name.to_socket_addrs().map(Vec::from_iter));
+    };
+    std::thread::Builder::new().name("gpucomm-resolve".into()).spawn(ask)?;
+    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nobody says which address {address} has"));
+    told.recv_timeout(left(deadline)).map_err(slow)?
+}
+
+fn greet(address: &SocketAddr, hello: &Hello, deadline: &Deadline) -> Result<(TcpStream, Welcome), Failure> {
     let mut stream = TcpStream::connect_timeout(address, left(deadline))?;
     if stream.local_addr()? == stream.peer_addr()? {
         // A free port of this host may be given to the very connection that asks for it.

@@ -22,8 +22,8 @@ const CONTROL: u64 = 1;
 /// How long a client may take to say who it is.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// How long a client may pause within a request.
-const PAUSE: Duration = Duration::from_secs(30);
+/// How long a client may pause within a request, or in taking an answer.
+const PAUSE: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(30) };
 
 /// So many connections may be open that have not said who they are. The oldest ones make room.
 const STRANGERS: usize = 128;
@@ -134,12 +134,6 @@ impl Service {
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            let _ = stream.set_nodelay(true);
-            // A host that vanishes says nothing: it is asked.
-            let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-            let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(10));
-            let _ = rustix::net::sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5));
-            let _ = rustix::net::sockopt::set_tcp_keepcnt(&stream, 3);
             let token = self.next;
             self.next += 1;
             if epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(token), epoll::EventFlags::IN).is_err() {
@@ -340,14 +334,24 @@ impl Service {
     /// Sends what can go now, and says what the connection is to be woken for.
     fn send(&mut self, token: u64) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let failed = connection.flush().is_err();
+        let flushed = connection.flush();
         let drained = connection.drained();
-        if failed || (drained && connection.closing) {
-            return self.close(token);
-        }
+        let taken = match flushed {
+            Ok(taken) if !(drained && connection.closing) => taken,
+            _ => return self.close(token),
+        };
         // Who does not take its answers is not asked what else it wants.
         let interest = if drained { epoll::EventFlags::IN } else { epoll::EventFlags::OUT };
         let _ = epoll::modify(&self.epoll, &connection.stream, epoll::EventData::new_u64(token), interest);
+        if connection.closing {
+            return;
+        }
+        // Values that somebody replaces live on while they are to be sent, so nobody may leave them lying for ever.
+        if drained {
+            connection.stale = None;
+        } else if taken || connection.stale.is_none() {
+            self.limit(token, PAUSE);
+        }
     }
 
     fn close(&mut self, token: u64) {
@@ -389,3 +393,7 @@ fn is_out_of_files(code: i32) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].iter().any(|errno| errno.raw_os_error() == code)
 }
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;
