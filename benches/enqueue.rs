@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 /// Calls in a block: fewer than may be in flight, so that none waits.
-const CALLS: usize = 100;
+const CALLS: usize = 90;
 const BLOCKS: usize = 300;
 const WARM_UP: usize = 20;
 
