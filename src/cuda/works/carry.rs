@@ -27,14 +27,16 @@ pub(crate) enum Form {
 
 /// Before an operation: what these come from, but for operations of `work`, to which it will belong, if that is known.
 #[inline]
-pub(crate) fn reads<const N: usize>(work: Option<&Work>, lineages: [Option<&Lineage>; N]) -> Origins {
+pub(crate) fn reads<const N: usize>(work: Option<&Work>, lineages: [Option<&Lineage>; N]) -> Option<Origins> {
+    let own = |lineage: &Lineage| work.map_or_else(|| lineage.is_empty(), |work| lineage.is_only(work));
+    if lineages.iter().flatten().all(|lineage| own(lineage)) { None } else { gather(lineages, own) }
+}
+
+#[cold]
+fn gather<const N: usize>(lineages: [Option<&Lineage>; N], own: impl Fn(&Lineage) -> bool) -> Option<Origins> {
     let mut origins = Origins::new();
-    for lineage in lineages.into_iter().flatten() {
-        if !work.map_or_else(|| lineage.is_empty(), |work| lineage.is_only(work)) {
-            lineage.gather(&mut origins);
-        }
-    }
-    origins
+    lineages.into_iter().flatten().filter(|lineage| !own(lineage)).for_each(|lineage| lineage.gather(&mut origins));
+    (!origins.is_empty()).then_some(origins)
 }
 
 /// After an operation, number `number` of `work` on the stream of `history`: it has read what comes from `read`, and
@@ -42,27 +44,33 @@ pub(crate) fn reads<const N: usize>(work: Option<&Work>, lineages: [Option<&Line
 #[inline]
 pub(crate) fn operation(
     (work, number): (&Arc<Work>, u64),
-    read: &Origins,
+    read: Option<&Origins>,
     written: Option<&Lineage>,
     history: &History,
     form: impl FnOnce() -> Form,
 ) {
-    if !(read.is_empty() && written.is_none_or(|lineage| lineage.go_on(work, number))) {
+    if !(read.is_none() && written.is_none_or(|lineage| lineage.go_on(work, number))) {
         mix((work, number), read, written, history, form());
     }
 }
 
 /// The same where other works, or none, have a part in the memory.
 #[cold]
-fn mix((work, number): (&Arc<Work>, u64), read: &Origins, written: Option<&Lineage>, history: &History, form: Form) {
+fn mix(
+    (work, number): (&Arc<Work>, u64),
+    read: Option<&Origins>,
+    written: Option<&Lineage>,
+    history: &History,
+    form: Form,
+) {
     // Waits for the stream tell what became of that, though they may never look at the result.
-    history.cover(read);
+    read.into_iter().for_each(|read| history.cover(read));
     let Some(lineage) = written else { return };
     lineage.change(|list| {
         if form == Form::Whole {
             list.overwrite();
         }
-        list.merge(read);
+        read.into_iter().for_each(|read| list.merge(read));
         list.add(work, number);
     });
 }

@@ -23,7 +23,7 @@ fn operation(
 ) {
     let in_place = written.filter(|_| form == Form::InPlace);
     let read = reads(Some(&**work), [read[0], read[1], in_place]);
-    super::operation((work, number), &read, written, history, || form);
+    super::operation((work, number), read.as_ref(), written, history, || form);
 }
 
 /// Both steps of a copy, with nobody in between.

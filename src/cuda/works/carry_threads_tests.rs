@@ -67,7 +67,7 @@ fn who_comes_in_between_is_not_found_well() {
             let (work, number) = ours.next(&history);
             let read = reads(Some(&*work), [Some(&from)]);
             come_in();
-            after((&work, number), &read, Some(&to), &history, || Form::Part);
+            after((&work, number), read.as_ref(), Some(&to), &history, || Form::Part);
         }
         to.origins().judge("a wait").unwrap();
         history.origins().judge("a wait").unwrap();

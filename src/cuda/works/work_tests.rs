@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::{Fate, Origins, Work, Worker};
+use super::{Fate, Work, Worker};
 use crate::cuda::devices::device::Device;
 use crate::cuda::memory::buffer::DeviceBuffer;
 use crate::cuda::memory::pinned::PinnedBuffer;
@@ -77,7 +77,7 @@ fn timeouts_say_what_is_waited_for() {
     let busy = Busy::keep(&stream);
     work.enqueue(8);
     let written = x.as_slice().region().alloc.lineage();
-    carry::operation((&work, 8), &Origins::new(), Some(written), stream.history(), || Form::Whole);
+    carry::operation((&work, 8), None, Some(written), stream.history(), || Form::Whole);
     x.copy_to_pinned(&stream, &mut pinned).unwrap();
     let event = stream.record().unwrap();
     other.wait_event(&event).unwrap();
@@ -111,7 +111,7 @@ fn a_failure_is_told_when_nobody_writes_any_more() {
     let work = stream.history().adopt(&fate, 8, || Work::new(known, Arc::clone(&fate), 7));
     work.enqueue(8);
     let written = x.as_slice().region().alloc.lineage();
-    carry::operation((&work, 8), &Origins::new(), Some(written), stream.history(), || Form::Whole);
+    carry::operation((&work, 8), None, Some(written), stream.history(), || Form::Whole);
     x.copy_to_pinned(&stream, &mut pinned).unwrap();
     let event = stream.record().unwrap();
     fate.fail(Error::Aborted { operation: "test", reason: String::from("it was asked for") });

@@ -6,6 +6,8 @@ use super::kind::Kind;
 use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
 use crate::nccl::agree::recent::NOWHERE;
+#[cfg(doc)]
+use crate::nccl::agree::signature;
 use crate::nccl::state::inner::Inner;
 
 /// One call: what is passed to C, and the memory that it touches.
@@ -18,6 +20,8 @@ pub(crate) struct Call<'a> {
     pub(crate) stream: &'a Stream,
     pub(crate) kind: Kind,
     pub(crate) element: ElementKind,
+    /// See [`head`](crate::nccl::agree::signature::head).
+    pub(crate) head: u64,
     /// Elements, as the C function counts them.
     pub(crate) count: usize,
     /// What is read; `None` where this rank reads nothing, or reads what it writes.
@@ -50,6 +54,7 @@ impl<'a> Call<'a> {
             stream,
             kind,
             element,
+            head: kind.head(element),
             count,
             send: None,
             recv: None,

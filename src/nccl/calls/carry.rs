@@ -10,9 +10,9 @@ use crate::cuda::{Form, Origins, Region, Work};
 use crate::nccl::state::works::Works;
 
 impl Call<'_> {
-    /// Before the call is ordered on its stream: where what it reads comes from.
+    /// Before the call is ordered on its stream: where what it reads comes from, other than its own work.
     #[inline]
-    pub(crate) fn origins(&self, works: &Works) -> Origins {
+    pub(crate) fn origins(&self, works: &Works) -> Option<Origins> {
         let in_place = if self.reads_recv() { &self.recv } else { &None };
         let lineages =
             [&self.send, &self.scalar, in_place].map(|region| region.as_ref().map(|region| region.alloc.lineage()));
@@ -22,7 +22,7 @@ impl Call<'_> {
     /// After the enqueue, or an attempt, as operation `number` of `work`, of what comes from `read`; `together` are the calls of
     /// its group, or it alone.
     #[inline]
-    pub(crate) fn carry(&self, (work, number): (&Arc<Work>, u64), read: &Origins, together: &[Call<'_>]) {
+    pub(crate) fn carry(&self, (work, number): (&Arc<Work>, u64), read: Option<&Origins>, together: &[Call<'_>]) {
         let written = self.recv.as_ref().map(|region| region.alloc.lineage());
         carry::operation((work, number), read, written, self.stream.history(), || self.form(together));
     }

@@ -1,8 +1,10 @@
 //! What NCCL can be asked for.
 
+use crate::element::ElementKind;
 use crate::nccl::agree::code;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::past::Exchange;
+use crate::nccl::agree::signature;
 use crate::sys;
 
 /// Which C function, with the arguments that only it has.
@@ -41,8 +43,16 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// See [`signature::head`].
+    #[inline]
+    pub(crate) fn head(self, element: ElementKind) -> u64 {
+        let other = self.root().or(self.message().map(|(_, peer)| peer));
+        signature::head(self.code(), element, self.redop(), other)
+    }
+
     /// A number for the ledger.
-    pub(crate) const fn code(self) -> u8 {
+    #[inline]
+    const fn code(self) -> u8 {
         match self {
             Self::AllReduce { .. } => code::ALL_REDUCE,
             Self::Reduce { .. } => code::REDUCE,
@@ -130,6 +140,7 @@ impl Kind {
         }
     }
 
+    #[inline]
     pub(crate) const fn root(self) -> Option<usize> {
         match self {
             Self::Reduce { root, .. } | Self::Broadcast { root } => Some(root),

@@ -2,17 +2,9 @@
 
 use super::call::Call;
 use crate::cuda::Region;
-use crate::nccl::agree::signature;
 use crate::nccl::agree::signature::{Memory, Place, Signature};
 
 impl Call<'_> {
-    /// See [`signature::head`].
-    #[inline]
-    pub(crate) fn head(&self) -> u64 {
-        let other = self.kind.root().or(self.kind.message().map(|(_, peer)| peer));
-        signature::head(self.kind.code(), self.element, self.kind.redop(), other)
-    }
-
     /// Of a collective whose group holds so many of its communicator, itself among them: 1 outside of groups.
     #[inline]
     pub(crate) fn signature(&self, group: usize) -> Signature {
@@ -22,7 +14,7 @@ impl Call<'_> {
         } else {
             Memory::InWindows(self.is_in_window())
         };
-        Signature::new(self.head(), self.count, group, memory)
+        Signature::new(self.head, self.count, group, memory)
     }
 
     /// Whether it is done in a window. An empty one lies nowhere. The buffers of what is not compared by place are all windows or none

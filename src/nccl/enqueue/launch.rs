@@ -20,7 +20,7 @@ use crate::sys;
 
 /// Makes one call, whose memory was ordered, and comes from `read`.
 #[inline]
-pub(crate) fn one(call: &Call<'_>, read: &Origins, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     if call.count == 0 {
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub(crate) fn one(call: &Call<'_>, read: &Origins, guard: &mut Guarded, handle: 
 fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
     Record {
         number,
-        head: call.head(),
+        head: call.head,
         count: call.count as u64,
         agreed: call.agreed.get(),
         operation: call.operation,

@@ -14,7 +14,6 @@ pub(crate) struct Reads {
     some: SmallVec<[(usize, Origins); 1]>,
     /// How many of them were asked for.
     told: usize,
-    none: Origins,
 }
 
 impl Reads {
@@ -30,22 +29,16 @@ impl Reads {
             } else {
                 call.origins(works)
             };
-            if !origins.is_empty() {
-                some.push((at, origins));
-            }
+            some.extend(origins.map(|origins| (at, origins)));
         }
-        Self { some, told: 0, none: Origins::new() }
+        Self { some, told: 0 }
     }
 
     /// Of the call at `at`; to be asked from the first one to the last.
-    pub(crate) fn next(&mut self, at: usize) -> &Origins {
-        match self.some.get(self.told) {
-            Some((place, origins)) if *place == at => {
-                self.told += 1;
-                origins
-            }
-            _ => &self.none,
-        }
+    pub(crate) fn next(&mut self, at: usize) -> Option<&Origins> {
+        let (_, origins) = self.some.get(self.told).filter(|(place, _)| *place == at)?;
+        self.told += 1;
+        Some(origins)
     }
 }
 

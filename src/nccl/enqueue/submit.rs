@@ -74,8 +74,8 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     let done = match agreement::one(call) {
         // Nothing was agreed on, so the call may be made again.
         Err(error @ Error::Timeout { .. }) => return Err(error),
-        Ok(false) => launch::one(call, &read, &mut guard, handle),
-        Ok(true) => restoring(|| launch_first(call, &read, &mut guard, handle)),
+        Ok(false) => launch::one(call, read.as_ref(), &mut guard, handle),
+        Ok(true) => restoring(|| launch_first(call, read.as_ref(), &mut guard, handle)),
         Err(error) => Err(error),
     };
     if let Err(error) = done {
@@ -203,7 +203,7 @@ fn launch_parts<'a>(
 
 /// Makes a call that was agreed on and is the first of its kind.
 #[cold]
-fn launch_first(call: &Call<'_>, read: &Origins, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+fn launch_first(call: &Call<'_>, read: Option<&Origins>, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     let (inner, calls) = (call.comm, std::slice::from_ref(call));
     let mut members = [Member { inner, guarded, handle }];
     launch::write_down(calls, &members);
