@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::life::abort::{AbortOutcome, GRACE, abort};
 use super::state::inner::Inner;
+use super::state::standing::State;
 use crate::deadline::Deadline;
 use crate::error::Error;
 
@@ -49,6 +50,11 @@ impl Aborter {
             }
             None => AbortOutcome::Already,
         }
+    }
+
+    /// How the communicator stands, as [`Communicator::state`](super::Communicator::state) says; `None` once nothing of it is left.
+    pub fn state(&self) -> Option<State> {
+        self.inner.upgrade().map(|inner| inner.state())
     }
 
     /// Whether calls on the communicator are still possible.

@@ -12,6 +12,7 @@ use super::raw::outside::outside_of_host_functions;
 use super::setup::config::InitOptions;
 use super::setup::unique_id::UniqueId;
 use super::state::inner::Inner;
+use super::state::standing::State;
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -119,6 +120,22 @@ impl Communicator {
     /// Sets how long calls of this communicator wait. At first it is the timeout that the start was given.
     pub fn set_timeout(&self, timeout: Duration) {
         self.inner.set_timeout(timeout);
+    }
+
+    /// How the communicator stands. What is not active any more refuses every call, and says since when and why.
+    ///
+    /// ```no_run
+    /// # use gpucomm::nccl::State;
+    /// # fn retry(communicator: &gpucomm::Communicator) {
+    /// match communicator.state() {
+    ///     State::Active => {}
+    ///     // Another thread has ended it, or another rank: its error stands in what every call returns.
+    ///     state => eprintln!("rank {} is {state:?}", communicator.rank()),
+    /// }
+    /// # }
+    /// ```
+    pub fn state(&self) -> State {
+        self.inner.state()
     }
 
     /// Whether calls are still possible: neither aborted nor failed.

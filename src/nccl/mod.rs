@@ -84,6 +84,7 @@ pub use pre_mul_sum::PreMulSum;
 pub use reduce_op::ReduceOp;
 pub use setup::config::{Config, InitOptions};
 pub use setup::unique_id::UniqueId;
+pub use state::standing::State;
 
 use crate::error::Result;
 use crate::version::{self, Version};

@@ -47,6 +47,7 @@ mod premul;
 mod processes;
 mod retire;
 mod separate;
+mod standing;
 mod starts;
 mod streams;
 mod support;

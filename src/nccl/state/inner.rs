@@ -4,7 +4,7 @@
 //! is inside NCCL corrupts the heap. The one exception is the call that wakes a thread which blocks inside NCCL, waiting for
 //! a peer; see [`interrupt`](crate::nccl::life::interrupt).
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::factors::Factors;
 use super::gate::{Gate, Locked};
 use super::helper::Helper;
 use super::household::{Household, Households};
+use super::standing::{Standing, State};
 use super::streams::Streams;
 use super::windows::Windows;
 use super::works::Works;
@@ -57,10 +58,6 @@ pub(crate) struct Guarded {
 /// The operation of a call that the watchdog ends because it stays inside NCCL: it does not know the method.
 pub(crate) const STAYS_INSIDE: &str = "call";
 
-const ACTIVE: u8 = 0;
-const CLOSING: u8 = 1;
-const DEAD: u8 = 2;
-
 /// Its lines are its own: every operation writes to it, and the ranks of a clique are made one after the other.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -75,15 +72,11 @@ pub(crate) struct Inner {
     pub(crate) size: usize,
     pub(crate) device: Device,
     pub(crate) family: Option<Arc<Family>>,
-    state: AtomicU8,
-    /// Why the communicator is dead; set before `state` says so.
-    cause: OnceLock<Error>,
+    standing: Standing,
     /// How it has ended, for those who wait for its work.
     fate: Arc<Fate>,
     /// The last visit that was seen to take long.
     stuck: AtomicU64,
-    /// Whether NCCL has let go of this rank.
-    ended: AtomicBool,
     household: Arc<Household<Self>>,
     helper: Helper,
     timeout_ms: AtomicU64,
@@ -128,11 +121,9 @@ impl Inner {
             size: parts.size,
             device: parts.device,
             family: parts.family,
-            state: AtomicU8::new(ACTIVE),
-            cause: OnceLock::new(),
+            standing: Standing::new(),
             fate: Arc::default(),
             stuck: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
             household: parts.household,
             helper: parts.helper,
             timeout_ms: AtomicU64::new(0),
@@ -156,61 +147,51 @@ impl Inner {
         self.timeout_ms.store(ms, Ordering::Relaxed);
     }
 
+    /// How it stands.
+    pub(crate) fn state(&self) -> State {
+        self.standing.state()
+    }
+
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
-        self.state.load(Ordering::Acquire) == ACTIVE
+        self.standing.is_active()
     }
 
     /// Why nothing more can be done with this communicator, as an error of `operation`; `None` while it is active.
     pub(crate) fn refusal(&self, operation: &'static str) -> Option<Error> {
-        match self.state.load(Ordering::Acquire) {
-            ACTIVE => None,
-            DEAD => Some(match self.cause.get() {
-                Some(cause) => cause.later(operation),
-                None => Error::Aborted { operation, reason: "unknown".into() },
-            }),
-            _ => Some(Error::Aborted { operation, reason: "it was closed".into() }),
-        }
+        self.standing.refusal(operation)
     }
 
     /// The error of `operation`, a call that was inside NCCL and did not come back in time, so that the communicator was ended.
     pub(crate) fn stayed_inside(&self, operation: &'static str) -> Option<Error> {
-        let cause = self.cause.get().filter(|_| self.state.load(Ordering::Acquire) == DEAD)?;
+        let cause = self.standing.cause()?;
         matches!(cause, Error::Timeout { operation: STAYS_INSIDE, .. }).then(|| cause.met_by(operation))
     }
 
-    /// Marks the communicator dead, once: true for the one caller who must then end it. Nobody enters NCCL any more.
+    /// Has the communicator be aborted, once: true for the one caller who must then end it. Nobody enters NCCL any more.
     pub(crate) fn condemn(&self, cause: Error) -> bool {
-        // The first cause stays. Only who moves the state away from ACTIVE may end the communicator.
-        let _ = self.cause.set(cause);
-        let first = self.leave_active(DEAD);
-        if first && let Some(error) = self.refusal("wait") {
-            self.fate.fail(error);
-        }
-        first
-    }
-
-    /// Marks the communicator as being closed, once: true for the one caller who must then end it. Nobody enters NCCL any
-    /// more. All its work is done, and was asked for errors since.
-    pub(crate) fn retire(&self) -> bool {
-        let first = self.leave_active(CLOSING);
-        if first {
-            self.fate.close();
-        }
-        first
-    }
-
-    fn leave_active(&self, state: u8) -> bool {
-        let first = self.state.compare_exchange(ACTIVE, state, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let first = self.standing.condemn(cause);
         if first {
             self.gate.shut();
+            self.standing.cause().into_iter().for_each(|cause| self.fate.fail(cause.later("wait")));
+        }
+        first
+    }
+
+    /// Has the communicator be closed, once: true for the one caller who must then end it. Nobody enters NCCL any
+    /// more. All its work is done, and was asked for errors since.
+    pub(crate) fn retire(&self) -> bool {
+        let first = self.standing.retire();
+        if first {
+            self.gate.shut();
+            self.fate.close();
         }
         first
     }
 
     /// Whether the communicator is being closed, or was.
     pub(crate) fn is_closing(&self) -> bool {
-        self.state.load(Ordering::Acquire) == CLOSING
+        matches!(self.state(), State::Closing | State::Closed)
     }
 
     /// How it has ended, for those who wait for its work.
@@ -270,14 +251,14 @@ impl Inner {
 
     /// NCCL has let go of this rank.
     pub(crate) fn set_ended(&self) {
-        if !self.ended.swap(true, Ordering::AcqRel) {
+        if self.standing.end() {
             self.household.leave();
         }
     }
 
     /// Whether NCCL has let go of this rank.
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+        self.state().is_ended()
     }
 
     /// Whether NCCL has let go of all ranks of this process: nothing of the communicator uses memory any more, and its

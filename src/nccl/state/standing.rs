@@ -1,0 +1,197 @@
+//! How a communicator stands: whether it still takes calls, and if not, since when and why.
+//!
+//! All moves from one state to another are in [`State::may_become`]. A state in which NCCL keeps the communicator but takes no
+//! operations of it, as after a revoke or in a suspension, would come between [`State::Active`] and the ends there, and refuse as the
+//! others do.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+
+/// How a communicator stands. Only while it is active are calls possible; every other state is for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// Calls are possible.
+    Active,
+    /// Its work was done and is well, and NCCL is taking it down in order: it was closed or dropped.
+    Closing,
+    /// It was closed, and NCCL has let go of it.
+    Closed,
+    /// It was aborted, by somebody or because something has failed, and NCCL is taking it down. What was under way has no result.
+    Aborting,
+    /// It was aborted, and NCCL has let go of it.
+    Aborted,
+}
+
+impl State {
+    const ALL: [Self; 5] = [Self::Active, Self::Closing, Self::Closed, Self::Aborting, Self::Aborted];
+
+    fn of(number: u8) -> Self {
+        Self::ALL[usize::from(number)]
+    }
+
+    /// Whether a communicator in this state may come into the state `next`.
+    const fn may_become(self, next: Self) -> bool {
+        matches!(
+            (self, next),
+            (Self::Active, Self::Closing | Self::Aborting)
+                | (Self::Closing, Self::Closed)
+                | (Self::Aborting, Self::Aborted)
+        )
+    }
+
+    /// The state after this one, once NCCL has let go.
+    const fn ended(self) -> Self {
+        match self {
+            Self::Active | Self::Aborting | Self::Aborted => Self::Aborted,
+            Self::Closing | Self::Closed => Self::Closed,
+        }
+    }
+
+    /// Whether NCCL has let go.
+    pub(crate) const fn is_ended(self) -> bool {
+        matches!(self, Self::Closed | Self::Aborted)
+    }
+}
+
+/// The state of one communicator, and what brought it there.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    state: AtomicU8,
+    /// Why it is aborted; set before `state` says so.
+    cause: OnceLock<Error>,
+    /// Since when it is active no more; set before `state` says so.
+    since: OnceLock<Instant>,
+}
+
+impl Standing {
+    pub(crate) fn new() -> Self {
+        Self { state: AtomicU8::new(State::Active as u8), cause: OnceLock::new(), since: OnceLock::new() }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        State::of(self.state.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.state.load(Ordering::Acquire) == State::Active as u8
+    }
+
+    /// It is aborted because of `cause`; false where it was active no more.
+    pub(crate) fn condemn(&self, cause: Error) -> bool {
+        // The first cause stays, as does the first moment.
+        let _ = self.cause.set(cause);
+        let _ = self.since.set(Instant::now());
+        self.go(State::Aborting)
+    }
+
+    /// It is closed; false where it was active no more.
+    pub(crate) fn retire(&self) -> bool {
+        let _ = self.since.set(Instant::now());
+        self.go(State::Closing)
+    }
+
+    /// NCCL has let go; false where it had before.
+    pub(crate) fn end(&self) -> bool {
+        self.go(self.state().ended())
+    }
+
+    /// Whether this call has brought it into the state `next`.
+    fn go(&self, next: State) -> bool {
+        let allowed = |state: u8| State::of(state).may_become(next).then_some(next as u8);
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, allowed).is_ok()
+    }
+
+    /// Why it is aborted; `None` while it is not.
+    pub(crate) fn cause(&self) -> Option<&Error> {
+        self.cause.get().filter(|_| matches!(self.state(), State::Aborting | State::Aborted))
+    }
+
+    /// Why nothing more can be done, as an error of `operation`, and since when; `None` while it is active.
+    pub(crate) fn refusal(&self, operation: &'static str) -> Option<Error> {
+        let ago = || ago(self.since.get().map_or(Duration::ZERO, Instant::elapsed));
+        match self.state() {
+            State::Active => None,
+            State::Closing | State::Closed => {
+                Some(Error::Aborted { operation, reason: format!("it was closed {}", ago()) })
+            }
+            State::Aborting | State::Aborted => Some(match self.cause.get() {
+                Some(cause) => match cause.later(operation) {
+                    error @ Error::Aborted { .. } => error.noted(ago()),
+                    error => error,
+                },
+                None => Error::Aborted { operation, reason: ago() },
+            }),
+        }
+    }
+}
+
+/// A time that has passed, in words.
+fn ago(passed: Duration) -> String {
+    match passed.as_secs() {
+        0 => "less than a second ago".to_owned(),
+        seconds => format!("{seconds} s ago"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause() -> Error {
+        Error::Aborted { operation: "abort", reason: "the test aborts".into() }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_states() {
+        State::ALL.iter().for_each(|&state| assert_eq!(State::of(state as u8), state));
+    }
+
+    #[test]
+    fn all_moves() {
+        use State::{Aborted, Aborting, Active, Closed, Closing};
+        let allowed = [(Active, Closing), (Active, Aborting), (Closing, Closed), (Aborting, Aborted)];
+        for from in State::ALL {
+            for to in State::ALL {
+                assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
+            }
+            assert!(from.is_ended() || from == Active || from.may_become(from.ended()), "{from:?}");
+        }
+    }
+
+    #[test]
+    fn one_end_and_the_first_cause() {
+        let standing = Standing::new();
+        assert!(standing.refusal("test").is_none() && standing.cause().is_none());
+        assert!(!standing.end(), "NCCL does not let go of what is active");
+        assert!(standing.condemn(cause()));
+        assert!(!standing.condemn(Error::Aborted { operation: "abort", reason: "another one".into() }));
+        assert!(!standing.retire());
+        assert_eq!(standing.state(), State::Aborting);
+        let told = standing.refusal("all_reduce").unwrap().to_string();
+        assert_eq!(told, "all_reduce: the communicator was aborted: the test aborts (less than a second ago)");
+        assert!(standing.end() && !standing.end());
+        assert_eq!(standing.state(), State::Aborted);
+    }
+
+    #[test]
+    fn what_was_closed_says_so() {
+        let standing = Standing::new();
+        assert!(standing.retire() && !standing.condemn(cause()));
+        assert!(standing.cause().is_none());
+        assert!(standing.end());
+        assert_eq!(standing.state(), State::Closed);
+        let told = standing.refusal("close").unwrap().to_string();
+        assert_eq!(told, "close: the communicator was aborted: it was closed less than a second ago");
+    }
+
+    #[test]
+    fn times_in_words() {
+        assert_eq!(ago(Duration::from_millis(999)), "less than a second ago");
+        assert_eq!(ago(Duration::from_millis(61_900)), "61 s ago");
+    }
+}
