@@ -58,7 +58,8 @@ impl Clique {
         init::all_ranks("Clique::init_all_with", devices, options).map(Self::of)
     }
 
-    fn of(members: Vec<Arc<Inner>>) -> Self {
+    /// Of all ranks, in order.
+    pub(crate) fn of(members: Vec<Arc<Inner>>) -> Self {
         Self { ranks: members.into_iter().map(Communicator::from_inner).collect() }
     }
 

@@ -62,6 +62,7 @@ impl Communicator {
     ///   or on none. If it is one, it is the same window on all, the one that they allocated together, the data begins at the same element,
     ///   and has the same length. Both ends of a message are windows, or neither is;
     /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
+    /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts;
     /// - windows are dropped alike: between two allocations, or calls of [`Communicator::reclaim`], which all make in the same order too,
     ///   each rank drops the same ones;
     /// - what is captured into a CUDA graph on one rank is captured on all;

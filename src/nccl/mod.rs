@@ -20,6 +20,13 @@
 //!
 //! The forms with `_v` take a count for each rank. [`group`] starts several operations together.
 //!
+//! # Parts
+//!
+//! [`Communicator::split`] and [`Clique::split`] divide the ranks of a communicator into communicators of their own, such as the rows and
+//! the columns of a grid. Those of a clique go on comparing. Nobody compares the order of operations on *different* communicators:
+//! where they have several ranks in common, keep one order on all of them. Where one rank waits in a row for what another one issues
+//! only after something in a column, which waits for the first, both are told at their deadlines.
+//!
 //! # Failures
 //!
 //! A result is right, or an error. Whatever waits for work of a communicator asks NCCL for asynchronous errors before it
@@ -57,6 +64,7 @@
 mod aborter;
 mod agree;
 mod calls;
+mod children;
 mod clique;
 mod comm_buffer;
 mod communicator;
@@ -70,6 +78,7 @@ mod pre_mul_sum;
 mod raw;
 mod reduce_op;
 mod setup;
+mod split;
 mod state;
 mod wait;
 

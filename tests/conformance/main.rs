@@ -47,6 +47,8 @@ mod premul;
 mod processes;
 mod retire;
 mod separate;
+mod split;
+mod split_ends;
 mod standing;
 mod starts;
 mod streams;

@@ -17,6 +17,9 @@ pub(crate) const REGISTER: u8 = 32;
 /// A point at which windows retire, and nothing else happens.
 pub(crate) const RECLAIM: u8 = 33;
 
+/// The split of a communicator.
+pub(crate) const SPLIT: u8 = 34;
+
 /// The method of what has this number.
 pub(crate) fn name(code: u8) -> &'static str {
     match code {
@@ -32,6 +35,7 @@ pub(crate) fn name(code: u8) -> &'static str {
         RECV => "recv",
         REGISTER => "alloc",
         RECLAIM => "reclaim",
+        SPLIT => "split",
         _ => "an unknown operation",
     }
 }

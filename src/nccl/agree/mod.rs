@@ -12,4 +12,5 @@ pub(crate) mod points;
 pub(crate) mod presence;
 pub(crate) mod recent;
 pub(crate) mod signature;
+pub(crate) mod splits;
 pub(crate) mod track;

@@ -1,7 +1,7 @@
 //! What ranks must agree on, packed into six words.
 
 use super::code;
-use super::code::{RECLAIM, RECV, REGISTER, SEND};
+use super::code::{RECLAIM, RECV, REGISTER, SEND, SPLIT};
 use crate::element::ElementKind;
 use crate::sys;
 
@@ -92,14 +92,17 @@ impl Signature {
         Self([u64::from(RECLAIM), 0, 0, 0, 0, 0])
     }
 
+    /// A split of the communicator: which rank asks for what part need not agree.
+    pub(crate) fn split() -> Self {
+        Self([u64::from(SPLIT), 0, 0, 0, 0, 0])
+    }
+
     /// What [`head`] says of the same.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn head(&self) -> u64 {
         self.0[0] & ((1 << HEAD) - 1)
     }
 
     /// The elements, or bytes.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn count(&self) -> u64 {
         self.0[1]
     }
@@ -197,7 +200,7 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
 
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
-    matches!(head as u8, REGISTER | RECLAIM)
+    matches!(head as u8, REGISTER | RECLAIM | SPLIT)
 }
 
 /// An operation in words: by the lower bits of its [`head`], and its count.
@@ -206,7 +209,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
     let other = (head >> ROOT & 0xffff).wrapping_sub(1);
     let mut text = match head as u8 {
         REGISTER => return format!("{name} of {count} bytes"),
-        RECLAIM => return name.to_owned(),
+        RECLAIM | SPLIT => return name.to_owned(),
         _ => format!("{name} of {count} {}", element_name(head >> ELEMENT & 0xff)),
     };
     match head >> REDUCTION & 0xff {

@@ -2,7 +2,6 @@
 //! class. The ranks meet before those; see [`meeting`](crate::nccl::agree::meeting).
 
 use std::ptr;
-use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -90,11 +89,9 @@ impl<'a> First<'a> {
 
 /// Promises all these ranks of a clique that they may enter NCCL, or none.
 fn promise(family: &Family, ranks: &[usize]) -> bool {
-    let members = family.members.get().map_or(&[][..], Vec::as_slice);
-    let member = |rank: usize| members.get(rank).and_then(Weak::upgrade);
-    let refused = ranks.iter().position(|&rank| !member(rank).is_some_and(|inner| inner.promise()));
+    let refused = ranks.iter().position(|&rank| !family.member(rank).is_some_and(|inner| inner.promise()));
     if let Some(refused) = refused {
-        ranks[..refused].iter().filter_map(|&rank| member(rank)).for_each(|inner| inner.redeem());
+        ranks[..refused].iter().filter_map(|&rank| family.member(rank)).for_each(|inner| inner.redeem());
     }
     refused.is_none()
 }
@@ -158,11 +155,10 @@ pub(crate) fn meet<'a>(
     wait(firsts, inners, operation, connect)
 }
 
-/// The same for the registration of a window as collective number `entry` of each communicator.
+/// The same for what the ranks do together at a point, which is collective number `entry` of each communicator.
 ///
 /// # Errors
 /// What ends the clique.
-#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) fn meet_at<'a>(entry: u64, members: &[&'a Inner], operation: &'static str) -> Result<Promised<'a>> {
     let mut firsts = Firsts::new();
     for &inner in members {
@@ -172,7 +168,7 @@ pub(crate) fn meet_at<'a>(entry: u64, members: &[&'a Inner], operation: &'static
             firsts.push(First { inner, family, stream: None, need, classes, exchanges });
         }
     }
-    // No rank brings messages to a registration.
+    // No rank brings messages to a point.
     wait(firsts, members, operation, &mut |_| Ok(())).map(|(_, promised)| promised)
 }
 

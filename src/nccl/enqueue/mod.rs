@@ -5,6 +5,7 @@ pub(crate) mod connect;
 pub(crate) mod itself;
 pub(crate) mod launch;
 pub(crate) mod parts;
+pub(crate) mod point;
 pub(crate) mod reads;
 pub(crate) mod submit;
 pub(crate) mod weight;

@@ -32,7 +32,7 @@ use crate::{sys, version};
 const FUNCTION: &str = "ncclCommInitRankConfig";
 
 /// How often a start looks whether the program that it is part of has failed.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// One rank; the others are made elsewhere.
 pub(crate) fn one_rank(
@@ -103,8 +103,9 @@ fn wait(
     }
 }
 
+/// The error where NCCL says that all is well, and there is no communicator.
 #[cold]
-fn nothing(operation: &'static str) -> Error {
+pub(crate) fn nothing(operation: &'static str) -> Error {
     Error::InvalidUsage { operation, reason: "NCCL made no communicator".into() }
 }
 
@@ -146,27 +147,39 @@ impl Start {
             .map(|(helper, (handle, (rank, device)))| {
                 let (family, household) = (family.clone(), Arc::clone(&household));
                 let (timeout, force_windows) = (options.timeout, options.config.forces_windows());
-                Inner::new(Parts { handle, rank, size, device, family, household, helper, timeout, force_windows })
+                let shares = environment::shares(options.config.shares());
+                let parts =
+                    Parts { handle, rank, size, device, family, household, helper, timeout, force_windows, shares };
+                Inner::new(parts)
             })
             .collect();
         if let Some(family) = family {
-            let _ = family.members.set(members.iter().map(Arc::downgrade).collect());
+            members.iter().for_each(|inner| family.join(inner.rank, inner));
         }
-        watchdog::look_after(&members);
-        if let Some(cause) = household.admit(&members) {
-            start_abort(&members, &cause);
-            return Err(members.first().and_then(|inner| inner.refusal(operation)).unwrap_or(cause));
-        }
-        if let Some(scope) = scope::current() {
-            scope.adopt(&members);
-            if let Some(reason) = scope.failure() {
-                let error = Error::Aborted { operation, reason };
-                start_abort(&members, &error);
-                return Err(error);
-            }
-        }
+        welcome(operation, &members, &household)?;
         Ok(members)
     }
+}
+
+/// Has `members`, which have started, looked after, and end with those that they belong to.
+///
+/// # Errors
+/// Why they have to end at once; they are aborted then.
+pub(crate) fn welcome(operation: &'static str, members: &[Arc<Inner>], household: &Household<Inner>) -> Result<()> {
+    watchdog::look_after(members);
+    if let Some(cause) = household.admit(members) {
+        start_abort(members, &cause);
+        return Err(members.first().and_then(|inner| inner.refusal(operation)).unwrap_or(cause));
+    }
+    if let Some(scope) = scope::current() {
+        scope.adopt(members);
+        if let Some(reason) = scope.failure() {
+            let error = Error::Aborted { operation, reason };
+            start_abort(members, &error);
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// Ranks that are being started, and their communicators as long as nobody has taken them: aborted then.

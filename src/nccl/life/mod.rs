@@ -2,6 +2,7 @@
 
 pub(crate) mod abort;
 pub(crate) mod closing;
+pub(crate) mod divide;
 pub(crate) mod failure;
 pub(crate) mod health;
 pub(crate) mod init;

@@ -22,6 +22,8 @@ use crate::known_bugs::ENDLESS_WINDOWS;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::site::Site;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::enqueue::point;
 use crate::nccl::enqueue::submit;
 use crate::nccl::life::reaper;
 use crate::nccl::raw::check;
@@ -273,7 +275,7 @@ fn register(
     let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
     for ((inner, (guard, _)), (memory, entry)) in members.iter().zip(entered).zip(memory.iter().zip(entries)) {
         // Windows were taken away since the ranks met, each in a visit of its own.
-        retire::write_down(inner, guard, operation, &Signature::register(memory.size.used), *entry);
+        point::write_down(inner, guard, operation, &Signature::register(memory.size.used), *entry);
     }
     begin_visits(members.iter().map(|inner| &***inner), operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.

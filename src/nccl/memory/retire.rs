@@ -9,10 +9,9 @@ use std::sync::Arc;
 use crate::cuda::Worker;
 use crate::deadline::Deadline;
 use crate::error::Result;
-use crate::nccl::agree::recent::{NOWHERE, Record};
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
-use crate::nccl::enqueue::{agreement, connect};
+use crate::nccl::enqueue::{connect, point};
 use crate::nccl::life::reaper;
 use crate::nccl::state::gate::Locked;
 use crate::nccl::state::inner::{Guarded, Inner};
@@ -87,26 +86,6 @@ pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) 
     Ok(members)
 }
 
-/// Writes down the point that `inner` is about to come to.
-pub(crate) fn write_down(
-    inner: &Inner,
-    guard: &Guarded,
-    operation: &'static str,
-    signature: &Signature,
-    entry: Option<u64>,
-) {
-    inner.recent.keep(Record {
-        // The next operation gets it, too: no work is waited for by this number.
-        number: guard.works.next(),
-        head: signature.head(),
-        count: signature.count(),
-        agreed: entry.unwrap_or(NOWHERE),
-        operation,
-        visit: inner.next_visit(),
-        joined: false,
-    });
-}
-
 /// The lock and the handle of each of the members.
 pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
 
@@ -126,14 +105,10 @@ pub(crate) fn meet<'a>(
     for (member, (guard, _)) in members.iter().zip(entered.iter_mut()) {
         let inner = member.inner;
         guard.points += 1;
-        let Some(family) = &inner.family else {
-            entries.push(None);
-            continue;
-        };
-        family.points.show(inner.rank, guard.points, member.dropped.iter().map(|dropped| dropped.number).collect());
-        let entry = agreement::collective(family, inner, operation, signature)?;
-        entries.push(Some(entry));
-        write_down(inner, guard, operation, signature, Some(entry));
+        if let Some(family) = &inner.family {
+            family.points.show(inner.rank, guard.points, member.dropped.iter().map(|dropped| dropped.number).collect());
+        }
+        entries.push(point::come(inner, guard, operation, signature)?);
     }
     if let Some(Some(entry)) = entries.first() {
         let inners: Vec<&'a Inner> = members.iter().map(|member| member.inner).map(|inner| &**inner).collect();

@@ -161,6 +161,11 @@ impl Config {
         self
     }
 
+    /// Whether communicators split from this one share its resources, as far as it says so.
+    pub(crate) fn shares(&self) -> bool {
+        self.split_share == Some(1)
+    }
+
     pub(crate) fn forces_windows(&self) -> bool {
         self.force_windows
     }

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 
 const BLOCKING: &str = "NCCL_COMM_BLOCKING";
 const POLICY: &str = "NCCL_CTA_POLICY";
+const SHARE: &str = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
 
 /// Refuses an environment in which NCCL would make communicators that do not block, or whose work copy engines do, or one that says
 /// nonsense to this crate.
@@ -31,6 +32,13 @@ pub(crate) fn check(operation: &'static str) -> Result<()> {
         "1, or that it is not set: communicators block here, and keep their deadlines otherwise",
     )?;
     refused(POLICY, has_copy_engines, NO_COPY_ENGINES)
+}
+
+/// Whether communicators split from one that says `configured` share its resources: the environment and the files come first, and what
+/// is neither 0 nor 1 there counts as 0.
+pub(crate) fn shares(configured: bool) -> bool {
+    let value = seen(SHARE, |name| std::env::var_os(name), &files());
+    value.and_then(|(value, _)| number(&value)).map_or(configured, |number| number == 1)
 }
 
 /// What is expected of a policy.

@@ -10,13 +10,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::children::{Child, Children};
 use crate::error::Error;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
 
-/// The ranks that were started with one id; `R` is a rank.
+/// The ranks that were started with one id, or split off together; `R` is a rank.
 #[derive(Debug)]
 pub(crate) struct Household<R> {
+    /// That of the communicator that this one was split off from: whose configurations NCCL goes on using.
+    parent: Option<Arc<Self>>,
+    children: Children<Self>,
     /// How many NCCL has not let go of.
     open: AtomicUsize,
     /// NCCL keeps pointers into them.
@@ -34,7 +38,13 @@ struct Ranks<R> {
 impl<R> Default for Household<R> {
     fn default() -> Self {
         let ranks = Mutex::new(Ranks { started: Vec::new(), cause: None });
-        Self { open: AtomicUsize::default(), configs: Mutex::default(), ranks }
+        Self {
+            parent: None,
+            children: Children::default(),
+            open: AtomicUsize::default(),
+            configs: Mutex::default(),
+            ranks,
+        }
     }
 }
 
@@ -70,19 +80,40 @@ impl<R> Household<R> {
         self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `ranks` have started; why they must be aborted, if the others were.
+    /// That of the ranks that are split off together as `child`, joined by one more, before any of them starts.
+    pub(crate) fn child(self: &Arc<Self>, child: Child) -> Arc<Self> {
+        let one = self.children.of(child, || Self { parent: Some(Arc::clone(self)), ..Self::default() });
+        one.open.fetch_add(1, Ordering::Relaxed);
+        one
+    }
+
+    /// `ranks` have started; why they must be aborted, if the others were, or those that they were split off from.
     pub(crate) fn admit(&self, ranks: &[Arc<R>]) -> Option<Error> {
         let mut all = self.ranks();
         all.started.retain(|rank| rank.strong_count() > 0);
         all.started.extend(ranks.iter().map(Arc::downgrade));
-        all.cause.clone()
+        let cause = all.cause.clone();
+        drop(all);
+        // Who fails a parent writes that down before it looks for children.
+        cause.or_else(|| self.parent.as_ref()?.failure())
     }
 
-    /// All ranks that have started. They are aborted because of `cause`, and so is who starts from now on.
+    /// Why the ranks, or those that they were split off from, were aborted.
+    fn failure(&self) -> Option<Error> {
+        let cause = self.ranks().cause.clone();
+        cause.or_else(|| self.parent.as_ref()?.failure())
+    }
+
+    /// All ranks that have started, and those that were split off from them. They are aborted because of `cause`, and so is who starts
+    /// from now on.
     pub(crate) fn fail(&self, cause: &Error) -> Vec<Arc<R>> {
-        let mut all = self.ranks();
-        all.cause.get_or_insert_with(|| cause.clone());
-        all.started.iter().filter_map(Weak::upgrade).collect()
+        let mut failed: Vec<_> = {
+            let mut all = self.ranks();
+            all.cause.get_or_insert_with(|| cause.clone());
+            all.started.iter().filter_map(Weak::upgrade).collect()
+        };
+        self.children.all().iter().for_each(|child| failed.extend(child.fail(cause)));
+        failed
     }
 
     /// NCCL has let go of one rank.
@@ -118,5 +149,29 @@ mod tests {
         assert!(!household.is_empty());
         again.leave();
         assert!(household.is_empty());
+    }
+
+    #[test]
+    fn children_end_with_their_parent() {
+        let households = Households::new();
+        let parent = households.join(&UniqueId::from_bytes([8; UniqueId::BYTES]), 1);
+        let (early, late) = (Arc::new(1), Arc::new(2));
+        let child = parent.child((1, 5));
+        assert!(Arc::ptr_eq(&child, &parent.child((1, 5))));
+        let grandchild = child.child((1, 0));
+        assert!(grandchild.admit(std::slice::from_ref(&early)).is_none());
+        let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
+        assert_eq!(parent.fail(&cause), [early]);
+        for one in [child, grandchild, parent.child((2, 0))] {
+            assert!(one.admit(std::slice::from_ref(&late)).is_some());
+        }
+    }
+
+    #[test]
+    fn a_parent_goes_on_without_its_children() {
+        let parent = Households::new().join(&UniqueId::from_bytes([7; UniqueId::BYTES]), 1);
+        let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
+        assert!(parent.child((1, 0)).fail(&cause).is_empty());
+        assert!(parent.admit(&[Arc::new(1)]).is_none());
     }
 }

@@ -5,10 +5,11 @@
 //! a peer; see [`interrupt`](crate::nccl::life::interrupt).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::factors::Factors;
+use super::family;
 use super::gate::{Gate, Locked};
 use super::helper::Helper;
 use super::household::{Household, Households};
@@ -18,32 +19,12 @@ use super::windows::Windows;
 use super::works::Works;
 use crate::cuda::{Device, Fate};
 use crate::error::{Error, Result};
-use crate::nccl::agree::ledger::Ledger;
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::agree::points::Points;
 use crate::nccl::agree::recent::Recent;
 use crate::nccl::raw::handle::Handle;
 use crate::sys;
 
 /// The ranks of one process that belong together.
-#[derive(Debug)]
-pub(crate) struct Family {
-    pub(crate) ledger: Ledger,
-    #[cfg(nccl_ge_2_27)]
-    pub(crate) points: Points,
-    pub(crate) members: OnceLock<Vec<Weak<Inner>>>,
-}
-
-impl Family {
-    pub(crate) fn new(size: usize) -> Self {
-        Self {
-            ledger: Ledger::new(size),
-            #[cfg(nccl_ge_2_27)]
-            points: Points::new(size),
-            members: OnceLock::new(),
-        }
-    }
-}
+pub(crate) type Family = family::Family<Inner>;
 
 /// What the lock guards.
 #[derive(Debug, Default)]
@@ -53,6 +34,8 @@ pub(crate) struct Guarded {
     /// How often this rank has come to a point where windows retire.
     #[cfg(nccl_ge_2_27)]
     pub(crate) points: u64,
+    /// How often this rank has come to a split.
+    pub(crate) splits: u64,
 }
 
 /// The operation of a call that the watchdog ends because it stays inside NCCL: it does not know the method.
@@ -77,7 +60,7 @@ pub(crate) struct Inner {
     fate: Arc<Fate>,
     /// The last visit that was seen to take long.
     stuck: AtomicU64,
-    household: Arc<Household<Self>>,
+    pub(crate) household: Arc<Household<Self>>,
     helper: Helper,
     timeout_ms: AtomicU64,
     /// For sums that must not be sums to NCCL.
@@ -87,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) recent: Recent,
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) force_windows: bool,
+    /// Whether NCCL has what is split off from it share its resources.
+    pub(crate) shares: bool,
     /// Reductions of the user's that could not be destroyed when they were dropped.
     dropped_ops: Mutex<Vec<sys::ncclRedOp_t>>,
 }
@@ -103,6 +88,8 @@ pub(crate) struct Parts {
     pub(crate) timeout: Duration,
     /// Whether windows are made whatever is known of them.
     pub(crate) force_windows: bool,
+    /// Whether communicators that are split off share its resources.
+    pub(crate) shares: bool,
 }
 
 /// The ranks of this process, by communicator.
@@ -131,6 +118,7 @@ impl Inner {
             windows: Windows::default(),
             recent: Recent::default(),
             force_windows: parts.force_windows,
+            shares: parts.shares,
             dropped_ops: Mutex::default(),
         });
         inner.set_timeout(parts.timeout);
@@ -267,7 +255,7 @@ impl Inner {
         self.household.is_empty()
     }
 
-    /// All ranks of this process that end because of `cause`, when this one is aborted.
+    /// All ranks of this process that end because of `cause`, when this one is aborted: also those of what was split off from it.
     pub(crate) fn mates(&self, cause: &Error) -> Vec<Arc<Self>> {
         self.household.fail(cause)
     }
@@ -327,8 +315,8 @@ impl Inner {
 
     /// All ranks of this process that belong together: this one alone, where there are no others.
     pub(crate) fn relatives(&self) -> Vec<Arc<Self>> {
-        match self.family.as_ref().and_then(|family| family.members.get()) {
-            Some(members) => members.iter().filter_map(Weak::upgrade).collect(),
+        match &self.family {
+            Some(family) => family.all().collect(),
             None => self.me.upgrade().into_iter().collect(),
         }
     }

@@ -1,6 +1,8 @@
 //! What a communicator is: the way to it, its ranks of this process, its streams, works and windows.
 
+pub(crate) mod children;
 pub(crate) mod factors;
+pub(crate) mod family;
 pub(crate) mod gate;
 pub(crate) mod helper;
 pub(crate) mod household;

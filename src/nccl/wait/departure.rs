@@ -86,8 +86,7 @@ pub(crate) fn is_missed(inner: &Inner) -> bool {
 
 /// Whether all that `rank` has issued is done, or waits for others.
 fn is_through(family: &Family, rank: usize) -> bool {
-    let member = family.members.get().and_then(|members| members.get(rank)?.upgrade());
-    let Some(inner) = member.filter(|inner| !is_missed(inner)) else { return true };
+    let Some(inner) = family.member(rank).filter(|inner| !is_missed(inner)) else { return true };
     let streams = inner.try_lock().map(|guard| guard.streams.all().to_vec());
     streams.is_some_and(|streams| streams.iter().all(|stream| settle(stream).unwrap_or(true)))
 }

@@ -1,0 +1,3 @@
+//! Communicators that are made of others, where all ranks come.
+
+pub(crate) mod split;

@@ -1,0 +1,124 @@
+//! Splitting communicators: all ranks come, say which part they want to be in, and NCCL makes the parts.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use crate::cuda::{Stream, Worker, restoring};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::enqueue::connect::Promised;
+use crate::nccl::enqueue::{connect, point, submit};
+use crate::nccl::life::divide::{Part, Place, divide};
+use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::state::helper::Helper;
+use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::departure;
+
+/// What a rank asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask {
+    /// The ranks of one colour are together; `None` for a rank that will be in no part.
+    pub(crate) color: Option<usize>,
+    /// Ranks stand in the order of their keys, and where these are equal, of their ranks.
+    pub(crate) key: usize,
+}
+
+/// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. What each of them is in then.
+pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
+    submit::outside_of_groups(operation)?;
+    outside_of_host_functions(operation)?;
+    for (inner, ask) in members.iter().zip(asks) {
+        check(operation, "color", ask.color.unwrap_or(0))?;
+        check(operation, "key", ask.key)?;
+        if inner.shares {
+            let got = "split_share, of the configuration or NCCL_COMM_SPLIT_SHARE_RESOURCES";
+            return Err(Error::argument(operation, "communicator", "one that does not share its resources", got));
+        }
+    }
+    // All that may be missing here, before the other ranks rely on this one.
+    let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
+    settle(operation, members)?;
+    let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    restoring(|| together(operation, members, asks, helpers))
+        .map_err(|error| submit::failed(&refs, operation, error))?
+}
+
+fn check(operation: &'static str, what: &'static str, number: usize) -> Result<()> {
+    match c_int::try_from(number) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::argument(operation, what, format!("at most {}", c_int::MAX), number)),
+    }
+}
+
+/// Waits until all that was enqueued is done: a split allocates on the device, and waits for it.
+fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
+    for inner in members {
+        let mut streams = inner.enter(operation)?.0.streams.all().to_vec();
+        let pending = |streams: &[Stream]| streams.last().map(|stream| stream.history().origins().pending());
+        let deadline = Deadline::after(inner.timeout());
+        let done = deadline.until_and_look(
+            || inner.look_around(0, inner.recent.last()),
+            || {
+                while let Some(stream) = streams.last()
+                    && departure::settle(stream)?
+                {
+                    streams.pop();
+                }
+                match inner.refusal(operation) {
+                    Some(error) => Err(error),
+                    None => Ok(streams.is_empty().then_some(())),
+                }
+            },
+        )?;
+        if done.is_none() {
+            let pending = pending(&streams).unwrap_or_default();
+            return Err(deadline.error(operation, format!("rank {} has work in flight{pending}", inner.rank)));
+        }
+        inner.health()?;
+    }
+    Ok(())
+}
+
+/// The outer error is one that the other ranks wait behind.
+fn together(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    asks: &[Ask],
+    helpers: Vec<Helper>,
+) -> Result<Result<Vec<Option<Arc<Inner>>>>> {
+    let mut entered = members.iter().map(|inner| inner.enter(operation)).collect::<Result<Vec<_>>>()?;
+    let signature = Signature::split();
+    let mut entries = Vec::with_capacity(members.len());
+    for ((inner, (guard, _)), ask) in members.iter().zip(&mut entered).zip(asks) {
+        guard.splits += 1;
+        if let Some(family) = &inner.family {
+            family.splits.show(inner.rank, guard.splits, ask.color);
+        }
+        entries.push(point::come(inner, guard, operation, &signature)?);
+    }
+    let inners: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let _promised = match entries.first() {
+        Some(Some(entry)) => connect::meet_at(*entry, &inners, operation)?,
+        // Ranks that do not compare meet in NCCL.
+        _ => Promised::default(),
+    };
+    let mut parts = Vec::with_capacity(members.len());
+    for (((inner, (guard, _)), (ask, helper)), entry) in
+        members.iter().zip(&entered).zip(asks.iter().zip(helpers)).zip(entries)
+    {
+        // For those that have no family; and the visit may have another number.
+        point::write_down(inner, guard, operation, &signature, entry);
+        let child = ask.color.map(|color| {
+            let child = (guard.splits, color);
+            let family = inner.family.as_ref();
+            Place {
+                color: color as c_int,
+                household: inner.household.child(child),
+                family: family.map(|family| family.child(child, family.splits.size(guard.splits, color))),
+            }
+        });
+        parts.push(Part { parent: Arc::clone(inner), helper, key: ask.key as c_int, child });
+    }
+    divide(operation, parts)
+}

@@ -1,0 +1,44 @@
+//! Points in the sequence of collectives that are no operation on a device: there the ranks do something together, and compare it as they
+//! compare operations.
+
+use super::agreement;
+use crate::error::Result;
+use crate::nccl::agree::recent::{NOWHERE, Record};
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::state::inner::{Guarded, Inner};
+
+/// `inner`, whose lock is held, comes to a point; its number in the sequence of collectives, where ranks compare.
+///
+/// # Errors
+/// What ends the communicator.
+pub(crate) fn come(
+    inner: &Inner,
+    guard: &Guarded,
+    operation: &'static str,
+    signature: &Signature,
+) -> Result<Option<u64>> {
+    let Some(family) = &inner.family else { return Ok(None) };
+    let entry = agreement::collective(family, inner, operation, signature)?;
+    write_down(inner, guard, operation, signature, Some(entry));
+    Ok(Some(entry))
+}
+
+/// Writes down the point that `inner` is about to come to.
+pub(crate) fn write_down(
+    inner: &Inner,
+    guard: &Guarded,
+    operation: &'static str,
+    signature: &Signature,
+    entry: Option<u64>,
+) {
+    inner.recent.keep(Record {
+        // The next operation gets it, too: no work is waited for by this number.
+        number: guard.works.next(),
+        head: signature.head(),
+        count: signature.count(),
+        agreed: entry.unwrap_or(NOWHERE),
+        operation,
+        visit: inner.next_visit(),
+        joined: false,
+    });
+}

@@ -1,0 +1,224 @@
+//! Starting communicators that are split off from others, with a deadline.
+//!
+//! As a start, a split blocks and cannot be stopped, so it runs on the thread of a child, while the caller waits. All that time it is a
+//! visit to the parents: NCCL uses them. Who waits no longer ends the parents, which is what brings such a call back, and leaves the
+//! rest to that thread: the end of the visit, and the children, should there be any after all. Those are aborted when the parents have
+//! ended, since a parent keeps a pointer into a child whose start has failed, for its own abort.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::{slice, thread};
+
+use super::abort::start_abort;
+use super::init::{LOOK, nothing, welcome};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::nccl::raw::check::check;
+use crate::nccl::raw::handle::Handle;
+use crate::nccl::state::helper::Helper;
+use crate::nccl::state::household::Household;
+use crate::nccl::state::inner::{Family, Inner, Parts, begin_visits};
+use crate::nccl::wait::pending;
+use crate::sys;
+
+const FUNCTION: &str = "ncclCommSplit";
+
+/// What one rank of a communicator asks for.
+pub(crate) struct Part {
+    pub(crate) parent: Arc<Inner>,
+    pub(crate) helper: Helper,
+    pub(crate) key: c_int,
+    /// `None` for a rank that will be in no part.
+    pub(crate) child: Option<Place>,
+}
+
+/// Where a child belongs.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) color: c_int,
+    pub(crate) household: Arc<Household<Inner>>,
+    pub(crate) family: Option<Arc<Family>>,
+}
+
+/// A child that NCCL has made.
+#[derive(Clone, Copy)]
+struct Born {
+    handle: Handle,
+    rank: usize,
+    size: usize,
+}
+
+/// Wraps `ncclCommSplit`, in one group for all `parts`, whose parents are locked.
+///
+/// # Errors
+/// The outer one is of the parents, which cannot be used any more; the inner one of a child that has ended already.
+pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result<Vec<Option<Arc<Inner>>>>> {
+    let mut helpers = Vec::with_capacity(parts.len());
+    let mut asked = Vec::with_capacity(parts.len());
+    for Part { parent, helper, key, child } in parts {
+        helpers.push(helper);
+        asked.push(Asked { parent, key, child, handle: Handle(ptr::null_mut()) });
+    }
+    let parents: Vec<_> = asked.iter().map(|one| Arc::clone(&one.parent)).collect();
+    let places: Vec<_> = asked.iter().map(|one| one.child.clone()).collect();
+    let division = Division(asked);
+    begin_visits(parents.iter().map(|parent| &**parent), operation)?;
+    let (sender, receiver) = mpsc::sync_channel(0);
+    if let Some(helper) = helpers.first() {
+        helper.run(move || division.run(&sender));
+    }
+    let born = wait(operation, &parents, &receiver)?;
+    let mut children = Vec::with_capacity(parents.len());
+    let mut welcomed = Ok(());
+    for ((parent, helper), (place, born)) in parents.iter().zip(helpers).zip(places.into_iter().zip(born)) {
+        let child = place.zip(born).map(|(place, born)| child_of(parent, helper, place, born));
+        if let Some(child) = &child {
+            let found = welcome(operation, slice::from_ref(child), &child.household);
+            welcomed = welcomed.and(found);
+        }
+        children.push(child);
+    }
+    Ok(match welcomed {
+        Ok(()) => Ok(children),
+        Err(error) => {
+            start_abort(&children.into_iter().flatten().collect::<Vec<_>>(), &error);
+            Err(error)
+        }
+    })
+}
+
+/// Waits for the split of `parents`, whose visits end here if it comes back.
+fn wait(
+    operation: &'static str,
+    parents: &[Arc<Inner>],
+    split: &Receiver<Result<Vec<Option<Born>>>>,
+) -> Result<Vec<Option<Born>>> {
+    let deadline = Deadline::after(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default());
+    loop {
+        let ended = match split.recv_timeout(deadline.remaining().min(LOOK)) {
+            Ok(born) => {
+                parents.iter().for_each(|parent| parent.end_visit());
+                return born;
+            }
+            Err(RecvTimeoutError::Disconnected) => Some(nothing(operation)),
+            Err(RecvTimeoutError::Timeout) => {
+                parents.iter().find_map(|parent| parent.stayed_inside(operation).or_else(|| parent.refusal(operation)))
+            }
+        };
+        let late = || {
+            let inside: Vec<_> = parents.iter().map(|parent| pending::stays_inside(parent, parent.visit())).collect();
+            deadline.error(operation, inside.join("; "))
+        };
+        if let Some(error) = ended.or_else(|| deadline.expired().then(late)) {
+            // Before the locks are given back: nobody begins a visit beside the one that goes on.
+            let relatives: Vec<_> = parents.iter().flat_map(|parent| parent.relatives()).collect();
+            start_abort(&relatives, &error);
+            return Err(error);
+        }
+    }
+}
+
+/// A child of `parent`, with all that it inherits.
+fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inner> {
+    let Place { household, family, .. } = place;
+    let Born { handle, rank, size } = born;
+    let child = Inner::new(Parts {
+        handle,
+        rank,
+        size,
+        device: parent.device,
+        family: family.clone(),
+        household,
+        helper,
+        timeout: parent.timeout(),
+        force_windows: parent.force_windows,
+        shares: parent.shares,
+    });
+    family.into_iter().for_each(|family| family.join(rank, &child));
+    child
+}
+
+/// What is asked of NCCL for one rank, and what it has made of that as long as nobody has taken it.
+struct Asked {
+    parent: Arc<Inner>,
+    key: c_int,
+    child: Option<Place>,
+    handle: Handle,
+}
+
+/// A split that is under way.
+struct Division(Vec<Asked>);
+
+impl Division {
+    /// Splits, and tells the caller, on a thread that may stay here for ever.
+    fn run(mut self, caller: &SyncSender<Result<Vec<Option<Born>>>>) {
+        let born = self.split();
+        let is_made = born.is_ok();
+        match caller.send(born) {
+            // The caller has them.
+            Ok(()) if is_made => self.0.clear(),
+            Ok(()) => {}
+            // It waits no longer, has condemned the parents before it gave back their locks, and leaves the visits to this thread.
+            Err(_) => self.0.iter().for_each(|one| one.parent.end_visit()),
+        }
+    }
+
+    fn split(&mut self) -> Result<Vec<Option<Born>>> {
+        // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+        let mut result = check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+        if result.is_ok() {
+            for Asked { parent, key, child, handle } in &mut self.0 {
+                let color = child.as_ref().map_or(sys::NCCL_SPLIT_NOCOLOR as c_int, |place| place.color);
+                let (raw, Handle(place)) = (parent.handle().raw(), handle);
+                // SAFETY: the parent is live during its visit, which ends after this, and locked until then or condemned: nobody else
+                // uses it. There is a place for the handle, which is written before the group ends, and no configuration: that of the
+                // parent, whose texts the households keep. The ranks agree: in a clique they have compared, and who made a
+                // communicator across processes has promised it.
+                let code = unsafe { sys::ncclCommSplit(raw, color, *key, place, ptr::null_mut()) };
+                result = result.and(check(FUNCTION, code).map_err(|error| error.of_rank(parent.rank)));
+            }
+            // SAFETY: this thread has opened the group above. After an error NCCL starts none.
+            result = result.and(check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
+        }
+        result?;
+        self.0.iter().map(|one| one.child.as_ref().map(|place| one.born(place)).transpose()).collect()
+    }
+}
+
+impl Asked {
+    /// What NCCL has made.
+    fn born(&self, place: &Place) -> Result<Born> {
+        let raw = self.handle.raw();
+        if raw.is_null() {
+            return Err(nothing(FUNCTION));
+        }
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: a communicator that was just made, which nobody else has, and a place for the answer.
+        check("ncclCommUserRank", unsafe { sys::ncclCommUserRank(raw, &mut rank) })?;
+        // SAFETY: as above.
+        check("ncclCommCount", unsafe { sys::ncclCommCount(raw, &mut size) })?;
+        let (rank, size) = (rank as usize, size as usize);
+        match place.family.as_ref().map(|family| family.size()).filter(|&expected| expected != size) {
+            Some(expected) => Err(Error::argument(FUNCTION, "size of a child", expected, size)),
+            None => Ok(Born { handle: self.handle, rank, size }),
+        }
+    }
+}
+
+impl Drop for Division {
+    fn drop(&mut self) {
+        for Asked { parent, child, handle, .. } in &self.0 {
+            if !handle.raw().is_null() {
+                // A split that failed, or came too late, has ended the parent.
+                while !parent.has_ended() {
+                    thread::sleep(LOOK);
+                }
+                // SAFETY: nobody else has it, and its parent knows it no more.
+                let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
+            }
+            child.iter().for_each(|place| place.household.leave());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! How communicators that are split off from others end, and those that they come from.
+
+use std::mem::forget;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use gpucomm::nccl::{AbortOutcome, State};
+use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, UniqueId};
+
+use crate::split::{owners, sum, whole};
+use crate::support::process::{Role, spawn};
+use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, still_works, watched};
+
+/// The whole is aborted, and its parts of parts with it; a part is aborted, and nothing else.
+#[test]
+fn who_ends_with_whom() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let barrier = Barrier::new(ranks);
+            owners(ranks, |comm, stream| {
+                let (part, other) = (whole(&comm).unwrap(), whole(&comm).unwrap());
+                let of_part = whole(&part).unwrap();
+                barrier.wait();
+                if other.rank() == 0 {
+                    assert_eq!(other.aborter().abort("the part gives up"), AbortOutcome::Done);
+                }
+                barrier.wait();
+                assert_eq!(other.state(), State::Aborted);
+                assert!(comm.is_active() && part.is_active() && of_part.is_active());
+                sum(&of_part, stream).unwrap();
+                barrier.wait();
+                if comm.rank() == 0 {
+                    assert_eq!(comm.aborter().abort("the whole gives up"), AbortOutcome::Done);
+                }
+                barrier.wait();
+                for ended in [&comm, &part, &of_part] {
+                    let error = sum(ended, stream).expect_err("the whole was aborted");
+                    assert_names(&error, &["the whole gives up"]);
+                }
+            });
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn drops_in_every_order() {
+    watched(200.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [1, 3, 0, 2], [0, 3, 2, 1]] {
+                owners(ranks, |comm, stream| {
+                    let part = Arc::new(whole(&comm).unwrap());
+                    let of_part = whole(&part).unwrap();
+                    let mut window = part.alloc_shared::<f32>(stream, 5000).unwrap();
+                    stream.launch_host(|| std::thread::sleep(Duration::from_millis(2))).unwrap();
+                    part.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream).unwrap();
+                    let mut x = DeviceBuffer::<f32>::zeroed(stream, 100).unwrap();
+                    of_part.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+                    let mut things: [Option<Box<dyn Send>>; 4] =
+                        [Some(Box::new(comm)), Some(Box::new(part)), Some(Box::new(of_part)), Some(Box::new(window))];
+                    order.iter().for_each(|&at| drop(things[at].take()));
+                    assert_eq!(x.to_vec(stream).unwrap(), [0.0; 100]);
+                });
+            }
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn forgotten_and_dropped_while_unwinding() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            owners(ranks, |comm, stream| {
+                let part = whole(&comm).unwrap();
+                sum(&part, stream).unwrap();
+                forget(part);
+                sum(&comm, stream).unwrap();
+            });
+            owners(ranks, |comm, stream| {
+                let part = whole(&comm).unwrap();
+                sum(&part, stream).unwrap();
+                forget(comm);
+                sum(&part, stream).unwrap();
+            });
+            let rig = Rig::new(ranks);
+            let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                rig.run(|comm, stream| {
+                    let part = whole(comm)?;
+                    sum(&part, stream)?;
+                    if comm.rank() == 0 {
+                        panic!("the test panics")
+                    }
+                    sum(&part, stream)
+                })
+            }));
+            assert!(end.is_err());
+            still_works(ranks);
+        }
+    });
+}
+
+const CHILD: &str = "split_ends::child";
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    let roles: [(&str, fn(usize)); 2] = [("fails", fails), ("many", many)];
+    for (name, body) in roles {
+        if let Some(role) = Role::of_this_process(name) {
+            body(role.size);
+            println!("finished");
+        }
+    }
+}
+
+fn in_child(role: &str, ranks: usize, env: &[(&str, &str)]) {
+    let end = spawn(CHILD, role, (0, ranks), &UniqueId::new().unwrap(), env).finish(slower(100.0));
+    end.assert_success();
+    assert!(end.text.contains("finished"), "{}", end.text);
+}
+
+/// The second start of rank 1 fails, and the fifth: those of parts.
+fn fails(ranks: usize) {
+    for way in 0..2 {
+        let rig = Rig::new(ranks);
+        let error = quick(slower(3.0), || match way {
+            0 => rig.run_and_leave(|comm, _| comm.split(Some(0), comm.rank()).map(drop)).map(drop),
+            _ => rig.clique.split(|rank| Some((0, rank))).map(drop),
+        });
+        let error = error.expect_err("the start of a rank fails");
+        assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
+        assert!(rig.clique.ranks().iter().all(|comm| !comm.is_active()));
+        quick(slower(8.0), || drop(rig));
+        still_works(ranks);
+    }
+}
+
+#[test]
+fn a_split_that_fails() {
+    watched(120.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("faults are injected by the emulator only");
+        }
+        for ranks in rank_counts(&[2, 4]) {
+            in_child("fails", ranks, &[("GPUCOMM_EMULATOR_FAULTS", "start=rank1@2;start=rank1@5")]);
+        }
+    });
+}
+
+/// Files and threads of this process, once they stay the same.
+fn holdings() -> [usize; 2] {
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).expect(what).count();
+    let start = Instant::now();
+    let mut last = [0; 2];
+    loop {
+        std::thread::sleep(slower(0.2));
+        let now = ["fd", "task"].map(count);
+        if now == last || start.elapsed() > slower(10.0) {
+            return now;
+        }
+        last = now;
+    }
+}
+
+fn many(ranks: usize) {
+    let rig = Rig::new(ranks);
+    let mut before = None;
+    for _ in 0..3 {
+        rig.run(|comm, stream| {
+            for round in 0..40 {
+                let part = comm.split(Some(comm.rank() % 2), round)?.expect("a part");
+                sum(&part, stream)?;
+                if round % 2 == 0 {
+                    part.close(slower(10.0))?;
+                }
+            }
+            Ok(())
+        });
+        let now = holdings();
+        let before = *before.get_or_insert(now);
+        assert!(now.iter().zip(&before).all(|(now, before)| now <= before), "{now:?}, before: {before:?}");
+    }
+    rig.close();
+}
+
+#[test]
+fn many_parts_leave_nothing() {
+    watched(120.0, || rank_counts(&[1, 3]).into_iter().for_each(|ranks| in_child("many", ranks, &[])));
+}
