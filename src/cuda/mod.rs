@@ -61,7 +61,7 @@ pub(crate) use devices::device::{in_host_function, restoring};
 #[allow(unused_imports)]
 pub(crate) use devices::scarce;
 #[cfg(feature = "nccl")]
-pub(crate) use devices::settle::settle;
+pub(crate) use devices::settle::{settle, undisturbing};
 pub use devices::versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
 pub(crate) use memory::address::Address;

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use gpucomm::nccl::AbortOutcome;
-use gpucomm::{Device, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream, UniqueId, sys};
+use gpucomm::{Clique, Device, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream, UniqueId, sys};
 
 use crate::support::process::{Role, spawn};
 use crate::support::{Rig, rank_counts, slower, still_works, watched};
@@ -52,9 +52,22 @@ fn waits_beside_a_capture() -> Result<()> {
     let stream = Stream::new(device)?;
     let mut x = DeviceBuffer::from_slice(&stream, &[1u32; 100])?;
     drop(PinnedBuffer::<u8>::new(100)?);
+    let clique = Clique::init_all(&[device])?;
+    let comm = &clique.ranks()[0];
+    drop(comm.alloc::<u32>(&stream, 100)?);
+    stream.synchronize()?;
     type Work<'a> = (&'static str, Box<dyn FnMut() -> Result<()> + Send + 'a>);
-    let works: [Work<'_>; 6] = [
+    let works: [Work<'_>; 7] = [
         ("PinnedBuffer::new", Box::new(|| PinnedBuffer::<u8>::new(3 << 20).map(drop))),
+        (
+            "Communicator::alloc",
+            Box::new(|| {
+                let mut x = comm.alloc::<u32>(&stream, 100)?;
+                x.fill(&stream, 5)?;
+                assert_eq!(x.to_vec(&stream)?, [5; 100]);
+                Ok(())
+            }),
+        ),
         ("trim_pinned", Box::new(|| gpucomm::cuda::trim_pinned().map(drop))),
         (
             "to_vec",

@@ -6,6 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use super::basics::config::{self, Config};
 use super::basics::error::{self, Failure, Outcome, entry};
 use super::basics::kind::Kind;
+use super::basics::safety::{Function, functions};
 use super::basics::unique_id;
 use super::calls::{group, init, issue, lifecycle, window};
 use super::requests::request::Request;
@@ -31,11 +32,11 @@ unsafe fn put<T>(place: *mut T, value: T) -> Outcome<ncclResult_t> {
 
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> ncclResult_t {
     // SAFETY: the caller's pointer, as C declares it.
-    entry("ncclGetVersion", || unsafe { put(version, config::version()) })
+    entry(functions::ncclGetVersion, || unsafe { put(version, config::version()) })
 }
 
 pub unsafe extern "C" fn ncclGetUniqueId(uniqueId: *mut ncclUniqueId) -> ncclResult_t {
-    entry("ncclGetUniqueId", || {
+    entry(functions::ncclGetUniqueId, || {
         if uniqueId.is_null() {
             return Err(Failure::argument("the place for the id is null"));
         }
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn ncclCommInitRankConfig(
     rank: c_int,
     config: *mut ncclConfig_t,
 ) -> ncclResult_t {
-    entry("ncclCommInitRankConfig", || {
+    entry(functions::ncclCommInitRankConfig, || {
         // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
         unsafe { init::init_rank(comm, nranks, commId, rank, Config::read(config)?) }
     })
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn ncclCommSplit(
     newcomm: *mut ncclComm_t,
     config: *mut ncclConfig_t,
 ) -> ncclResult_t {
-    entry("ncclCommSplit", || {
+    entry(functions::ncclCommSplit, || {
         let (parent, _inside) = registry::enter(comm, Manner::Alone)?;
         // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
         let made = unsafe { init::split(&parent, color, key, newcomm, Config::read(config)?) }?;
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn ncclCommSplit(
 }
 
 pub unsafe extern "C" fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t {
-    entry("ncclCommFinalize", || {
+    entry(functions::ncclCommFinalize, || {
         if comm.is_null() {
             return SUCCESS;
         }
@@ -93,15 +94,15 @@ pub unsafe extern "C" fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t {
 }
 
 pub unsafe extern "C" fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t {
-    entry("ncclCommDestroy", || if comm.is_null() { SUCCESS } else { lifecycle::destroy(comm) })
+    entry(functions::ncclCommDestroy, || if comm.is_null() { SUCCESS } else { lifecycle::destroy(comm) })
 }
 
 pub unsafe extern "C" fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t {
-    entry("ncclCommAbort", || if comm.is_null() { SUCCESS } else { lifecycle::abort(comm) })
+    entry(functions::ncclCommAbort, || if comm.is_null() { SUCCESS } else { lifecycle::abort(comm) })
 }
 
 pub unsafe extern "C" fn ncclCommRevoke(comm: ncclComm_t, revokeFlags: c_int) -> ncclResult_t {
-    entry("ncclCommRevoke", || match revokeFlags {
+    entry(functions::ncclCommRevoke, || match revokeFlags {
         _ if comm.is_null() => SUCCESS,
         0 => {
             let (comm, _inside) = registry::enter(comm, Manner::Guest)?;
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn ncclCommRevoke(comm: ncclComm_t, revokeFlags: c_int) ->
 }
 
 pub unsafe extern "C" fn ncclCommGetAsyncError(comm: ncclComm_t, asyncError: *mut ncclResult_t) -> ncclResult_t {
-    entry("ncclCommGetAsyncError", || {
+    entry(functions::ncclCommGetAsyncError, || {
         let (comm, _inside) = registry::enter(comm, Manner::Guest)?;
         // SAFETY: the caller's pointer, as C declares it.
         unsafe { put(asyncError, comm.state()) }
@@ -124,12 +125,12 @@ pub unsafe extern "C" fn ncclCommGetAsyncError(comm: ncclComm_t, asyncError: *mu
 /// # Safety
 /// `place` is null or valid for a write.
 unsafe fn ask(
-    name: &'static str,
+    function: Function,
     comm: ncclComm_t,
     place: *mut c_int,
     answer: fn(&super::state::comm::Comm) -> c_int,
 ) -> ncclResult_t {
-    entry(name, || {
+    entry(function, || {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         comm.ensure_settled()?;
         // SAFETY: the caller vouches for the place.
@@ -139,21 +140,21 @@ unsafe fn ask(
 
 pub unsafe extern "C" fn ncclCommCount(comm: ncclComm_t, count: *mut c_int) -> ncclResult_t {
     // SAFETY: the caller's pointer, as C declares it.
-    unsafe { ask("ncclCommCount", comm, count, |comm| comm.size as c_int) }
+    unsafe { ask(functions::ncclCommCount, comm, count, |comm| comm.size as c_int) }
 }
 
 pub unsafe extern "C" fn ncclCommCuDevice(comm: ncclComm_t, device: *mut c_int) -> ncclResult_t {
     // SAFETY: the caller's pointer, as C declares it.
-    unsafe { ask("ncclCommCuDevice", comm, device, |comm| comm.device) }
+    unsafe { ask(functions::ncclCommCuDevice, comm, device, |comm| comm.device) }
 }
 
 pub unsafe extern "C" fn ncclCommUserRank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t {
     // SAFETY: the caller's pointer, as C declares it.
-    unsafe { ask("ncclCommUserRank", comm, rank, |comm| comm.rank as c_int) }
+    unsafe { ask(functions::ncclCommUserRank, comm, rank, |comm| comm.rank as c_int) }
 }
 
 pub unsafe extern "C" fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncclResult_t {
-    entry("ncclMemAlloc", || {
+    entry(functions::ncclMemAlloc, || {
         if ptr.is_null() {
             return Err(Failure::argument("the place for the pointer is null"));
         }
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncc
 }
 
 pub unsafe extern "C" fn ncclMemFree(ptr: *mut c_void) -> ncclResult_t {
-    entry("ncclMemFree", || {
+    entry(functions::ncclMemFree, || {
         if !ptr.is_null() {
             window::free(ptr)?;
         }
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
     win: *mut ncclWindow_t,
     winFlags: c_int,
 ) -> ncclResult_t {
-    entry("ncclCommWindowRegister", || {
+    entry(functions::ncclCommWindowRegister, || {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         // SAFETY: the caller's pointers, as C declares them.
         unsafe { window::register(&comm, buff, size, win, winFlags) }
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
 }
 
 pub unsafe extern "C" fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWindow_t) -> ncclResult_t {
-    entry("ncclCommWindowDeregister", || {
+    entry(functions::ncclCommWindowDeregister, || {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         window::deregister(&comm, win)?;
         SUCCESS
@@ -200,7 +201,7 @@ pub unsafe extern "C" fn ncclRedOpCreatePreMulSum(
     residence: ncclScalarResidence_t,
     comm: ncclComm_t,
 ) -> ncclResult_t {
-    entry("ncclRedOpCreatePreMulSum", || {
+    entry(functions::ncclRedOpCreatePreMulSum, || {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         comm.ensure_settled()?;
         if op.is_null() {
@@ -212,15 +213,15 @@ pub unsafe extern "C" fn ncclRedOpCreatePreMulSum(
 }
 
 pub unsafe extern "C" fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t {
-    entry("ncclRedOpDestroy", || {
+    entry(functions::ncclRedOpDestroy, || {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         redop::destroy(&comm.redops, op)?;
         SUCCESS
     })
 }
 
-fn issue(name: &'static str, comm: ncclComm_t, stream: cudaStream_t, request: Request) -> ncclResult_t {
-    entry(name, || issue::issue(comm, stream, &request))
+fn issue(function: Function, comm: ncclComm_t, stream: cudaStream_t, request: Request) -> ncclResult_t {
+    entry(function, || issue::issue(comm, stream, &request))
 }
 
 const NO_REDOP: ncclRedOp_t = ncclRedOp_t::ncclSum;
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn ncclReduce(
 ) -> ncclResult_t {
     let request =
         Request { kind: Kind::Reduce, send: sendbuff, recv: recvbuff, count, datatype, redop: op, peer: root };
-    issue("ncclReduce", comm, stream, request)
+    issue(functions::ncclReduce, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclBroadcast(
@@ -251,7 +252,7 @@ pub unsafe extern "C" fn ncclBroadcast(
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
     let request = Request { kind: Kind::Broadcast, send, recv, count, datatype, redop: NO_REDOP, peer: root };
-    issue("ncclBroadcast", comm, stream, request)
+    issue(functions::ncclBroadcast, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclAllReduce(
@@ -265,7 +266,7 @@ pub unsafe extern "C" fn ncclAllReduce(
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
     let request = Request { kind: Kind::AllReduce, send, recv, count, datatype, redop: op, peer: 0 };
-    issue("ncclAllReduce", comm, stream, request)
+    issue(functions::ncclAllReduce, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclReduceScatter(
@@ -279,7 +280,7 @@ pub unsafe extern "C" fn ncclReduceScatter(
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
     let request = Request { kind: Kind::ReduceScatter, send, recv, count: recvcount, datatype, redop: op, peer: 0 };
-    issue("ncclReduceScatter", comm, stream, request)
+    issue(functions::ncclReduceScatter, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclAllGather(
@@ -292,7 +293,7 @@ pub unsafe extern "C" fn ncclAllGather(
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
     let request = Request { kind: Kind::AllGather, send, recv, count: sendcount, datatype, redop: NO_REDOP, peer: 0 };
-    issue("ncclAllGather", comm, stream, request)
+    issue(functions::ncclAllGather, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclAlltoAll(
@@ -305,7 +306,7 @@ pub unsafe extern "C" fn ncclAlltoAll(
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
     let request = Request { kind: Kind::AlltoAll, send, recv, count, datatype, redop: NO_REDOP, peer: 0 };
-    issue("ncclAlltoAll", comm, stream, request)
+    issue(functions::ncclAlltoAll, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclGather(
@@ -319,7 +320,7 @@ pub unsafe extern "C" fn ncclGather(
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
     let request = Request { kind: Kind::Gather, send, recv, count, datatype, redop: NO_REDOP, peer: root };
-    issue("ncclGather", comm, stream, request)
+    issue(functions::ncclGather, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclScatter(
@@ -333,7 +334,7 @@ pub unsafe extern "C" fn ncclScatter(
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
     let request = Request { kind: Kind::Scatter, send, recv, count, datatype, redop: NO_REDOP, peer: root };
-    issue("ncclScatter", comm, stream, request)
+    issue(functions::ncclScatter, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclSend(
@@ -346,7 +347,7 @@ pub unsafe extern "C" fn ncclSend(
 ) -> ncclResult_t {
     let recv = std::ptr::null_mut();
     let request = Request { kind: Kind::Send, send: sendbuff, recv, count, datatype, redop: NO_REDOP, peer };
-    issue("ncclSend", comm, stream, request)
+    issue(functions::ncclSend, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclRecv(
@@ -359,18 +360,18 @@ pub unsafe extern "C" fn ncclRecv(
 ) -> ncclResult_t {
     let send = std::ptr::null();
     let request = Request { kind: Kind::Recv, send, recv: recvbuff, count, datatype, redop: NO_REDOP, peer };
-    issue("ncclRecv", comm, stream, request)
+    issue(functions::ncclRecv, comm, stream, request)
 }
 
 pub unsafe extern "C" fn ncclGroupStart() -> ncclResult_t {
-    entry("ncclGroupStart", || {
+    entry(functions::ncclGroupStart, || {
         group::start()?;
         SUCCESS
     })
 }
 
 pub unsafe extern "C" fn ncclGroupEnd() -> ncclResult_t {
-    entry("ncclGroupEnd", group::end)
+    entry(functions::ncclGroupEnd, group::end)
 }
 
 pub unsafe extern "C" fn gpucommNcclConfigInit(config: *mut ncclConfig_t) {

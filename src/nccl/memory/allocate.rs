@@ -11,7 +11,7 @@ use super::retire;
 #[cfg(nccl_ge_2_27)]
 use super::retire::{Entered, Member};
 use crate::cuda::scarce;
-use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream};
+use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
@@ -79,8 +79,8 @@ impl<'a> Memory<'a> {
         let _current = inner.device.set_current()?;
         let mut ptr = ptr::null_mut();
         // SAFETY: writes a pointer to the address given; the device is current.
-        let result = unsafe { sys::ncclMemAlloc(&mut ptr, size.pages) };
-        match check::check(FUNCTION, result) {
+        let allocated = undisturbing(|| check::check(FUNCTION, unsafe { sys::ncclMemAlloc(&mut ptr, size.pages) }));
+        match allocated {
             Ok(()) => Ok(Self { ptr, size, inner }),
             Err(error) if is_out_of_memory(&error, inner, size.pages) => {
                 Err(Error::OutOfMemory { operation: FUNCTION, bytes: size.pages, place: inner.device.to_string() })
@@ -130,7 +130,7 @@ impl Drop for Memory<'_> {
     fn drop(&mut self) {
         if let Ok(_current) = self.inner.device.set_current() {
             // SAFETY: from `ncclMemAlloc`; nothing has used it.
-            let _ = unsafe { sys::ncclMemFree(self.ptr) };
+            let _ = undisturbing(|| Ok(unsafe { sys::ncclMemFree(self.ptr) }));
         }
     }
 }
@@ -287,8 +287,8 @@ fn register(
             let code = unsafe { sys::ncclCommWindowRegister(*handle, memory.ptr, memory.size.pages, window, flags) };
             result = result.and(check::check(FUNCTION, code));
         }
-        // SAFETY: this thread has opened the group above.
-        result = result.and(check::check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
+        // SAFETY: this thread has opened the group above. The windows are registered on it, where there is one.
+        result = result.and(undisturbing(|| check::check(FUNCTION, unsafe { sys::ncclGroupEnd() })));
     }
     let known = members.iter().zip(windows).zip(entries).map(|((inner, window), entry)| {
         let number = (!window.is_null()).then(|| entry.map_or_else(next_window, |entry| entry + 1));

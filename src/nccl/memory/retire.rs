@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::cuda::Worker;
+use crate::cuda::{Worker, undisturbing};
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::nccl::agree::signature::Signature;
@@ -48,7 +48,7 @@ impl<'a> Member<'a> {
             }
             let taken_away = self.inner.inside("ncclCommWindowDeregister", || {
                 // SAFETY: a live communicator, during a visit, and a window of it that is deregistered once: it is in hand.
-                let _ = unsafe { sys::ncclCommWindowDeregister(handle, dropped.window.0) };
+                let _ = undisturbing(|| Ok(unsafe { sys::ncclCommWindowDeregister(handle, dropped.window.0) }));
                 self.inner.windows.remove(dropped.number);
             });
             if let Err(error) = taken_away {

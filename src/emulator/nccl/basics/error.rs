@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use super::safety::{Class, Function};
 use crate::emulator::cuda::error::meaning;
 use crate::emulator::meet::trouble::Trouble;
 use crate::emulator::report;
@@ -120,8 +121,22 @@ pub(crate) fn last(text: Option<String>) -> *const c_char {
         .unwrap_or(c"".as_ptr())
 }
 
+/// Makes the calls of CUDA that a function makes and a capture may forbid, as a failure of that function.
+pub(crate) fn heed_captures(function: Function) -> Outcome {
+    function
+        .unsafe_calls()
+        .map_err(|error| cuda(&format!("the calls of {} beside a stream capture", function.name), error))
+}
+
 /// Runs the body of one C entry: turns a failure into its code and keeps its text, and lets no panic cross into C.
-pub(crate) fn entry(name: &'static str, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
+pub(crate) fn entry(function: Function, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
+    let Function { name, class } = function;
+    let body = || {
+        if class == Class::Unsafe {
+            heed_captures(function)?;
+        }
+        body()
+    };
     match catch_unwind(AssertUnwindSafe(|| report::during(name, body))) {
         Ok(Ok(code)) => {
             let _ = OWN.try_with(|own| own.take());

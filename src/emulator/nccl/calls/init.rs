@@ -11,8 +11,9 @@ use crate::emulator::meet::segment::{Id, Segment};
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::meet::{process, register};
 use crate::emulator::nccl::basics::config::{self, Config};
-use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
+use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::basics::safety::functions;
 use crate::emulator::nccl::basics::unique_id;
 use crate::emulator::nccl::state::abort::AbortFlag;
 use crate::emulator::nccl::state::comm::Comm;
@@ -83,7 +84,8 @@ pub(crate) unsafe fn init_rank(
         out.put(registry::handle(&comm));
         let job = comm.clone();
         let run = Box::new(move || {
-            let outcome = join(&job, unique_id::read(&id));
+            let heeded = heed_captures(functions::ncclCommInitRankConfig);
+            let outcome = heeded.and_then(|()| join(&job, unique_id::read(&id)));
             job.settle(&outcome);
             // One that has failed keeps its handle, by which it is to be aborted.
             outcome
@@ -202,7 +204,10 @@ pub(crate) unsafe fn split(
             return Err(Failure::argument(format!("the color is {color}, expected 0 or more, or NCCL_SPLIT_NOCOLOR")));
         }
         let job = parent.clone();
-        let run = Box::new(move || divide(&job, epoch, (color, key), out, config));
+        let run = Box::new(move || {
+            heed_captures(functions::ncclCommSplit)?;
+            divide(&job, epoch, (color, key), out, config)
+        });
         group::add_job(Job { comm: parent.clone(), name: "ncclCommSplit", run })
     })
 }

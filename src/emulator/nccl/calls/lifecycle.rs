@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::group::{self, Job};
 use crate::emulator::meet::layout::Life;
-use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::error::{Failure, Outcome, heed_captures};
+use crate::emulator::nccl::basics::safety::{Function, functions};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
@@ -15,13 +16,27 @@ use crate::sys::{ncclComm_t, ncclResult_t};
 /// How long an abort waits for what is running to notice it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The wait of an end for what NCCL has on its streams. Where a capture forbids it, NCCL says so in its log, and frees what kernels use.
+fn wait_blindly(comm: &Comm, function: Function) {
+    if function.unsafe_calls().is_err() && comm.has_work() {
+        report::violation(format!(
+            "{}: rank {} still has work on its streams, which NCCL cannot wait for beside a stream capture, and does not look whether it could",
+            function.name, comm.rank
+        ));
+    }
+}
+
 /// `ncclCommFinalize`: waits until everything that was launched is done.
 pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     group::call(|| {
         comm.ensure_settled()?;
         comm.begin_finalize()?;
         let job = comm.clone();
-        group::add_job(Job { comm: comm.clone(), name: "ncclCommFinalize", run: Box::new(move || job.drain()) })
+        let run = Box::new(move || {
+            wait_blindly(&job, functions::ncclCommFinalize);
+            job.drain()
+        });
+        group::add_job(Job { comm: comm.clone(), name: "ncclCommFinalize", run })
     })
 }
 
@@ -52,6 +67,7 @@ pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     group::call(|| {
         let job = comm.clone();
         let run = Box::new(move || {
+            wait_blindly(&job, functions::ncclCommDestroy);
             let outcome = if job.abort.is_set() || job.is_revoked() { Ok(()) } else { job.drain() };
             job.part(Life::Destroyed);
             outcome
@@ -70,6 +86,7 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
         return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
     };
     comm.abort.set();
+    wait_blindly(&comm, functions::ncclCommAbort);
     let until = Instant::now() + PATIENCE;
     let busy = || comm.progress.running() || comm.state() == ncclResult_t::ncclInProgress;
     while busy() && Instant::now() < until {
@@ -89,6 +106,8 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     while comm.progress.running() && Instant::now() < until {
         std::thread::sleep(Duration::from_micros(100));
     }
+    // Where this fails, what is stopped stays stopped.
+    heed_captures(functions::ncclCommRevoke)?;
     comm.end_revoke();
     Ok(ncclResult_t::ncclSuccess)
 }

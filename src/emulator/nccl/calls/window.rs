@@ -14,8 +14,9 @@ use crate::emulator::lock::lock;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::memory::block::InUse;
 use crate::emulator::memory::heap;
-use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
+use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::basics::safety::functions;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::windows::Window;
 use crate::emulator::nccl::wait::host::{self, Members};
@@ -110,6 +111,8 @@ pub(crate) unsafe fn register(
         let address = buffer.expose_provenance();
         let run = Box::new(move || {
             out.put(0);
+            // Who fails here leaves the others waiting in the exchange.
+            heed_captures(functions::ncclCommWindowRegister)?;
             let window = agree(&job, epoch, address, bytes, flags)?;
             out.put(job.windows.add(window));
             Ok(())
@@ -198,6 +201,8 @@ pub(crate) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
     if window.is_null() {
         return Ok(());
     }
+    // NCCL waits for what it has just enqueued on a stream of its own, and does not look whether it could.
+    let _ = functions::ncclCommWindowDeregister.unsafe_calls();
     if comm.windows.remove(window.addr()) {
         return Ok(());
     }

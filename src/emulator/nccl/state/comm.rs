@@ -254,6 +254,12 @@ impl Comm {
         self.state.store(ncclResult_t::ncclSuccess.0, Ordering::Release);
     }
 
+    /// Whether not everything that was launched is done.
+    pub(crate) fn has_work(&self) -> bool {
+        let batches = lock(&self.issued).batches;
+        !self.progress.wait(batches, || true)
+    }
+
     /// Waits until everything that was launched is done.
     pub(crate) fn drain(&self) -> Outcome {
         let batches = lock(&self.issued).batches;

@@ -1,6 +1,7 @@
 //! Tests of the whole half, through the C functions: ranks as threads, each with a device of its own.
 
 mod abort;
+mod captures;
 mod collectives;
 mod connect;
 mod groups;

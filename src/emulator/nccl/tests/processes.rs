@@ -113,6 +113,11 @@ fn a_rank_whose_device_is_lost_never_comes() {
 }
 
 #[test]
+fn calls_spoil_captures_by_their_class() {
+    all_well(&play("captures", 1, &[]));
+}
+
+#[test]
 fn an_allocation_fails_when_it_is_told_to() {
     all_well(&play("out of memory", 1, &[(FAULTS, "oom=device0@2")]));
 }
@@ -319,6 +324,7 @@ fn scene() {
             assert_eq!(buffer.values(), [GARBAGE, GARBAGE, 2.0, 2.0]);
         })
         .clear(),
+        "captures" => captures::scene(),
         "out of memory" => {
             let mut at = std::ptr::null_mut();
             // SAFETY: the pointer is valid for a write.

@@ -1,0 +1,90 @@
+//! What each function does to captures: the one table of the C functions of this half, from the source of NCCL 2.28.9.
+
+use crate::emulator::cuda::core::capture;
+use crate::sys::cudaError;
+
+/// What a function does, seen from a stream that is being captured. NCCL allocates, and asks about its own streams, in relaxed mode
+/// where it expects captures: in what may be captured. Elsewhere it makes calls that CUDA calls potentially unsafe as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Makes no such call: may be called at any time.
+    Any,
+    /// Puts work on the stream that it is given: part of the graph, where that is being captured.
+    Enqueues,
+    /// Makes such calls on the thread that calls it, and fails with them. What its job does beside, if it has one, too.
+    Unsafe,
+    /// Its job makes them: on the thread that ends the group where it is the only one and the communicator blocks, else on a thread of
+    /// NCCL, whose mode is the default whatever that of the caller is. The call fails with them.
+    Job,
+    /// Makes them to wait, and takes a wait that is forbidden for one that is over.
+    Blind,
+}
+
+/// A C function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) class: Class,
+}
+
+impl Function {
+    /// Makes the calls that are potentially unsafe: fails, and spoils the captures, where the thread must heed some.
+    pub(crate) fn unsafe_calls(self) -> Result<(), cudaError> {
+        debug_assert!(!matches!(self.class, Class::Any | Class::Enqueues), "{} makes none", self.name);
+        capture::check()
+    }
+}
+
+macro_rules! functions {
+    ($($class:ident: $($name:ident)*;)*) => {
+        /// The functions, by their names.
+        #[allow(non_upper_case_globals, reason = "they are named as in C")]
+        pub(crate) mod functions {
+            use super::{Class, Function};
+
+            $($(pub(crate) const $name: Function = Function { name: stringify!($name), class: Class::$class };)*)*
+        }
+
+        #[cfg(test)]
+        const ALL: &[Function] = &[$($(functions::$name),*),*];
+    };
+}
+
+functions! {
+    Any:
+        ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd
+        ncclGroupStart ncclRedOpCreatePreMulSum ncclRedOpDestroy;
+    Enqueues:
+        ncclAllGather ncclAllReduce ncclAlltoAll ncclBroadcast ncclGather ncclRecv ncclReduce ncclReduceScatter ncclScatter
+        ncclSend;
+    Unsafe:
+        ncclCommInitRankConfig ncclMemAlloc ncclMemFree;
+    Job:
+        ncclCommRevoke ncclCommSplit ncclCommWindowRegister;
+    Blind:
+        ncclCommAbort ncclCommDestroy ncclCommFinalize ncclCommWindowDeregister;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that only look up texts, or fill a struct in, need no frame, and so no class.
+    const WITHOUT: [&str; 2] = ["ncclGetErrorString", "ncclGetLastError"];
+
+    #[test]
+    fn every_function_has_one_class() {
+        let declared = include_str!("../../../sys/mod.rs");
+        let words = declared.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let ours =
+            |word: &&str| word.starts_with("nccl") && word.as_bytes()[4..].first().is_some_and(u8::is_ascii_uppercase);
+        let count = |name: &str| ALL.iter().filter(|function| function.name == name).count();
+        let mut found = 0;
+        for name in words.filter(ours).filter(|name| !name.ends_with("_t") && !WITHOUT.contains(name)) {
+            assert_eq!(count(name), 1, "{name}");
+            found += 1;
+        }
+        assert!(found >= ALL.len(), "the list of src/sys/mod.rs was not found");
+        assert!(ALL.iter().all(|function| count(function.name) == 1));
+    }
+}
