@@ -1,12 +1,13 @@
 //! Starts that fail half-way: those of the other ranks end at once, and nothing is left behind.
 //!
-//! The emulator has a fault for it; real GPUs skip these tests.
+//! The emulator has a fault for it; real GPUs skip most of these tests.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use gpucomm::nccl::InitOptions;
 use gpucomm::{Backend, Clique, Communicator, Device, Error, UniqueId};
 
-use crate::support::process::{Role, spawn};
+use crate::support::process::{Role, all_succeed, spawn, spawn_all};
 use crate::support::{assert_names, quick, rank_counts, skip, slower, still_works, watched};
 
 const CHILD: &str = "starts::child";
@@ -15,10 +16,11 @@ const CHILD: &str = "starts::child";
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    let roles: [(&str, fn(usize)); 2] = [("fails", fails), ("alone", alone)];
+    let roles: [(&str, fn(Role)); 3] =
+        [("fails", |role| fails(role.size)), ("alone", |role| alone(role.size)), ("late", late)];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
-            body(role.size);
+            body(role);
             println!("finished");
         }
     }
@@ -70,6 +72,42 @@ fn alone(ranks: usize) {
     let error = started.map(drop).expect_err("the start of a rank failed");
     assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
     assert_names(&error, &[&format!("(of rank {rank})")]);
+}
+
+/// Rank 0 gives up before the other one comes.
+fn late(role: Role) {
+    if role.rank > 0 {
+        std::thread::sleep(slower(0.8));
+        let started = role.join();
+        assert!(started.is_ok() || gpucomm::backend() != Backend::Emulator, "{started:?}");
+        return;
+    }
+    let options = InitOptions { timeout: Duration::from_millis(200), ..InitOptions::default() };
+    // SAFETY: no rank comes to any operation.
+    let started =
+        unsafe { Communicator::init_rank_with(role.device().unwrap(), role.size, &role.id, role.rank, &options) };
+    assert!(matches!(started.map(drop), Err(Error::Timeout { .. })));
+}
+
+/// A process that ends while NCCL is still starting a rank of it does so in good order: NCCL is given some time before CUDA goes.
+#[test]
+fn a_process_that_ends_before_its_start() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let start = Instant::now();
+            let mut all = spawn_all(CHILD, "late", ranks, &[]);
+            let others = all.split_off(1);
+            all_succeed(all, slower(30.0));
+            // Not before the other one has come, which ends the start.
+            assert!(start.elapsed() > slower(0.7), "after {:?}", start.elapsed());
+            all_succeed(others, slower(30.0));
+            assert!(start.elapsed() < slower(15.0), "after {:?}", start.elapsed());
+            // One that waits for ranks which never come ends, too.
+            let start = Instant::now();
+            spawn(CHILD, "late", (0, 2), &UniqueId::new().unwrap(), &[]).finish(slower(30.0)).assert_success();
+            assert!(start.elapsed() < slower(10.0), "after {:?}", start.elapsed());
+        }
+    });
 }
 
 #[test]
