@@ -37,10 +37,11 @@ impl Mapping {
         Location { offset: self.begin.offset + (address - self.base) as u64, ..self.begin }
     }
 
-    /// The address of a place, if it lies here.
-    fn address(&self, place: &Location) -> Option<usize> {
-        let offset = place.offset.checked_sub(self.begin.offset).filter(|&offset| offset < self.bytes as u64)?;
-        self.begin.same_object(place).then(|| self.base + offset as usize)
+    /// The address of `bytes` bytes at a place, if all of them lie here.
+    fn address(&self, place: &Location, bytes: usize) -> Option<usize> {
+        let offset = place.offset.checked_sub(self.begin.offset)?;
+        let end = offset.checked_add(bytes as u64)?;
+        (end <= self.bytes as u64 && self.begin.same_object(place)).then(|| self.base + offset as usize)
     }
 }
 
@@ -89,16 +90,17 @@ pub(crate) fn find(address: usize) -> Option<Mapping> {
     })
 }
 
-/// A pointer of this process to what lies at `place`, which may belong to another process. Objects of others are mapped once
-/// and stay mapped, so the pointer stays valid when their process ends.
-pub(crate) fn reach(place: &Location) -> io::Result<*mut u8> {
-    if place.fd < 0 {
+/// A pointer of this process to `bytes` bytes at `place`, which may belong to another process: what that says is not believed. Objects of
+/// others are mapped once and stay mapped, so the pointer stays valid when their process ends.
+pub(crate) fn reach(place: &Location, bytes: usize) -> io::Result<*mut u8> {
+    if bytes == 0 {
         return Ok(std::ptr::without_provenance_mut(ALIGN));
     }
-    if place.offset >= place.bytes {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{place:?} lies outside its object")));
+    if place.fd < 0 || place.offset.checked_add(bytes as u64).is_none_or(|end| end > place.bytes) {
+        let text = format!("{bytes} bytes at {place:?} do not lie in its object");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    let known = |all: &[Mapping]| all.iter().find_map(|mapping| mapping.address(place));
+    let known = |all: &[Mapping]| all.iter().find_map(|mapping| mapping.address(place, bytes));
     if let Some(address) = look(known) {
         return Ok(std::ptr::with_exposed_provenance_mut(address));
     }
@@ -127,13 +129,22 @@ mod tests {
             for offset in [0, 1, bytes - 1] {
                 let place = find(base + offset as usize).unwrap().place(base + offset as usize);
                 assert_eq!(place, Location { offset, ..object.begin() });
-                assert_eq!(reach(&place).unwrap().addr(), base + offset as usize);
+                assert_eq!(reach(&place, 1).unwrap().addr(), base + offset as usize);
+                let rest = (bytes - offset) as usize;
+                assert_eq!(reach(&place, rest).unwrap().addr(), base + offset as usize);
+                for more in [rest + 1, usize::MAX] {
+                    assert!(reach(&place, more).is_err(), "{offset} {more}");
+                }
             }
             assert!(find(base + bytes as usize).is_none_or(|next| !next.begin.same_object(&object.begin())));
-            assert!(reach(&Location { offset: bytes, ..object.begin() }).is_err());
-            assert!(reach(&Location { nonce: object.begin().nonce.wrapping_add(1), ..object.begin() }).is_err());
+            assert!(reach(&Location { offset: bytes, ..object.begin() }, 1).is_err());
+            assert!(reach(&Location { offset: u64::MAX, ..object.begin() }, 1).is_err());
+            assert!(reach(&Location { nonce: object.begin().nonce.wrapping_add(1), ..object.begin() }, 1).is_err());
+            // Who says that the object is larger says nothing about this one.
+            assert!(reach(&Location { bytes: bytes + 1, ..object.begin() }, bytes as usize + 1).is_err());
         }
         assert!(find(0).is_none() && find(usize::MAX).is_none());
+        assert!(reach(&Location::EMPTY, 0).is_ok() && reach(&Location::EMPTY, 1).is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ fn another_process_maps_the_memory_of_a_device() {
     stream.wait();
     let middle = memory.wrapping_byte_add(4);
     let (location, used) = locate(middle, 8).unwrap();
-    assert_eq!(reach(&location).unwrap().addr(), middle.addr());
+    assert_eq!(reach(&location, 8).unwrap().addr(), middle.addr());
     let text = format!(
         "{} {} {} {} {} {}",
         location.pid, location.fd, location.device, location.nonce, location.offset, location.bytes
@@ -23,7 +23,7 @@ fn another_process_maps_the_memory_of_a_device() {
     isolated("processes::the_other_side", &[(WHERE, &text)], || ());
     assert_eq!(download::<u32>(memory, 3, stream.0), [1, 20, 3]);
     let stale = Location { nonce: location.nonce.wrapping_add(1), ..location };
-    assert!(reach(&stale).is_err());
+    assert!(reach(&stale, 8).is_err());
     drop(used);
     ok!(cudaFree(memory));
 }
@@ -38,17 +38,17 @@ fn the_other_side() {
     if location.pid == std::process::id() {
         return;
     }
-    let ptr = reach(&location).unwrap().cast::<u32>();
-    assert_eq!(ptr, reach(&location).unwrap().cast::<u32>(), "mapped once");
+    let ptr = reach(&location, 8).unwrap().cast::<u32>();
+    assert_eq!(ptr, reach(&location, 8).unwrap().cast::<u32>(), "mapped once");
     // SAFETY: the parent keeps these eight bytes alive and does not touch them meanwhile.
     unsafe {
         assert_eq!((ptr.read(), ptr.add(1).read()), (2, 3));
         ptr.write(20);
     }
     let stale = Location { nonce: location.nonce.wrapping_add(1), ..location };
-    assert!(reach(&stale).is_err(), "another arena of the same process and descriptor");
+    assert!(reach(&stale, 8).is_err(), "another arena of the same process and descriptor");
     let outside = Location { offset: location.bytes, ..location };
-    assert!(reach(&outside).is_err());
+    assert!(reach(&outside, 8).is_err());
 }
 
 #[test]

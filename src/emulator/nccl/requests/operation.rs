@@ -98,12 +98,20 @@ impl Operation {
         if self.done.get() || self.recv_bytes == 0 {
             return Ok(());
         }
-        let at = map::reach(&self.recv).map_err(|error| Failure::system(format!("the receive buffer: {error}")))?;
+        let spoilt = self.recv_bytes.div_ceil(2);
+        let at =
+            map::reach(&self.recv, spoilt).map_err(|error| Failure::system(format!("the receive buffer: {error}")))?;
         // SAFETY: the buffer was checked to hold this many bytes, and is kept from reuse while `self` lives. No other rank
         // touches it: none passes a gate that this one has left, none takes a message that it has withdrawn, and those of
         // an operation that no rank does leave the buffers of others alone.
-        unsafe { at.write_bytes(SPOILT, self.recv_bytes.div_ceil(2)) };
+        unsafe { at.write_bytes(SPOILT, spoilt) };
         Ok(())
+    }
+
+    /// Bytes of the send and the receive buffer that rank `rank` of so many has in this collective.
+    pub(crate) fn spans(&self, size: usize, rank: usize) -> [usize; 2] {
+        let (send, recv) = parts(self.kind, size, rank == self.peer);
+        [send, recv].map(|parts| parts * self.bytes())
     }
 
     /// Bytes of one part: what one rank contributes or gets.

@@ -54,7 +54,8 @@ pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
         (0..comm.size).map(|peer| segment.rank(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
     let parted = part(comm, segment, activity, number, cancelled);
     if operation.beside != 0
-        && let (Ok(()), Ok(true), Ok(recv)) = (&done, &parted, map::reach(&operation.recv))
+        && let (Ok(()), Ok(true), Ok(recv)) =
+            (&done, &parted, map::reach(&operation.recv, operation.spans(comm.size, comm.rank)[1]))
     {
         // SAFETY: all have done their share, and this rank's stream is still at this operation.
         unsafe { beside::spoil(operation.kind, operation.bytes(), comm.rank, recv, &begins) };
@@ -121,14 +122,15 @@ fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
     let mut peers = Vec::with_capacity(comm.size);
     for peer in 0..comm.size {
         let rank = segment.rank(peer);
-        let pointer = |at: usize| {
-            map::reach(&get_location(&rank.words[at..])).map_err(|error| {
+        let [send, recv] = operation.spans(comm.size, peer);
+        let pointer = |at: usize, bytes: usize| {
+            map::reach(&get_location(&rank.words[at..]), bytes).map_err(|error| {
                 segment.head().broken.store(1, Ordering::Release);
                 Failure::system(format!("rank {} cannot reach the memory of rank {peer}: {error}", comm.rank))
             })
         };
         let scalar = rank.words[SCALAR_AT].load(Ordering::Relaxed);
-        peers.push(Peer { send: pointer(SEND_AT)?, recv: pointer(RECV_AT)?, scalar });
+        peers.push(Peer { send: pointer(SEND_AT, send)?, recv: pointer(RECV_AT, recv)?, scalar });
     }
     // SAFETY: every rank has come with the same signature, and checked that its buffers hold what the signature says; it
     // keeps them from reuse until all have parted. The shares of different ranks write different bytes, and write none

@@ -230,8 +230,8 @@ fn take(comm: &Comm, pair: &Pair, from: usize, message: &Operation) -> Outcome {
         return Err(mismatch(from, comm.rank, pair));
     }
     let reach = |error| Failure::system(format!("rank {} cannot reach the memory of rank {from}: {error}", comm.rank));
-    let source = map::reach(&get_location(&pair.sender[PLACE_AT..])).map_err(reach)?;
-    let target = map::reach(&message.recv).map_err(reach)?;
+    let source = map::reach(&get_location(&pair.sender[PLACE_AT..]), message.bytes()).map_err(reach)?;
+    let target = map::reach(&message.recv, message.bytes()).map_err(reach)?;
     // SAFETY: both sides checked that their buffers hold `count` elements and keep them from reuse until the message is
     // done. They can overlap only if a program sends to itself, and the first branch allows for that.
     unsafe {

@@ -125,7 +125,8 @@ impl Scalar {
             Self::None => Ok(0),
             Self::Bits(bits) => Ok(*bits),
             Self::At(location, _) => {
-                let at = map::reach(location).map_err(|e| Failure::system(format!("the scalar's memory: {e}")))?;
+                let at =
+                    map::reach(location, size).map_err(|e| Failure::system(format!("the scalar's memory: {e}")))?;
                 let mut bits = [0u8; 8];
                 // SAFETY: the location was checked to hold one element, and is kept from reuse while `self` lives.
                 unsafe { std::ptr::copy_nonoverlapping(at.cast_const(), bits.as_mut_ptr(), size) };
