@@ -26,6 +26,8 @@ pub struct Rank<'c> {
     pub comm: &'c Communicator,
     pub streams: Vec<Stream>,
     pub slots: Vec<Option<Memory<'c>>>,
+    /// What was split off and is there until the end.
+    pub parts: Vec<Communicator>,
     /// Another device than this rank's, if there is one.
     pub stranger: Option<Device>,
     /// Host functions: the stream of each, and how often it ran.
@@ -37,7 +39,7 @@ impl<'c> Rank<'c> {
         let streams = (0..STREAMS).map(|_| Stream::new(comm.device())).collect::<Result<_>>()?;
         let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
         let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
-        Ok(Self { comm, streams, slots, stranger, hosted: Vec::new() })
+        Ok(Self { comm, streams, slots, parts: Vec::new(), stranger, hosted: Vec::new() })
     }
 
     /// Connects every rank with every other: ranks in processes of their own have to do that in the same way.

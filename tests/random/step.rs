@@ -7,7 +7,7 @@ use crate::deviation::Deviation;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
-use crate::steps::{bad, buffer, check, copy, crowd, exchange, order};
+use crate::steps::{bad, buffer, check, copy, crowd, exchange, order, part};
 
 /// One step of all ranks.
 ///
@@ -41,6 +41,7 @@ pub const KINDS: &[(u32, Draw)] = &[
     (12, exchange::group),
     (9, exchange::messages),
     (1, crowd::crowd),
+    (1, part::split),
     (4, order::new_stream),
     (4, order::event),
     (4, order::host),

@@ -14,6 +14,7 @@ use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::departure;
+use crate::nccl::wait::entry::enter_all;
 
 /// What a rank asks for.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +88,8 @@ fn together(
     asks: &[Ask],
     helpers: Vec<Helper>,
 ) -> Result<Result<Vec<Option<Arc<Inner>>>>> {
-    let mut entered = members.iter().map(|inner| inner.enter(operation)).collect::<Result<Vec<_>>>()?;
+    let inners: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let mut entered = enter_all(&inners, operation)?;
     let signature = Signature::split();
     let mut entries = Vec::with_capacity(members.len());
     for ((inner, (guard, _)), ask) in members.iter().zip(&mut entered).zip(asks) {
@@ -97,7 +99,6 @@ fn together(
         }
         entries.push(point::come(inner, guard, operation, &signature)?);
     }
-    let inners: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let _promised = match entries.first() {
         Some(Some(entry)) => connect::meet_at(*entry, &inners, operation)?,
         // Ranks that do not compare meet in NCCL.

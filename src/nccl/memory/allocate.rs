@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(nccl_ge_2_27)]
 use super::retire;
 #[cfg(nccl_ge_2_27)]
-use super::retire::{Entered, Member};
+use super::retire::Member;
 use crate::cuda::scarce;
 use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing};
 #[cfg(nccl_ge_2_27)]
@@ -33,6 +33,8 @@ use crate::nccl::state::inner::Inner;
 use crate::nccl::state::inner::begin_visits;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::state::windows::{Burial, Window};
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::wait::entry::{Entered, enter_all};
 use crate::sys;
 
 const LOCAL: &str = "alloc_local";
@@ -228,7 +230,8 @@ fn allocate_together(
     size: Size,
 ) -> Result<Result<Vec<Arc<Allocation>>>> {
     let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
-    let mut entered = members.iter().map(|inner| inner.enter(operation)).collect::<Result<Vec<_>>>()?;
+    let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let mut entered = enter_all(&refs, operation)?;
     let (entries, _promised) = retire::meet(approaching, &mut entered, operation, &Signature::register(size.used))?;
     // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
     // waits for the device comes back.
@@ -312,7 +315,7 @@ pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Resul
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
         let mut approaching = retire::approach(members, operation)?;
         let mut together = || {
-            let mut entered = members.iter().map(|inner| inner.enter(operation)).collect::<Result<Vec<_>>>()?;
+            let mut entered = enter_all(&refs, operation)?;
             retire::meet(&mut approaching, &mut entered, operation, &Signature::reclaim())
         };
         together().map_err(|error| submit::failed(&refs, operation, error))?;

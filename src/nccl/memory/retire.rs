@@ -13,9 +13,9 @@ use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point};
 use crate::nccl::life::reaper;
-use crate::nccl::state::gate::Locked;
-use crate::nccl::state::inner::{Guarded, Inner};
+use crate::nccl::state::inner::Inner;
 use crate::nccl::state::windows::Dropped;
+use crate::nccl::wait::entry::Entered;
 use crate::sys;
 
 /// A rank on its way to a point, and the dropped windows that it has in hand.
@@ -85,9 +85,6 @@ pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) 
     }
     Ok(members)
 }
-
-/// The lock and the handle of each of the members.
-pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
 
 /// Comes to the next point with all other ranks, and takes away the windows that all have dropped. The numbers of this point in the
 /// sequence of collectives, where ranks compare; and the promise that all may do together in NCCL what comes there.

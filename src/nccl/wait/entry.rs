@@ -43,10 +43,52 @@ impl Inner {
     }
 }
 
+/// The lock and the handle of each of several communicators.
+pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
+
+/// Enters all of `members`, in the one order that all threads have, so that two of them cannot wait for each other's locks: the ranks of a
+/// clique that was split off may be in another one.
+pub(crate) fn enter_all<'a>(members: &[&'a Inner], operation: &'static str) -> Result<Entered<'a>> {
+    let mut order: Vec<_> = (0..members.len()).collect();
+    order.sort_unstable_by_key(|&at| members[at].id);
+    let mut entered: Vec<_> = members.iter().map(|_| None).collect();
+    for at in order {
+        entered[at] = Some(members[at].enter(operation)?);
+    }
+    Ok(entered.into_iter().flatten().collect())
+}
+
 /// Another thread has not left `inner` before the deadline.
 #[cold]
 pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) -> Error {
     let last = pending::came_last(inner).map(|told| format!("; {told}")).unwrap_or_default();
     let detail = format!("another thread is inside a call on the communicator of rank {}{last}", inner.rank);
     deadline.error(operation, detail)
+}
+
+#[cfg(all(test, gpucomm_emulator))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cuda::Device;
+    use crate::nccl::clique::Clique;
+
+    /// Who waits for one has none of those that come after it.
+    #[test]
+    fn all_threads_have_one_order() {
+        let clique = Clique::init_all(&Device::all().unwrap()[..3]).unwrap();
+        let inner = |rank| -> &Inner { clique.rank(rank).inner() };
+        let held = inner(1).try_lock().unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| enter_all(&[inner(2), inner(1), inner(0)], "test").map(drop));
+            while inner(0).try_lock().is_some() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(inner(2).try_lock().is_some());
+            drop(held);
+            waits.join().unwrap().unwrap();
+        });
+    }
 }

@@ -7,3 +7,4 @@ pub mod copy;
 pub mod crowd;
 pub mod exchange;
 pub mod order;
+pub mod part;

@@ -1,0 +1,79 @@
+//! Communicators that are split off, work for themselves, and go.
+
+use std::time::Duration;
+
+use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+
+use crate::generator::Generator;
+use crate::model::Model;
+use crate::rank::Rank;
+use crate::settings::slower;
+use crate::step::Step;
+
+/// How a part ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Closed,
+    Dropped,
+    /// With the program.
+    Late,
+}
+
+/// Each rank splits, and what it is in then tells which ranks are there, once or twice.
+#[derive(Debug)]
+struct Split {
+    colors: Vec<Option<usize>>,
+    keys: Vec<usize>,
+    streams: Vec<usize>,
+    /// Whether the parts are split again, by their ranks.
+    again: bool,
+    /// One for all: to be closed, a rank waits for the others of its part.
+    end: End,
+}
+
+pub fn split(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let colors = g.each(|g| if g.chance(5) { None } else { Some(g.rng.usize(..3)) });
+    let (keys, again) = (g.each(|g| g.rng.usize(..3)), g.chance(3));
+    let end = g.choose(&[End::Closed, End::Dropped, End::Late]);
+    Some(Box::new(Split { colors, keys, streams: g.streams(), again, end }))
+}
+
+impl Step for Split {
+    fn apply(&self, _: &mut Model) {}
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let me = rank.number();
+        let Some(part) = rank.comm.split(self.colors[me], self.keys[me])? else {
+            assert_eq!(self.colors[me], None);
+            return Ok(());
+        };
+        let mut there: Vec<_> = (0..rank.comm.size()).filter(|&other| self.colors[other] == self.colors[me]).collect();
+        there.sort_by_key(|&other| self.keys[other]);
+        works(&part, rank.stream(&self.streams), me, &there)?;
+        if self.again {
+            let half = part.split(Some(part.rank() % 2), part.rank())?.expect("a part");
+            let there: Vec<_> = there.iter().copied().skip(part.rank() % 2).step_by(2).collect();
+            works(&half, rank.stream(&self.streams), me, &there)?;
+        }
+        match self.end {
+            End::Closed => part.close(slower(Duration::from_secs(20)))?,
+            End::Dropped => drop(part),
+            End::Late => rank.parts.push(part),
+        }
+        Ok(())
+    }
+}
+
+/// Rank `me` of all, in a part of these ranks, learns that they are there.
+fn works(part: &Communicator, stream: &Stream, me: usize, there: &[usize]) -> Result<()> {
+    assert_eq!((part.size(), there[part.rank()]), (there.len(), me), "of a part");
+    let mine = DeviceBuffer::from_slice(stream, &[me as u32 + 1; 3])?;
+    let mut all = DeviceBuffer::<u32>::zeroed(stream, 3 * there.len())?;
+    part.all_gather((&mine, &mut all), stream)?;
+    let want: Vec<_> = there.iter().flat_map(|&other| [other as u32 + 1; 3]).collect();
+    assert_eq!(all.to_vec(stream)?, want, "ranks of a part");
+    let mut sum = DeviceBuffer::from_slice(stream, &[me as u64; 100])?;
+    part.all_reduce(InPlace(&mut sum), ReduceOp::Sum, stream)?;
+    assert_eq!(sum.to_vec(stream)?, [there.iter().sum::<usize>() as u64; 100], "a sum of a part");
+    Ok(())
+}
