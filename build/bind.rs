@@ -84,6 +84,7 @@ const FUNCTIONS: &[&str] = &[
     "ncclGroupStart",
     "ncclGroupEnd",
     "gpucommDeviceInfo",
+    "gpucommPointerInfo",
     "gpucommPoolCreate",
     "gpucommDriverEntryPoint",
     "gpucommNcclConfigInit",

@@ -42,6 +42,12 @@
 //! Nobody else is disturbed: neither a new communicator on the same streams and buffers, nor another one that was there
 //! before.
 //!
+//! # Memory of others
+//!
+//! What other libraries have allocated, [`DeviceBuffer::from_raw_parts`] looks after like memory of this crate, and keeps its owner
+//! until the device is done. [`Slice::from_raw_parts`] and [`SliceMut::from_raw_parts`] are views for a call, whose order the
+//! caller sees to. The other way round, `as_raw` gives the address of whatever there is.
+//!
 //! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its
 //! device.
 

@@ -101,6 +101,7 @@ emulated! {
     cudaMemcpyPeerAsync
     cudaMemsetAsync
     gpucommDeviceInfo
+    gpucommPointerInfo
     gpucommPoolCreate
     gpucommDriverEntryPoint
 }

@@ -134,6 +134,12 @@ pub struct gpucommDeviceInfo_t {
     pub uuid: [::std::os::raw::c_uchar; 16usize],
     pub totalMemory: usize,
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct gpucommPointerInfo_t {
+    pub kind: ::std::os::raw::c_int,
+    pub device: ::std::os::raw::c_int,
+}
 pub const CUDART_VERSION: u32 = 13000;
 pub const cudaHostAllocDefault: u32 = 0;
 pub const cudaHostAllocPortable: u32 = 1;
@@ -237,6 +243,21 @@ const _: () = {
     [
         "Offset of field: gpucommDeviceInfo_t::totalMemory",
     ][::std::mem::offset_of!(gpucommDeviceInfo_t, totalMemory) - 272usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of gpucommPointerInfo_t",
+    ][::std::mem::size_of::<gpucommPointerInfo_t>() - 8usize];
+    [
+        "Alignment of gpucommPointerInfo_t",
+    ][::std::mem::align_of::<gpucommPointerInfo_t>() - 4usize];
+    [
+        "Offset of field: gpucommPointerInfo_t::kind",
+    ][::std::mem::offset_of!(gpucommPointerInfo_t, kind) - 0usize];
+    [
+        "Offset of field: gpucommPointerInfo_t::device",
+    ][::std::mem::offset_of!(gpucommPointerInfo_t, device) - 4usize];
 };
 impl cudaError_enum {
     pub const CUDA_SUCCESS: cudaError_enum = cudaError_enum(0);
@@ -687,6 +708,10 @@ unsafe extern "C" {
     pub fn gpucommDeviceInfo(
         info: *mut gpucommDeviceInfo_t,
         device: ::std::os::raw::c_int,
+    ) -> cudaError_t;
+    pub fn gpucommPointerInfo(
+        info: *mut gpucommPointerInfo_t,
+        ptr: *const ::std::os::raw::c_void,
     ) -> cudaError_t;
     pub fn gpucommPoolCreate(
         pool: *mut cudaMemPool_t,

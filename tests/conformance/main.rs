@@ -28,6 +28,7 @@ mod ends;
 mod environment;
 mod failures;
 mod faults;
+mod foreign;
 mod grouping;
 mod groups;
 mod kept_streams;

@@ -5,6 +5,7 @@ use std::ptr;
 
 use gpucomm::{DeviceBuffer, Error, Event, PinnedBuffer, Result, Stream, sys};
 
+use crate::foreign::{lives, told};
 use crate::{LONG, device, stream};
 
 /// Runs `body` while `stream` is being captured by another library, which nothing may spoil.
@@ -106,4 +107,18 @@ fn what_is_dropped_is_freed_afterwards() {
     }
     // A pool gives out again what it has got back.
     assert!(addresses.len() < ROUNDS, "{} of {} buffers lie where none lay before", addresses.len(), 2 * ROUNDS);
+}
+
+#[test]
+fn an_owner_stays_until_the_capture_is_over() {
+    let stream = stream();
+    let (mut x, end) = told(&stream, 100);
+    x.fill(&stream, 1).unwrap();
+    captured(&stream, || {
+        // How far the stream is cannot be asked now.
+        drop(x);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(lives(&end));
+    });
+    end.recv_timeout(LONG).unwrap();
 }

@@ -15,6 +15,7 @@ mod copy;
 mod device;
 mod emulator;
 mod fill;
+mod foreign;
 mod forget;
 mod lost;
 mod order;

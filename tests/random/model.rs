@@ -17,11 +17,13 @@ pub enum Origin {
     AllocFrom,
     /// `Communicator::alloc_local`.
     Local,
+    /// Memory of others, as far as the crate knows.
+    Foreign,
 }
 
 impl Origin {
     /// All that begin with known values.
-    pub const INITIAL: [Self; 5] = [Self::From, Self::Zeroed, Self::Alloc, Self::AllocFrom, Self::Local];
+    pub const INITIAL: [Self; 6] = [Self::From, Self::Zeroed, Self::Alloc, Self::AllocFrom, Self::Local, Self::Foreign];
 
     pub fn is_window(self) -> bool {
         matches!(self, Self::Alloc | Self::AllocFrom)

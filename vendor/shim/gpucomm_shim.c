@@ -8,6 +8,8 @@ _Static_assert(sizeof(enum cudaDeviceAttr) == 4, "cudaDeviceAttr is a C int");
 _Static_assert(sizeof(cudaStream_t) == sizeof(void *), "cudaStream_t is a pointer");
 _Static_assert(sizeof(cudaUUID_t) == sizeof(((gpucommDeviceInfo_t *)0)->uuid), "a UUID has 16 bytes");
 _Static_assert(sizeof(((struct cudaDeviceProp *)0)->name) <= sizeof(((gpucommDeviceInfo_t *)0)->name), "names fit");
+_Static_assert(cudaMemoryTypeUnregistered == 0 && cudaMemoryTypeHost == 1, "cudaMemoryType");
+_Static_assert(cudaMemoryTypeDevice == 2 && cudaMemoryTypeManaged == 3, "cudaMemoryType");
 #if defined(GPUCOMM_NCCL)
 _Static_assert(sizeof(ncclUniqueId) == 128, "ncclUniqueId has 128 bytes");
 _Static_assert(sizeof(ncclResult_t) == 4, "ncclResult_t is a C int");
@@ -33,6 +35,16 @@ cudaError_t gpucommDeviceInfo(gpucommDeviceInfo_t *info, int device) {
   info->name[sizeof(info->name) - 1] = 0;
   memcpy(info->uuid, prop.uuid.bytes, sizeof(info->uuid));
   info->totalMemory = prop.totalGlobalMem;
+  return cudaSuccess;
+}
+
+/* CUDA 13 made the struct longer. */
+cudaError_t gpucommPointerInfo(gpucommPointerInfo_t *info, const void *ptr) {
+  struct cudaPointerAttributes attributes;
+  cudaError_t error = cudaPointerGetAttributes(&attributes, ptr);
+  if (error != cudaSuccess) return error;
+  info->kind = (int)attributes.type;
+  info->device = attributes.device;
   return cudaSuccess;
 }
 

@@ -21,6 +21,15 @@ typedef struct gpucommDeviceInfo_t {
 
 cudaError_t gpucommDeviceInfo(gpucommDeviceInfo_t *info, int device);
 
+/* What lies at an address: a cudaMemoryType (0 nothing that CUDA knows, 1 memory of the host, 2 of a device, 3 managed), and the
+ * device that it belongs to; not a device where CUDA knows of none. */
+typedef struct gpucommPointerInfo_t {
+  int kind;
+  int device;
+} gpucommPointerInfo_t;
+
+cudaError_t gpucommPointerInfo(gpucommPointerInfo_t *info, const void *ptr);
+
 /* A pool of device memory that keeps what is freed into it and that every peer device may access. */
 cudaError_t gpucommPoolCreate(cudaMemPool_t *pool, int device);
 

@@ -68,17 +68,27 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     fn make(address: Address, bytes: usize, device: Device, owner: u64, kind: Kind) -> Arc<Self> {
+        Arc::new(Self::with(address, bytes, device, owner, kind, Tracker::new(), Lineage::new()))
+    }
+
+    /// What stands for all memory of `device` of which nothing is kept: uses of it are neither ordered nor remembered, nor is where its
+    /// bytes come from, and no region is the whole of it.
+    pub(crate) fn untracked(device: Device) -> Self {
+        let nowhere = Address::new(std::ptr::null_mut());
+        Self::with(nowhere, usize::MAX, device, 0, Kind::Empty, Tracker::none(), Lineage::unknown())
+    }
+
+    fn with(
+        address: Address,
+        bytes: usize,
+        device: Device,
+        owner: u64,
+        kind: Kind,
+        uses: Tracker,
+        lineage: Lineage,
+    ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Arc::new(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            address,
-            bytes,
-            device,
-            owner,
-            kind,
-            uses: Tracker::new(),
-            lineage: Lineage::new(),
-        })
+        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), address, bytes, device, owner, kind, uses, lineage }
     }
 
     /// Wraps `cudaMallocFromPoolAsync`, or `cudaMalloc` where the device has no pools: memory that `stream` may use at
@@ -113,7 +123,7 @@ impl Allocation {
 
     /// Memory that somebody else allocated: `bytes` at `address`, on `device`. `free` is called once,
     /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
-    /// `owner` is a number that no other owner has.
+    /// `owner` is a number that no other owner has; 0: anybody may use it.
     pub(crate) fn external(address: Address, bytes: usize, device: Device, owner: u64, free: FreeHook) -> Arc<Self> {
         Self::make(address, bytes, device, owner, Kind::External(free))
     }

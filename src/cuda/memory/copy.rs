@@ -14,7 +14,7 @@ use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::mark::Mark;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
-use crate::cuda::works::carry::Source;
+use crate::cuda::works::carry::{self, Source};
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -90,7 +90,7 @@ impl<T: Element> Slice<'_, T> {
         region.alloc.order(Access::Read, stream)?;
         target.uses().order(Access::Write, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
-        // noted in the uses of both.
+        // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
         let result = unsafe { enqueue(target.ptr().cast(), region.ptr(), region.bytes, Way::ToHost, stream) };
         region.alloc.note(Access::Read, stream);
         target.uses().note(Access::Write, stream);
@@ -139,7 +139,7 @@ impl<T: Element> SliceMut<'_, T> {
         region.alloc.order(Access::Write, stream)?;
         source.uses().order(Access::Read, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
-        // noted in the uses of both.
+        // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
         let result = unsafe { enqueue(region.ptr(), source.ptr().cast(), region.bytes, Way::ToDevice, stream) };
         region.alloc.note(Access::Write, stream);
         source.uses().note(Access::Read, stream);
@@ -173,7 +173,8 @@ impl<T: Element> SliceMut<'_, T> {
             Way::Between(to.device().ordinal(), from.device().ordinal())
         };
         // SAFETY: both have that many bytes, and do not overlap, for one is borrowed exclusively. They are not freed
-        // or overwritten before the copy is done, for it is noted in the uses of both.
+        // or overwritten before the copy is done, for it is noted in the uses of both; whoever made an alias, or a view of memory
+        // of others, has promised the same of that.
         let result = unsafe { enqueue(to.ptr(), from.ptr(), to.bytes, way, stream) };
         from.alloc.note(Access::Read, stream);
         to.alloc.note(Access::Write, stream);
@@ -306,7 +307,7 @@ unsafe fn download(
     }
     stream.ready(operation)?;
     // First: the stream need not come after what others write from now on, to other parts of the memory.
-    let origins = region.alloc.lineage().origins();
+    let origins = carry::origins(region.alloc.lineage(), stream.history());
     region.alloc.order(Access::Read, stream)?;
     let mut queue = VecDeque::with_capacity(DEPTH);
     let mut asked = 0;

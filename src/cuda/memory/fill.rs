@@ -58,7 +58,8 @@ fn fill(operation: &'static str, region: Region<'_>, pattern: &[u8], stream: &St
     let count = region.bytes / pattern.len();
     let address = to.addr() as sys::CUdeviceptr_v2;
     if pattern.iter().all(|b| *b == pattern[0]) {
-        // SAFETY: the region is that long, and not freed before the stream is done, for the use is noted.
+        // SAFETY: the region is that long, and not freed before the stream is done, for the use is noted, or
+        // was promised of memory of others.
         let code = unsafe { sys::cudaMemsetAsync(to, i32::from(pattern[0]), region.bytes, raw) };
         return check_on(stream.device().ordinal(), "cudaMemsetAsync", code);
     }

@@ -7,6 +7,8 @@ pub(crate) mod buffer;
 pub(crate) mod bytes;
 pub(crate) mod copy;
 pub(crate) mod fill;
+mod foreign;
+mod lent;
 pub(crate) mod pinned;
 pub(crate) mod region;
 pub(crate) mod slice;

@@ -9,7 +9,8 @@ use crate::cuda::devices::device::Device;
 /// A range of the bytes of an allocation, at the address at which it is shown.
 ///
 /// Who uses the memory, and where its bytes come from, the allocation knows, so that this holds for all addresses at which the same
-/// bytes are shown. The address stands here: to find the one, nobody needs the other.
+/// bytes are shown. The address stands here: to find the one, nobody needs the other. Of a view of memory of others nothing is kept:
+/// whoever made that has promised what the record of uses is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Region<'a> {
     pub(crate) alloc: &'a Allocation,

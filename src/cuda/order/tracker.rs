@@ -27,12 +27,19 @@ const NOBODY: usize = 0;
 /// Who uses an allocation.
 pub(crate) struct Tracker<L: Lane> {
     solo: AtomicUsize,
+    /// False where uses are neither ordered nor remembered. Then `solo` is nobody, so that this is asked on the slow path only.
+    tracks: bool,
     uses: Mutex<Uses<L>>,
 }
 
 impl<L: Lane> Tracker<L> {
     pub(crate) const fn new() -> Self {
-        Self { solo: AtomicUsize::new(NOBODY), uses: Mutex::new(Uses::new()) }
+        Self { solo: AtomicUsize::new(NOBODY), tracks: true, uses: Mutex::new(Uses::new()) }
+    }
+
+    /// For memory whose uses somebody else orders.
+    pub(crate) const fn none() -> Self {
+        Self { solo: AtomicUsize::new(NOBODY), tracks: false, uses: Mutex::new(Uses::new()) }
     }
 
     #[inline]
@@ -51,13 +58,13 @@ impl<L: Lane> Tracker<L> {
     /// Before an enqueue on `lane`: makes it wait for what `access` conflicts with. See [`Uses::order`].
     #[inline]
     pub(crate) fn order(&self, access: Access, lane: &L) -> Result<()> {
-        if self.is_solo(lane) { Ok(()) } else { self.change(|uses| uses.order(access, lane)) }
+        if self.is_solo(lane) || !self.tracks { Ok(()) } else { self.change(|uses| uses.order(access, lane)) }
     }
 
     /// After an enqueue on `lane`, or an attempt. See [`Uses::note`].
     #[inline]
     pub(crate) fn note(&self, access: Access, lane: &L) {
-        if !self.is_solo(lane) {
+        if !self.is_solo(lane) && self.tracks {
             self.change(|uses| uses.note(access, lane));
         }
     }

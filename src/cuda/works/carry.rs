@@ -8,6 +8,7 @@
 //! In between another thread may write other parts of the same memory. Whoever waits for this stream knows nothing of that,
 //! and so must not find it well.
 
+use std::ptr;
 use std::sync::Arc;
 
 use super::history::History;
@@ -25,18 +26,41 @@ pub(crate) enum Form {
     Whole,
 }
 
-/// Before an operation: what these come from, but for operations of `work`, to which it will belong, if that is known.
+/// Before an operation on the stream of `history`: what these come from, but for operations of `work`, to which it will belong, if that
+/// is known.
 #[inline]
-pub(crate) fn reads<const N: usize>(work: Option<&Work>, lineages: [Option<&Lineage>; N]) -> Option<Origins> {
+pub(crate) fn reads<const N: usize>(
+    work: Option<&Work>,
+    history: &History,
+    lineages: [Option<&Lineage>; N],
+) -> Option<Origins> {
     let own = |lineage: &Lineage| work.map_or_else(|| lineage.is_empty(), |work| lineage.is_only(work));
-    if lineages.iter().flatten().all(|lineage| own(lineage)) { None } else { gather(lineages, own) }
+    if lineages.iter().flatten().all(|lineage| own(lineage)) { None } else { gather(work, history, lineages, own) }
 }
 
 #[cold]
-fn gather<const N: usize>(lineages: [Option<&Lineage>; N], own: impl Fn(&Lineage) -> bool) -> Option<Origins> {
+fn gather<const N: usize>(
+    work: Option<&Work>,
+    history: &History,
+    lineages: [Option<&Lineage>; N],
+    own: impl Fn(&Lineage) -> bool,
+) -> Option<Origins> {
     let mut origins = Origins::new();
-    lineages.into_iter().flatten().filter(|lineage| !own(lineage)).for_each(|lineage| lineage.gather(&mut origins));
+    for lineage in lineages.into_iter().flatten().filter(|lineage| !own(lineage)) {
+        if !lineage.is_unknown() {
+            lineage.gather(&mut origins);
+            continue;
+        }
+        for one in history.origins().iter().filter(|one| work.is_none_or(|work| !ptr::eq(&*one.work, work))) {
+            origins.add(&one.work, one.number);
+        }
+    }
     (!origins.is_empty()).then_some(origins)
+}
+
+/// Where something comes from that is read on the stream of `history`: where nothing is kept, from all that the stream comes after.
+pub(crate) fn origins(lineage: &Lineage, history: &History) -> Origins {
+    if lineage.is_unknown() { history.origins() } else { lineage.origins() }
 }
 
 /// After an operation, number `number` of `work` on the stream of `history`: it has read what comes from `read`, and
@@ -90,7 +114,7 @@ impl Source {
     #[inline]
     pub(crate) fn of(from: &Lineage, history: &History) -> Self {
         match from.own(history.own()) {
-            None => Self::Others(from.origins()),
+            None => Self::Others(origins(from, history)),
             Some(0) => Self::Nothing,
             Some(word) => Self::Own(word),
         }

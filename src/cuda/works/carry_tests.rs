@@ -22,7 +22,7 @@ fn operation(
     form: Form,
 ) {
     let in_place = written.filter(|_| form == Form::InPlace);
-    let read = reads(Some(&**work), [read[0], read[1], in_place]);
+    let read = reads(Some(&**work), history, [read[0], read[1], in_place]);
     super::operation((work, number), read.as_ref(), written, history, || form);
 }
 

@@ -65,7 +65,7 @@ fn who_comes_in_between_is_not_found_well() {
             source.carry(&from, &to, kind == 1, &history);
         } else {
             let (work, number) = ours.next(&history);
-            let read = reads(Some(&*work), [Some(&from)]);
+            let read = reads(Some(&*work), &history, [Some(&from)]);
             come_in();
             after((&work, number), read.as_ref(), Some(&to), &history, || Form::Part);
         }

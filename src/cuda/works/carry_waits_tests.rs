@@ -1,7 +1,9 @@
 //! What waits for a stream tell, and how often.
 
-use super::{Comm, fail};
+use super::{Comm, copy, fail, operation};
+use crate::cuda::works::carry::{self, Form};
 use crate::cuda::works::history::History;
+use crate::cuda::works::lineage::Lineage;
 
 /// A stream tells of a failure until it has, and a sound communicator has gone on.
 #[test]
@@ -86,4 +88,30 @@ fn a_new_communicator_is_not_disturbed() {
     assert!(history.origins().judge("a wait").is_err());
     other.follow(&history.origins());
     assert!(other.origins().judge("a wait").is_err());
+}
+
+/// What is read of memory of which nothing is kept comes from all that its stream was given, and nothing is ever kept of it.
+#[test]
+fn what_nobody_knows_comes_from_the_whole_stream() {
+    let history = History::default();
+    let (mut bad, mut good) = (Comm::new(0), Comm::new(1));
+    let (unknown, known) = (Lineage::unknown(), Lineage::new());
+    let (work, number) = bad.next(&history);
+    operation((&work, number), [None, None], Some(&unknown), &history, Form::Part);
+    operation((&work, number), [Some(&unknown), None], Some(&unknown), &history, Form::InPlace);
+    assert!(carry::reads(Some(&*work), &history, [Some(&unknown)]).is_none(), "its own failure is told anyway");
+    let (other, later) = good.next(&history);
+    operation((&other, later), [Some(&unknown), None], Some(&known), &history, Form::Whole);
+    fail(&bad);
+    assert!(known.origins().judge("a wait").is_err());
+    assert!(carry::origins(&unknown, &history).judge("a wait").is_err());
+    known.accept();
+    copy(&unknown, &known, true, &history);
+    assert!(known.origins().judge("a wait").is_err());
+    copy(&known, &unknown, true, &history);
+    unknown.overwrite();
+    unknown.accept();
+    assert!(unknown.is_unknown() && unknown.origins().is_empty());
+    history.accept();
+    carry::origins(&unknown, &history).judge("a wait").unwrap();
 }

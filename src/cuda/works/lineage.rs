@@ -10,6 +10,7 @@
 //! | id, number | the work with this id alone; its number stands in the word |
 //! | id, 0 | the same work, of which nothing is left: all was overwritten by others |
 //! | `MANY` | holds all there is |
+//! | `UNKNOWN` | empty, for good: nobody keeps where these bytes come from |
 //!
 //! # Two threads
 //!
@@ -26,6 +27,9 @@ use crate::deadline::{Deadline, default_timeout};
 
 /// The list holds more than the word could say.
 const MANY: u64 = 1;
+
+/// Nothing is said of these bytes. No work has the id 0, so nobody goes on here.
+const UNKNOWN: u64 = 2;
 
 const NUMBER: u64 = u32::MAX as u64;
 
@@ -61,6 +65,17 @@ pub(crate) struct Lineage {
 impl Lineage {
     pub(crate) fn new() -> Self {
         Self { word: AtomicU64::new(0), list: Mutex::new(Origins::new()) }
+    }
+
+    /// Of memory that others write to and read as well, and of which nothing is kept.
+    pub(crate) fn unknown() -> Self {
+        Self { word: AtomicU64::new(UNKNOWN), list: Mutex::new(Origins::new()) }
+    }
+
+    /// Whether nothing is kept here.
+    #[inline]
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == UNKNOWN
     }
 
     /// Whether nothing comes from any operation.
@@ -127,7 +142,7 @@ impl Lineage {
         let word = self.word.load(Ordering::Acquire);
         if word == MANY || (word & NUMBER != 0 && any_failures()) {
             self.change(Origins::overwrite);
-        } else if word != 0 {
+        } else if word != 0 && word != UNKNOWN {
             self.word.store(word & !NUMBER, Ordering::Release);
         }
     }
@@ -166,6 +181,9 @@ impl Lineage {
 
     /// Changes the list, and has the word say it again if it can.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Origins)) {
+        if self.is_unknown() {
+            return;
+        }
         let mut list = self.lock();
         let word = self.word.swap(MANY, Ordering::AcqRel);
         self.refresh(&mut list, word);

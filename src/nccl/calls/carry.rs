@@ -16,7 +16,7 @@ impl Call<'_> {
         let in_place = if self.reads_recv() { &self.recv } else { &None };
         let lineages =
             [&self.send, &self.scalar, in_place].map(|region| region.as_ref().map(|region| region.alloc.lineage()));
-        carry::reads(works.of(self.stream), lineages)
+        carry::reads(works.of(self.stream), self.stream.history(), lineages)
     }
 
     /// After the enqueue, or an attempt, as operation `number` of `work`, of what comes from `read`; `together` are the calls of

@@ -25,7 +25,7 @@ impl Reads {
             let works = works(call.comm.id);
             let origins = if is_own(call, End::Receiver) {
                 let sent = sends.next(calls, call.comm.id).and_then(|send| send.send.as_ref());
-                carry::reads(works.of(call.stream), [sent.map(|region| region.alloc.lineage())])
+                carry::reads(works.of(call.stream), call.stream.history(), [sent.map(|region| region.alloc.lineage())])
             } else {
                 call.origins(works)
             };

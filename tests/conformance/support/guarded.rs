@@ -1,5 +1,7 @@
 //! Device buffers with guard elements around the part that an operation may touch.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use gpucomm::cuda::{Slice, SliceMut};
 use gpucomm::{DeviceBuffer, Result, Stream};
 
@@ -9,7 +11,17 @@ use super::Number;
 const FRONT: usize = 5;
 const BACK: usize = 7;
 
-/// `len` elements within a larger buffer of poison.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Elements in memory of others, to be used by `stream` first.
+pub fn foreign<T: Number>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
+    let memory = DeviceBuffer::<T>::uninit(stream, len)?;
+    let (device, ptr) = (memory.device(), memory.as_raw());
+    // SAFETY: the memory goes with its owner, which nobody else has, and is there for `stream`.
+    unsafe { DeviceBuffer::from_raw_parts(device, ptr, len, memory) }
+}
+
+/// `len` elements within a larger buffer of poison. Every other one lies in memory that the crate takes for that of others.
 #[derive(Debug)]
 pub struct Guarded<T: Number> {
     buffer: DeviceBuffer<T>,
@@ -26,7 +38,14 @@ impl<T: Number> Guarded<T> {
     pub fn holding(stream: &Stream, values: &[T]) -> Result<Self> {
         let mut all = vec![T::poison(); FRONT + values.len() + BACK];
         all[FRONT..FRONT + values.len()].copy_from_slice(values);
-        Ok(Self { buffer: DeviceBuffer::from_slice(stream, &all)?, len: values.len() })
+        let buffer = if COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            DeviceBuffer::from_slice(stream, &all)?
+        } else {
+            let mut buffer = foreign(stream, all.len())?;
+            buffer.copy_from_slice(stream, &all)?;
+            buffer
+        };
+        Ok(Self { buffer, len: values.len() })
     }
 
     pub fn inner(&self) -> Slice<'_, T> {

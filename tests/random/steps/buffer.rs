@@ -1,7 +1,7 @@
 //! Buffers come and go.
 
 use fastrand::Rng;
-use gpucomm::{DeviceBuffer, ElementKind, Result};
+use gpucomm::{DeviceBuffer, Element, ElementKind, Result, Stream};
 
 use crate::cell::Cell;
 use crate::deviation::Deviation;
@@ -32,15 +32,27 @@ pub fn make(g: &mut Generator) -> Option<Box<dyn Step>> {
         0 => g.length(8000),
         _ => 2 * Generator::margin(kind) + g.length(20_000).max(g.length(20_000)),
     };
-    let has_values = matches!(origin, Origin::From | Origin::AllocFrom);
+    let has_values = matches!(origin, Origin::From | Origin::AllocFrom | Origin::Foreign);
     let values = g.each(|g| g.values(kind, if has_values { len } else { 0 }));
     Some(Box::new(Make { slot, kind, len, origin, values, streams: g.streams() }))
+}
+
+/// Memory that the crate takes for that of others: its owner is a buffer.
+fn foreign<T: Element>(stream: &Stream, values: &[T]) -> Result<DeviceBuffer<T>> {
+    let memory = DeviceBuffer::<T>::uninit(stream, values.len())?;
+    let (device, ptr) = (memory.device(), memory.as_raw());
+    // SAFETY: the memory goes with its owner, which nobody else has; it is there for the stream, which uses it next.
+    let mut buffer = unsafe { DeviceBuffer::from_raw_parts(device, ptr, values.len(), memory)? };
+    buffer.copy_from_slice(stream, values)?;
+    Ok(buffer)
 }
 
 impl Step for Make {
     fn apply(&self, model: &mut Model) {
         let cells = |values: &Values| match self.origin {
-            Origin::From | Origin::AllocFrom => values.0.iter().map(|&bits| Cell::exact(bits)).collect(),
+            Origin::From | Origin::AllocFrom | Origin::Foreign => {
+                values.0.iter().map(|&bits| Cell::exact(bits)).collect()
+            }
             Origin::Uninit => vec![Cell::UNKNOWN; self.len],
             Origin::Zeroed | Origin::Alloc | Origin::Local => vec![Cell::exact(0); self.len],
         };
@@ -58,6 +70,7 @@ impl Step for Make {
                 Origin::Alloc => Buffer::Comm(comm.alloc(stream, self.len)?),
                 Origin::AllocFrom => Buffer::Comm(comm.alloc_from(stream, &T::values(values))?),
                 Origin::Local => Buffer::Comm(comm.alloc_local(stream, self.len)?),
+                Origin::Foreign => Buffer::Device(foreign(stream, &T::values(values))?),
             };
             T::into_memory(buffer)
         });

@@ -41,7 +41,7 @@ functions! {
         cudaGetDevice cudaGetDeviceCount cudaGraphDestroy cudaMemGetInfo cudaRuntimeGetVersion cudaSetDevice
         cudaStreamBeginCapture cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamEndCapture cudaStreamGetFlags
         cudaStreamGetPriority cudaStreamIsCapturing cudaThreadExchangeStreamCaptureMode gpucommDeviceInfo gpucommDriverEntryPoint
-        gpucommPoolCreate;
+        gpucommPointerInfo gpucommPoolCreate;
     Enqueues:
         cudaEventRecord cudaFreeAsync cudaLaunchHostFunc cudaMallocFromPoolAsync cudaMemcpyAsync cudaMemcpyPeerAsync
         cudaMemsetAsync cudaStreamWaitEvent cuMemsetD16Async cuMemsetD32Async cuMemsetD2D32Async;

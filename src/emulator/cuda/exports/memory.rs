@@ -44,6 +44,16 @@ pub unsafe extern "C" fn cudaFree(ptr: *mut c_void) -> cudaError_t {
     runtime(functions::cudaFree, || memory::free(ptr))
 }
 
+pub unsafe extern "C" fn gpucommPointerInfo(info: *mut gpucommPointerInfo_t, ptr: *const c_void) -> cudaError_t {
+    runtime(functions::gpucommPointerInfo, || {
+        // SAFETY: as the header declares it: a place to write to, or null.
+        let out = unsafe { Out::new(info)? };
+        let (kind, device) = memory::kind_at(ptr.addr())?;
+        out.set(gpucommPointerInfo_t { kind: kind as c_int, device });
+        Ok(())
+    })
+}
+
 pub unsafe extern "C" fn gpucommPoolCreate(handle: *mut cudaMemPool_t, ordinal: c_int) -> cudaError_t {
     runtime(functions::gpucommPoolCreate, || {
         // SAFETY: as C declares it: a handle to write to, or null.

@@ -113,6 +113,13 @@ pub(crate) fn hold(address: usize, bytes: usize) -> Result<Option<PinnedUse>, St
     Ok(Some(PinnedUse(pinned.clone())))
 }
 
+/// The number of the device by way of which the pinned memory was allocated that lies at `address`, if that is some.
+pub(crate) fn device_of(address: usize) -> Option<i32> {
+    let all = lock(&PINNED);
+    let (_, pinned) = all.range(..=address).next_back()?;
+    (address - pinned.address < pinned.bytes).then_some(pinned.device.ordinal)
+}
+
 thread_local! {
     static CALLED_BACK: Cell<bool> = const { Cell::new(false) };
 }

@@ -4,6 +4,7 @@ use crate::emulator::cuda::core::device::{self, Device};
 use crate::emulator::cuda::core::handle::Registry;
 use crate::emulator::cuda::core::stream::{Stream, Task};
 use crate::emulator::cuda::core::{driver_lock, frees};
+use crate::emulator::cuda::tasks::host;
 use crate::emulator::memory::block::{Block, Origin};
 use crate::emulator::memory::object::Location;
 use crate::emulator::memory::{heap, poison};
@@ -34,6 +35,27 @@ pub(crate) fn allocate(ordinal: i32, bytes: usize) -> Result<*mut c_void, cudaEr
     }
     let block = find_room(device, bytes as u64, Origin::Malloc)?;
     Ok(device.heap.ground.arena()?.at(block.offset).cast())
+}
+
+/// What lies at an address, as CUDA numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing that CUDA knows.
+    Unregistered = 0,
+    /// Pinned memory of the host.
+    Host = 1,
+    /// Memory of a device.
+    Device = 2,
+}
+
+/// What lies at an address, and the device that it belongs to, or was allocated by way of; -2 for none.
+pub(crate) fn kind_at(address: usize) -> Result<(Kind, i32), cudaError> {
+    device::current()?.check()?;
+    let allocated = heap::owner(address).filter(|(heap, place)| heap.find(address, place.offset, 1).is_ok());
+    if let Some((heap, _)) = allocated {
+        return Ok((Kind::Device, heap.ground.ordinal));
+    }
+    Ok(host::device_of(address).map_or((Kind::Unregistered, -2), |device| (Kind::Host, device)))
 }
 
 /// Frees device memory as cudaFree does: waits until the device has done all that was enqueued, unless the memory came from

@@ -176,6 +176,7 @@ fn null_places_are_refused_everywhere() {
         ("cudaMemsetAsync", c!(cudaMemsetAsync(null_mut(), 0, 8, null_mut()))),
         ("cudaFreeAsync", c!(cudaFreeAsync(null_mut(), null_mut()))),
         ("gpucommDeviceInfo", c!(gpucommDeviceInfo(null_mut(), 0))),
+        ("gpucommPointerInfo", c!(gpucommPointerInfo(null_mut(), null_mut()))),
         ("gpucommPoolCreate", c!(gpucommPoolCreate(null_mut(), 0))),
         ("gpucommDriverEntryPoint", c!(gpucommDriverEntryPoint(null_mut(), c"cuInit".as_ptr(), 12010))),
         ("gpucommDriverEntryPoint", c!(gpucommDriverEntryPoint(&mut null_mut(), std::ptr::null(), 12010))),

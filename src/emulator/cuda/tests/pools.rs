@@ -117,6 +117,49 @@ fn freed_memory_goes_round_on_its_stream_and_waits_for_others() {
     });
 }
 
+/// What lies at an address: its type and its device.
+fn info(ptr: *const c_void) -> (i32, i32) {
+    let mut info = gpucommPointerInfo_t { kind: 9, device: 9 };
+    ok!(gpucommPointerInfo(&mut info, ptr));
+    (info.kind, info.device)
+}
+
+#[test]
+fn addresses_tell_what_lies_there() {
+    const NOTHING: (i32, i32) = (0, -2);
+    let stream = TestStream::new(1);
+    let taken = take(100, pool(1), stream.0);
+    let memory = malloc(1000);
+    let mut host = null_mut();
+    ok!(cudaHostAlloc(&mut host, 1000, 0));
+    ok!(cudaSetDevice(0));
+    assert_eq!((info(memory), info(memory.wrapping_byte_add(999)), info(taken)), ((2, 1), (2, 1), (2, 1)));
+    assert_eq!((info(host), info(host.wrapping_byte_add(999))), ((1, 1), (1, 1)));
+    let mine = [0u8; 8];
+    for nothing in
+        [std::ptr::null(), mine.as_ptr().cast(), memory.wrapping_byte_add(1000), host.wrapping_byte_add(1 << 20)]
+    {
+        assert_eq!(info(nothing), NOTHING, "{nothing:p}");
+    }
+    ok!(cudaFreeHost(host));
+    ok!(cudaFree(memory));
+    ok!(cudaFree(taken));
+    assert_eq!(info(memory), NOTHING);
+}
+
+/// Devices are told by their ordinals in this process.
+#[test]
+fn addresses_tell_the_ordinals_of_devices() {
+    isolated("pools::addresses_tell_the_ordinals_of_devices", &[("CUDA_VISIBLE_DEVICES", "3,1")], || {
+        for ordinal in [0, 1] {
+            ok!(cudaSetDevice(ordinal));
+            let memory = malloc(8);
+            assert_eq!(info(memory), (2, ordinal));
+            ok!(cudaFree(memory));
+        }
+    });
+}
+
 /// Whether fresh memory of any kind, also such as was used before, holds zeros.
 fn fresh_memory_is_zero() -> bool {
     let stream = TestStream::new(0);

@@ -1,0 +1,198 @@
+//! Memory of others: device memory that this crate did not allocate.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use super::address::Address;
+use super::allocation::Allocation;
+use super::buffer::DeviceBuffer;
+use super::bytes::bytes_of;
+use super::lent;
+use super::slice::{Slice, SliceMut};
+use crate::cuda::devices::check::check_on;
+use crate::cuda::devices::device::Device;
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::sys;
+
+impl<T: Element> DeviceBuffer<T> {
+    /// Wraps `cudaPointerGetAttributes`: `len` elements at `ptr`, in memory of `device` that somebody else allocated, as a buffer like any
+    /// other.
+    ///
+    /// `owner` keeps the memory alive, a tensor of another library, say, or a value whose destructor frees it; `()` where something else
+    /// does. It is dropped when the last buffer over this memory is gone *and the device is done with it*: by the thread that drops the
+    /// buffer where that is so already, else later by a thread of this crate, on which `device` is current. Neither waits for the other, but
+    /// a destructor that waits holds up those of other owners. A panic of it ends there. Forgotten buffers keep their owners, and so do
+    /// those that are dropped within a host function of a stream.
+    ///
+    /// No elements lie nowhere: then `ptr` is not looked at.
+    ///
+    /// ```no_run
+    /// # struct Tensor;
+    /// # impl Tensor {
+    /// #     fn data_ptr(&self) -> *mut std::ffi::c_void { std::ptr::null_mut() }
+    /// #     fn numel(&self) -> usize { 0 }
+    /// # }
+    /// # fn reduce(comm: &gpucomm::Communicator, stream: &gpucomm::Stream, tensor: Tensor) -> gpucomm::Result<()> {
+    /// use gpucomm::{DeviceBuffer, InPlace, ReduceOp};
+    ///
+    /// let (ptr, len) = (tensor.data_ptr(), tensor.numel());
+    /// // SAFETY: `tensor` owns so many elements at `ptr`, and nobody else uses them; the stream is behind what wrote them.
+    /// let mut buffer = unsafe { DeviceBuffer::<f32>::from_raw_parts(comm.device(), ptr, len, tensor)? };
+    /// comm.all_reduce(InPlace(&mut buffer), ReduceOp::Sum, stream)
+    /// # }
+    /// ```
+    ///
+    /// # Safety
+    /// - From `ptr` on there are `len` elements of device memory, allocated until `owner` is dropped, and for ever if it is not.
+    /// - What others do with this memory, another buffer that was made of it in this way among them, is ordered by the caller: before the
+    ///   first use here and, as long as there are buffers, between their uses; it does not happen at the same time as uses here,
+    ///   unless all of them read. For more than one buffer over the same memory there is [`DeviceBuffer::alias`].
+    /// - It is no memory of a [`CommBuffer`](crate::CommBuffer), and does not lie in a window that others have registered.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) for a null pointer, one that is not aligned for `T`, one that is no memory
+    /// of `device`, as far as CUDA knows its first and its last byte, and for a length whose bytes cannot be counted;
+    /// [`InvalidUsage`](crate::Error::InvalidUsage) within a host function, or where no thread can be started; what CUDA says. The
+    /// owner is dropped then.
+    pub unsafe fn from_raw_parts(
+        device: Device,
+        ptr: *mut c_void,
+        len: usize,
+        owner: impl Send + 'static,
+    ) -> Result<Self> {
+        const OPERATION: &str = "DeviceBuffer::from_raw_parts";
+        let (address, bytes) = check::<T>(OPERATION, device, ptr, len)?;
+        let free = lent::hook(OPERATION, owner)?;
+        Ok(Self::of(Allocation::external(address, bytes, device, 0, free), len))
+    }
+}
+
+impl<'a, T: Element> Slice<'a, T> {
+    /// Wraps `cudaPointerGetAttributes`: a view of `len` elements at `ptr`, in memory of `device` that somebody else allocated, to read.
+    ///
+    /// It borrows `owner`, the value that the memory belongs to. For calls here and there on memory that another library looks after;
+    /// [`DeviceBuffer::from_raw_parts`] is for memory that this crate is to look after, and costs less in each call. *Nobody keeps
+    /// book of this one*: streams are not made to wait for each other, the memory is not kept alive, and what a failed operation has
+    /// left there is not marked. Instead a copy from here to the host returns an error where anything has failed that the
+    /// stream was given before, and what such memory is copied to is marked then.
+    ///
+    /// # Safety
+    /// - From `ptr` on there are `len` elements of device memory, allocated until *the device is done* with what is enqueued with this
+    ///   view: to drop the view, or `owner`, says nothing of that.
+    /// - Uses of the memory by different streams, and those by others, are ordered by the caller.
+    /// - It is no memory of a [`CommBuffer`](crate::CommBuffer), and does not lie in a window that others have registered.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::from_raw_parts`].
+    pub unsafe fn from_raw_parts<O: ?Sized>(
+        _owner: &'a O,
+        device: Device,
+        ptr: *const c_void,
+        len: usize,
+    ) -> Result<Self> {
+        let (address, _) = check::<T>("Slice::from_raw_parts", device, ptr.cast_mut(), len)?;
+        Ok(Self::of(untracked(device)?, address, len))
+    }
+}
+
+impl<'a, T: Element> SliceMut<'a, T> {
+    /// Wraps `cudaPointerGetAttributes`: a view of `len` elements at `ptr`, in memory of `device` that somebody else allocated, to write;
+    /// see [`Slice::from_raw_parts`].
+    ///
+    /// # Safety
+    /// As [`Slice::from_raw_parts`]; and as long as this view is there, no other is made of the same elements.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::from_raw_parts`].
+    pub unsafe fn from_raw_parts<O: ?Sized>(
+        _owner: &'a mut O,
+        device: Device,
+        ptr: *mut c_void,
+        len: usize,
+    ) -> Result<Self> {
+        let (address, _) = check::<T>("SliceMut::from_raw_parts", device, ptr, len)?;
+        Ok(Self::of(untracked(device)?, address, len))
+    }
+}
+
+/// What stands for all memory of `device` that nobody keeps book of.
+fn untracked(device: Device) -> Result<&'static Allocation> {
+    static ALL: OnceLock<Box<[Allocation]>> = OnceLock::new();
+    let all = match ALL.get() {
+        Some(all) => all,
+        None => {
+            let devices = Device::all()?;
+            ALL.get_or_init(|| devices.into_iter().map(Allocation::untracked).collect())
+        }
+    };
+    Ok(&all[device.index()])
+}
+
+/// The address and the bytes of `len` elements at `ptr`, as far as that can be checked.
+fn check<T: Element>(
+    operation: &'static str,
+    device: Device,
+    ptr: *mut c_void,
+    len: usize,
+) -> Result<(Address, usize)> {
+    let bytes = bytes_of::<T>(operation, len)?;
+    device.ready(operation)?;
+    if bytes == 0 {
+        return Ok((Address::new(std::ptr::null_mut()), 0));
+    }
+    let wrong = |expected: &dyn std::fmt::Display, got: &dyn std::fmt::Display| {
+        Error::argument(operation, "pointer", expected, got)
+    };
+    if ptr.is_null() {
+        return Err(wrong(&"an address", &"null"));
+    }
+    if !ptr.addr().is_multiple_of(align_of::<T>()) {
+        return Err(wrong(&format_args!("a multiple of {}", align_of::<T>()), &format_args!("{ptr:p}")));
+    }
+    if ptr.addr().checked_add(bytes).is_none() {
+        return Err(wrong(&format_args!("an address with {bytes} bytes behind it"), &format_args!("{ptr:p}")));
+    }
+    let last = ptr.wrapping_byte_add(bytes - 1);
+    for (at, which) in [(ptr, "first"), (last, "last")] {
+        let found = what_lies_at(device, at)?;
+        if found != Found::Device(device.ordinal()) {
+            let expected = format_args!("memory of {device}");
+            return Err(wrong(&expected, &format_args!("{found} at {at:p}, the {which} of {bytes} bytes")));
+        }
+    }
+    Ok((Address::new(ptr), bytes))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Unknown,
+    Host,
+    Device(i32),
+    Managed,
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("memory that CUDA does not know, of the host perhaps,"),
+            Self::Host => f.write_str("pinned memory of the host"),
+            Self::Device(ordinal) => write!(f, "memory of device {ordinal}"),
+            Self::Managed => f.write_str("managed memory"),
+        }
+    }
+}
+
+/// Wraps `cudaPointerGetAttributes`.
+fn what_lies_at(device: Device, ptr: *const c_void) -> Result<Found> {
+    let mut info = sys::gpucommPointerInfo_t { kind: 0, device: 0 };
+    // SAFETY: writes to the place given; any address may be asked for.
+    let code = unsafe { sys::gpucommPointerInfo(&raw mut info, ptr) };
+    check_on(device.ordinal(), "cudaPointerGetAttributes", code)?;
+    Ok(match info.kind {
+        1 => Found::Host,
+        2 => Found::Device(info.device),
+        3 => Found::Managed,
+        _ => Found::Unknown,
+    })
+}

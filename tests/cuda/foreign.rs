@@ -1,0 +1,333 @@
+//! Memory that this crate did not allocate.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use gpucomm::cuda::{Slice, SliceMut};
+use gpucomm::{Backend, Device, DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream, sys};
+
+use crate::{Gate, LONG, Sample, device, for_each_element, random, samples, stream, two_devices};
+
+/// What another library would have: memory of its own.
+#[derive(Debug)]
+struct Tensor {
+    device: Device,
+    ptr: *mut c_void,
+    bytes: usize,
+}
+
+// SAFETY: the memory is not read through on the host, and CUDA takes it from any thread.
+unsafe impl Send for Tensor {}
+
+impl Tensor {
+    fn new(device: Device, bytes: usize) -> Self {
+        let current = device.set_current().unwrap();
+        let mut ptr = std::ptr::null_mut();
+        // SAFETY: writes a pointer to the place given.
+        assert_eq!(unsafe { sys::cudaMalloc(&raw mut ptr, bytes) }, sys::cudaError::cudaSuccess);
+        drop(current);
+        Self { device, ptr, bytes }
+    }
+
+    /// As a buffer that owns it.
+    fn into_buffer<T: Element>(self) -> DeviceBuffer<T> {
+        // SAFETY: the tensor owns so many bytes and goes with them; nobody else uses them.
+        unsafe { DeviceBuffer::from_raw_parts(self.device, self.ptr, self.bytes / size_of::<T>(), self) }.unwrap()
+    }
+}
+
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        // SAFETY: from cudaMalloc, and freed once.
+        assert_eq!(unsafe { sys::cudaFree(self.ptr) }, sys::cudaError::cudaSuccess);
+    }
+}
+
+/// An owner that says on which thread it is dropped.
+struct Told(Sender<ThreadId>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let _ = self.0.send(std::thread::current().id());
+    }
+}
+
+/// A buffer over memory of a pool, whose owner tells of its end and has that memory until then.
+pub fn told(stream: &Stream, len: usize) -> (DeviceBuffer<u32>, Receiver<ThreadId>) {
+    let (tell, end) = channel();
+    let memory = DeviceBuffer::<u32>::zeroed(stream, len).unwrap();
+    stream.synchronize().unwrap();
+    let (device, ptr) = (memory.device(), memory.as_raw());
+    // SAFETY: the memory goes with its owner, and what was done with it before is done.
+    (unsafe { DeviceBuffer::from_raw_parts(device, ptr, len, (Told(tell), memory)) }.unwrap(), end)
+}
+
+pub fn lives(end: &Receiver<ThreadId>) -> bool {
+    end.try_recv() == Err(TryRecvError::Empty)
+}
+
+#[test]
+fn a_tensor_is_a_buffer() {
+    for_each_element!(a_tensor_is_a_buffer_of());
+}
+
+fn a_tensor_is_a_buffer_of<T: Sample + PartialEq>() {
+    let mut random = random("a_tensor_is_a_buffer");
+    let (a, b) = (stream(), stream());
+    let len = random.usize(10..5000);
+    let tensor = Tensor::new(device(), len * size_of::<T>());
+    let ptr = tensor.ptr;
+    let mut x: DeviceBuffer<T> = tensor.into_buffer();
+    assert_eq!((x.len(), x.device(), x.as_raw()), (len, device(), ptr));
+    let mut model: Vec<T> = samples(&mut random, len);
+    x.copy_from_slice(&a, &model).unwrap();
+    let (from, to) = (random.usize(..5), random.usize(5..10));
+    let value = T::sample(&mut random);
+    x.slice_mut(from..to).fill(&b, value).unwrap();
+    model[from..to].fill(value);
+    assert!(x.to_vec(&a).unwrap() == model);
+    let mut pinned = PinnedBuffer::<T>::new(to).unwrap();
+    x.slice(..to).copy_to_pinned(&b, &mut pinned).unwrap();
+    assert!(pinned.as_slice().unwrap() == &model[..to]);
+    let mut y: DeviceBuffer<T> = Tensor::new(device(), len * size_of::<T>()).into_buffer();
+    y.copy_from(&b, &x).unwrap();
+    let (mut front, _) = y.split_at_mut(to);
+    front.copy_from_pinned(&a, &pinned).unwrap();
+    // SAFETY: this thread alone uses both, one after the other.
+    let part = unsafe { y.alias(from..) }.unwrap();
+    drop((x, y));
+    assert!(part.to_vec(&b).unwrap() == model[from..]);
+}
+
+#[test]
+fn no_elements_lie_nowhere() {
+    let stream = stream();
+    let (tell, end) = channel();
+    let nowhere = std::ptr::without_provenance_mut(1);
+    // SAFETY: no elements.
+    let mut x = unsafe { DeviceBuffer::<f64>::from_raw_parts(device(), nowhere, 0, Told(tell)) }.unwrap();
+    assert!(x.is_empty() && x.as_raw().is_null());
+    x.fill(&stream, 1.0).unwrap();
+    assert_eq!(x.to_vec(&stream).unwrap(), []);
+    assert!(lives(&end));
+    drop(x);
+    assert!(!lives(&end));
+    // SAFETY: no elements.
+    let view = unsafe { Slice::<f64>::from_raw_parts(&(), device(), std::ptr::null(), 0) }.unwrap();
+    assert_eq!(view.to_vec(&stream).unwrap(), []);
+}
+
+#[test]
+fn an_owner_goes_when_the_work_is_done() {
+    let (a, b) = (stream(), stream());
+    let (mut x, end) = told(&a, 1000);
+    x.fill(&a, 1).unwrap();
+    a.synchronize().unwrap();
+    drop(x);
+    assert_eq!(end.recv_timeout(LONG).unwrap(), std::thread::current().id(), "there is nothing to wait for");
+    for elsewhere in [false, true] {
+        let (mut x, end) = told(&a, 1000);
+        // SAFETY: this thread alone uses both, one after the other.
+        let mut alias = unsafe { x.alias(5..) }.unwrap();
+        let (gate, later) = (Gate::close(&a), Gate::close(&b));
+        x.fill(&a, 1).unwrap();
+        alias.fill(&b, 2).unwrap();
+        let here = std::thread::current().id();
+        if elsewhere {
+            std::thread::spawn(move || drop(x)).join().unwrap();
+        } else {
+            drop(x);
+        }
+        drop(alias);
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(lives(&end));
+        gate.open();
+        a.synchronize().unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(lives(&end));
+        later.open();
+        assert_ne!(end.recv_timeout(LONG).unwrap(), here);
+    }
+}
+
+/// What panics when it is dropped, and then once more.
+struct Bomb(#[allow(dead_code, reason = "tells when it is dropped")] Told);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::panic_any(Again);
+    }
+}
+
+struct Again;
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        panic!("a panic that panics");
+    }
+}
+
+#[test]
+fn a_panic_of_an_owner_ends_there() {
+    let stream = stream();
+    for busy in [false, true, false, true] {
+        let (tell, end) = channel();
+        let memory = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
+        stream.synchronize().unwrap();
+        let (device, ptr) = (memory.device(), memory.as_raw());
+        let owner = (memory, Bomb(Told(tell)));
+        // SAFETY: the memory goes with its owner, and what was done with it before is done.
+        let mut x = unsafe { DeviceBuffer::<u32>::from_raw_parts(device, ptr, 100, owner) }.unwrap();
+        let gate = busy.then(|| Gate::close(&stream));
+        x.fill(&stream, 1).unwrap();
+        if !busy {
+            stream.synchronize().unwrap();
+        }
+        drop(x);
+        assert_eq!(lives(&end), busy);
+        if let Some(gate) = gate {
+            gate.open();
+            end.recv_timeout(LONG).unwrap();
+        }
+    }
+    let (x, end) = told(&stream, 10);
+    drop(x);
+    assert!(!lives(&end));
+}
+
+#[test]
+fn a_forgotten_buffer_keeps_its_owner() {
+    let (x, end) = told(&stream(), 10);
+    std::mem::forget(x);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(lives(&end));
+}
+
+#[test]
+fn owners_outlive_random_work() {
+    let mut random = random("owners_outlive_random_work");
+    let streams: Vec<Stream> = (0..4).map(|_| stream()).collect();
+    let mut ends = Vec::new();
+    for _ in 0..30 {
+        let len = random.usize(1..2000);
+        let mut all: Vec<_> = (0..4).map(|_| told(random.choice(&streams).unwrap(), len)).collect();
+        for _ in 0..random.usize(..20) {
+            random.shuffle(&mut all);
+            let stream = random.choice(&streams).unwrap();
+            let [x, y, ..] = &mut all[..] else { panic!("four") };
+            match random.u32(..3) {
+                0 => x.0.fill(stream, 7).unwrap(),
+                1 => x.0.copy_from(stream, &y.0).unwrap(),
+                _ => drop(x.0.slice(..len / 2).to_vec(stream).unwrap()),
+            }
+        }
+        // The emulator says what is freed while it is in use.
+        ends.extend(all.into_iter().map(|(_, end)| end));
+    }
+    for end in ends {
+        end.recv_timeout(LONG).unwrap();
+    }
+}
+
+#[track_caller]
+fn refused<V: std::fmt::Debug>(result: Result<V>, words: &[&str]) {
+    let error = result.expect_err("taken");
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+    words.iter().for_each(|word| assert!(error.to_string().contains(word), "{word}: {error}"));
+}
+
+/// All that makes elements of memory of others refuses this.
+#[track_caller]
+fn all_refuse(device: Device, ptr: *mut c_void, len: usize, words: &[&str]) {
+    let owner = Arc::new(());
+    let kept = Arc::clone(&owner);
+    // SAFETY: nothing is made of it.
+    unsafe {
+        let buffer = DeviceBuffer::<f32>::from_raw_parts(device, ptr, len, kept);
+        refused(buffer, &[&["DeviceBuffer::from_raw_parts"], words].concat());
+        let slice = Slice::<f32>::from_raw_parts(&(), device, ptr, len);
+        refused(slice, &[&["Slice::from_raw_parts"], words].concat());
+        let mut nobody = ();
+        let slice = SliceMut::<f32>::from_raw_parts(&mut nobody, device, ptr, len);
+        refused(slice, &[&["SliceMut::from_raw_parts"], words].concat());
+    }
+    assert_eq!(Arc::strong_count(&owner), 1, "the owner is dropped");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let tensor = Tensor::new(device(), 64);
+    let name = device().to_string();
+    all_refuse(device(), std::ptr::null_mut(), 1, &["null"]);
+    all_refuse(device(), tensor.ptr.wrapping_byte_add(2), 1, &["a multiple of 4"]);
+    all_refuse(device(), tensor.ptr, usize::MAX / 2, &["at most"]);
+    all_refuse(device(), std::ptr::without_provenance_mut(usize::MAX - 7), 4, &["16 bytes behind it"]);
+    let mut mine = [0f32; 4];
+    all_refuse(device(), mine.as_mut_ptr().cast(), 4, &[&name, "of the host", "the first of 16 bytes"]);
+    let pinned = PinnedBuffer::<f32>::new(4).unwrap();
+    let ptr = pinned.as_slice().unwrap().as_ptr().cast_mut().cast();
+    all_refuse(device(), ptr, 4, &[&name, "pinned memory of the host"]);
+    if let Some((a, b)) = two_devices() {
+        let there = Tensor::new(b, 64);
+        all_refuse(a, there.ptr, 16, &[&format!("expected memory of {a}"), "memory of device 1 at"]);
+    }
+    // On a GPU more may lie there than was asked for.
+    if gpucomm::backend() == Backend::Emulator {
+        all_refuse(device(), tensor.ptr, 17, &[&name, "the last of 68 bytes"]);
+        let ptr = tensor.ptr;
+        drop(tensor);
+        all_refuse(device(), ptr, 16, &["does not know"]);
+    }
+}
+
+#[test]
+fn a_host_function_makes_nothing_of_it() {
+    let stream = stream();
+    let (say, said) = channel();
+    let ptr = Tensor::new(device(), 64);
+    stream
+        .launch_host(move || {
+            let device = ptr.device;
+            // SAFETY: the tensor lives until the end.
+            let made = unsafe { DeviceBuffer::<u8>::from_raw_parts(device, ptr.ptr, 64, ()) };
+            let _ = say.send((made.map(drop), ptr));
+        })
+        .unwrap();
+    let (made, _tensor) = said.recv_timeout(LONG).unwrap();
+    assert!(matches!(made, Err(Error::InvalidUsage { .. })), "{made:?}");
+}
+
+#[test]
+fn a_view_works_as_others_do_and_orders_nothing() {
+    let (a, b) = (stream(), stream());
+    let mut tensor = Tensor::new(device(), 4000);
+    let (at, ptr) = (tensor.device, tensor.ptr);
+    let mut copy = DeviceBuffer::<u32>::zeroed(&b, 990).unwrap();
+    // SAFETY: all uses of the memory are done before the tensor is dropped, or on one stream, in order, but where the test says otherwise.
+    unsafe {
+        let mut all = SliceMut::<u32>::from_raw_parts(&mut tensor, at, ptr, 1000).unwrap();
+        assert_eq!((all.len(), all.device(), all.as_raw()), (1000, at, ptr));
+        all.fill(&a, 1).unwrap();
+        let (mut front, mut back) = all.split_at_mut(10);
+        front.copy_from_slice(&a, &[2; 10]).unwrap();
+        back.copy_from_pinned(&a, &PinnedBuffer::from_slice(&[3; 990]).unwrap()).unwrap();
+        a.synchronize().unwrap();
+        let gate = Gate::close(&a);
+        SliceMut::<u32>::from_raw_parts(&mut tensor, at, ptr, 10).unwrap().fill(&a, 9).unwrap();
+        // Nobody waits for that.
+        let view = Slice::<u32>::from_raw_parts(&tensor, at, ptr.wrapping_byte_add(40), 990).unwrap();
+        copy.copy_from(&b, view).unwrap();
+        assert_eq!(copy.to_vec(&b).unwrap(), [3; 990]);
+        assert_eq!(view.slice(980..).to_vec(&b).unwrap(), [3; 10]);
+        assert!(!a.query().unwrap());
+        gate.open();
+        let mut pinned = PinnedBuffer::<u32>::new(10).unwrap();
+        let view = Slice::<u32>::from_raw_parts(&tensor, at, ptr, 10).unwrap();
+        view.copy_to_pinned(&a, &mut pinned).unwrap();
+        assert_eq!(pinned.as_slice().unwrap(), [9; 10]);
+    }
+    a.synchronize().unwrap();
+}
