@@ -111,12 +111,13 @@ impl<'a> Meeting<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::bare::Bare;
     use super::super::register;
     use super::*;
     use std::sync::Arc;
 
     fn segment() -> Arc<Segment> {
-        register::open(register::create().unwrap()).unwrap()
+        register::open::<Bare>(register::create::<Bare>().unwrap()).unwrap()
     }
 
     /// One rank's whole meeting: the first word that each member shows.

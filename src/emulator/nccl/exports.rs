@@ -11,6 +11,7 @@ use super::basics::unique_id;
 use super::calls::{group, init, issue, lifecycle, window};
 use super::requests::request::Request;
 use super::state::inside::Manner;
+use super::state::shared::Nccl;
 use super::state::{redop, registry};
 use crate::emulator::meet::register;
 use crate::sys::*;
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn ncclGetUniqueId(uniqueId: *mut ncclUniqueId) -> ncclRes
             return Err(Failure::argument("the place for the id is null"));
         }
         // SAFETY: the caller's pointer, as C declares it.
-        unsafe { put(uniqueId, unique_id::of(register::create()?)) }
+        unsafe { put(uniqueId, unique_id::of(register::create::<Nccl>()?)) }
     })
 }
 

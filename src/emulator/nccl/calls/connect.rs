@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use crate::emulator::lock::lock;
 use crate::emulator::meet::futex::{SLICE, Ticket};
-use crate::emulator::meet::layout::Pair;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
@@ -22,6 +21,7 @@ use crate::emulator::nccl::requests::batch::Batch;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::link::Link;
+use crate::emulator::nccl::state::shared::{Between, Shared};
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
 use crate::emulator::report;
 
@@ -174,16 +174,16 @@ struct All<'a> {
 
 impl All<'_> {
     fn arrive(&mut self) {
-        let connected = &self.segment.rank(self.comm.rank).connected;
+        let connected = &self.segment.own(self.comm.rank).connected;
         self.number = connected.load(Ordering::Relaxed) + 1;
         connected.store(self.number, Ordering::Release);
-        self.ticket = self.segment.head().connect.arrive(self.comm.size);
+        self.ticket = self.segment.common().connect.arrive(self.comm.size);
     }
 }
 
 impl Meeting for All<'_> {
     fn advance(&mut self) -> Outcome<bool> {
-        let gate = &self.segment.head().connect;
+        let gate = &self.segment.common().connect;
         while let Some(&link) = self.left.first() {
             if self.ticket.is_none() {
                 self.arrive();
@@ -200,7 +200,7 @@ impl Meeting for All<'_> {
 
     fn sleep(&self, nap: Duration) {
         if let Some(ticket) = self.ticket {
-            self.segment.head().connect.wait(ticket, nap);
+            self.segment.common().connect.wait(ticket, nap);
         }
     }
 
@@ -208,12 +208,12 @@ impl Meeting for All<'_> {
         let (comm, epoch, segment, activity, number) =
             (self.comm, self.epoch, self.segment, self.activity(), self.number);
         let watch = self.watch.get_or_insert_with(|| Watch::new(comm, segment, activity, None).since(epoch));
-        watch.check(|peer| segment.rank(peer).connected.load(Ordering::Relaxed) < number)
+        watch.check(|peer| segment.own(peer).connected.load(Ordering::Relaxed) < number)
     }
 
     fn withdraw(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.segment.head().connect.leave(ticket);
+            self.segment.common().connect.leave(ticket);
             self.activity().publish(self.segment.rank(self.comm.rank), Phase::Stopped);
         }
     }
@@ -248,10 +248,10 @@ struct Pairs<'a> {
 
 impl Pairs<'_> {
     /// The peers, with this rank's end of each pair first.
-    fn ends(&self) -> impl Iterator<Item = (usize, &Pair, [usize; 2])> {
+    fn ends(&self) -> impl Iterator<Item = (usize, &Between, [usize; 2])> {
         let me = self.comm.rank;
-        let to = self.to.iter().map(move |&peer| (peer, self.segment.pair(me, peer), [0, 1]));
-        to.chain(self.from.iter().map(move |&peer| (peer, self.segment.pair(peer, me), [1, 0])))
+        let to = self.to.iter().map(move |&peer| (peer, self.segment.between(me, peer), [0, 1]));
+        to.chain(self.from.iter().map(move |&peer| (peer, self.segment.between(peer, me), [1, 0])))
     }
 
     /// What this rank's ends say when it has come: NCCL sends what it knows of both directions in one piece to the rank
@@ -273,7 +273,7 @@ impl Pairs<'_> {
 
     /// Peers whose ends have not come as far as this rank's.
     fn behind(&self) -> impl Iterator<Item = usize> {
-        let behind = |pair: &Pair, theirs: usize| pair.met[theirs].load(Ordering::Acquire) < self.step;
+        let behind = |pair: &Between, theirs: usize| pair.met[theirs].load(Ordering::Acquire) < self.step;
         self.ends().filter(move |&(_, pair, [_, theirs])| behind(pair, theirs)).map(|(peer, ..)| peer)
     }
 

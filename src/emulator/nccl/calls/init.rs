@@ -18,6 +18,7 @@ use crate::emulator::nccl::basics::unique_id;
 use crate::emulator::nccl::state::abort::AbortFlag;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::registry;
+use crate::emulator::nccl::state::shared::{Nccl, Shared};
 use crate::emulator::nccl::wait::activity::{Activity, Watch};
 use crate::emulator::nccl::wait::host::{self, Members};
 use crate::emulator::{fault, report, settings};
@@ -99,7 +100,7 @@ fn join(comm: &Comm, id: Id) -> Outcome {
     if fault::on_start(comm.rank) {
         return Err(Failure::system(format!("rank {}: its start fails, as {} says", comm.rank, fault::VARIABLE)));
     }
-    let segment = register::open(id)?;
+    let segment = register::open::<Nccl>(id)?;
     let head = segment.head();
     let size = comm.size as u32;
     if let Err(theirs) = head.size.compare_exchange(0, size, Ordering::AcqRel, Ordering::Acquire)
@@ -114,7 +115,7 @@ fn join(comm: &Comm, id: Id) -> Outcome {
     }
     me.born.store(process::born(pid).unwrap_or(0), Ordering::Relaxed);
     let device = device::device(comm.device).map_err(|error| cuda("the device", error))?;
-    me.device.store(device.number(), Ordering::Relaxed);
+    segment.own(comm.rank).device.store(device.number(), Ordering::Relaxed);
     me.set_life(Life::Joined);
     let _ = comm.segment.set(segment.clone());
     head.joined.fetch_add(1, Ordering::AcqRel);
@@ -132,7 +133,7 @@ fn refuse_shared_devices(size: usize, segment: &Segment) -> Outcome {
     if config::ranks_share_devices() {
         return Ok(());
     }
-    let device = |rank: usize| segment.rank(rank).device.load(Ordering::Relaxed);
+    let device = |rank: usize| segment.own(rank).device.load(Ordering::Relaxed);
     let pairs = (0..size).flat_map(|peer| (0..peer).map(move |other| (other, peer)));
     pairs.into_iter().find(|&(other, peer)| device(other) == device(peer)).map_or(Ok(()), |(other, peer)| {
         let bus = device::bus_id(device(peer));
@@ -227,7 +228,7 @@ fn divide(parent: &Comm, epoch: u32, (color, key): (i32, i32), out: Out, config:
     let place = members.iter().position(|&(_, rank)| rank == parent.rank).unwrap_or(0);
     let leads = place == 0 && color != NCCL_SPLIT_NOCOLOR;
     // A leader that cannot make a segment still shows something, or the others would wait for it.
-    let made = if leads { register::create().map(Id::words) } else { Ok([0; 4]) };
+    let made = if leads { register::create::<Nccl>().map(Id::words) } else { Ok([0; 4]) };
     let shown = host::exchange(parent, &all, Kind::Split, made.as_ref().unwrap_or(&[0; 4]))?;
     made.map_err(Failure::from)?;
     if color == NCCL_SPLIT_NOCOLOR {

@@ -18,6 +18,7 @@ use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::basics::safety::functions;
 use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::shared::Shared;
 use crate::emulator::nccl::state::windows::Window;
 use crate::emulator::nccl::wait::host::{self, Members};
 use crate::emulator::{fault, report};
@@ -66,7 +67,7 @@ pub(crate) fn free(pointer: *mut c_void) -> Outcome {
         None => memory::unmap(pointer),
         Some(Allocation { base, windows, .. }) => {
             let base = std::ptr::with_exposed_provenance_mut(*base);
-            let stranded = windows.iter().any(|(segment, number)| segment.head().stranded.contains(*number));
+            let stranded = windows.iter().any(|(segment, number)| segment.common().stranded.contains(*number));
             if stranded { memory::strand(base) } else { memory::unmap(base) }
         }
     };

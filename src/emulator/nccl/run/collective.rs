@@ -19,6 +19,7 @@ use crate::emulator::nccl::requests::location::{LOCATION_WORDS, get_location, pu
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::requests::signature::{SIGNATURE_WORDS, Signature};
 use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::shared::Shared;
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
 
 const SCALAR_AT: usize = SIGNATURE_WORDS;
@@ -29,16 +30,16 @@ const BESIDE_AT: usize = RECV_AT + LOCATION_WORDS;
 /// Runs one collective operation of one rank. An error is the communicator's asynchronous error; being stopped is none.
 pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bool) -> Outcome {
     let segment = comm.segment()?;
-    let me = segment.rank(comm.rank);
-    let number = me.arrived.load(Ordering::Relaxed) + 1;
+    let (me, own) = (segment.rank(comm.rank), segment.own(comm.rank));
+    let number = own.arrived.load(Ordering::Relaxed) + 1;
     let activity =
         Activity { kind: operation.kind, number, count: operation.count as u64, peer: operation.peer as u32 };
 
-    Signature::of(operation).put(&me.words);
-    me.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
-    put_location(&me.words[SEND_AT..], &operation.send);
-    put_location(&me.words[RECV_AT..], &operation.recv);
-    me.words[BESIDE_AT].store(operation.beside, Ordering::Relaxed);
+    Signature::of(operation).put(&own.words);
+    own.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
+    put_location(&own.words[SEND_AT..], &operation.send);
+    put_location(&own.words[RECV_AT..], &operation.recv);
+    own.words[BESIDE_AT].store(operation.beside, Ordering::Relaxed);
 
     if !meet(comm, segment, activity, number, cancelled)? {
         activity.publish(me, Phase::Stopped);
@@ -51,7 +52,7 @@ pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
         Err(mismatch) => Err(mismatch),
     };
     let begins: Vec<_> =
-        (0..comm.size).map(|peer| segment.rank(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
+        (0..comm.size).map(|peer| segment.own(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
     let parted = part(comm, segment, activity, number, cancelled);
     if operation.beside != 0
         && let (Ok(()), Ok(true), Ok(recv)) =
@@ -74,15 +75,15 @@ fn meet(
     number: u64,
     cancelled: &dyn Fn() -> bool,
 ) -> Outcome<bool> {
-    let gate = &segment.head().arrival;
-    segment.rank(comm.rank).arrived.store(number, Ordering::Release);
+    let gate = &segment.common().arrival;
+    segment.own(comm.rank).arrived.store(number, Ordering::Release);
     let Some(ticket) = gate.arrive(comm.size) else { return Ok(true) };
     if gate.wait(ticket, SLICE / 50) {
         return Ok(true);
     }
     let mut watch = Watch::new(comm, segment, activity, Some(cancelled));
     loop {
-        let missing = |peer| segment.rank(peer).arrived.load(Ordering::Relaxed) < number;
+        let missing = |peer| segment.own(peer).arrived.load(Ordering::Relaxed) < number;
         if let Some(stop) = watch.check(missing) {
             if !gate.leave(ticket) {
                 return Ok(true);
@@ -100,7 +101,7 @@ fn meet(
 
 /// Finds the first two ranks that disagree. Every rank finds the same two.
 fn compare(comm: &Comm, segment: &Segment, number: u64) -> Outcome {
-    let signature = |rank: usize| Signature::read(&segment.rank(rank).words);
+    let signature = |rank: usize| Signature::read(&segment.own(rank).words);
     let first = signature(0);
     for peer in 0..comm.size {
         let theirs = signature(peer);
@@ -121,11 +122,11 @@ fn compare(comm: &Comm, segment: &Segment, number: u64) -> Outcome {
 fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
     let mut peers = Vec::with_capacity(comm.size);
     for peer in 0..comm.size {
-        let rank = segment.rank(peer);
+        let rank = segment.own(peer);
         let [send, recv] = operation.spans(comm.size, peer);
         let pointer = |at: usize, bytes: usize| {
             map::reach(&get_location(&rank.words[at..]), bytes).map_err(|error| {
-                segment.head().broken.store(1, Ordering::Release);
+                segment.common().broken.store(1, Ordering::Release);
                 Failure::system(format!("rank {} cannot reach the memory of rank {peer}: {error}", comm.rank))
             })
         };
@@ -148,13 +149,13 @@ fn part(
     number: u64,
     cancelled: &dyn Fn() -> bool,
 ) -> Outcome<bool> {
-    let head = segment.head();
-    segment.rank(comm.rank).departed.store(number, Ordering::Release);
+    let common = segment.common();
+    segment.own(comm.rank).departed.store(number, Ordering::Release);
     let mut dead = None;
-    if let Some(ticket) = head.departure.arrive(comm.size) {
-        while !head.departure.wait(ticket, SLICE) {
+    if let Some(ticket) = common.departure.arrive(comm.size) {
+        while !common.departure.wait(ticket, SLICE) {
             let mut missing =
-                (0..comm.size).filter(|&peer| segment.rank(peer).departed.load(Ordering::Acquire) < number);
+                (0..comm.size).filter(|&peer| segment.own(peer).departed.load(Ordering::Acquire) < number);
             dead = missing.clone().find(|&peer| segment.rank(peer).dead());
             if missing.all(|peer| segment.rank(peer).dead()) && dead.is_some() {
                 break;
@@ -171,7 +172,7 @@ fn part(
             }
         }
     }
-    if head.broken.load(Ordering::Acquire) != 0 {
+    if common.broken.load(Ordering::Acquire) != 0 {
         return Err(Failure::system(format!(
             "{} failed: a rank could not reach the memory of another",
             activity.kind.name()

@@ -6,12 +6,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::emulator::meet::layout::{GROUP_WORDS, Rank};
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::requests::signature::{SIGNATURE_WORDS, Signature};
 use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::shared::{GROUP_WORDS, Own, Shared};
 use crate::emulator::report;
 
 /// How many collectives of a group are named; of others only the number and a digest are compared.
@@ -30,7 +30,7 @@ fn counts(operation: &Operation) -> bool {
 ///
 /// All ranks have compared the last one, since none parts from a collective before all have.
 pub(crate) fn show(comm: &Comm, segment: &Segment, operations: &[Operation]) {
-    let group = &segment.rank(comm.rank).group;
+    let group = &segment.own(comm.rank).group;
     let (mut number, mut digest) = (0, 0u64);
     for operation in operations.iter().filter(|operation| counts(operation)) {
         let signature = Signature::of(operation);
@@ -53,7 +53,7 @@ pub(crate) fn agree(comm: &Comm, segment: &Segment, operation: &Operation) -> bo
     if !counts(operation) {
         return true;
     }
-    let shown = |rank: usize| segment.rank(rank).group.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let shown = |rank: usize| segment.own(rank).group.each_ref().map(|word| word.load(Ordering::Relaxed));
     let first = shown(0);
     let listed = |words: &[u64; GROUP_WORDS]| 2 + SIGNATURE_WORDS * NAMED.min(words[0] as usize);
     let odd = (1..comm.size).find(|&rank| {
@@ -63,13 +63,13 @@ pub(crate) fn agree(comm: &Comm, segment: &Segment, operation: &Operation) -> bo
     let Some(odd) = odd else { return true };
     report::violation(format!(
         "ranks group their collectives differently: rank {odd} has {}, expected {}, as rank 0",
-        describe(segment.rank(odd)),
-        describe(segment.rank(0))
+        describe(segment.own(odd)),
+        describe(segment.own(0))
     ));
     false
 }
 
-fn describe(rank: &Rank) -> String {
+fn describe(rank: &Own) -> String {
     let number = rank.group[0].load(Ordering::Relaxed) as usize;
     let name =
         |words: &[AtomicU64]| Signature::read(words).map_or("nonsense".to_owned(), |signature| signature.describe());

@@ -9,6 +9,7 @@ use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::shared::Shared;
 use crate::emulator::report;
 
 /// The exit status of a process whose only rank dies.
@@ -34,7 +35,7 @@ pub(in crate::emulator) fn suffer(
             Ok(())
         }
         Fault::AsyncError => {
-            segment.head().arrival.close();
+            segment.common().arrival.close();
             Err(Failure::remote(format!("an error injected by {}: {what}", fault::VARIABLE)))
         }
         Fault::Hang => {
@@ -52,9 +53,8 @@ pub(in crate::emulator) fn suffer(
             for peer in 0..comm.size {
                 segment.rank(peer).bell.ring();
             }
-            let head = segment.head();
-            head.arrival.close();
-            head.news.ring();
+            segment.common().arrival.close();
+            segment.head().news.ring();
             stop_for_ever(comm, cancelled);
             Ok(())
         }

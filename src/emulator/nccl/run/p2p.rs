@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use crate::emulator::meet::futex::{SLICE, spin};
-use crate::emulator::meet::layout::Pair;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::memory::map;
@@ -23,6 +22,7 @@ use crate::emulator::nccl::bytes::transfer::Way;
 use crate::emulator::nccl::requests::location::{get_location, put_location};
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::shared::{Between, Shared};
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
 use crate::sys::ncclDataType_t;
 
@@ -124,7 +124,7 @@ pub(crate) fn run(comm: &Comm, messages: &[&Operation], cancelled: &dyn Fn() -> 
     let mut activity = deed(first);
     let outcome = pump(comm, segment, &mut rounds, &mut activity, cancelled);
     for lane in rounds.iter().map(|round| &round.send).filter(|lane| lane.sent) {
-        withdraw(segment, segment.pair(comm.rank, lane.peer), lane.peer);
+        withdraw(segment, segment.between(comm.rank, lane.peer), lane.peer);
     }
     let ended = matches!(outcome, Ok(true));
     activity.publish(me, if ended { Phase::Done } else { Phase::Stopped });
@@ -182,7 +182,7 @@ fn pump(
 /// Offers the first message of a lane to its receiver, or sees that it has taken it.
 fn send(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
     let Some(message) = lane.waiting.front() else { return Ok(()) };
-    let pair = segment.pair(comm.rank, lane.peer);
+    let pair = segment.between(comm.rank, lane.peer);
     match pair.state.load(Ordering::Acquire) {
         IDLE if !lane.sent => {
             pair.sender[TYPE_AT].store(u64::from(message.datatype.0), Ordering::Relaxed);
@@ -207,7 +207,7 @@ fn send(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
 /// Takes the first message of a lane, if it has been offered.
 fn receive(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
     let Some(message) = lane.waiting.front() else { return Ok(()) };
-    let pair = segment.pair(lane.peer, comm.rank);
+    let pair = segment.between(lane.peer, comm.rank);
     if pair.state.compare_exchange(SENT, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return Ok(());
     }
@@ -221,7 +221,7 @@ fn receive(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
 }
 
 /// Compares what was sent with what is wanted, and copies it.
-fn take(comm: &Comm, pair: &Pair, from: usize, message: &Operation) -> Outcome {
+fn take(comm: &Comm, pair: &Between, from: usize, message: &Operation) -> Outcome {
     let datatype = pair.sender[TYPE_AT].load(Ordering::Relaxed);
     let count = pair.sender[COUNT_AT].load(Ordering::Relaxed);
     pair.receiver[TYPE_AT].store(u64::from(message.datatype.0), Ordering::Relaxed);
@@ -246,7 +246,7 @@ fn take(comm: &Comm, pair: &Pair, from: usize, message: &Operation) -> Outcome {
     Ok(())
 }
 
-fn mismatch(from: usize, to: usize, pair: &Pair) -> Failure {
+fn mismatch(from: usize, to: usize, pair: &Between) -> Failure {
     let word = |words: &[std::sync::atomic::AtomicU64], at: usize| words[at].load(Ordering::Relaxed);
     let name = |code: u64| element_name(ncclDataType_t(code as u32));
     Failure::usage(format!(
@@ -260,7 +260,7 @@ fn mismatch(from: usize, to: usize, pair: &Pair) -> Failure {
 }
 
 /// Takes a message out of its slot; waits while the receiver copies it, so that nobody reads the buffer afterwards.
-fn withdraw(segment: &Segment, pair: &Pair, to: usize) {
+fn withdraw(segment: &Segment, pair: &Between, to: usize) {
     while pair.state.compare_exchange(SENT, IDLE, Ordering::AcqRel, Ordering::Relaxed) == Err(TAKEN) {
         if segment.rank(to).dead() {
             return;

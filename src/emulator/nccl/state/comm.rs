@@ -9,6 +9,7 @@ use super::inside::Visits;
 use super::link::Links;
 use super::progress::Progress;
 use super::redop::Redops;
+use super::shared::Shared;
 use super::windows::Windows;
 use crate::emulator::lock::lock;
 use crate::emulator::meet::layout::Life;
@@ -65,8 +66,9 @@ impl Sleeper for Comm {
     fn wake(&self) {
         if let Some(segment) = self.segment.get() {
             let head = segment.head();
-            head.arrival.nudge();
-            head.connect.nudge();
+            let common = segment.common();
+            common.arrival.nudge();
+            common.connect.nudge();
             head.news.ring();
             segment.rank(self.rank).bell.ring();
         }
@@ -275,7 +277,7 @@ impl Comm {
 
     /// Tells the others that this rank will do nothing more, unless a fault has made it dead.
     pub(crate) fn part(&self, life: Life) {
-        self.windows.leave_behind(self.segment.get().map(|segment| &segment.head().stranded));
+        self.windows.leave_behind(self.segment.get().map(|segment| &segment.common().stranded));
         if let Some(segment) = self.segment.get() {
             let rank = segment.rank(self.rank);
             if rank.life() == Life::Joined {

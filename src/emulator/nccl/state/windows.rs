@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::space::Space;
+use super::stranded::Stranded;
 use crate::emulator::bugs;
 use crate::emulator::lock::lock;
-use crate::emulator::meet::stranded::Stranded;
 use crate::emulator::memory::block::InUse;
 use crate::emulator::settings::settings;
 

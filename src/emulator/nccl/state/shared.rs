@@ -1,0 +1,98 @@
+//! What the ranks of a communicator keep in their segment: of their operations, first meetings and windows.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+use super::stranded::Stranded;
+use crate::emulator::meet::futex::Gate;
+use crate::emulator::meet::plan::Plan;
+use crate::emulator::meet::segment::Segment;
+
+/// What a rank tells the others about an operation.
+const WORDS: usize = 24;
+
+/// What the two ends of a message tell each other.
+const PAIR_WORDS: usize = 9;
+
+/// What a rank tells the others about a group of operations.
+pub(crate) const GROUP_WORDS: usize = 18;
+
+/// The plan of the segments of communicators.
+#[derive(Debug)]
+pub(crate) struct Nccl;
+
+// SAFETY: all parts are atomics, of which every value is valid. The name is used here only.
+unsafe impl Plan for Nccl {
+    const NAME: [u8; 8] = *b"gpucomm1";
+    type Common = Common;
+    type Own = Own;
+    type Between = Between;
+}
+
+/// What all ranks share.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Common {
+    /// All ranks have come to the next collective operation.
+    pub(crate) arrival: Gate,
+    /// All ranks have done their share of it.
+    pub(crate) departure: Gate,
+    /// Set by a rank that could not do its share.
+    pub(crate) broken: AtomicU32,
+    /// First meetings inside calls of collectives.
+    pub(crate) connect: Gate,
+    /// A bit for each window that a rank took with it when it ended.
+    pub(crate) stranded: Stranded,
+}
+
+/// What a rank shows.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Its device, as the machine numbers them.
+    pub(crate) device: AtomicI32,
+    /// Collective operations that it has come to.
+    pub(crate) arrived: AtomicU64,
+    /// Collective operations that it has done its share of.
+    pub(crate) departed: AtomicU64,
+    /// First meetings inside calls of collectives that it has come to.
+    pub(crate) connected: AtomicU64,
+    /// The collective operation it has come to.
+    pub(crate) words: [AtomicU64; WORDS],
+    /// What the group holds that it is at.
+    pub(crate) group: [AtomicU64; GROUP_WORDS],
+}
+
+/// One message at a time between an ordered pair of ranks.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Between {
+    /// How far the message is. What the values mean is the matter of those who send messages.
+    pub(crate) state: AtomicU32,
+    /// How far the sender and the receiver are with their first meeting.
+    pub(crate) met: [AtomicU32; 2],
+    /// Messages that were sent and received.
+    pub(crate) done: AtomicU64,
+    pub(crate) sender: [AtomicU64; PAIR_WORDS],
+    pub(crate) receiver: [AtomicU64; PAIR_WORDS],
+}
+
+/// These parts of a segment.
+pub(crate) trait Shared {
+    fn common(&self) -> &Common;
+    fn own(&self, rank: usize) -> &Own;
+    fn between(&self, from: usize, to: usize) -> &Between;
+}
+
+impl Shared for Segment {
+    fn common(&self) -> &Common {
+        self.common_of::<Nccl>()
+    }
+
+    fn own(&self, rank: usize) -> &Own {
+        self.own_of::<Nccl>(rank)
+    }
+
+    fn between(&self, from: usize, to: usize) -> &Between {
+        self.between_of::<Nccl>(from, to)
+    }
+}
