@@ -9,6 +9,7 @@ use std::time::Duration;
 use gpucomm::cuda::{Slice, SliceMut};
 use gpucomm::{Backend, Device, DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream, sys};
 
+use crate::child::child;
 use crate::{Gate, LONG, Sample, device, for_each_element, random, samples, stream, two_devices};
 
 /// What another library would have: memory of its own.
@@ -281,6 +282,43 @@ fn what_cannot_be_is_refused() {
         drop(tensor);
         all_refuse(device(), ptr, 16, &["does not know"]);
     }
+}
+
+/// What the contract forbids, the emulator says.
+#[test]
+fn memory_that_goes_too_early_is_a_violation() {
+    if gpucomm::backend() != Backend::Emulator {
+        return;
+    }
+    const THIS: &str = "foreign::memory_that_goes_too_early_is_a_violation";
+    let ended = child(THIS, &[("GPUCOMM_EMULATOR_STRICT", "0")], || {
+        let (stream, tensor) = (stream(), Tensor::new(device(), 64));
+        // SAFETY: the contract is broken below, which the emulator survives.
+        let mut x = unsafe { DeviceBuffer::<u32>::from_raw_parts(device(), tensor.ptr, 16, ()) }.unwrap();
+        x.fill(&stream, 1).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(gpucomm::emulator_violations(), 0);
+        drop(tensor);
+        assert!(x.fill(&stream, 2).is_err());
+        assert_eq!(gpucomm::emulator_violations(), 1);
+    });
+    assert!(ended.status.success(), "{}", ended.text);
+    assert!(ended.text.contains(": 64 bytes at 0x"), "{}", ended.text);
+}
+
+#[test]
+fn pinned_memory_has_an_address() {
+    let (stream, mut from) = (stream(), PinnedBuffer::from_slice(&[1u32, 2, 3]).unwrap());
+    assert_eq!(from.as_raw().cast_const(), from.as_slice().unwrap().as_ptr().cast());
+    assert!(PinnedBuffer::<u8>::new(0).unwrap().as_raw().is_null());
+    let tensor = Tensor::new(device(), 12);
+    let kind = sys::cudaMemcpyKind::cudaMemcpyHostToDevice;
+    from.as_mut_slice().unwrap()[0] = 9;
+    // SAFETY: both have that many bytes, live until the stream is done, and nobody else uses them.
+    let copied = unsafe { sys::cudaMemcpyAsync(tensor.ptr, from.as_raw(), 12, kind, stream.as_raw()) };
+    assert_eq!(copied, sys::cudaError::cudaSuccess);
+    stream.synchronize().unwrap();
+    assert_eq!(tensor.into_buffer::<u32>().to_vec(&stream).unwrap(), [9, 2, 3]);
 }
 
 #[test]

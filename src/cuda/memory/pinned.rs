@@ -1,5 +1,7 @@
 //! Pinned memory of the host, that devices copy from and to without waiting.
 
+use std::ffi::c_void;
+
 use super::block::Block;
 use super::bytes::bytes_of;
 use crate::cuda::devices::device::{Device, in_host_function, outside_host_functions};
@@ -70,6 +72,12 @@ impl<T: Element> PinnedBuffer<T> {
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The address on the host, which devices use as well; null for an empty buffer. For calls of other libraries, which have to be
+    /// ordered against the copies to and from the buffer by yourself.
+    pub fn as_raw(&self) -> *mut c_void {
+        self.ptr.cast()
     }
 
     pub(crate) fn ptr(&self) -> *mut T {
