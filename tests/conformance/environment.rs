@@ -33,9 +33,43 @@ fn in_a_child() {
     }
 }
 
+/// A child whose communicators would share what they have with their parts.
+#[test]
+#[ignore = "a child of the test below"]
+fn sharing_child() {
+    let shares = match () {
+        () if Role::of_this_process("sharing").is_some() => true,
+        () if Role::of_this_process("not sharing").is_some() => false,
+        () => return,
+    };
+    for configured in [true, false] {
+        let config = gpucomm::nccl::Config::new().split_share(configured);
+        let options = gpucomm::nccl::InitOptions { config, ..Default::default() };
+        let whole = Clique::init_all_with(&[Device::new(0).expect("a device")], &options).expect("a clique");
+        match whole.split(|_| Some((0, 0))) {
+            Ok(_) => assert!(!shares),
+            Err(error) => {
+                assert!(shares && matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+                assert_names(&error, &["Clique::split", "NCCL_COMM_SPLIT_SHARE_RESOURCES"]);
+            }
+        }
+    }
+}
+
 /// A child whose environment says so.
 fn with_variable(role: &str, variable: (&str, &str)) {
     all_succeed(spawn_all(HIDDEN, role, 1, &[variable]), slower(40.0));
+}
+
+/// The environment comes before what a communicator was made with.
+#[test]
+fn what_would_share_is_not_split() {
+    watched(60.0, || {
+        for (role, value) in [("sharing", "1"), ("not sharing", "0")] {
+            let variable = ("NCCL_COMM_SPLIT_SHARE_RESOURCES", value);
+            all_succeed(spawn_all("environment::sharing_child", role, 1, &[variable]), slower(40.0));
+        }
+    });
 }
 
 /// A child to which a file of NCCL's says so.

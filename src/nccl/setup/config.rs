@@ -86,7 +86,8 @@ impl Config {
         Ok(self)
     }
 
-    /// `splitShare`: whether communicators split from this one share its resources.
+    /// `splitShare`: whether communicators split from this one share its resources. Then all of them may be used by one thread at a time
+    /// only, and end together; [`Communicator::split`](crate::nccl::Communicator::split) refuses that so far.
     pub fn split_share(mut self, share: bool) -> Self {
         self.split_share = Some(share.into());
         self
