@@ -47,6 +47,7 @@ mod panics;
 mod premul;
 mod processes;
 mod retire;
+mod returns;
 mod separate;
 mod split;
 mod split_ends;
