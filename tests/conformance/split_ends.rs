@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{AbortOutcome, State};
-use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, UniqueId};
+use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId};
 
 use crate::split::{owners, sum, whole};
 use crate::support::process::{Role, spawn};
@@ -189,4 +189,25 @@ fn many(ranks: usize) {
 #[test]
 fn many_parts_leave_nothing() {
     watched(120.0, || rank_counts(&[1, 3]).into_iter().for_each(|ranks| in_child("many", ranks, &[])));
+}
+
+/// Who fails drops its part, in good order, before anybody hears of the failure: the others are told that it has gone, and the program
+/// ends with why.
+#[test]
+fn a_failure_is_told_though_the_part_goes_first() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            for _ in 0..10 {
+                let rig = Rig::new(ranks);
+                let result = rig.clique.spmd(|comm| {
+                    let part = whole(comm)?;
+                    if comm.rank() == 1 {
+                        return Err(Error::InvalidUsage { operation: "the test", reason: "a file is missing".into() });
+                    }
+                    sum(&part, &Stream::new(comm.device())?)
+                });
+                assert_names(&result.expect_err("a rank has failed"), &["a file is missing", "(of rank 1)"]);
+            }
+        }
+    });
 }

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 
 use crate::cuda::now;
 use crate::error::Error;
+use crate::nccl::wait::departure;
 
 thread_local! {
     /// When this thread last began to end communicators, and why.
@@ -40,9 +41,18 @@ impl Failure {
         Self { rank, since: begun.map_or(now, |(since, _)| since), what }
     }
 
-    /// Whether all that it says is that somebody else has ended a communicator.
+    /// Whether all that it says is that somebody else has ended a communicator: by an abort, or its own, in good order, as who fails
+    /// drops what it has split off.
     fn is_told(&self) -> bool {
-        matches!(self.what, What::Error(Error::Aborted { .. }))
+        matches!(&self.what, What::Error(error) if matches!(error, Error::Aborted { .. }) || departure::is_told_by(error))
+    }
+
+    /// The rank that differs from others.
+    fn differs(&self) -> Option<usize> {
+        match &self.what {
+            What::Error(error @ Error::Disagreement { rank, .. }) if !departure::is_told_by(error) => Some(*rank),
+            _ => None,
+        }
     }
 }
 
@@ -78,14 +88,8 @@ impl std::fmt::Display for Failure {
 /// The failure that brought the others: of the rank that differs, where ranks disagree, else the one that began first; of those
 /// who were told that somebody else had ended a communicator only where there is no other.
 pub(crate) fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
-    let differs = failures.iter().find_map(|failure| match failure.what {
-        What::Error(Error::Disagreement { rank, .. }) => Some(rank),
-        _ => None,
-    });
-    let at_fault = |failure: &Failure| match failure.what {
-        What::Error(Error::Disagreement { .. }) => Some(failure.rank) == differs,
-        _ => false,
-    };
+    let differs = failures.iter().find_map(Failure::differs);
+    let at_fault = |failure: &Failure| failure.differs().is_some() && Some(failure.rank) == differs;
     let order = |failure: &Failure| (!at_fault(failure), failure.is_told(), failure.since);
     let at = (0..failures.len()).min_by_key(|&at| order(&failures[at]))?;
     Some(failures.swap_remove(at))
@@ -127,9 +131,18 @@ mod tests {
         assert_eq!(blamed(vec![panic, other(1)]), Some(3));
     }
 
+    /// Told that rank 1 has closed a communicator.
+    fn left(at: usize) -> Failure {
+        let (expected, got) = (String::new(), String::from("nothing: rank 1 has closed its communicator"));
+        Failure::new(at, What::Error(Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got }))
+    }
+
     #[test]
     fn who_was_told_is_not_at_fault() {
         assert_eq!(blamed(vec![told(0), other(2), told(1), other(3)]), Some(2));
+        assert_eq!(blamed(vec![left(0), other(1)]), Some(1));
+        assert_eq!(blamed(vec![left(1), disagreement(0, 2, "a"), disagreement(2, 2, "b")]), Some(2));
+        assert_eq!(blamed(vec![left(2), left(0)]), Some(2));
         assert_eq!(blamed(vec![told(2), told(0)]), Some(2));
     }
 

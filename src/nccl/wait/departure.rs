@@ -103,6 +103,14 @@ pub(crate) fn settle(stream: &Stream) -> Result<bool> {
     Ok(done)
 }
 
+/// How what a rank did begins, in words, that has left in place of doing it.
+const GONE: &str = "nothing: rank ";
+
+/// Whether `error` says that a rank has left: perhaps because of a failure of its own, of which this one says nothing.
+pub(crate) fn is_told_by(error: &Error) -> bool {
+    matches!(error, Error::Disagreement { got, .. } if got.starts_with(GONE))
+}
+
 /// How `rank` has left, in place of what it should have issued.
 fn gone(family: &Family, rank: usize, how: Departure) -> String {
     let how = match how {
@@ -112,5 +120,5 @@ fn gone(family: &Family, rank: usize, how: Departure) -> String {
     let last = family.ledger.last_of(rank).map(|last| format!(", the last of them {last}")).unwrap_or_default();
     let passed = family.ledger.collectives().passed(rank);
     let s = if passed == 1 { "" } else { "s" };
-    format!("nothing: rank {rank} {how}, after {passed} collective{s}{last}")
+    format!("{GONE}{rank} {how}, after {passed} collective{s}{last}")
 }
