@@ -1,11 +1,12 @@
 //! How communicators that are split off from others end, and those that they come from.
 
 use std::mem::forget;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{AbortOutcome, State};
-use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId};
+use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::split::{owners, sum, whole};
 use crate::support::process::{Role, spawn};
@@ -209,5 +210,27 @@ fn a_failure_is_told_though_the_part_goes_first() {
                 assert_names(&result.expect_err("a rank has failed"), &["a file is missing", "(of rank 1)"]);
             }
         }
+    });
+}
+
+/// They were used on one stream, which comes to no end: that is waited for once.
+#[test]
+fn many_parts_are_dropped_behind_work_that_hangs() {
+    watched(60.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("an abort of each takes half a second there");
+        }
+        let rig = Rig::new(1);
+        rig.run(|comm, stream| {
+            comm.set_timeout(slower(1.0));
+            let parts = (0..8).map(|_| whole(comm)).collect::<Result<Vec<_>>>()?;
+            parts.iter().try_for_each(|part| sum(part, stream))?;
+            let (go_on, goes_on) = channel::<()>();
+            stream.launch_host(move || drop(goes_on.recv_timeout(slower(20.0))))?;
+            quick(slower(3.0), || drop(parts));
+            drop(go_on);
+            stream.accept();
+            stream.synchronize()
+        });
     });
 }

@@ -1,7 +1,9 @@
 //! The orderly end of a communicator: finalize and destroy, once, on its own thread, when its work is done.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use super::abort::{GRACE, give_up, let_go, start_abort, take_off_windows, wait_for_end};
 use super::{health, reaper};
@@ -153,6 +155,30 @@ fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     }
 }
 
+/// How long a drop waits for streams for which one before it, on the same thread and short ago, has waited in vain.
+const AGAIN: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// When a drop of this thread last waited in vain, and for which streams, by their serial numbers.
+    static IN_VAIN: RefCell<Option<(Instant, Vec<u64>)>> = const { RefCell::new(None) };
+}
+
+/// The streams of `members` that are not done, by their serial numbers.
+fn busy(members: &[Arc<Inner>]) -> Vec<u64> {
+    let streams = members.iter().filter_map(|inner| Some(inner.try_lock()?.streams.all().to_vec())).flatten();
+    streams.filter(|stream| !stream.is_idle().unwrap_or(true)).map(|stream| stream.serial()).collect()
+}
+
+/// How long a drop of `members` waits for their work.
+fn patience(members: &[Arc<Inner>]) -> Duration {
+    // Of a thread that goes away nothing is known.
+    let known = IN_VAIN.try_with(|last| last.borrow().clone()).ok().flatten();
+    let Some((_, known)) = known.filter(|(when, _)| when.elapsed() < SOON) else { return GRACE };
+    let busy = busy(members);
+    if !busy.is_empty() && busy.iter().all(|stream| known.contains(stream)) { AGAIN } else { GRACE }
+}
+
 /// What dropping communicators does: they are closed if that succeeds within [`GRACE`] for all, else they are aborted, and all
 /// ranks of this process with them.
 pub(crate) fn drop_all(members: &[Arc<Inner>]) {
@@ -165,11 +191,16 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else {
         return wait_for_what_is_left(members);
     };
-    if std::thread::panicking() || close(&active, &Deadline::after(GRACE.min(timeout))).is_err() {
+    let deadline = Deadline::after(patience(&active).min(timeout));
+    if std::thread::panicking() || close(&active, &deadline).is_err() {
+        let in_vain = if deadline.expired() { busy(&active) } else { Vec::new() };
         let cause = Error::Aborted { operation: "drop", reason: "a rank was dropped with work in flight".into() };
         let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();
         if start_abort(&relatives, &cause) {
             wait_for_end(&relatives, &Deadline::after(GRACE));
+        }
+        if !in_vain.is_empty() {
+            let _ = IN_VAIN.try_with(|last| last.replace(Some((Instant::now(), in_vain))));
         }
     }
 }
