@@ -37,7 +37,8 @@ fn words(count: usize) -> Box<[AtomicU64]> {
 }
 
 fn bump(word: &AtomicU64) {
-    word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    // Who sees it sees also what this rank had come to before.
+    word.store(word.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
 #[inline]
@@ -84,7 +85,7 @@ impl Past {
 
     fn exchanges_between(&self, sender: usize, receiver: usize) -> u64 {
         let (gathers, scatters) = self.rooted.split_at(self.rooted.len() / 2);
-        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let load = |word: &AtomicU64| word.load(Ordering::Acquire);
         load(&self.all_to_alls) + load(&gathers[receiver]) + load(&scatters[sender])
     }
 

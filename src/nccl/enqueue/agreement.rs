@@ -108,8 +108,13 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
     let window = call.is_in_window();
     let message = Message { element: call.element, count: call.count, window, exchanges: exchanges(past) };
     match family.ledger.message((rank, end), peer, message) {
-        // Who is first must not be behind an exchange that the other end has come to.
-        Ok(met) if met.first && exchanges(family.ledger.past(peer)) > message.exchanges => {
+        // Who is first must not be behind an exchange that the other end has come to without this message. If it has come to the message
+        // meanwhile, it has compared that.
+        Ok(met)
+            if met.first
+                && exchanges(family.ledger.past(peer)) > message.exchanges
+                && family.ledger.pair(rank, end, peer).passed(end.other()) <= met.number =>
+        {
             Err(too_late(family, call, peer, Word::new(end, message)))
         }
         Ok(met) => {
