@@ -157,7 +157,7 @@ fn check<T: Element>(
     for (at, which) in [(ptr, "first"), (last, "last")] {
         let found = what_lies_at(device, at)?;
         if found != Found::Device(device.ordinal()) {
-            let expected = format_args!("memory of {device}");
+            let expected = format!("memory of {device}");
             return Err(wrong(&expected, &format_args!("{found} at {at:p}, the {which} of {bytes} bytes")));
         }
     }
