@@ -1,4 +1,4 @@
-//! The core of the driver: devices, streams and events.
+//! The core of the driver: devices, streams, their work, and events.
 
 pub(crate) mod capture;
 pub(crate) mod channel;
@@ -12,3 +12,4 @@ pub(crate) mod line;
 mod per_device;
 pub(crate) mod safety;
 pub(crate) mod stream;
+pub(crate) mod work;

@@ -10,13 +10,13 @@ use super::device::{self, Device};
 use super::handle::Registry;
 use super::line::{Line, Manner, Ticket};
 use super::per_device::PerDevice;
+use super::work::{Run, Step, Work};
 use super::{capture, driver_lock, frees};
 use crate::emulator::lock::lock;
 use crate::emulator::memory::block::Block;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,6 @@ static LEGACY_STREAMS: PerDevice<OnceLock<Arc<Stream>>> = PerDevice::new();
 const LEGACY: [usize; 2] = [0, 1];
 /// `cudaStreamPerThread`.
 const PER_THREAD: usize = 2;
-
-/// The name of work that runs on the host.
-pub(crate) const HOST_FUNCTION: &str = "cudaLaunchHostFunc";
 
 /// The longest sleep of who waits for something that a failure may end.
 const SLICE: Duration = Duration::from_millis(50);
@@ -60,12 +57,10 @@ struct Queue {
     closing: bool,
 }
 
-type Work = Box<dyn FnOnce(&Running<'_>) + Send>;
-
 /// One entry of a queue.
 pub(crate) enum Task {
     /// Work on data; dropped without running once the device has failed.
-    Run(&'static str, Work),
+    Run(Step),
     /// Nothing before that ticket is done.
     Wait(Ticket),
     /// The time when the stream came here.
@@ -76,43 +71,18 @@ pub(crate) enum Task {
 
 impl Task {
     fn takes_an_entry(&self) -> bool {
-        matches!(self, Self::Run(name, _) if *name != HOST_FUNCTION)
+        matches!(self, Self::Run(step) if step.takes_an_entry())
     }
 }
 
 impl std::fmt::Debug for Task {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Run(name, _) => write!(f, "Run({name})"),
+            Self::Run(step) => write!(f, "Run({})", step.name),
             Self::Wait(ticket) => write!(f, "Wait({})", ticket.number()),
             Self::Stamp(_) => write!(f, "Stamp"),
             Self::Free(block) => write!(f, "Free({:#x})", block.offset),
         }
-    }
-}
-
-/// What work knows about where it runs.
-#[derive(Debug)]
-pub(crate) struct Running<'a> {
-    stream: &'a Stream,
-    name: &'static str,
-}
-
-impl Running<'_> {
-    /// Makes `error` the sticky error of the device: every later call on it returns that.
-    pub fn fail(&self, error: cudaError) {
-        self.stream.device.fail(error);
-    }
-
-    /// Whether waiting has lost its purpose, because the device has failed.
-    pub fn cancelled(&self) -> bool {
-        self.stream.device.check().is_err()
-    }
-
-    /// The name under which the work was enqueued.
-    #[allow(dead_code, reason = "for reports of the NCCL half")]
-    pub fn name(&self) -> &'static str {
-        self.name
     }
 }
 
@@ -123,7 +93,7 @@ pub(crate) fn enqueue(
     stream: cudaStream_t,
     others: &[cudaStream_t],
     name: &'static str,
-    work: Work,
+    work: Box<dyn Run>,
 ) -> Result<(), cudaError> {
     let stream = find(stream)?;
     let _shared = driver_lock::shared(stream.device);
@@ -144,7 +114,7 @@ pub(crate) fn enqueue(
             stream.push(Task::Wait(here))?;
         }
     }
-    let done = stream.push(Task::Run(name, work))?;
+    let done = stream.push_run(name, work)?;
     joined.iter().try_for_each(|other| other.push(Task::Wait(done.clone())).map(drop))
 }
 
@@ -208,6 +178,16 @@ impl Stream {
     /// Whether nothing is left to do, here and on the streams whose order this one keeps.
     pub fn is_idle(self: &Arc<Self>) -> bool {
         self.line.last().done() && self.predecessors().is_empty()
+    }
+
+    /// Starts a piece of work, and appends that run of it.
+    pub fn submit<W: Work>(self: &Arc<Self>, work: &W) -> Result<(), cudaError> {
+        self.push_run(work.name(), Box::new(work.start()?)).map(drop)
+    }
+
+    /// Appends a run.
+    pub fn push_run(self: &Arc<Self>, name: &'static str, run: Box<dyn Run>) -> Result<Ticket, cudaError> {
+        self.push(Task::Run(Step { device: self.device, name, run }))
     }
 
     /// Appends a task. Where the launch queue is full, waits for room, however long that takes and whatever happens
@@ -301,19 +281,7 @@ impl Stream {
             Task::Wait(ticket) => while self.device.check().is_ok() && !ticket.wait_for(SLICE) {},
             Task::Stamp(time) => drop(time.set(Instant::now())),
             Task::Free(block) => frees::release(&block, "cudaFreeAsync"),
-            Task::Run(name, work) => {
-                let running = Running { stream: self, name };
-                self.device.begin_work(name);
-                // Also around the drop of work that does not run: it may own anything.
-                let done =
-                    catch_unwind(AssertUnwindSafe(|| if running.cancelled() { drop(work) } else { work(&running) }));
-                if let Err(payload) = done {
-                    // What was thrown may itself panic when it is dropped.
-                    std::mem::forget(payload);
-                    report::violation(format!("{name} panicked on a stream of device {}", self.device.ordinal));
-                    running.fail(cudaError::cudaErrorLaunchFailure);
-                }
-            }
+            Task::Run(step) => step.perform(),
         }
     }
 }

@@ -6,7 +6,8 @@
 
 use super::host::{self, PinnedUse};
 use crate::emulator::cuda::core::device::{self, Device};
-use crate::emulator::cuda::core::stream::{Running, Stream, Task};
+use crate::emulator::cuda::core::stream::Stream;
+use crate::emulator::cuda::core::work::{Run, Running, Work};
 use crate::emulator::memory::block::InUse;
 use crate::emulator::memory::heap;
 use crate::emulator::report;
@@ -47,6 +48,31 @@ fn reject(operation: &str, text: impl std::fmt::Display) -> cudaError {
     cudaError::cudaErrorInvalidValue
 }
 
+/// Where the ends of a copy must lie.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    /// As the direction says.
+    Direction(cudaMemcpyKind),
+    /// On these devices: the target, and the source.
+    Devices(i32, i32),
+}
+
+/// A copy, as it was asked for.
+#[derive(Debug, Clone, Copy)]
+struct Copying {
+    name: &'static str,
+    dst: *mut c_void,
+    src: *const c_void,
+    bytes: usize,
+    rule: Rule,
+}
+
+// SAFETY: the pointers are to memory of devices or pinned memory, which are looked up before they are used, or to memory of the caller,
+// who vouches for it. No thread owns any of that.
+unsafe impl Send for Copying {}
+// SAFETY: as above; nothing in here changes.
+unsafe impl Sync for Copying {}
+
 /// Wraps `cudaMemcpyAsync`.
 pub(crate) fn copy(
     dst: *mut c_void,
@@ -55,35 +81,12 @@ pub(crate) fn copy(
     kind: cudaMemcpyKind,
     stream: &Arc<Stream>,
 ) -> Result<(), cudaError> {
-    const NAME: &str = "cudaMemcpyAsync";
+    let copy = Copying { name: "cudaMemcpyAsync", dst, src, bytes, rule: Rule::Direction(kind) };
     stream.device.check()?;
     if kind.0 > cudaMemcpyKind::cudaMemcpyDefault.0 {
-        return Err(reject(NAME, format!("{} is no direction of a copy", kind.0)));
+        return Err(reject(copy.name, format!("{} is no direction of a copy", kind.0)));
     }
-    if bytes == 0 {
-        return Ok(());
-    }
-    let (to, from) = (Place::of(NAME, dst, bytes)?, Place::of(NAME, src, bytes)?);
-    let expected = match kind {
-        cudaMemcpyKind::cudaMemcpyHostToHost => Some((false, false)),
-        cudaMemcpyKind::cudaMemcpyHostToDevice => Some((false, true)),
-        cudaMemcpyKind::cudaMemcpyDeviceToHost => Some((true, false)),
-        cudaMemcpyKind::cudaMemcpyDeviceToDevice => Some((true, true)),
-        _ => None,
-    };
-    if expected.is_some_and(|expected| expected != (from.is_device(), to.is_device())) {
-        let side = |device| if device { "device" } else { "host" };
-        return Err(reject(
-            NAME,
-            format!(
-                "the direction is {}, but {src:p} is {} memory and {dst:p} is {} memory",
-                ["host to host", "host to device", "device to host", "device to device"][kind.0 as usize],
-                side(from.is_device()),
-                side(to.is_device())
-            ),
-        ));
-    }
-    submit(NAME, (dst, to), (src, from), bytes, stream)
+    submit(&copy, stream)
 }
 
 /// Wraps `cudaMemcpyPeerAsync`: a copy whose pointers must belong to the devices that are named.
@@ -93,29 +96,64 @@ pub(crate) fn copy_peer(
     bytes: usize,
     stream: &Arc<Stream>,
 ) -> Result<(), cudaError> {
-    const NAME: &str = "cudaMemcpyPeerAsync";
     for device in [stream.device, dst_device, src_device] {
         device.check()?;
     }
-    if bytes == 0 {
-        return Ok(());
-    }
-    let (to, from) = (Place::of(NAME, dst, bytes)?, Place::of(NAME, src, bytes)?);
-    for (ptr, place, device) in [(dst.cast_const(), &to, dst_device), (src, &from, src_device)] {
-        match place {
-            Place::Device(_, ordinal) if *ordinal == device.ordinal => {}
-            Place::Device(_, ordinal) => {
-                return Err(reject(NAME, format!("{ptr:p} belongs to device {ordinal}, not to {}", device.ordinal)));
+    let rule = Rule::Devices(dst_device.ordinal, src_device.ordinal);
+    submit(&Copying { name: "cudaMemcpyPeerAsync", dst, src, bytes, rule }, stream)
+}
+
+impl Rule {
+    /// Why a copy may not go so.
+    fn refuses(self, copy: &Copying, from: &Place, to: &Place) -> Option<String> {
+        let Copying { dst, src, .. } = *copy;
+        match self {
+            Self::Direction(kind) => {
+                let (name, expected) = match kind {
+                    cudaMemcpyKind::cudaMemcpyHostToHost => ("host to host", (false, false)),
+                    cudaMemcpyKind::cudaMemcpyHostToDevice => ("host to device", (false, true)),
+                    cudaMemcpyKind::cudaMemcpyDeviceToHost => ("device to host", (true, false)),
+                    cudaMemcpyKind::cudaMemcpyDeviceToDevice => ("device to device", (true, true)),
+                    _ => return None,
+                };
+                let side = |place: &Place| if place.is_device() { "device" } else { "host" };
+                (expected != (from.is_device(), to.is_device())).then(|| {
+                    let (from, to) = (side(from), side(to));
+                    format!("the direction is {name}, but {src:p} is {from} memory and {dst:p} is {to} memory")
+                })
             }
-            _ => return Err(reject(NAME, format!("{ptr:p} is no device memory"))),
+            Self::Devices(dst_device, src_device) => {
+                let ends = [(dst.cast_const(), to, dst_device), (src, from, src_device)];
+                ends.into_iter().find_map(|(ptr, place, device)| match place {
+                    Place::Device(_, ordinal) if *ordinal == device => None,
+                    Place::Device(_, ordinal) => Some(format!("{ptr:p} belongs to device {ordinal}, not to {device}")),
+                    _ => Some(format!("{ptr:p} is no device memory")),
+                })
+            }
         }
     }
-    submit(NAME, (dst, to), (src, from), bytes, stream)
+}
+
+impl Work for Copying {
+    type Run = Move;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn start(&self) -> Result<Move, cudaError> {
+        let Self { name, dst, src, bytes, rule } = *self;
+        let (to, from) = (Place::of(name, dst, bytes)?, Place::of(name, src, bytes)?);
+        match rule.refuses(self, &from, &to) {
+            Some(text) => Err(reject(name, text)),
+            None => Ok(Move { dst, src: Source::Memory(src, from), bytes, to }),
+        }
+    }
 }
 
 /// Where the bytes come from when the stream gets there.
 enum Source {
-    Memory(*const c_void, #[allow(dead_code, reason = "held for its drop")] Place),
+    Memory(*const c_void, Place),
     Staged(Box<[MaybeUninit<u8>]>),
 }
 
@@ -125,15 +163,15 @@ struct Move {
     src: Source,
     bytes: usize,
     /// Declared last: the use ends after the pointers went out of use.
-    _to: Place,
+    to: Place,
 }
 
 // SAFETY: the pointers are to memory that the guards in here keep alive, or that the caller of the copy keeps alive by
 // waiting for it; no thread owns any of that.
 unsafe impl Send for Move {}
 
-impl Move {
-    fn run(self) {
+impl Run for Move {
+    fn run(self: Box<Self>, _: &Running) {
         let src = match &self.src {
             Source::Memory(src, _) => *src,
             Source::Staged(bytes) => bytes.as_ptr().cast(),
@@ -145,20 +183,16 @@ impl Move {
     }
 }
 
-fn submit(
-    name: &'static str,
-    (dst, to): (*mut c_void, Place),
-    (src, from): (*const c_void, Place),
-    bytes: usize,
-    stream: &Arc<Stream>,
-) -> Result<(), cudaError> {
-    let waits = matches!(to, Place::Pageable);
-    let src = match from {
-        Place::Pageable => Source::Staged(stage(src, bytes)),
-        place => Source::Memory(src, place),
-    };
-    let work = Move { dst, src, bytes, _to: to };
-    let ticket = stream.push(Task::Run(name, Box::new(move |_: &Running<'_>| work.run())))?;
+fn submit(copy: &Copying, stream: &Arc<Stream>) -> Result<(), cudaError> {
+    if copy.bytes == 0 {
+        return Ok(());
+    }
+    let mut run = copy.start()?;
+    if let Source::Memory(src, Place::Pageable) = run.src {
+        run.src = Source::Staged(stage(src, copy.bytes));
+    }
+    let waits = matches!(run.to, Place::Pageable);
+    let ticket = stream.push_run(copy.name, Box::new(run))?;
     if waits {
         ticket.wait();
         return stream.device.check();

@@ -2,7 +2,8 @@
 
 use crate::emulator::cuda::core::device::{self, Device};
 use crate::emulator::cuda::core::driver_lock;
-use crate::emulator::cuda::core::stream::{HOST_FUNCTION, Stream, Task};
+use crate::emulator::cuda::core::stream::Stream;
+use crate::emulator::cuda::core::work::{HOST_FUNCTION, Run, Running, Work};
 use crate::emulator::lock::lock;
 use crate::emulator::memory::poison;
 use crate::emulator::report;
@@ -129,6 +130,7 @@ pub(crate) fn is_callback() -> bool {
     CALLED_BACK.get()
 }
 
+#[derive(Debug, Clone, Copy)]
 struct Call {
     function: unsafe extern "C" fn(*mut c_void),
     data: *mut c_void,
@@ -136,11 +138,25 @@ struct Call {
 
 // SAFETY: who calls cudaLaunchHostFunc promises that the function may be called with this data on any thread.
 unsafe impl Send for Call {}
+// SAFETY: as above; nothing in here changes.
+unsafe impl Sync for Call {}
 
-impl Call {
-    fn make(self) {
+impl Work for Call {
+    type Run = Self;
+
+    fn name(&self) -> &'static str {
+        HOST_FUNCTION
+    }
+
+    fn start(&self) -> Result<Self, cudaError> {
+        Ok(*self)
+    }
+}
+
+impl Run for Call {
+    fn run(self: Box<Self>, _: &Running) {
         CALLED_BACK.set(true);
-        // SAFETY: the caller of cudaLaunchHostFunc vouches for the function and its data; this is its one call.
+        // SAFETY: the caller of cudaLaunchHostFunc vouches for the function and its data: this is its one call.
         unsafe { (self.function)(self.data) };
         CALLED_BACK.set(false);
     }
@@ -150,5 +166,5 @@ impl Call {
 pub(crate) fn launch(stream: &Arc<Stream>, function: cudaHostFn_t, data: *mut c_void) -> Result<(), cudaError> {
     let call = Call { function: function.ok_or(cudaError::cudaErrorInvalidValue)?, data };
     stream.device.check()?;
-    stream.push(Task::Run(HOST_FUNCTION, Box::new(move |_| call.make()))).map(drop)
+    stream.submit(&call)
 }

@@ -1,6 +1,7 @@
 //! Filling device memory.
 
-use crate::emulator::cuda::core::stream::{Running, Stream, Task};
+use crate::emulator::cuda::core::stream::Stream;
+use crate::emulator::cuda::core::work::{Run, Running, Work};
 use crate::emulator::memory::block::InUse;
 use crate::emulator::memory::heap;
 use crate::emulator::report;
@@ -9,7 +10,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// What memory can be filled with.
-pub(crate) trait Pattern: Copy + Send + 'static {
+pub(crate) trait Pattern: Copy + Send + Sync + 'static {
     /// The byte that all of this consists of, if it does.
     fn byte(self) -> Option<u8>;
 }
@@ -61,31 +62,60 @@ impl Shape {
     }
 }
 
+#[derive(Debug, Clone, Copy)]
 struct Fill<T> {
+    name: &'static str,
     dst: *mut T,
     value: T,
     shape: Shape,
+    bytes: usize,
+}
+
+// SAFETY: the pointer is to device memory, which is looked up before it is written, and belongs to no thread.
+unsafe impl<T: Pattern> Send for Fill<T> {}
+// SAFETY: as above; nothing in here changes.
+unsafe impl<T: Pattern> Sync for Fill<T> {}
+
+/// A fill whose memory is kept.
+struct Filling<T> {
+    fill: Fill<T>,
     _used: InUse,
 }
 
-// SAFETY: the pointer is to device memory, which the guard keeps alive and which belongs to no thread.
-unsafe impl<T: Pattern> Send for Fill<T> {}
+impl<T: Pattern> Work for Fill<T> {
+    type Run = Filling<T>;
 
-impl<T: Pattern> Fill<T> {
-    fn run(self) {
-        for row in 0..self.shape.height {
-            let start = self.dst.wrapping_byte_add(row * self.shape.pitch);
-            if let Some(byte) = self.value.byte() {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn start(&self) -> Result<Filling<T>, cudaError> {
+        let (_, used) = heap::locate(self.dst.cast(), self.bytes).map_err(|fault| reject(self.name, &fault.text))?;
+        Ok(Filling { fill: *self, _used: used })
+    }
+}
+
+impl<T: Pattern> Run for Filling<T> {
+    fn run(self: Box<Self>, _: &Running) {
+        let Fill { dst, value, shape, .. } = self.fill;
+        for row in 0..shape.height {
+            let start = dst.wrapping_byte_add(row * shape.pitch);
+            if let Some(byte) = value.byte() {
                 // SAFETY: the whole shape was found inside one live allocation, and any byte may be written there.
-                unsafe { libc::memset(start.cast(), i32::from(byte), self.shape.width * size_of::<T>()) };
+                unsafe { libc::memset(start.cast(), i32::from(byte), shape.width * size_of::<T>()) };
                 continue;
             }
-            for column in 0..self.shape.width {
-                // SAFETY: as above; the alignment was checked when the work was enqueued.
-                unsafe { start.add(column).write(self.value) };
+            for column in 0..shape.width {
+                // SAFETY: as above; the alignment was checked when the work was asked for.
+                unsafe { start.add(column).write(value) };
             }
         }
     }
+}
+
+fn reject(name: &str, text: &str) -> cudaError {
+    report::violation(format!("{name}: {text}"));
+    cudaError::cudaErrorInvalidValue
 }
 
 /// Lets `stream` write `value` to every element of `shape` at `dst`.
@@ -97,21 +127,16 @@ pub(crate) fn fill<T: Pattern>(
     stream: &Arc<Stream>,
 ) -> Result<(), cudaError> {
     stream.device.check()?;
-    let reject = |text: String| {
-        report::violation(format!("{name}: {text}"));
-        cudaError::cudaErrorInvalidValue
-    };
+    let element = size_of::<T>();
     let bytes = shape
-        .bytes(size_of::<T>())
-        .ok_or_else(|| reject(format!("{shape:?} is no shape of {}-byte elements", size_of::<T>())))?;
+        .bytes(element)
+        .ok_or_else(|| reject(name, &format!("{shape:?} is no shape of {element}-byte elements")))?;
     if bytes == 0 {
         return Ok(());
     }
     let dst = dst.cast::<T>();
     if !dst.is_aligned() {
-        return Err(reject(format!("{dst:p} is not aligned to elements of {} bytes", size_of::<T>())));
+        return Err(reject(name, &format!("{dst:p} is not aligned to elements of {element} bytes")));
     }
-    let (_, used) = heap::locate(dst.cast(), bytes).map_err(|fault| reject(fault.text))?;
-    let work = Fill { dst, value, shape, _used: used };
-    stream.push(Task::Run(name, Box::new(move |_: &Running<'_>| work.run()))).map(drop)
+    stream.submit(&Fill { name, dst, value, shape, bytes })
 }

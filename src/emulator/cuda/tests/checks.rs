@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::emulator::cuda::core::stream::enqueue;
+use crate::emulator::cuda::core::work::Running;
 use crate::emulator::memory::heap::locate;
 use crate::emulator::report;
 use crate::emulator::report::expected::reported;
@@ -132,21 +133,21 @@ fn work_that_panics_or_fails_spoils_its_device_only() {
             first.0,
             &[],
             "a test",
-            Box::new(|running| {
-                assert_eq!(running.name(), "a test");
+            Box::new(|running: &Running| {
                 assert!(!running.cancelled());
                 panic!("as it should")
             }),
         )
         .unwrap();
-        enqueue(second.0, &[], "another", Box::new(|running| running.fail(cudaError::cudaErrorUnknown))).unwrap();
+        enqueue(second.0, &[], "another", Box::new(|running: &Running| running.fail(cudaError::cudaErrorUnknown)))
+            .unwrap();
         for (stream, error) in [(&first, cudaError::cudaErrorLaunchFailure), (&second, cudaError::cudaErrorUnknown)] {
             let mut result = NOT_READY;
             while result == NOT_READY {
                 result = c!(cudaStreamQuery(stream.0));
             }
             assert_eq!(result, error);
-            assert_eq!(enqueue(stream.0, &[], "refused", Box::new(|_| ())), Err(error));
+            assert_eq!(enqueue(stream.0, &[], "refused", Box::new(|_: &Running| ())), Err(error));
         }
         ok!(cudaStreamQuery(TestStream::new(2).0));
     });
@@ -181,8 +182,9 @@ fn memory_returns_though_the_device_of_its_stream_failed() {
             ok!(cudaSetDevice(0));
             let memory = malloc(1 << 20);
             let gate = stream.close_gate();
-            enqueue(stream.0, &[], "a test", Box::new(|running| running.fail(cudaError::cudaErrorUnknown))).unwrap();
-            enqueue(stream.0, &[], "dropped", Box::new(|_| panic!("work runs on a failed device"))).unwrap();
+            enqueue(stream.0, &[], "a test", Box::new(|running: &Running| running.fail(cudaError::cudaErrorUnknown)))
+                .unwrap();
+            enqueue(stream.0, &[], "dropped", Box::new(|_: &Running| panic!("work runs on a failed device"))).unwrap();
             ok!(cudaFreeAsync(memory, stream.0));
             drop(gate);
             let again = malloc(1 << 20);

@@ -1,7 +1,8 @@
 //! Streams, events and host functions.
 
 use super::*;
-use crate::emulator::cuda::core::stream::{Running, enqueue};
+use crate::emulator::cuda::core::stream::enqueue;
+use crate::emulator::cuda::core::work::Running;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A host function that adds to the number behind its data.
@@ -238,7 +239,7 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
                     3 => ok!(cudaStreamWaitEvent(stream, std::ptr::without_provenance_mut(untimed), 0)),
                     4 => ok!(cudaEventRecord(std::ptr::without_provenance_mut(timed), stream)),
                     6 => ok!(cudaFreeAsync(malloc(64), stream)),
-                    5 => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
+                    5 => enqueue(stream, &[], "a kernel", Box::new(|_: &Running| ())).unwrap(),
                     _ => ok!(cudaEventRecord(std::ptr::without_provenance_mut(untimed), stream)),
                 }
             };
@@ -278,7 +279,7 @@ fn work_that_joins_streams_comes_after_all_of_them_and_holds_up_what_follows() {
     let count: &'static AtomicU32 = Box::leak(Box::default());
     let gate = other.close_gate();
     let join = |at: u32| {
-        let work = move |_: &Running<'_>| assert_eq!(count.swap(at + 1, Ordering::Relaxed), at);
+        let work = move |_: &Running| assert_eq!(count.swap(at + 1, Ordering::Relaxed), at);
         enqueue(main.0, &[main.0, other.0, other.0], "a kernel", Box::new(work)).unwrap();
     };
     join(0);

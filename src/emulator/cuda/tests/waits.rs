@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::emulator::cuda::core::stream::enqueue;
+use crate::emulator::cuda::core::work::Running;
 use crate::emulator::cuda::tasks::memory;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,7 +77,7 @@ fn call(name: &str, (device, stream, memory, event): (i32, usize, usize, usize),
     ok!(cudaSetDevice(device));
     let stream: cudaStream_t = handle(stream);
     match name {
-        "a kernel" => enqueue(stream, &[], "a kernel", Box::new(|_| ())).unwrap(),
+        "a kernel" => enqueue(stream, &[], "a kernel", Box::new(|_: &Running| ())).unwrap(),
         "cudaMemsetAsync" => ok!(cudaMemsetAsync(handle(memory), 1, 64, stream)),
         "cudaEventRecord" => ok!(cudaEventRecord(handle(event), stream)),
         "cudaMalloc" => assert!(!malloc(64).is_null()),

@@ -5,6 +5,7 @@ use crate::emulator::cuda::core::stream;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
 use crate::emulator::nccl::requests::batch::StreamHandle;
 use crate::emulator::nccl::requests::operation::Operation;
+use crate::emulator::nccl::requests::order::Order;
 use crate::emulator::nccl::requests::request::Request;
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
@@ -26,7 +27,7 @@ pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -
                 comm.device, comm.rank
             )));
         }
-        let operation = Operation::new(&comm, request)?;
+        let operation = Operation::start(&comm, &Order::new(&comm, request)?)?;
         group::add_operation(&comm, epoch, operation, StreamHandle(stream))
     })
 }

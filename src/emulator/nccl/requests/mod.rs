@@ -4,5 +4,6 @@ pub(crate) mod batch;
 pub(crate) mod beside;
 pub(crate) mod location;
 pub(crate) mod operation;
+pub(crate) mod order;
 pub(crate) mod request;
 pub(crate) mod signature;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::inject::stop_for_ever;
 use super::{collective, grouping, p2p};
+use crate::emulator::cuda::core::work::{Run, Running};
 use crate::emulator::cuda::core::{device, stream};
 use crate::emulator::fault;
 use crate::emulator::lock::lock;
@@ -52,12 +53,29 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
     issued.batches += 1;
     let ending = Ending(comm.clone());
     let name = operations.first().map_or("NCCL", |(operation, _)| operation.kind.name());
-    let work = Box::new(move |running: &stream::Running<'_>| {
-        let ending = ending;
+    let operations = operations.into_iter().map(|(operation, _)| operation).collect();
+    // If this fails, the run is dropped, and with it `ending`, which finishes the batch.
+    let run = Box::new(BatchRun { name, epoch, turn, operations, ending });
+    enqueue(&comm, main, &others, name, run).map_err(|error| cuda(&format!("cannot enqueue {name}"), error))
+}
+
+/// One run of a batch.
+struct BatchRun {
+    name: &'static str,
+    /// Stopped with what began in this epoch of the communicator.
+    epoch: u32,
+    /// How many batches come before it.
+    turn: u64,
+    operations: Vec<Operation>,
+    ending: Ending,
+}
+
+impl Run for BatchRun {
+    fn run(self: Box<Self>, running: &Running) {
+        let Self { name, epoch, turn, mut operations, ending } = *self;
         let comm = &ending.0;
         let stopped = || comm.is_stopped(epoch);
         let cancelled = || running.cancelled() || stopped();
-        let mut operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
         if wait_for_turn(comm, turn, name, &cancelled) {
             comm.progress.begin();
             if !comm.stopped()
@@ -80,12 +98,8 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
         // The memory is free for others before anybody can see that the batch is done.
         operations.clear();
         drop(ending);
-    });
-    // If this fails, the closure is dropped, and with it `ending`, which finishes the batch.
-    enqueue(&comm, main, &others, name, work).map_err(|error| cuda(&format!("cannot enqueue {name}"), error))
+    }
 }
-
-type Work = Box<dyn FnOnce(&stream::Running<'_>) + Send>;
 
 /// Waits until the batches before this one are done. `false`: the wait was ended.
 fn wait_for_turn(comm: &Comm, turn: u64, name: &str, cancelled: &dyn Fn() -> bool) -> bool {
@@ -104,12 +118,12 @@ fn enqueue(
     main: StreamHandle,
     others: &[StreamHandle],
     name: &'static str,
-    work: Work,
+    run: Box<dyn Run>,
 ) -> Result<(), cudaError> {
     let others: Vec<cudaStream_t> = others.iter().map(|stream| stream.0).collect();
     let current = device::current_device();
     device::set_current(comm.device)?;
-    let enqueued = stream::enqueue(main.0, &others, name, work);
+    let enqueued = stream::enqueue(main.0, &others, name, run);
     device::set_current(current)?;
     enqueued
 }

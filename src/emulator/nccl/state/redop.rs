@@ -19,8 +19,9 @@ struct Made {
     scalar: Residence,
 }
 
+/// Where a scalar is.
 #[derive(Debug, Clone, Copy)]
-enum Residence {
+pub(crate) enum Residence {
     /// The bits, read when the operator was made.
     Host(u64),
     /// The address, read when the operation runs.
@@ -89,9 +90,13 @@ pub(crate) fn destroy(redops: &Redops, op: ncclRedOp_t) -> Outcome {
 }
 
 /// Finds what `op` means for elements of `datatype`.
-pub(crate) fn resolve(redops: &Redops, op: ncclRedOp_t, datatype: ncclDataType_t) -> Outcome<(Redop, Scalar)> {
+pub(crate) fn resolve(
+    redops: &Redops,
+    op: ncclRedOp_t,
+    datatype: ncclDataType_t,
+) -> Outcome<(Redop, Option<Residence>)> {
     if let Some(op) = Redop::builtin(op) {
-        return Ok((op, Scalar::None));
+        return Ok((op, None));
     }
     let made = lock(&redops.0).get(&op.0).copied();
     let Some(made) = made else {
@@ -105,20 +110,23 @@ pub(crate) fn resolve(redops: &Redops, op: ncclRedOp_t, datatype: ncclDataType_t
             element_name(datatype)
         )));
     }
-    let scalar = match made.scalar {
-        Residence::Host(bits) => Scalar::Bits(bits),
-        Residence::Device(address) => {
-            let size = element(datatype).map_or(0, |(size, _)| size);
-            let pointer = std::ptr::with_exposed_provenance(address);
-            let (location, used) = heap::locate(pointer, size)
-                .map_err(|fault| Failure::unnoticed(format!("the scalar of operator {}: {}", op.0, fault.text)))?;
-            Scalar::At(location, used)
-        }
-    };
-    Ok((Redop::PreMulSum, scalar))
+    Ok((Redop::PreMulSum, Some(made.scalar)))
 }
 
 impl Scalar {
+    /// That of one run of an operation on elements of `size` bytes.
+    pub(crate) fn find(residence: Option<Residence>, size: usize) -> Outcome<Self> {
+        match residence {
+            None => Ok(Self::None),
+            Some(Residence::Host(bits)) => Ok(Self::Bits(bits)),
+            Some(Residence::Device(address)) => {
+                let (location, used) = heap::locate(std::ptr::without_provenance(address), size)
+                    .map_err(|fault| Failure::unnoticed(format!("the scalar of the reduction: {}", fault.text)))?;
+                Ok(Self::At(location, used))
+            }
+        }
+    }
+
     /// The scalar's bits, now.
     pub(crate) fn bits(&self, size: usize) -> Outcome<u64> {
         match self {

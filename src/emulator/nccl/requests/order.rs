@@ -1,0 +1,105 @@
+//! What one rank is to do in one operation: it can be run any number of times.
+
+use super::beside;
+use super::request::Request;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::kind::{Kind, Redop, element, element_name};
+use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::redop::{self, Residence};
+use crate::sys::ncclDataType_t;
+
+/// An operation, as it was asked for and checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order {
+    pub(crate) kind: Kind,
+    pub(crate) count: usize,
+    pub(crate) datatype: ncclDataType_t,
+    /// Bytes of an element.
+    pub(crate) size: usize,
+    pub(crate) redop: Redop,
+    /// Where the scalar is that goes with the reduction.
+    pub(super) factor: Option<Residence>,
+    /// Root or peer; 0 where there is none.
+    pub(crate) peer: usize,
+    /// See [`beside::of`].
+    pub(crate) beside: u64,
+    /// The addresses of the buffers.
+    pub(super) send_at: usize,
+    pub(super) recv_at: usize,
+    /// How many bytes this rank's buffers hold.
+    pub(super) whole: [usize; 2],
+}
+
+impl Order {
+    /// Checks a request against its communicator.
+    pub(crate) fn new(comm: &Comm, request: &Request) -> Outcome<Self> {
+        let Request { kind, count, datatype, .. } = *request;
+        let Some((size, _)) = element(datatype) else {
+            return Err(Failure::argument(format!("{} is no element type", datatype.0)));
+        };
+        let peer = if kind.rooted() || kind.message() {
+            let what = if kind.message() { "peer" } else { "root" };
+            usize::try_from(request.peer).ok().filter(|&peer| peer < comm.size).ok_or_else(|| {
+                Failure::argument(format!("{what} is {}, expected 0 to {}", request.peer, comm.size - 1))
+            })?
+        } else {
+            0
+        };
+        let (redop, factor) =
+            if kind.reduces() { redop::resolve(&comm.redops, request.redop, datatype)? } else { (Redop::Sum, None) };
+        if kind.reduces() && matches!(datatype, ncclDataType_t::ncclFloat8e4m3 | ncclDataType_t::ncclFloat8e5m2) {
+            return Err(Failure::argument(format!("the emulator does not reduce {}", element_name(datatype))));
+        }
+        let (send_parts, recv_parts) = parts(kind, comm.size, comm.rank == peer);
+        let bytes = |parts: usize| {
+            let total = count.checked_mul(size).and_then(|bytes| bytes.checked_mul(parts));
+            total.filter(|&total| total <= isize::MAX as usize).ok_or_else(|| {
+                Failure::unnoticed(format!("count is {count}, and that many elements of {size} bytes overflow"))
+            })
+        };
+        let whole = [bytes(send_parts)?, bytes(recv_parts)?];
+        beside::find_kernel(comm, request, redop)?;
+        Ok(Self {
+            kind,
+            count: beside::done(comm, kind, redop, (count, size)),
+            datatype,
+            size,
+            redop,
+            factor,
+            peer,
+            beside: beside::of(comm, request, redop),
+            send_at: request.send.addr(),
+            recv_at: request.recv.addr(),
+            whole,
+        })
+    }
+
+    /// Bytes of the send and the receive buffer that rank `rank` of so many has in this collective.
+    pub(crate) fn spans(&self, size: usize, rank: usize) -> [usize; 2] {
+        let (send, recv) = parts(self.kind, size, rank == self.peer);
+        [send, recv].map(|parts| parts * self.bytes())
+    }
+
+    /// Bytes of one part: what one rank contributes or gets.
+    pub(crate) fn bytes(&self) -> usize {
+        self.count * self.size
+    }
+}
+
+/// How many parts of `count` elements the send and the receive buffer hold; 0: the buffer is not looked at.
+fn parts(kind: Kind, size: usize, root: bool) -> (usize, usize) {
+    let at_root = |parts| if root { parts } else { 0 };
+    match kind {
+        Kind::AllReduce => (1, 1),
+        Kind::Reduce => (1, at_root(1)),
+        Kind::Broadcast => (at_root(1), 1),
+        Kind::ReduceScatter => (size, 1),
+        Kind::AllGather => (1, size),
+        Kind::AlltoAll => (size, size),
+        Kind::Gather => (1, at_root(size)),
+        Kind::Scatter => (at_root(size), 1),
+        Kind::Send => (1, 0),
+        Kind::Recv => (0, 1),
+        Kind::Init | Kind::Split | Kind::WindowRegister | Kind::Connect => (0, 0),
+    }
+}
