@@ -84,6 +84,10 @@ emulated! {
     cudaThreadExchangeStreamCaptureMode
     cudaStreamEndCapture
     cudaStreamIsCapturing
+    cudaGraphGetNodes
+    cudaGraphInstantiate
+    cudaGraphLaunch
+    cudaGraphExecDestroy
     cudaGraphDestroy
     cudaLaunchHostFunc
     cudaEventCreateWithFlags

@@ -32,6 +32,8 @@ pub type cudaStream_t = *mut CUstream_st;
 pub type cudaEvent_t = *mut CUevent_st;
 pub type cudaMemPool_t = *mut CUmemPoolHandle_st;
 pub type cudaGraph_t = *mut CUgraph_st;
+pub type cudaGraphNode_t = *mut CUgraphNode_st;
+pub type cudaGraphExec_t = *mut CUgraphExec_st;
 pub type cudaHostFn_t = ::std::option::Option<
     unsafe extern "C" fn(userData: *mut ::std::os::raw::c_void),
 >;
@@ -77,6 +79,16 @@ pub struct cudaStreamCaptureStatus(pub ::std::os::raw::c_uint);
 #[repr(C)]
 #[derive(Debug)]
 pub struct CUgraph_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraphNode_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraphExec_st {
     _unused: [u8; 0],
 }
 #[repr(C)]
@@ -297,7 +309,12 @@ impl cudaError {
     pub const cudaErrorCompatNotSupportedOnDevice: cudaError = cudaError(804);
     pub const cudaErrorStreamCaptureUnsupported: cudaError = cudaError(900);
     pub const cudaErrorStreamCaptureInvalidated: cudaError = cudaError(901);
+    pub const cudaErrorStreamCaptureMerge: cudaError = cudaError(902);
     pub const cudaErrorStreamCaptureUnmatched: cudaError = cudaError(903);
+    pub const cudaErrorStreamCaptureUnjoined: cudaError = cudaError(904);
+    pub const cudaErrorStreamCaptureIsolation: cudaError = cudaError(905);
+    pub const cudaErrorStreamCaptureImplicit: cudaError = cudaError(906);
+    pub const cudaErrorCapturedEvent: cudaError = cudaError(907);
     pub const cudaErrorStreamCaptureWrongThread: cudaError = cudaError(908);
     pub const cudaErrorUnknown: cudaError = cudaError(999);
 }
@@ -488,6 +505,21 @@ unsafe extern "C" {
         stream: cudaStream_t,
         pCaptureStatus: *mut cudaStreamCaptureStatus,
     ) -> cudaError_t;
+    pub fn cudaGraphGetNodes(
+        graph: cudaGraph_t,
+        nodes: *mut cudaGraphNode_t,
+        numNodes: *mut usize,
+    ) -> cudaError_t;
+    pub fn cudaGraphInstantiate(
+        pGraphExec: *mut cudaGraphExec_t,
+        graph: cudaGraph_t,
+        flags: ::std::os::raw::c_ulonglong,
+    ) -> cudaError_t;
+    pub fn cudaGraphLaunch(
+        graphExec: cudaGraphExec_t,
+        stream: cudaStream_t,
+    ) -> cudaError_t;
+    pub fn cudaGraphExecDestroy(exec: cudaGraphExec_t) -> cudaError_t;
     pub fn cudaGraphDestroy(graph: cudaGraph_t) -> cudaError_t;
     pub fn cudaLaunchHostFunc(
         stream: cudaStream_t,

@@ -89,7 +89,12 @@ texts! {
     cudaErrorCompatNotSupportedOnDevice "the compatibility driver does not know this device"
     cudaErrorStreamCaptureUnsupported "this cannot be done while a stream is being captured, and has spoilt the capture"
     cudaErrorStreamCaptureInvalidated "the capture was spoilt by an earlier error"
-    cudaErrorStreamCaptureUnmatched "the stream is not being captured"
+    cudaErrorStreamCaptureMerge "the event is of another capture, and two captures cannot become one"
+    cudaErrorStreamCaptureUnmatched "the capture was begun on another stream"
+    cudaErrorStreamCaptureUnjoined "what was captured on another stream does not come before the end of the first one"
+    cudaErrorStreamCaptureIsolation "what is captured would depend on what is not"
+    cudaErrorStreamCaptureImplicit "the legacy default stream would depend on a stream that is being captured"
+    cudaErrorCapturedEvent "the event was recorded in a capture, where it never comes"
     cudaErrorStreamCaptureWrongThread "another thread has begun this capture"
     cudaErrorUnknown "something went wrong inside the emulator"
 }

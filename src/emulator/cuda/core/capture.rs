@@ -1,42 +1,65 @@
-//! Stream capture, as far as others can spoil it.
+//! Stream captures: what is enqueued on a stream is written down, and who may do what meanwhile.
 //!
-//! Nothing is recorded: a graph is always empty, and work for a stream that is being captured is refused. What is emulated is
-//! which calls a capture forbids to whom: those that CUDA calls potentially unsafe, because they concern work of the whole
-//! device, which a capture only pretends to enqueue.
+//! A capture begins on one stream. Others become part of it when they wait for an event that was recorded in it, until it ends; by
+//! then all that was written down must come before the end of the first one. Calls that CUDA calls potentially unsafe concern work
+//! of the whole device, which a capture only pretends to enqueue: they spoil it, where its mode and that of the caller say so.
 
-use super::handle::Registry;
+use super::device;
+use super::line::{Line, Manner};
+use super::plan::{AnyWork, Front, Plan, join as join_fronts};
 use crate::emulator::lock::lock;
-use crate::emulator::report;
-use crate::sys::{cudaError, cudaGraph_t, cudaStreamCaptureMode, cudaStreamCaptureStatus};
+use crate::sys::{cudaError, cudaStreamCaptureMode, cudaStreamCaptureStatus};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 const GLOBAL: cudaStreamCaptureMode = cudaStreamCaptureMode::cudaStreamCaptureModeGlobal;
 const RELAXED: cudaStreamCaptureMode = cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed;
 
-/// An empty graph.
+/// A stream that is part of a capture, and what its next work comes after.
 #[derive(Debug)]
-struct Graph;
-
-static GRAPHS: Registry<Graph> = Registry::new(0x54);
-
-/// Which stream is meant. It stays alive as long as it is being captured.
-type Captured = Arc<dyn std::any::Any + Send + Sync>;
+struct Member {
+    line: Arc<Line>,
+    front: Front,
+}
 
 /// A capture that was begun and not ended.
 #[derive(Debug)]
 struct Capture {
-    stream: Captured,
+    number: u64,
     mode: cudaStreamCaptureMode,
     thread: ThreadId,
     spoilt: bool,
+    /// The first is the one on which it was begun.
+    members: Vec<Member>,
+    plan: Plan,
+}
+
+impl Capture {
+    fn member(&mut self, line: &Arc<Line>) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| Arc::ptr_eq(&member.line, line))
+    }
+
+    /// Whether it keeps all from `legacy`, the legacy default stream of a device, because it has streams of that device whose order that keeps.
+    fn keeps_from(&self, legacy: &Line) -> bool {
+        let kept = |line: &Line| line.manner == Manner::Blocking && line.device == legacy.device;
+        self.members.iter().any(|member| kept(&member.line))
+    }
+}
+
+/// A place in the order of a capture.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    capture: u64,
+    front: Front,
 }
 
 static CAPTURES: Mutex<Vec<Capture>> = Mutex::new(Vec::new());
 /// How many there are: most programs have none, and pay one load.
 static ONGOING: AtomicUsize = AtomicUsize::new(0);
+/// How many there ever were.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static MODE: Cell<cudaStreamCaptureMode> = const { Cell::new(GLOBAL) };
@@ -59,57 +82,90 @@ fn change<R>(work: impl FnOnce(&mut Vec<Capture>) -> R) -> R {
     result
 }
 
-/// The place of a value, by which streams are told apart.
-fn address<T: ?Sized>(value: &Arc<T>) -> usize {
-    Arc::as_ptr(value).addr()
+fn ongoing() -> bool {
+    ONGOING.load(Ordering::Acquire) > 0
 }
 
-fn position<T>(all: &[Capture], stream: &Arc<T>) -> Option<usize> {
-    all.iter().position(|capture| address(&capture.stream) == address(stream))
+fn position(all: &mut [Capture], line: &Arc<Line>) -> Option<usize> {
+    all.iter_mut().position(|capture| capture.member(line).is_some())
+}
+
+/// The capture that `line` is part of. The legacy default stream is part of none, and must not be used while one of the streams is
+/// whose order it keeps.
+fn of<'a>(all: &'a mut [Capture], line: &Arc<Line>) -> Result<Option<&'a mut Capture>, cudaError> {
+    if line.manner == Manner::Legacy {
+        let kept = all.iter_mut().filter(|capture| capture.keeps_from(line));
+        let hit = kept.map(|capture| capture.spoilt = true).count() > 0;
+        return if hit { Err(cudaError::cudaErrorStreamCaptureImplicit) } else { Ok(None) };
+    }
+    match position(all, line) {
+        None => Ok(None),
+        Some(found) if all[found].spoilt => Err(cudaError::cudaErrorStreamCaptureInvalidated),
+        Some(found) => Ok(Some(&mut all[found])),
+    }
 }
 
 /// Wraps `cudaStreamBeginCapture`.
-pub(crate) fn begin<T: Send + Sync + 'static>(stream: Arc<T>, mode: cudaStreamCaptureMode) -> Result<(), cudaError> {
+pub(crate) fn begin(line: &Arc<Line>, mode: cudaStreamCaptureMode) -> Result<(), cudaError> {
     valid(mode)?;
+    if line.manner == Manner::Legacy {
+        return Err(cudaError::cudaErrorStreamCaptureUnsupported);
+    }
     change(|all| {
-        if position(all, &stream).is_some() {
+        if position(all, line).is_some() {
             return Err(cudaError::cudaErrorIllegalState);
         }
-        all.push(Capture { stream, mode, thread: std::thread::current().id(), spoilt: false });
+        let number = BEGUN.fetch_add(1, Ordering::Relaxed) + 1;
+        let members = vec![Member { line: line.clone(), front: Front::new() }];
+        let thread = std::thread::current().id();
+        all.push(Capture { number, mode, thread, spoilt: false, members, plan: Plan::default() });
         Ok(())
     })
 }
 
-/// Wraps `cudaStreamEndCapture`: a graph, or why there is none.
-pub(crate) fn end<T>(stream: &Arc<T>) -> Result<cudaGraph_t, cudaError> {
+/// Wraps `cudaStreamEndCapture`: what was written down, or why that is no graph.
+pub(crate) fn end(line: &Arc<Line>) -> Result<Plan, cudaError> {
     let capture = change(|all| {
-        let found = position(all, stream).ok_or(cudaError::cudaErrorStreamCaptureUnmatched)?;
-        if all[found].mode != RELAXED && all[found].thread != std::thread::current().id() {
+        let found = position(all, line).ok_or(cudaError::cudaErrorIllegalState)?;
+        let capture = &mut all[found];
+        if capture.mode != RELAXED && capture.thread != std::thread::current().id() {
             return Err(cudaError::cudaErrorStreamCaptureWrongThread);
+        }
+        if !Arc::ptr_eq(&capture.members[0].line, line) {
+            capture.spoilt = true;
+            return Err(cudaError::cudaErrorStreamCaptureUnmatched);
         }
         Ok(all.swap_remove(found))
     })?;
     if capture.spoilt {
         return Err(cudaError::cudaErrorStreamCaptureInvalidated);
     }
-    GRAPHS.insert(Arc::new(Graph)).ok_or(cudaError::cudaErrorMemoryAllocation)
+    if !capture.plan.ends_with(&capture.members[0].front) {
+        return Err(cudaError::cudaErrorStreamCaptureUnjoined);
+    }
+    Ok(capture.plan)
 }
 
-/// Wraps `cudaStreamIsCapturing`.
-pub(crate) fn status<T>(stream: &Arc<T>) -> cudaStreamCaptureStatus {
-    let all = lock(&CAPTURES);
-    match position(&all, stream) {
-        None => cudaStreamCaptureStatus::cudaStreamCaptureStatusNone,
-        Some(found) if all[found].spoilt => cudaStreamCaptureStatus::cudaStreamCaptureStatusInvalidated,
-        Some(_) => cudaStreamCaptureStatus::cudaStreamCaptureStatusActive,
+/// The stream is destroyed: with it the capture that was begun on it, but not what was written down for another.
+pub(crate) fn forget(line: &Arc<Line>) {
+    if ongoing() {
+        change(|all| {
+            all.retain(|capture| !Arc::ptr_eq(&capture.members[0].line, line));
+            all.iter_mut().for_each(|capture| capture.members.retain(|member| !Arc::ptr_eq(&member.line, line)));
+        });
     }
 }
 
-/// Wraps `cudaGraphDestroy`.
-pub(crate) fn destroy(graph: cudaGraph_t) -> Result<(), cudaError> {
-    GRAPHS.remove(graph).map(drop).ok_or_else(|| {
-        report::violation(format!("{graph:p} is no graph: destroyed before, or never made"));
-        cudaError::cudaErrorInvalidValue
+/// Wraps `cudaStreamIsCapturing`.
+pub(crate) fn status(line: &Arc<Line>) -> Result<cudaStreamCaptureStatus, cudaError> {
+    let mut all = lock(&CAPTURES);
+    if line.manner == Manner::Legacy && all.iter().any(|capture| capture.keeps_from(line)) {
+        return Err(cudaError::cudaErrorStreamCaptureImplicit);
+    }
+    Ok(match position(&mut all, line) {
+        None => cudaStreamCaptureStatus::cudaStreamCaptureStatusNone,
+        Some(found) if all[found].spoilt => cudaStreamCaptureStatus::cudaStreamCaptureStatusInvalidated,
+        Some(_) => cudaStreamCaptureStatus::cudaStreamCaptureStatusActive,
     })
 }
 
@@ -117,27 +173,124 @@ pub(crate) fn destroy(graph: cudaGraph_t) -> Result<(), cudaError> {
 /// thread must heed. That is any of its own, and those that other threads began in global mode; a thread in
 /// thread-local mode heeds its own, one in relaxed mode none.
 pub(crate) fn check() -> Result<(), cudaError> {
-    if ONGOING.load(Ordering::Acquire) == 0 || MODE.get() == RELAXED {
+    if !ongoing() || MODE.get() == RELAXED {
         return Ok(());
     }
     let (me, mode) = (std::thread::current().id(), MODE.get());
-    spoil(|capture| capture.mode != RELAXED && (capture.thread == me || capture.mode == GLOBAL && mode == GLOBAL))
+    let heeded = |capture: &&mut Capture| {
+        capture.mode != RELAXED && (capture.thread == me || capture.mode == GLOBAL && mode == GLOBAL)
+    };
+    let hit = lock(&CAPTURES).iter_mut().filter(heeded).map(|capture| capture.spoilt = true).count() > 0;
+    if hit { Err(cudaError::cudaErrorStreamCaptureUnsupported) } else { Ok(()) }
 }
 
-/// To be asked before work is enqueued on `stream`, or it is asked for its progress.
-pub(crate) fn check_stream<T>(stream: &Arc<T>) -> Result<(), cudaError> {
-    if ONGOING.load(Ordering::Acquire) == 0 {
+/// Which capture `line` is part of, if it is of one that is not spoilt.
+pub(crate) fn number(line: &Arc<Line>) -> Option<u64> {
+    if !ongoing() || line.manner == Manner::Legacy {
+        return None;
+    }
+    of(&mut lock(&CAPTURES), line).ok().flatten().map(|capture| capture.number)
+}
+
+/// To be asked before something is done on `line` that no capture can write down: fails, and spoils the capture.
+pub(crate) fn refuse(line: &Arc<Line>) -> Result<(), cudaError> {
+    if !ongoing() {
         return Ok(());
     }
-    spoil(|capture| address(&capture.stream) == address(stream))
-        .inspect_err(|_| report::line(format!("{}: the emulator captures no work", report::call())))
+    match of(&mut lock(&CAPTURES), line)? {
+        None => Ok(()),
+        Some(capture) => {
+            capture.spoilt = true;
+            Err(cudaError::cudaErrorStreamCaptureUnsupported)
+        }
+    }
 }
 
-fn spoil(concerned: impl Fn(&Capture) -> bool) -> Result<(), cudaError> {
-    let mut result = Ok(());
-    for capture in lock(&CAPTURES).iter_mut().filter(|capture| concerned(capture)) {
-        capture.spoilt = true;
-        result = Err(cudaError::cudaErrorStreamCaptureUnsupported);
+/// Writes down work of a device for all of `lines`, in the order of the first one's: whether these are being captured. What has an
+/// owner is done in the order in which it is written down.
+pub(crate) fn record(
+    lines: &[&Arc<Line>],
+    owner: Option<usize>,
+    work: impl FnOnce() -> Arc<dyn AnyWork>,
+) -> Result<bool, cudaError> {
+    if !ongoing() {
+        return Ok(false);
     }
-    result
+    let mut all = lock(&CAPTURES);
+    let Some(&first) = lines.first() else { return Ok(false) };
+    let Some(capture) = of(&mut all, first)? else { return Ok(false) };
+    let mut front = Front::new();
+    for line in lines {
+        let Some(member) = capture.member(line) else {
+            capture.spoilt = true;
+            return Err(cudaError::cudaErrorStreamCaptureIsolation);
+        };
+        join_fronts(&mut front, &member.front);
+    }
+    let node = capture.plan.add(work(), device::device(first.device)?, &front, owner);
+    for line in lines {
+        if let Some(member) = capture.member(line) {
+            member.front = vec![node];
+        }
+    }
+    Ok(true)
+}
+
+/// Where `line` is in its capture, if it is part of one.
+pub(crate) fn mark(line: &Arc<Line>) -> Result<Option<Mark>, cudaError> {
+    if !ongoing() {
+        return Ok(None);
+    }
+    let mut all = lock(&CAPTURES);
+    let Some(capture) = of(&mut all, line)? else { return Ok(None) };
+    let number = capture.number;
+    Ok(capture.member(line).map(|member| Mark { capture: number, front: member.front.clone() }))
+}
+
+/// To be asked before `line` waits for what is in no capture: a capture must not depend on that.
+pub(crate) fn isolate(line: &Arc<Line>) -> Result<(), cudaError> {
+    if !ongoing() {
+        return Ok(());
+    }
+    match of(&mut lock(&CAPTURES), line)? {
+        None => Ok(()),
+        Some(capture) => {
+            capture.spoilt = true;
+            Err(cudaError::cudaErrorStreamCaptureIsolation)
+        }
+    }
+}
+
+/// Lets what is enqueued on `line` come after `mark`: with that it becomes part of the capture.
+pub(crate) fn wait(line: &Arc<Line>, mark: &Mark) -> Result<(), cudaError> {
+    let mut all = lock(&CAPTURES);
+    let home = all.iter().position(|capture| capture.number == mark.capture && !capture.spoilt);
+    let mine = position(&mut all, line);
+    let spoil = |all: &mut [Capture], error| {
+        [home, mine].into_iter().flatten().for_each(|capture| all[capture].spoilt = true);
+        Err(error)
+    };
+    match (home, mine) {
+        (None, _) => spoil(&mut all, cudaError::cudaErrorInvalidValue),
+        (Some(_), None) if line.manner == Manner::Legacy => spoil(&mut all, cudaError::cudaErrorStreamCaptureImplicit),
+        (Some(home), Some(mine)) if home != mine => spoil(&mut all, cudaError::cudaErrorStreamCaptureMerge),
+        (Some(home), _) => {
+            match all[home].member(line) {
+                Some(member) => join_fronts(&mut member.front, &mark.front),
+                None => all[home].members.push(Member { line: line.clone(), front: mark.front.clone() }),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The error of who asks whether a mark is passed, which nothing ever passes; the capture is `spoilt` by that, or not.
+pub(crate) fn asked(mark: &Mark, spoilt: bool) -> cudaError {
+    match lock(&CAPTURES).iter_mut().find(|capture| capture.number == mark.capture) {
+        None => cudaError::cudaErrorInvalidValue,
+        Some(capture) => {
+            capture.spoilt |= spoilt;
+            cudaError::cudaErrorCapturedEvent
+        }
+    }
 }

@@ -22,25 +22,27 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Takes an entry, when there is one.
-    pub fn take(&self, device: i32) {
+    /// Takes so many entries, when there is room for all of them; or the whole queue, where they are more than that.
+    pub fn take(&self, device: i32, entries: usize) {
         let most = settings().queue;
         let mut taken = lock(&self.taken);
-        if *taken >= most {
+        let full = |taken: usize| taken > 0 && taken + entries > most;
+        if full(*taken) {
             let mut patience = Patience::new();
-            while *taken >= most {
+            while full(*taken) {
                 let call = report::call();
                 patience.check(|| format!("a launch queue of device {device} is full ({most} entries): {call}"));
                 let slice = Duration::from_millis(50);
                 taken = self.freed.wait_timeout(taken, slice).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
-        *taken += 1;
+        *taken += entries;
     }
 
-    /// Gives it back.
-    pub fn give(&self) {
-        *lock(&self.taken) -= 1;
-        self.freed.notify_one();
+    /// Gives them back.
+    pub fn give(&self, entries: usize) {
+        *lock(&self.taken) -= entries;
+        // Who wants many may still have to wait where another need not.
+        self.freed.notify_all();
     }
 }

@@ -1,7 +1,9 @@
 //! Events: places in the order of a stream, and times.
 //!
-//! Recording an event that takes no time enqueues nothing: the stream's own count of finished work says when it is done.
+//! Recording an event that takes no time enqueues nothing: the stream's own count of finished work says when it is done. In a
+//! capture an event is a place in the order of that, which nothing ever passes.
 
+use super::capture::{self, Mark};
 use super::device::Device;
 use super::handle::Registry;
 use super::line::Ticket;
@@ -24,9 +26,11 @@ pub(crate) struct Event {
 
 /// What the last cudaEventRecord caught.
 #[derive(Debug, Clone)]
-struct Record {
-    ticket: Ticket,
-    time: Option<Arc<OnceLock<Instant>>>,
+enum Record {
+    /// A place in the order of a stream.
+    Live { ticket: Ticket, time: Option<Arc<OnceLock<Instant>>> },
+    /// A place in a capture.
+    Captured(Mark),
 }
 
 /// The event behind a handle.
@@ -52,26 +56,36 @@ impl Event {
         stream.device.check()?;
         // Held across the enqueue, so that of two records the one that came last on the stream is the one that is kept.
         let mut record = lock(&self.record);
+        if let Some(mark) = capture::mark(&stream.line)? {
+            *record = Some(Record::Captured(mark));
+            return Ok(());
+        }
         let ticket = stream.mark()?;
         *record = Some(if self.timing {
             let time = Arc::new(OnceLock::new());
             if ticket.done() {
                 let _ = time.set(Instant::now());
-                Record { ticket, time: Some(time) }
+                Record::Live { ticket, time: Some(time) }
             } else {
-                Record { ticket: stream.push(Task::Stamp(time.clone()))?, time: Some(time) }
+                Record::Live { ticket: stream.push(Task::Stamp(time.clone()))?, time: Some(time) }
             }
         } else {
-            Record { ticket, time: None }
+            Record::Live { ticket, time: None }
         });
         Ok(())
     }
 
-    /// Whether the work that the last record caught is done; so it is where there was none.
+    /// Whether the work that the last record caught is done; so it is where there was none. Asking is potentially unsafe, and that of
+    /// a place in a capture spoils it, whatever its mode is.
     pub fn query(&self) -> Result<(), cudaError> {
+        let record = lock(&self.record);
+        if let Some(Record::Captured(mark)) = &*record {
+            return Err(capture::asked(mark, true));
+        }
+        capture::check()?;
         self.device.check()?;
-        match &*lock(&self.record) {
-            Some(record) if !record.ticket.done() => Err(cudaError::cudaErrorNotReady),
+        match &*record {
+            Some(Record::Live { ticket, .. }) if !ticket.done() => Err(cudaError::cudaErrorNotReady),
             _ => Ok(()),
         }
     }
@@ -79,11 +93,17 @@ impl Event {
     /// Lets later work of `stream` wait for the last record, if there is one.
     pub fn hold(&self, stream: &Arc<Stream>) -> Result<(), cudaError> {
         stream.device.check()?;
-        let Some(record) = lock(&self.record).clone() else { return Ok(()) };
-        if !record.ticket.done() && !record.ticket.is_of(&stream.line) {
-            stream.push(Task::Wait(record.ticket))?;
+        match lock(&self.record).clone() {
+            None => Ok(()),
+            Some(Record::Captured(mark)) => capture::wait(&stream.line, &mark),
+            Some(Record::Live { ticket, .. }) => {
+                capture::isolate(&stream.line)?;
+                if !ticket.done() && !ticket.is_of(&stream.line) {
+                    stream.push(Task::Wait(ticket))?;
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Milliseconds from the record of `start` to that of this event.
@@ -94,8 +114,12 @@ impl Event {
             return Err(unusable);
         }
         let (first, last) = (lock(&start.record).clone().ok_or(unusable)?, lock(&self.record).clone().ok_or(unusable)?);
-        let (first_time, last_time) = (first.time.ok_or(unusable)?, last.time.ok_or(unusable)?);
-        if !first.ticket.done() || !last.ticket.done() {
+        let taken = |record| match record {
+            Record::Live { ticket, time } => Ok((ticket, time.ok_or(unusable)?)),
+            Record::Captured(mark) => Err(capture::asked(&mark, false)),
+        };
+        let ((first, first_time), (last, last_time)) = (taken(first)?, taken(last)?);
+        if !first.done() || !last.done() {
             return Err(cudaError::cudaErrorNotReady);
         }
         let (Some(&from), Some(&to)) = (first_time.get(), last_time.get()) else {

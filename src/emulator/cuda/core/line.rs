@@ -20,6 +20,8 @@ pub(crate) enum Manner {
 #[derive(Debug)]
 pub(crate) struct Line {
     pub manner: Manner,
+    /// The ordinal of the device of its stream.
+    pub device: i32,
     /// How many were ever enqueued; changes under the lock of the stream's queue.
     submitted: AtomicU64,
     /// How many are done; only the stream's thread changes it.
@@ -32,9 +34,10 @@ pub(crate) struct Line {
 
 impl Line {
     /// Of a new stream.
-    pub(crate) fn new(manner: Manner) -> Arc<Self> {
+    pub(crate) fn new(device: i32, manner: Manner) -> Arc<Self> {
         Arc::new(Self {
             manner,
+            device,
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),

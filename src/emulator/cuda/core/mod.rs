@@ -1,4 +1,4 @@
-//! The core of the driver: devices, streams, their work, and events.
+//! The core of the driver: devices, streams, their work, events and graphs.
 
 pub(crate) mod capture;
 pub(crate) mod channel;
@@ -7,9 +7,11 @@ pub(crate) mod driver_lock;
 pub(crate) mod event;
 pub(crate) mod fork;
 pub(crate) mod frees;
+pub(crate) mod graph;
 pub(crate) mod handle;
 pub(crate) mod line;
 mod per_device;
+pub(crate) mod plan;
 pub(crate) mod safety;
 pub(crate) mod stream;
 pub(crate) mod work;

@@ -5,11 +5,14 @@
 pub(crate) enum Class {
     /// Concerns no work: may be called at any time.
     Any,
-    /// Puts something into the order of the stream that it is given: part of the graph, where that is being captured.
+    /// Puts something into the order of the stream that it is given: part of the graph, where that is being captured, if a graph can hold
+    /// it.
     Enqueues,
     /// Concerns work of the whole device, or asks for its progress, which a capture only pretends to enqueue. CUDA calls these
     /// potentially unsafe: they fail, and spoil the captures that the calling thread must heed.
     Unsafe,
+    /// The same, once it is known that what it asks about is no part of a capture itself: it sees to that.
+    Asks,
 }
 
 /// A C function.
@@ -38,15 +41,17 @@ functions! {
     Any:
         cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess cudaDeviceGetAttribute cudaDeviceGetP2PAttribute cudaDeviceGetPCIBusId
         cudaDeviceGetByPCIBusId cudaDeviceGetStreamPriorityRange cudaDriverGetVersion cudaEventCreateWithFlags cudaEventDestroy cudaEventElapsedTime
-        cudaGetDevice cudaGetDeviceCount cudaGraphDestroy cudaMemGetInfo cudaRuntimeGetVersion cudaSetDevice
+        cudaGetDevice cudaGetDeviceCount cudaGraphDestroy cudaGraphExecDestroy cudaGraphGetNodes cudaMemGetInfo cudaRuntimeGetVersion cudaSetDevice
         cudaStreamBeginCapture cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamEndCapture cudaStreamGetFlags
         cudaStreamGetPriority cudaStreamIsCapturing cudaThreadExchangeStreamCaptureMode gpucommDeviceInfo gpucommDriverEntryPoint
         gpucommPointerInfo gpucommPoolCreate;
     Enqueues:
-        cudaEventRecord cudaFreeAsync cudaLaunchHostFunc cudaMallocFromPoolAsync cudaMemcpyAsync cudaMemcpyPeerAsync
+        cudaEventRecord cudaFreeAsync cudaGraphLaunch cudaLaunchHostFunc cudaMallocFromPoolAsync cudaMemcpyAsync cudaMemcpyPeerAsync
         cudaMemsetAsync cudaStreamWaitEvent cuMemsetD16Async cuMemsetD32Async cuMemsetD2D32Async;
     Unsafe:
-        cudaEventQuery cudaFree cudaFreeHost cudaHostAlloc cudaMalloc cudaStreamQuery;
+        cudaFree cudaFreeHost cudaGraphInstantiate cudaHostAlloc cudaMalloc cudaStreamQuery;
+    Asks:
+        cudaEventQuery;
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::device::{self, Device};
 use super::handle::Registry;
 use super::line::{Line, Manner, Ticket};
 use super::per_device::PerDevice;
+use super::plan::{AnyWork, Plan};
 use super::work::{Run, Step, Work};
 use super::{capture, driver_lock, frees};
 use crate::emulator::lock::lock;
@@ -61,6 +62,8 @@ struct Queue {
 pub(crate) enum Task {
     /// Work on data; dropped without running once the device has failed.
     Run(Step),
+    /// The pieces of a graph, one after the other, and what keeps it.
+    Graph(Vec<Step>, Arc<Plan>),
     /// Nothing before that ticket is done.
     Wait(Ticket),
     /// The time when the stream came here.
@@ -70,8 +73,13 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    fn takes_an_entry(&self) -> bool {
-        matches!(self, Self::Run(step) if step.takes_an_entry())
+    /// How many places it takes in the launch queue.
+    fn entries(&self) -> usize {
+        match self {
+            Self::Run(step) => usize::from(step.takes_an_entry()),
+            Self::Graph(steps, _) => steps.iter().filter(|step| step.takes_an_entry()).count(),
+            Self::Wait(_) | Self::Stamp(_) | Self::Free(_) => 0,
+        }
     }
 }
 
@@ -79,6 +87,7 @@ impl std::fmt::Debug for Task {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Run(step) => write!(f, "Run({})", step.name),
+            Self::Graph(steps, _) => write!(f, "Graph({})", steps.len()),
             Self::Wait(ticket) => write!(f, "Wait({})", ticket.number()),
             Self::Stamp(_) => write!(f, "Stamp"),
             Self::Free(block) => write!(f, "Free({:#x})", block.offset),
@@ -86,14 +95,14 @@ impl std::fmt::Debug for Task {
     }
 }
 
-/// Lets `work` run on `stream` after all that was enqueued there and on `others` before; what is enqueued on any of them
+/// Lets `run` be done on `stream` after all that was enqueued there and on `others` before; what is enqueued on any of them
 /// later comes after it. The null handle is the legacy default stream of the current device. Where the device fails before
-/// that, `work` is dropped without running.
+/// that, `run` is dropped.
 pub(crate) fn enqueue(
     stream: cudaStream_t,
     others: &[cudaStream_t],
     name: &'static str,
-    work: Box<dyn Run>,
+    run: Box<dyn Run>,
 ) -> Result<(), cudaError> {
     let stream = find(stream)?;
     let _shared = driver_lock::shared(stream.device);
@@ -105,6 +114,7 @@ pub(crate) fn enqueue(
         }
     }
     stream.device.check()?;
+    std::iter::once(&stream).chain(&joined).try_for_each(|stream| capture::refuse(&stream.line))?;
     // Nothing below fails half-way.
     stream.awaken()?;
     joined.iter().try_for_each(Stream::awaken)?;
@@ -114,13 +124,25 @@ pub(crate) fn enqueue(
             stream.push(Task::Wait(here))?;
         }
     }
-    let done = stream.push_run(name, work)?;
+    let done = stream.push_run(name, run)?;
     joined.iter().try_for_each(|other| other.push(Task::Wait(done.clone())).map(drop))
 }
 
-/// The number of the device that `stream` belongs to.
-pub(crate) fn stream_device(stream: cudaStream_t) -> Result<i32, cudaError> {
-    Ok(find(stream)?.device.ordinal)
+/// Writes `work` of `owner` down for `streams`, if the first of them is being captured. Whether it is.
+pub(crate) fn record(
+    streams: &[cudaStream_t],
+    owner: usize,
+    work: impl FnOnce() -> Arc<dyn AnyWork>,
+) -> Result<bool, cudaError> {
+    let streams: Vec<Arc<Stream>> = streams.iter().map(|&stream| find(stream)).collect::<Result<_, _>>()?;
+    let lines: Vec<_> = streams.iter().map(|stream| &stream.line).collect();
+    capture::record(&lines, Some(owner), work)
+}
+
+/// The number of the device that `stream` belongs to, and that of the capture that it is part of.
+pub(crate) fn place(stream: cudaStream_t) -> Result<(i32, Option<u64>), cudaError> {
+    let stream = find(stream)?;
+    Ok((stream.device.ordinal, capture::number(&stream.line)))
 }
 
 /// The stream behind a handle.
@@ -152,18 +174,13 @@ impl Stream {
             device,
             flags,
             priority,
-            line: Line::new(manner),
+            line: Line::new(device.ordinal, manner),
             channel: device.next_channel(),
             queue: Mutex::default(),
             wake: Condvar::new(),
         });
         device.adopt(&stream.line);
         stream
-    }
-
-    /// Whether it is the stream behind the null handle.
-    pub fn is_legacy(&self) -> bool {
-        self.line.manner == Manner::Legacy
     }
 
     /// Everything before this call, on this stream and on those whose order it keeps.
@@ -180,9 +197,18 @@ impl Stream {
         self.line.last().done() && self.predecessors().is_empty()
     }
 
-    /// Starts a piece of work, and appends that run of it.
-    pub fn submit<W: Work>(self: &Arc<Self>, work: &W) -> Result<(), cudaError> {
-        self.push_run(work.name(), Box::new(work.start()?)).map(drop)
+    /// Starts a piece of work, and appends that run of it; in a capture, writes the work down.
+    pub fn submit<W: Work + Clone>(self: &Arc<Self>, work: &W) -> Result<(), cudaError> {
+        let run = work.start()?;
+        if self.captures(work)? {
+            return Ok(());
+        }
+        self.push_run(work.name(), Box::new(run)).map(drop)
+    }
+
+    /// Writes a piece of work down, if the stream is being captured. Whether it is.
+    pub fn captures<W: Work + Clone>(&self, work: &W) -> Result<bool, cudaError> {
+        capture::record(&[&self.line], None, || Arc::new(work.clone()))
     }
 
     /// Appends a run.
@@ -193,12 +219,12 @@ impl Stream {
     /// Appends a task. Where the launch queue is full, waits for room, however long that takes and whatever happens
     /// meanwhile: so does the driver.
     pub fn push(self: &Arc<Self>, task: Task) -> Result<Ticket, cudaError> {
-        capture::check_stream(self)?;
         self.awaken()?;
         let before = self.predecessors();
         let added = before.len() as u64 + 1;
-        if task.takes_an_entry() {
-            self.channel.take(self.device.ordinal);
+        let entries = task.entries();
+        if entries > 0 {
+            self.channel.take(self.device.ordinal, entries);
         }
         let mut queue = lock(&self.queue);
         queue.tasks.extend(before.into_iter().map(Task::Wait));
@@ -257,10 +283,10 @@ impl Stream {
         loop {
             if let Some(task) = queue.tasks.pop_front() {
                 drop(queue);
-                let entry = task.takes_an_entry();
+                let entries = task.entries();
                 self.perform(task);
-                if entry {
-                    self.channel.give();
+                if entries > 0 {
+                    self.channel.give(entries);
                 }
                 self.line.advance();
                 queue = lock(&self.queue);
@@ -282,6 +308,7 @@ impl Stream {
             Task::Stamp(time) => drop(time.set(Instant::now())),
             Task::Free(block) => frees::release(&block, "cudaFreeAsync"),
             Task::Run(step) => step.perform(),
+            Task::Graph(steps, _kept) => steps.into_iter().for_each(Step::perform),
         }
     }
 }

@@ -3,10 +3,12 @@
 
 mod device;
 mod driver;
+mod graphs;
 mod memory;
 mod streams;
 
 pub use device::*;
+pub use graphs::*;
 pub use memory::*;
 pub use streams::*;
 

@@ -5,7 +5,7 @@ use crate::emulator::cuda::core::device::current;
 use crate::emulator::cuda::core::event::{self, EVENTS, Event};
 use crate::emulator::cuda::core::safety::functions;
 use crate::emulator::cuda::core::stream::{self, STREAMS, Stream};
-use crate::emulator::cuda::core::{capture, driver_lock};
+use crate::emulator::cuda::core::{capture, driver_lock, graph};
 use crate::emulator::cuda::tasks::host;
 use crate::emulator::report;
 use crate::sys::*;
@@ -55,6 +55,7 @@ pub unsafe extern "C" fn cudaStreamDestroy(handle: cudaStream_t) -> cudaError_t 
             report::violation(format!("cudaStreamDestroy: {handle:p} is no stream: destroyed before, or never made"));
             cudaError::cudaErrorInvalidResourceHandle
         })?;
+        capture::forget(&stream.line);
         stream.close();
         stream.device.check()
     })
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn cudaStreamGetFlags(handle: cudaStream_t, flags: *mut c_
 pub unsafe extern "C" fn cudaStreamQuery(handle: cudaStream_t) -> cudaError_t {
     runtime(functions::cudaStreamQuery, || {
         let stream = stream::find(handle)?;
-        capture::check_stream(&stream)?;
+        capture::refuse(&stream.line)?;
         // Asked first: once the stream is idle, an error of its work has happened.
         let idle = stream.is_idle();
         stream.device.check()?;
@@ -120,18 +121,15 @@ pub unsafe extern "C" fn cudaStreamBeginCapture(handle: cudaStream_t, mode: cuda
     runtime(functions::cudaStreamBeginCapture, || {
         let stream = stream::find(handle)?;
         stream.device.check()?;
-        if stream.is_legacy() {
-            return Err(cudaError::cudaErrorStreamCaptureUnsupported);
-        }
-        capture::begin(stream, mode)
+        capture::begin(&stream.line, mode)
     })
 }
 
-pub unsafe extern "C" fn cudaStreamEndCapture(handle: cudaStream_t, graph: *mut cudaGraph_t) -> cudaError_t {
+pub unsafe extern "C" fn cudaStreamEndCapture(handle: cudaStream_t, made: *mut cudaGraph_t) -> cudaError_t {
     runtime(functions::cudaStreamEndCapture, || {
         // SAFETY: as C declares it: a handle to write to, or null.
-        let out = unsafe { Out::new(graph)? };
-        let ended = capture::end(&stream::find(handle)?);
+        let out = unsafe { Out::new(made)? };
+        let ended = capture::end(&stream::find(handle)?.line).and_then(graph::add);
         out.set(*ended.as_ref().unwrap_or(&std::ptr::null_mut()));
         ended.map(drop)
     })
@@ -144,13 +142,9 @@ pub unsafe extern "C" fn cudaStreamIsCapturing(
     runtime(functions::cudaStreamIsCapturing, || {
         // SAFETY: as C declares it: a status to write to, or null.
         let out = unsafe { Out::new(status)? };
-        out.set(capture::status(&stream::find(handle)?));
+        out.set(capture::status(&stream::find(handle)?.line)?);
         Ok(())
     })
-}
-
-pub unsafe extern "C" fn cudaGraphDestroy(graph: cudaGraph_t) -> cudaError_t {
-    runtime(functions::cudaGraphDestroy, || capture::destroy(graph))
 }
 
 pub unsafe extern "C" fn cudaLaunchHostFunc(

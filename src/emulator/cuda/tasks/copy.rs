@@ -2,7 +2,7 @@
 //!
 //! As with CUDA, what may be done at once depends on the memory of the host. Pinned memory is read and written when the
 //! stream comes to the copy. Pageable memory is read before the call returns, and the call does not return before pageable
-//! memory is written.
+//! memory is written; but a graph does as with pinned memory.
 
 use super::host::{self, PinnedUse};
 use crate::emulator::cuda::core::device::{self, Device};
@@ -167,7 +167,7 @@ struct Move {
 }
 
 // SAFETY: the pointers are to memory that the guards in here keep alive, or that the caller of the copy keeps alive by
-// waiting for it; no thread owns any of that.
+// waiting for it, or for the graph; no thread owns any of that.
 unsafe impl Send for Move {}
 
 impl Run for Move {
@@ -188,6 +188,10 @@ fn submit(copy: &Copying, stream: &Arc<Stream>) -> Result<(), cudaError> {
         return Ok(());
     }
     let mut run = copy.start()?;
+    // A graph reads and writes pageable memory when it comes to the copy.
+    if stream.captures(copy)? {
+        return Ok(());
+    }
     if let Source::Memory(src, Place::Pageable) = run.src {
         run.src = Source::Staged(stage(src, copy.bytes));
     }

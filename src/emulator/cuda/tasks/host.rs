@@ -156,13 +156,14 @@ impl Work for Call {
 impl Run for Call {
     fn run(self: Box<Self>, _: &Running) {
         CALLED_BACK.set(true);
-        // SAFETY: the caller of cudaLaunchHostFunc vouches for the function and its data: this is its one call.
+        // SAFETY: the caller of cudaLaunchHostFunc vouches for the function and its data: for one call, or, in a capture, for one at
+        // each launch of the graph.
         unsafe { (self.function)(self.data) };
         CALLED_BACK.set(false);
     }
 }
 
-/// Lets `stream` call a function of the host. It is not called once the device has failed.
+/// Lets `stream` call a function of the host, and a graph at each launch. It is not called once the device has failed.
 pub(crate) fn launch(stream: &Arc<Stream>, function: cudaHostFn_t, data: *mut c_void) -> Result<(), cudaError> {
     let call = Call { function: function.ok_or(cudaError::cudaErrorInvalidValue)?, data };
     stream.device.check()?;

@@ -3,7 +3,7 @@
 use crate::emulator::cuda::core::device::{self, Device};
 use crate::emulator::cuda::core::handle::Registry;
 use crate::emulator::cuda::core::stream::{Stream, Task};
-use crate::emulator::cuda::core::{driver_lock, frees};
+use crate::emulator::cuda::core::{capture, driver_lock, frees};
 use crate::emulator::cuda::tasks::host;
 use crate::emulator::memory::block::{Block, Origin};
 use crate::emulator::memory::object::Location;
@@ -101,6 +101,8 @@ pub(crate) fn allocate_async(
 ) -> Result<*mut c_void, cudaError> {
     device.check()?;
     stream.device.check()?;
+    capture::refuse(&stream.line)
+        .inspect_err(|_| report::line(format!("{}: graphs of the emulator allocate no memory", report::call())))?;
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
     }
@@ -122,9 +124,12 @@ pub(crate) fn allocate_async(
     Ok(arena.at(block.offset).cast())
 }
 
-/// Frees memory once `stream` has done what was enqueued before.
+/// Frees memory once `stream` has done what was enqueued before. A graph frees only what it has allocated, which is nothing here.
 pub(crate) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), cudaError> {
     stream.device.check()?;
+    if capture::mark(&stream.line)?.is_some() {
+        return Err(cudaError::cudaErrorInvalidValue);
+    }
     let (device, block) = condemn("cudaFreeAsync", ptr)?;
     if stream.is_idle() {
         frees::release(&block, "cudaFreeAsync");

@@ -8,6 +8,7 @@ mod graph;
 mod lost;
 mod pools;
 mod processes;
+mod replay;
 mod streams;
 mod waits;
 

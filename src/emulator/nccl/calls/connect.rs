@@ -67,7 +67,7 @@ fn links(comm: &Comm, operation: &Operation, mut visit: impl FnMut(Link)) {
 pub(crate) fn connect(batches: &[Batch]) -> Outcome {
     let mut pairs = Vec::new();
     let mut alls: Vec<Vec<All<'_>>> = Vec::new();
-    for Batch { comm, epoch, operations } in batches {
+    for Batch { comm, epoch, operations, .. } in batches {
         let mut new: Vec<Link> = Vec::new();
         let known = lock(&comm.connected);
         for (operation, _) in operations {

@@ -142,15 +142,25 @@ impl State {
     }
 }
 
-/// Adds an operation, issued in that epoch of its communicator, to the group of this thread.
-pub(crate) fn add_operation(comm: &Arc<Comm>, epoch: u32, operation: Operation, stream: StreamHandle) -> Outcome {
+/// Adds an operation, issued in that epoch of its communicator on a stream of that capture, to the group of this thread.
+pub(crate) fn add_operation(
+    comm: &Arc<Comm>,
+    epoch: u32,
+    operation: Operation,
+    (stream, capture): (StreamHandle, Option<u64>),
+) -> Outcome {
     with(|state| {
         state.join(comm)?;
         match state.batches.iter_mut().find(|batch| Arc::ptr_eq(&batch.comm, comm)) {
+            Some(batch) if batch.capture != capture => {
+                return Err(Failure::usage(
+                    "the streams that a communicator is given in a group must all be captured into the same graph, or none of them",
+                ));
+            }
             Some(batch) => batch.operations.push((operation, stream)),
             None => {
                 state.inside.push(comm.visits.enter(comm.rank, Manner::Alone));
-                state.batches.push(Batch { comm: comm.clone(), epoch, operations: vec![(operation, stream)] });
+                state.batches.push(Batch { comm: comm.clone(), epoch, capture, operations: vec![(operation, stream)] });
             }
         }
         Ok(())
@@ -227,5 +237,22 @@ fn perform(batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
         first?;
     }
     connect::connect(&batches)?;
+    check_captures(&batches)?;
     batches.into_iter().try_for_each(launch::launch)
+}
+
+/// Refuses to capture some ranks of a communicator and not others, as NCCL does when it has begun already.
+fn check_captures(batches: &[Batch]) -> Outcome {
+    let Some((captured, live)) = batches.iter().find(|batch| batch.capture.is_some()).and_then(|captured| {
+        let nonce = |batch: &Batch| batch.comm.segment().ok().map(|segment| segment.nonce());
+        let live = batches.iter().find(|batch| batch.capture.is_none() && nonce(batch) == nonce(captured))?;
+        Some((captured, live))
+    }) else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!(
+        "of one communicator, rank {} is captured in a group in which rank {} is not: NCCL leaves both unusable",
+        captured.comm.rank, live.comm.rank
+    ))
+    .reported())
 }

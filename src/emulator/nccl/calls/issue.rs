@@ -17,9 +17,9 @@ pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         let epoch = comm.ensure_usable()?;
         // The null stream is that of the communicator's device, which NCCL makes current.
-        let device = match stream::stream_device(stream) {
-            _ if stream.is_null() => comm.device,
-            device => device.map_err(|error| cuda("the stream", error))?,
+        let (device, capture) = match stream::place(stream) {
+            _ if stream.is_null() => (comm.device, None),
+            place => place.map_err(|error| cuda("the stream", error))?,
         };
         if device != comm.device {
             return Err(Failure::argument(format!(
@@ -28,6 +28,6 @@ pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -
             )));
         }
         let operation = Operation::start(&comm, &Order::new(&comm, request)?)?;
-        group::add_operation(&comm, epoch, operation, StreamHandle(stream))
+        group::add_operation(&comm, epoch, operation, (StreamHandle(stream), capture))
     })
 }

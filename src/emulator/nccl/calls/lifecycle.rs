@@ -1,15 +1,19 @@
 //! How a communicator ends: finalized, destroyed or aborted.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::group::{self, Job};
 use crate::emulator::meet::layout::Life;
+use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, heed_captures};
 use crate::emulator::nccl::basics::safety::{Function, functions};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
+use crate::emulator::nccl::state::shared::Shared;
+use crate::emulator::patience::Patience;
 use crate::emulator::report;
 use crate::sys::{ncclComm_t, ncclResult_t};
 
@@ -26,7 +30,33 @@ fn wait_blindly(comm: &Comm, function: Function) {
     }
 }
 
-/// `ncclCommFinalize`: waits until everything that was launched is done.
+/// Waits until no graph has what `left` counts, however long that takes: so does NCCL, also in an abort.
+fn outlast_graphs(comm: &Comm, left: impl Fn(&Segment) -> u32) {
+    let (call, mut patience) = (report::call(), Patience::new());
+    let left = || comm.segment().map_or(0, |segment| left(segment));
+    while left() > 0 {
+        patience.check(|| {
+            let graphs = format!("graphs that are not destroyed have {} of its batches", left());
+            format!("{call} of rank {}: {graphs}, and it", comm.rank)
+        });
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The end of a rank: the last one of this process frees what all of them have, and waits for the graphs of all of them.
+fn part(comm: &Comm, life: Life) {
+    comm.part(life);
+    let me = std::process::id();
+    outlast_graphs(comm, |segment| {
+        let here = (0..comm.size).filter(|&rank| segment.rank(rank).pid.load(Ordering::Acquire) == me);
+        if here.clone().any(|rank| segment.rank(rank).life() == Life::Joined) {
+            return 0;
+        }
+        here.map(|rank| segment.own(rank).graphs.load(Ordering::Acquire)).sum()
+    });
+}
+
+/// `ncclCommFinalize`: waits until everything that was launched is done, and no graph has anything of it.
 pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     group::call(|| {
         comm.ensure_settled()?;
@@ -34,7 +64,9 @@ pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
         let job = comm.clone();
         let run = Box::new(move || {
             wait_blindly(&job, functions::ncclCommFinalize);
-            job.drain()
+            job.drain()?;
+            outlast_graphs(&job, |segment| segment.own(job.rank).graphs.load(Ordering::Acquire));
+            Ok(())
         });
         group::add_job(Job { comm: comm.clone(), name: "ncclCommFinalize", run })
     })
@@ -69,7 +101,7 @@ pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
         let run = Box::new(move || {
             wait_blindly(&job, functions::ncclCommDestroy);
             let outcome = if job.abort.is_set() || job.is_revoked() { Ok(()) } else { job.drain() };
-            job.part(Life::Destroyed);
+            part(&job, Life::Destroyed);
             outcome
         });
         group::add_job(Job { comm: comm.clone(), name: "ncclCommDestroy", run })
@@ -92,7 +124,7 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     while busy() && Instant::now() < until {
         std::thread::sleep(Duration::from_micros(100));
     }
-    comm.part(Life::Aborted);
+    part(&comm, Life::Aborted);
     Ok(ncclResult_t::ncclSuccess)
 }
 

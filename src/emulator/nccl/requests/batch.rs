@@ -19,5 +19,7 @@ pub(crate) struct Batch {
     pub(crate) comm: Arc<Comm>,
     /// The epoch of the communicator in which the first of them was issued.
     pub(crate) epoch: u32,
+    /// The capture that their streams are part of.
+    pub(crate) capture: Option<u64>,
     pub(crate) operations: Vec<(Operation, StreamHandle)>,
 }

@@ -16,7 +16,7 @@ use crate::emulator::nccl::state::redop::Scalar;
 #[derive(Debug)]
 pub(crate) struct Operation {
     /// What was asked for.
-    order: Order,
+    pub(crate) order: Order,
     /// Which operation of this rank on this communicator, from 1; given at launch.
     pub(crate) number: u64,
     pub(crate) scalar: Scalar,

@@ -21,6 +21,8 @@ pub(crate) struct Order {
     pub(super) factor: Option<Residence>,
     /// Root or peer; 0 where there is none.
     pub(crate) peer: usize,
+    /// A graph runs it.
+    pub(crate) captured: bool,
     /// See [`beside::of`].
     pub(crate) beside: u64,
     /// The addresses of the buffers.
@@ -67,11 +69,17 @@ impl Order {
             redop,
             factor,
             peer,
+            captured: false,
             beside: beside::of(comm, request, redop),
             send_at: request.send.addr(),
             recv_at: request.recv.addr(),
             whole,
         })
+    }
+
+    /// The same, for a graph.
+    pub(crate) fn captured(self) -> Self {
+        Self { captured: true, ..self }
     }
 
     /// Bytes of the send and the receive buffer that rank `rank` of so many has in this collective.

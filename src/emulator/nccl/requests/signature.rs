@@ -17,6 +17,7 @@ pub(crate) struct Signature {
     redop: u8,
     count: u64,
     root: u32,
+    captured: bool,
 }
 
 impl Signature {
@@ -27,12 +28,14 @@ impl Signature {
             redop: operation.redop as u8,
             count: operation.count as u64,
             root: operation.peer as u32,
+            captured: operation.captured,
         }
     }
 
     /// Two words that say all of it.
     pub(crate) fn words(&self) -> [u64; SIGNATURE_WORDS] {
         let head = self.kind as u64 | u64::from(self.datatype) << 8 | u64::from(self.redop) << 16;
+        let head = head | u64::from(self.captured) << 24;
         [head | u64::from(self.root) << 32, self.count]
     }
 
@@ -52,6 +55,7 @@ impl Signature {
             redop: (head >> 16) as u8,
             count,
             root: (head >> 32) as u32,
+            captured: head >> 24 & 1 != 0,
         })
     }
 
@@ -65,6 +69,9 @@ impl Signature {
         }
         if self.kind.rooted() {
             text.push_str(&format!(", root {}", self.root));
+        }
+        if self.captured {
+            text.push_str(", in a graph");
         }
         text
     }

@@ -1,8 +1,10 @@
 //! Work that streams do.
 
+mod captured;
 pub(crate) mod collective;
 pub(crate) mod grouping;
 pub(crate) mod inject;
 pub(crate) mod launch;
 pub(crate) mod p2p;
 pub(crate) mod share;
+mod turn;

@@ -185,7 +185,7 @@ fn send(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
     let pair = segment.between(comm.rank, lane.peer);
     match pair.state.load(Ordering::Acquire) {
         IDLE if !lane.sent => {
-            pair.sender[TYPE_AT].store(u64::from(message.datatype.0), Ordering::Relaxed);
+            pair.sender[TYPE_AT].store(head(message), Ordering::Relaxed);
             pair.sender[COUNT_AT].store(message.count as u64, Ordering::Relaxed);
             put_location(&pair.sender[PLACE_AT..], &message.send);
             pair.state.store(SENT, Ordering::Release);
@@ -224,9 +224,9 @@ fn receive(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
 fn take(comm: &Comm, pair: &Between, from: usize, message: &Operation) -> Outcome {
     let datatype = pair.sender[TYPE_AT].load(Ordering::Relaxed);
     let count = pair.sender[COUNT_AT].load(Ordering::Relaxed);
-    pair.receiver[TYPE_AT].store(u64::from(message.datatype.0), Ordering::Relaxed);
+    pair.receiver[TYPE_AT].store(head(message), Ordering::Relaxed);
     pair.receiver[COUNT_AT].store(message.count as u64, Ordering::Relaxed);
-    if (datatype, count) != (u64::from(message.datatype.0), message.count as u64) {
+    if (datatype, count) != (head(message), message.count as u64) {
         return Err(mismatch(from, comm.rank, pair));
     }
     let reach = |error| Failure::system(format!("rank {} cannot reach the memory of rank {from}: {error}", comm.rank));
@@ -246,9 +246,17 @@ fn take(comm: &Comm, pair: &Between, from: usize, message: &Operation) -> Outcom
     Ok(())
 }
 
+/// What both ends must have alike, but for the count.
+fn head(message: &Operation) -> u64 {
+    u64::from(message.datatype.0) | u64::from(message.captured) << 32
+}
+
 fn mismatch(from: usize, to: usize, pair: &Between) -> Failure {
     let word = |words: &[std::sync::atomic::AtomicU64], at: usize| words[at].load(Ordering::Relaxed);
-    let name = |code: u64| element_name(ncclDataType_t(code as u32));
+    let name = |head: u64| {
+        let place = if head >> 32 == 0 { "" } else { ", in a graph" };
+        format!("{}{place}", element_name(ncclDataType_t(head as u32)))
+    };
     Failure::usage(format!(
         "a message does not match: rank {to} expected {} elements of {} from rank {from}, which sent {} elements of {}",
         word(&pair.receiver, COUNT_AT),

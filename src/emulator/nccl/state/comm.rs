@@ -248,6 +248,11 @@ impl Comm {
         self.closed.load(Ordering::Acquire) == REVOKED
     }
 
+    /// Whether it was finalized or revoked.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire) != 0
+    }
+
     /// The end of a revoke: the communicator is well again, as far as anybody asks, and what begins now is not stopped.
     pub(crate) fn end_revoke(&self) {
         self.abort.take_back();

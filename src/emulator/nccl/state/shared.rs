@@ -56,6 +56,8 @@ pub(crate) struct Own {
     pub(crate) departed: AtomicU64,
     /// First meetings inside calls of collectives that it has come to.
     pub(crate) connected: AtomicU64,
+    /// What it has captured, and graphs still have.
+    pub(crate) graphs: AtomicU32,
     /// The collective operation it has come to.
     pub(crate) words: [AtomicU64; WORDS],
     /// What the group holds that it is at.

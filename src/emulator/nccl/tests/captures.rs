@@ -93,6 +93,17 @@ pub(super) fn scene() {
         assert_eq!(lost, (OK, true));
         drop(hold);
         busy.wait();
+        // The null stream would wait for a blocking stream that is being captured.
+        let other = alone(true).1;
+        let (mut blocking, mut graph, null) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        assert_eq!(cudaStreamCreateWithPriority(&mut blocking, cudaStreamDefault, 0), cudaError::cudaSuccess);
+        assert_eq!(cudaStreamBeginCapture(blocking, RELAXED), cudaError::cudaSuccess);
+        let (float, sum) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
+        assert_eq!(ncclAllReduce(buffer.0, buffer.0, 4, float, sum, other, null), CUDA_FAILED);
+        assert!(last_error().contains("906"), "{}", last_error());
+        let spoilt = cudaStreamEndCapture(blocking, &mut graph);
+        assert_eq!(spoilt, cudaError::cudaErrorStreamCaptureInvalidated);
+        assert_eq!(cudaStreamDestroy(blocking), cudaError::cudaSuccess);
     }
 }
 

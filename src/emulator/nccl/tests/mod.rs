@@ -4,11 +4,13 @@ mod abort;
 mod captures;
 mod collectives;
 mod connect;
+mod graphs;
 mod groups;
 mod inside;
 mod lifecycle;
 mod messages;
 mod processes;
+mod replays;
 mod windows;
 
 use std::cell::Cell;

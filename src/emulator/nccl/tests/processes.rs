@@ -31,7 +31,7 @@ fn start(scene: &str, size: usize, rank: usize, id: &ncclUniqueId, env: &[(&str,
 }
 
 /// Plays a scene with a process for each rank, under a time limit.
-fn play(scene: &'static str, size: usize, env: &'static [(&str, &str)]) -> Vec<Output> {
+pub(super) fn play(scene: &'static str, size: usize, env: &'static [(&str, &str)]) -> Vec<Output> {
     within_limit(move || {
         let id = unique_id();
         let children: Vec<Child> = (0..size).map(|rank| start(scene, size, rank, &id, env)).collect();
@@ -43,7 +43,7 @@ fn well(output: &Output) -> bool {
     output.status.success() && String::from_utf8_lossy(&output.stdout).contains(DONE)
 }
 
-fn all_well(outputs: &[Output]) {
+pub(super) fn all_well(outputs: &[Output]) {
     for output in outputs {
         assert!(well(output), "{output:?}");
     }
@@ -325,6 +325,7 @@ fn scene() {
         })
         .clear(),
         "captures" => captures::scene(),
+        "replays" => replays::scene(&join()),
         "out of memory" => {
             let mut at = std::ptr::null_mut();
             // SAFETY: the pointer is valid for a write.

@@ -1,0 +1,175 @@
+//! What a capture writes down, and a graph starts: pieces of work, and what each of them comes after.
+
+use super::device::Device;
+use super::work::{Run, Step, Work};
+use crate::sys::cudaError;
+use std::sync::Arc;
+
+/// A piece of work of whatever kind.
+pub(crate) trait AnyWork: Send + Sync {
+    /// See [`Work::name`].
+    fn name(&self) -> &'static str;
+    /// See [`Work::start`].
+    fn start(&self) -> Result<Box<dyn Run>, cudaError>;
+}
+
+impl<W: Work> AnyWork for W {
+    fn name(&self) -> &'static str {
+        Work::name(self)
+    }
+
+    fn start(&self) -> Result<Box<dyn Run>, cudaError> {
+        Ok(Box::new(Work::start(self)?))
+    }
+}
+
+/// Nodes of a plan by their numbers, in order: what is not done before all of them are.
+pub(crate) type Front = Vec<usize>;
+
+/// What comes after both.
+pub(crate) fn join(front: &mut Front, other: &[usize]) {
+    front.extend(other);
+    front.sort_unstable();
+    front.dedup();
+}
+
+struct Node {
+    work: Arc<dyn AnyWork>,
+    device: &'static Device,
+    /// Numbers lower than its own.
+    after: Front,
+    /// Who it belongs to, whose work is done in the order of the plan.
+    owner: Option<usize>,
+}
+
+/// Pieces of work with an order.
+#[derive(Default)]
+pub(crate) struct Plan {
+    nodes: Vec<Node>,
+}
+
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.nodes.iter().map(|node| (node.work.name(), &node.after))).finish()
+    }
+}
+
+impl Plan {
+    /// Adds work that comes after `front`, and after what its owner, if it has one, has in here: its number.
+    pub fn add(
+        &mut self,
+        work: Arc<dyn AnyWork>,
+        device: &'static Device,
+        front: &[usize],
+        owner: Option<usize>,
+    ) -> usize {
+        let mut after = front.to_vec();
+        if let Some(before) = self.nodes.iter().rposition(|node| owner.is_some() && node.owner == owner) {
+            join(&mut after, &[before]);
+        }
+        self.nodes.push(Node { work, device, after, owner });
+        self.nodes.len() - 1
+    }
+
+    /// How many pieces it has.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether all of it is done once `front` is.
+    pub fn ends_with(&self, front: &[usize]) -> bool {
+        let mut reached = vec![false; self.nodes.len()];
+        let mut open = front.to_vec();
+        while let Some(node) = open.pop() {
+            if !std::mem::replace(&mut reached[node], true) {
+                open.extend(&self.nodes[node].after);
+            }
+        }
+        reached.iter().all(|&reached| reached)
+    }
+
+    /// An order in which it can be done. It is as far from the order of the capture as it may be, so that an event that nobody waits
+    /// for shows; but what has owners keeps that order, in which other ranks do the same.
+    pub fn order(&self) -> Vec<usize> {
+        let mut followers = vec![Vec::new(); self.nodes.len()];
+        let mut before = vec![0; self.nodes.len()];
+        let mut owned = None;
+        for (number, node) in self.nodes.iter().enumerate() {
+            let chain = node.owner.and_then(|_| owned.replace(number));
+            for &earlier in node.after.iter().chain(&chain) {
+                followers[earlier].push(number);
+                before[number] += 1;
+            }
+        }
+        let mut ready: Vec<usize> = (0..self.nodes.len()).filter(|&number| before[number] == 0).collect();
+        let mut order = Vec::with_capacity(self.nodes.len());
+        while let Some(next) = ready.iter().copied().max() {
+            ready.retain(|&number| number != next);
+            order.push(next);
+            for &follower in &followers[next] {
+                before[follower] -= 1;
+                if before[follower] == 0 {
+                    ready.push(follower);
+                }
+            }
+        }
+        order
+    }
+
+    /// Starts all of it, to be done one after the other.
+    pub fn start(&self, order: &[usize]) -> Result<Vec<Step>, cudaError> {
+        let mut runs = Vec::with_capacity(order.len());
+        // Those that have owners get their numbers in the order in which they are done.
+        for &number in order {
+            let Node { work, device, .. } = &self.nodes[number];
+            runs.push(Step { device, name: work.name(), run: work.start()? });
+        }
+        Ok(runs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::cuda::core::device::device;
+    use crate::emulator::cuda::core::work::Running;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Work for Nothing {
+        type Run = fn(&Running);
+
+        fn name(&self) -> &'static str {
+            "nothing"
+        }
+
+        fn start(&self) -> Result<Self::Run, cudaError> {
+            Ok(|_| ())
+        }
+    }
+
+    fn plan(nodes: &[(&[usize], Option<usize>)]) -> Plan {
+        let mut plan = Plan::default();
+        for (after, owner) in nodes {
+            plan.add(Arc::new(Nothing), device(0).unwrap(), after, *owner);
+        }
+        plan
+    }
+
+    #[test]
+    fn everything_must_lead_to_the_end() {
+        let forked = plan(&[(&[], None), (&[0], None), (&[0], None)]);
+        assert!(!forked.ends_with(&[1]) && !forked.ends_with(&[2]) && forked.ends_with(&[1, 2]));
+        assert!(plan(&[]).ends_with(&[]));
+    }
+
+    #[test]
+    fn the_order_is_another_one_where_it_may_be() {
+        assert_eq!(plan(&[(&[], None), (&[], None), (&[0], None)]).order(), [1, 0, 2]);
+        assert_eq!(plan(&[(&[], None), (&[0], None), (&[1], None)]).order(), [0, 1, 2]);
+        // Owned by one, and by two: on another rank the second may depend on nothing.
+        assert_eq!(plan(&[(&[], Some(1)), (&[], Some(1))]).order(), [0, 1]);
+        assert_eq!(plan(&[(&[], None), (&[0], Some(1)), (&[], Some(2))]).order(), [0, 1, 2]);
+    }
+}

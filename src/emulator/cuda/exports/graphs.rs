@@ -1,0 +1,50 @@
+//! Graphs: what was captured.
+
+use super::{Out, launch, runtime};
+use crate::emulator::cuda::core::graph;
+use crate::emulator::cuda::core::safety::functions;
+use crate::emulator::report;
+use crate::sys::*;
+
+pub unsafe extern "C" fn cudaGraphGetNodes(
+    handle: cudaGraph_t,
+    nodes: *mut cudaGraphNode_t,
+    count: *mut usize,
+) -> cudaError_t {
+    runtime(functions::cudaGraphGetNodes, || {
+        // SAFETY: as C declares it: a `size_t` to write to, or null.
+        let out = unsafe { Out::new(count)? };
+        let number = graph::nodes(handle)?;
+        if !nodes.is_null() {
+            report::line("cudaGraphGetNodes: the emulator tells how many nodes there are, and not which");
+            return Err(cudaError::cudaErrorNotSupported);
+        }
+        out.set(number);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaGraphDestroy(handle: cudaGraph_t) -> cudaError_t {
+    runtime(functions::cudaGraphDestroy, || graph::destroy(handle))
+}
+
+pub unsafe extern "C" fn cudaGraphInstantiate(
+    exec: *mut cudaGraphExec_t,
+    handle: cudaGraph_t,
+    flags: std::ffi::c_ulonglong,
+) -> cudaError_t {
+    runtime(functions::cudaGraphInstantiate, || {
+        // SAFETY: as C declares it: a handle to write to, or null.
+        let out = unsafe { Out::new(exec)? };
+        out.set(graph::instantiate(handle, flags)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cudaGraphLaunch(exec: cudaGraphExec_t, handle: cudaStream_t) -> cudaError_t {
+    launch(functions::cudaGraphLaunch, handle, |stream| graph::launch(exec, stream))
+}
+
+pub unsafe extern "C" fn cudaGraphExecDestroy(exec: cudaGraphExec_t) -> cudaError_t {
+    runtime(functions::cudaGraphExecDestroy, || graph::destroy_exec(exec))
+}

@@ -1,0 +1,77 @@
+//! Batches in captures: written down once, and run at every launch of the graph.
+//!
+//! NCCL keeps what it has made for a batch until the last graph dies that has it, and the communicator with it: an end of the
+//! communicator waits for that. A launch after the end uses memory that is free, and is a violation here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::turn::BatchRun;
+use crate::emulator::cuda::core::work::Work;
+use crate::emulator::lock::lock;
+use crate::emulator::nccl::basics::error::Outcome;
+use crate::emulator::nccl::requests::operation::Operation;
+use crate::emulator::nccl::requests::order::Order;
+use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::registry;
+use crate::emulator::nccl::state::shared::Shared;
+use crate::emulator::report;
+use crate::sys::cudaError;
+
+/// What one group has captured of one communicator.
+#[derive(Debug)]
+pub(super) struct Captured {
+    comm: Arc<Comm>,
+    name: &'static str,
+    orders: Vec<Order>,
+}
+
+impl Captured {
+    /// From operations that were to be launched.
+    pub(super) fn new(comm: &Arc<Comm>, name: &'static str, operations: &[Operation]) -> Outcome<Self> {
+        comm.segment()?.own(comm.rank).graphs.fetch_add(1, Ordering::SeqCst);
+        let orders = operations.iter().map(|operation| operation.order.captured()).collect();
+        Ok(Self { comm: comm.clone(), name, orders })
+    }
+
+    /// Why NCCL would work in memory that is free.
+    fn gone(&self) -> Option<&'static str> {
+        if registry::find(registry::handle(&self.comm)).is_none() {
+            Some("was destroyed or aborted")
+        } else if self.comm.is_closed() {
+            Some("was finalized or revoked")
+        } else {
+            None
+        }
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        if let Ok(segment) = self.comm.segment() {
+            segment.own(self.comm.rank).graphs.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Work for Captured {
+    type Run = BatchRun;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn start(&self) -> Result<BatchRun, cudaError> {
+        let comm = &self.comm;
+        if let Some(end) = self.gone() {
+            let (name, rank) = (self.name, comm.rank);
+            report::violation(format!("the graph has {name} of a communicator of which rank {rank} {end}"));
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        let epoch = comm.epoch();
+        let started = self.orders.iter().map(|order| Operation::start(comm, order)).collect::<Outcome<Vec<_>>>();
+        // What is wrong is reported.
+        let operations = started.map_err(|_| cudaError::cudaErrorInvalidValue)?;
+        Ok(BatchRun::new(comm, self.name, epoch, operations, &mut lock(&comm.issued)))
+    }
+}
