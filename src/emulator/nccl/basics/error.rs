@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use super::safety::{Class, Function};
+use crate::emulator::cuda::core::fork;
 use crate::emulator::cuda::error::meaning;
 use crate::emulator::meet::trouble::Trouble;
 use crate::emulator::report;
@@ -128,10 +129,14 @@ pub(crate) fn heed_captures(function: Function) -> Outcome {
         .map_err(|error| cuda(&format!("the calls of {} beside a stream capture", function.name), error))
 }
 
-/// Runs the body of one C entry: turns a failure into its code and keeps its text, and lets no panic cross into C.
+/// Runs the body of one C entry, unless it needs devices and the process was forked: turns a failure into its code and keeps its text,
+/// and lets no panic cross into C.
 pub(crate) fn entry(function: Function, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
     let Function { name, class } = function;
     let body = || {
+        if class != Class::Any {
+            fork::check().map_err(|error| cuda("a forked process has no devices", error))?;
+        }
         if class == Class::Unsafe {
             heed_captures(function)?;
         }

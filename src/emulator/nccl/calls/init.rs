@@ -123,6 +123,8 @@ fn join(comm: &Comm, id: Id) -> Outcome {
 
     wait_for_all(comm, &segment)?;
     register::complete(&segment);
+    // Who has come may have died since: as NCCL's do, all hear of all.
+    host::exchange(comm, &Members::all(comm, 0), Kind::Init, &[])?;
     refuse_shared_devices(comm.size, &segment)?;
     comm.start();
     Ok(())

@@ -14,6 +14,7 @@ use super::windows::Windows;
 use crate::emulator::lock::lock;
 use crate::emulator::meet::layout::Life;
 use crate::emulator::meet::meeting::Past;
+use crate::emulator::meet::register;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::waits::Waits;
 use crate::emulator::nccl::basics::config::Config;
@@ -284,6 +285,10 @@ impl Comm {
     pub(crate) fn part(&self, life: Life) {
         self.windows.leave_behind(self.segment.get().map(|segment| &segment.common().stranded));
         if let Some(segment) = self.segment.get() {
+            if !self.has_started() {
+                // It never will, so nobody else need find the way to it.
+                register::complete(segment);
+            }
             let rank = segment.rank(self.rank);
             if rank.life() == Life::Joined {
                 rank.set_life(life);

@@ -1,7 +1,10 @@
 //! Init, split, finalize, destroy.
 
+use super::processes::{all_well, play};
 use super::*;
+use crate::emulator::nccl::basics::unique_id as unique_ids;
 use crate::emulator::report::expected::{expect, reported};
+use std::os::unix::fs::MetadataExt;
 
 fn in_threads<R: Send + 'static>(count: usize, body: impl Fn(usize) -> R + Send + Sync + 'static) -> Vec<R> {
     within_limit(move || {
@@ -191,5 +194,84 @@ fn a_finalized_communicator_takes_no_more_work() {
         assert_eq!(used, ncclResult_t::ncclInvalidUsage);
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, ncclResult_t::ncclInvalidArgument);
+    });
+}
+
+/// What a process of its own does: its child has no devices.
+pub(super) fn forked(rank: &Rank) {
+    let (buffer, mut window, mut at) = (Buffer::new(&[1.0; 4]), std::ptr::null_mut(), std::ptr::null_mut());
+    assert_eq!(rank.all_reduce(&buffer), OK);
+    rank.wait();
+    // SAFETY: the process has no threads that hold locks now; the child ends without running anything else.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut count = 0;
+        // SAFETY: the pointers are valid, and nothing is done.
+        let results = unsafe {
+            [
+                rank.all_reduce(&buffer),
+                ncclMemAlloc(&mut at, 4096),
+                ncclCommWindowRegister(rank.comm, buffer.0, 16, &mut window, 0),
+                ncclCommDestroy(rank.comm),
+            ]
+        };
+        let failed = results.iter().all(|&result| result == ncclResult_t::ncclUnhandledCudaError);
+        // What needs no device works.
+        // SAFETY: the pointer is valid for a write; ends this process at once.
+        unsafe { libc::_exit(i32::from(!failed || ncclCommCount(rank.comm, &mut count) != OK || count != 1)) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child above.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert_eq!(rank.all_reduce(&buffer), OK);
+    rank.wait();
+    rank.end();
+}
+
+#[test]
+fn a_forked_process_is_told_that_it_cannot_work() {
+    all_well(&play("forked", 1, &[]));
+}
+
+/// Rank 1 comes, and has died when rank 0 comes.
+pub(super) fn half_a_start(me: usize, id: ncclUniqueId) {
+    set_device(me);
+    if me == 1 {
+        std::thread::spawn(move || init(2, id, me, config(true)).0);
+        std::thread::sleep(Duration::from_millis(200));
+        // SAFETY: ends the process as a crash would.
+        unsafe { libc::_exit(7) };
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let (result, comm) = init(2, id, me, config(true));
+    assert_eq!(result, ncclResult_t::ncclRemoteError);
+    assert!(last_error().contains("rank 1 died"), "{}", last_error());
+    // SAFETY: takes a handle.
+    assert_eq!(unsafe { ncclCommAbort(comm) }, OK);
+}
+
+#[test]
+fn nobody_starts_with_a_rank_that_has_died_since() {
+    let outputs = play("half a start", 2, &[]);
+    assert_eq!(outputs[1].status.code(), Some(7), "{outputs:?}");
+    all_well(&outputs[..1]);
+}
+
+#[test]
+fn a_start_that_failed_leaves_no_file() {
+    within_limit(|| {
+        set_device(0);
+        let id = unique_id();
+        let file = format!("/proc/self/fd/{}", unique_ids::read(&id).words()[1] >> 32);
+        let inode = || std::fs::metadata(&file).map(|file| file.ino()).ok();
+        let before = inode();
+        assert!(before.is_some());
+        let (result, comm) = init(2, id, 0, config(false));
+        assert_eq!(result, ncclResult_t::ncclInProgress);
+        // SAFETY: takes a handle.
+        assert_eq!(unsafe { ncclCommAbort(comm) }, OK);
+        // Another file may have the number by now.
+        assert_ne!(inode(), before);
     });
 }

@@ -325,6 +325,8 @@ fn scene() {
         })
         .clear(),
         "captures" => captures::scene(),
+        "forked" => lifecycle::forked(&join()),
+        "half a start" => lifecycle::half_a_start(me, id),
         "replays" => replays::scene(&join()),
         "out of memory" => {
             let mut at = std::ptr::null_mut();
