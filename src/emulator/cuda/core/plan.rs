@@ -162,6 +162,9 @@ mod tests {
         let forked = plan(&[(&[], None), (&[0], None), (&[0], None)]);
         assert!(!forked.ends_with(&[1]) && !forked.ends_with(&[2]) && forked.ends_with(&[1, 2]));
         assert!(plan(&[]).ends_with(&[]));
+        // What one owner has comes one after the other.
+        assert!(plan(&[(&[], Some(1)), (&[], Some(1))]).ends_with(&[1]));
+        assert!(!plan(&[(&[], Some(1)), (&[], Some(2))]).ends_with(&[1]));
     }
 
     #[test]

@@ -15,16 +15,16 @@ use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::requests::batch::{Batch, StreamHandle};
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
-use crate::sys::cudaError;
+use crate::sys::{cudaError, cudaStream_t};
 
 /// Enqueues a batch, or writes it down, where its streams are being captured.
 pub(crate) fn launch(batch: Batch) -> Outcome {
     let Batch { comm, epoch, capture, operations } = batch;
     let Some(&(_, main)) = operations.first() else { return Ok(()) };
-    let mut streams = vec![main.0];
+    let mut others: Vec<cudaStream_t> = Vec::new();
     for (_, stream) in &operations {
-        if !streams.contains(&stream.0) {
-            streams.push(stream.0);
+        if *stream != main && !others.contains(&stream.0) {
+            others.push(stream.0);
         }
     }
     check_self_messages(&comm, &operations)?;
@@ -33,7 +33,8 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
     let failed = |error| cuda(&format!("cannot enqueue {name}"), error);
     if capture.is_some() {
         let work = Arc::new(Captured::new(&comm, name, &operations)?);
-        let captured = on_its_device(&comm, || stream::record(&streams, Arc::as_ptr(&comm).addr(), || work));
+        others.insert(0, main.0);
+        let captured = on_its_device(&comm, || stream::record(&others, Arc::as_ptr(&comm).addr(), || work));
         // The capture may have come to its end since.
         return match captured.map_err(failed)? {
             true => Ok(()),
@@ -43,7 +44,7 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
     let mut issued = lock(&comm.issued);
     let run = Box::new(BatchRun::new(&comm, name, epoch, operations, &mut issued));
     // If this fails, the run is dropped, which finishes the batch.
-    on_its_device(&comm, || stream::enqueue(streams[0], &streams[1..], name, run)).map_err(failed)
+    on_its_device(&comm, || stream::enqueue(main.0, &others, name, run)).map_err(failed)
 }
 
 /// Calls CUDA for a communicator: the null stream is that of its device, whatever device the launching thread has.
