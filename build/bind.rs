@@ -105,7 +105,14 @@ const NEWER: &[&str] = &[
 ];
 
 /// Types that no listed function mentions.
-const TYPES: &[&str] = &["PFN_cuMemset(D16|D32|D2D32)Async_v3020", "CUresult"];
+const TYPES: &[&str] = &[
+    "PFN_cuMemset(D16|D32|D2D32)Async_v3020",
+    "PFN_cuMem(Create|Release|AddressReserve|AddressFree|Map|Unmap|SetAccess|GetAccess)_v10020",
+    "PFN_cuMem(ExportToShareableHandle|ImportFromShareableHandle)_v10020",
+    "PFN_cuMem(GetAllocationGranularity|GetAllocationPropertiesFromHandle)_v10020",
+    "PFN_cuMemRetainAllocationHandle_v11000",
+    "CUresult",
+];
 
 /// Constants that the crate uses.
 const CONSTANTS: &[&str] = &[

@@ -2,6 +2,11 @@
 
 pub type CUdeviceptr_v2 = ::std::os::raw::c_ulonglong;
 pub type CUstream = *mut CUstream_st;
+pub type CUmemGenericAllocationHandle_v1 = ::std::os::raw::c_ulonglong;
+pub type CUmemLocation_v1 = CUmemLocation_st;
+pub type CUmemLocation = CUmemLocation_v1;
+pub type CUmemAllocationProp_v1 = CUmemAllocationProp_st;
+pub type CUmemAccessDesc_v1 = CUmemAccessDesc_st;
 pub type PFN_cuMemsetD16Async_v3020 = ::std::option::Option<
     unsafe extern "C" fn(
         dstDevice: CUdeviceptr_v2,
@@ -26,6 +31,90 @@ pub type PFN_cuMemsetD2D32Async_v3020 = ::std::option::Option<
         Width: usize,
         Height: usize,
         hStream: CUstream,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemAddressReserve_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        ptr: *mut CUdeviceptr_v2,
+        size: usize,
+        alignment: usize,
+        addr: CUdeviceptr_v2,
+        flags: ::std::os::raw::c_ulonglong,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemAddressFree_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(ptr: CUdeviceptr_v2, size: usize) -> CUresult,
+>;
+pub type PFN_cuMemCreate_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        handle: *mut CUmemGenericAllocationHandle_v1,
+        size: usize,
+        prop: *const CUmemAllocationProp_v1,
+        flags: ::std::os::raw::c_ulonglong,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemRelease_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(handle: CUmemGenericAllocationHandle_v1) -> CUresult,
+>;
+pub type PFN_cuMemMap_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        ptr: CUdeviceptr_v2,
+        size: usize,
+        offset: usize,
+        handle: CUmemGenericAllocationHandle_v1,
+        flags: ::std::os::raw::c_ulonglong,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemUnmap_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(ptr: CUdeviceptr_v2, size: usize) -> CUresult,
+>;
+pub type PFN_cuMemSetAccess_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        ptr: CUdeviceptr_v2,
+        size: usize,
+        desc: *const CUmemAccessDesc_v1,
+        count: usize,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemGetAccess_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        flags: *mut ::std::os::raw::c_ulonglong,
+        location: *const CUmemLocation_v1,
+        ptr: CUdeviceptr_v2,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemExportToShareableHandle_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        shareableHandle: *mut ::std::os::raw::c_void,
+        handle: CUmemGenericAllocationHandle_v1,
+        handleType: CUmemAllocationHandleType,
+        flags: ::std::os::raw::c_ulonglong,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemImportFromShareableHandle_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        handle: *mut CUmemGenericAllocationHandle_v1,
+        osHandle: *mut ::std::os::raw::c_void,
+        shHandleType: CUmemAllocationHandleType,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemGetAllocationGranularity_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        granularity: *mut usize,
+        prop: *const CUmemAllocationProp_v1,
+        option: CUmemAllocationGranularity_flags,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemGetAllocationPropertiesFromHandle_v10020 = ::std::option::Option<
+    unsafe extern "C" fn(
+        prop: *mut CUmemAllocationProp_v1,
+        handle: CUmemGenericAllocationHandle_v1,
+    ) -> CUresult,
+>;
+pub type PFN_cuMemRetainAllocationHandle_v11000 = ::std::option::Option<
+    unsafe extern "C" fn(
+        handle: *mut CUmemGenericAllocationHandle_v1,
+        addr: *mut ::std::os::raw::c_void,
     ) -> CUresult,
 >;
 pub type cudaStream_t = *mut CUstream_st;
@@ -54,6 +143,50 @@ pub struct CUevent_st {
 #[derive(Debug)]
 pub struct CUmemPoolHandle_st {
     _unused: [u8; 0],
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAllocationHandleType_enum(pub ::std::os::raw::c_uint);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAccess_flags_enum(pub ::std::os::raw::c_uint);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemLocationType_enum(pub ::std::os::raw::c_uint);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAllocationType_enum(pub ::std::os::raw::c_uint);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemAllocationGranularity_flags_enum(pub ::std::os::raw::c_uint);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUmemLocation_st {
+    pub type_: CUmemLocationType,
+    pub id: ::std::os::raw::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUmemAllocationProp_st {
+    pub type_: CUmemAllocationType,
+    pub requestedHandleTypes: CUmemAllocationHandleType,
+    pub location: CUmemLocation,
+    pub win32HandleMetaData: *mut ::std::os::raw::c_void,
+    pub allocFlags: CUmemAllocationProp_st__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUmemAllocationProp_st__bindgen_ty_1 {
+    pub compressionType: ::std::os::raw::c_uchar,
+    pub gpuDirectRDMACapable: ::std::os::raw::c_uchar,
+    pub usage: ::std::os::raw::c_ushort,
+    pub reserved: [::std::os::raw::c_uchar; 4usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUmemAccessDesc_st {
+    pub location: CUmemLocation,
+    pub flags: CUmemAccess_flags,
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -174,6 +307,81 @@ pub const NCCL_CTA_POLICY_EFFICIENCY: u32 = 1;
 pub const NCCL_CTA_POLICY_ZERO: u32 = 2;
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
+    ["Size of CUmemLocation_st"][::std::mem::size_of::<CUmemLocation_st>() - 8usize];
+    [
+        "Alignment of CUmemLocation_st",
+    ][::std::mem::align_of::<CUmemLocation_st>() - 4usize];
+    [
+        "Offset of field: CUmemLocation_st::type_",
+    ][::std::mem::offset_of!(CUmemLocation_st, type_) - 0usize];
+    [
+        "Offset of field: CUmemLocation_st::id",
+    ][::std::mem::offset_of!(CUmemLocation_st, id) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemAllocationProp_st__bindgen_ty_1",
+    ][::std::mem::size_of::<CUmemAllocationProp_st__bindgen_ty_1>() - 8usize];
+    [
+        "Alignment of CUmemAllocationProp_st__bindgen_ty_1",
+    ][::std::mem::align_of::<CUmemAllocationProp_st__bindgen_ty_1>() - 2usize];
+    [
+        "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::compressionType",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, compressionType)
+        - 0usize];
+    [
+        "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::gpuDirectRDMACapable",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, gpuDirectRDMACapable)
+        - 1usize];
+    [
+        "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::usage",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, usage) - 2usize];
+    [
+        "Offset of field: CUmemAllocationProp_st__bindgen_ty_1::reserved",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, reserved) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemAllocationProp_st",
+    ][::std::mem::size_of::<CUmemAllocationProp_st>() - 32usize];
+    [
+        "Alignment of CUmemAllocationProp_st",
+    ][::std::mem::align_of::<CUmemAllocationProp_st>() - 8usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::type_",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st, type_) - 0usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::requestedHandleTypes",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st, requestedHandleTypes) - 4usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::location",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st, location) - 8usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::win32HandleMetaData",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st, win32HandleMetaData) - 16usize];
+    [
+        "Offset of field: CUmemAllocationProp_st::allocFlags",
+    ][::std::mem::offset_of!(CUmemAllocationProp_st, allocFlags) - 24usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUmemAccessDesc_st",
+    ][::std::mem::size_of::<CUmemAccessDesc_st>() - 12usize];
+    [
+        "Alignment of CUmemAccessDesc_st",
+    ][::std::mem::align_of::<CUmemAccessDesc_st>() - 4usize];
+    [
+        "Offset of field: CUmemAccessDesc_st::location",
+    ][::std::mem::offset_of!(CUmemAccessDesc_st, location) - 0usize];
+    [
+        "Offset of field: CUmemAccessDesc_st::flags",
+    ][::std::mem::offset_of!(CUmemAccessDesc_st, flags) - 8usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
     ["Size of ncclUniqueId"][::std::mem::size_of::<ncclUniqueId>() - 128usize];
     ["Alignment of ncclUniqueId"][::std::mem::align_of::<ncclUniqueId>() - 1usize];
     [
@@ -271,6 +479,58 @@ const _: () = {
         "Offset of field: gpucommPointerInfo_t::device",
     ][::std::mem::offset_of!(gpucommPointerInfo_t, device) - 4usize];
 };
+impl CUmemAllocationHandleType_enum {
+    pub const CU_MEM_HANDLE_TYPE_NONE: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        0,
+    );
+    pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        1,
+    );
+    pub const CU_MEM_HANDLE_TYPE_WIN32: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        2,
+    );
+    pub const CU_MEM_HANDLE_TYPE_WIN32_KMT: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        4,
+    );
+    pub const CU_MEM_HANDLE_TYPE_FABRIC: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
+        8,
+    );
+}
+impl CUmemAccess_flags_enum {
+    pub const CU_MEM_ACCESS_FLAGS_PROT_NONE: CUmemAccess_flags_enum = CUmemAccess_flags_enum(
+        0,
+    );
+    pub const CU_MEM_ACCESS_FLAGS_PROT_READ: CUmemAccess_flags_enum = CUmemAccess_flags_enum(
+        1,
+    );
+    pub const CU_MEM_ACCESS_FLAGS_PROT_READWRITE: CUmemAccess_flags_enum = CUmemAccess_flags_enum(
+        3,
+    );
+}
+impl CUmemLocationType_enum {
+    pub const CU_MEM_LOCATION_TYPE_INVALID: CUmemLocationType_enum = CUmemLocationType_enum(
+        0,
+    );
+    pub const CU_MEM_LOCATION_TYPE_DEVICE: CUmemLocationType_enum = CUmemLocationType_enum(
+        1,
+    );
+}
+impl CUmemAllocationType_enum {
+    pub const CU_MEM_ALLOCATION_TYPE_INVALID: CUmemAllocationType_enum = CUmemAllocationType_enum(
+        0,
+    );
+    pub const CU_MEM_ALLOCATION_TYPE_PINNED: CUmemAllocationType_enum = CUmemAllocationType_enum(
+        1,
+    );
+}
+impl CUmemAllocationGranularity_flags_enum {
+    pub const CU_MEM_ALLOC_GRANULARITY_MINIMUM: CUmemAllocationGranularity_flags_enum = CUmemAllocationGranularity_flags_enum(
+        0,
+    );
+    pub const CU_MEM_ALLOC_GRANULARITY_RECOMMENDED: CUmemAllocationGranularity_flags_enum = CUmemAllocationGranularity_flags_enum(
+        1,
+    );
+}
 impl cudaError_enum {
     pub const CUDA_SUCCESS: cudaError_enum = cudaError_enum(0);
     pub const CUDA_ERROR_INVALID_VALUE: cudaError_enum = cudaError_enum(1);
@@ -421,6 +681,11 @@ impl ncclScalarResidence_t {
     pub const ncclScalarDevice: ncclScalarResidence_t = ncclScalarResidence_t(0);
     pub const ncclScalarHostImmediate: ncclScalarResidence_t = ncclScalarResidence_t(1);
 }
+pub use self::CUmemAllocationHandleType_enum as CUmemAllocationHandleType;
+pub use self::CUmemAccess_flags_enum as CUmemAccess_flags;
+pub use self::CUmemLocationType_enum as CUmemLocationType;
+pub use self::CUmemAllocationType_enum as CUmemAllocationType;
+pub use self::CUmemAllocationGranularity_flags_enum as CUmemAllocationGranularity_flags;
 pub use self::cudaError_enum as CUresult;
 pub use self::cudaError as cudaError_t;
 unsafe extern "C" {

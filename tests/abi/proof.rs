@@ -49,6 +49,9 @@ pub fn compare(items: &[Item], headers: &Headers, language: Language) -> Result<
     };
     let tags = Tags::read(&preprocessed, &items.iter().filter_map(named).collect());
     let (mut text, mut count) = (start, 0);
+    for (name, of) in items.iter().flat_map(|item| unnamed(item, &tags)) {
+        writeln!(text, "typedef __typeof__({of}) {name};").expect("a String takes all");
+    }
     for item in items {
         for (what, condition) in conditions(item, language, &tags)? {
             writeln!(text, "ASSERT({condition}, \"{what}\");").expect("a String takes all");
@@ -56,6 +59,18 @@ pub fn compare(items: &[Item], headers: &Headers, language: Language) -> Result<
         }
     }
     compile(&text, headers, language, &["-fsyntax-only"]).map(|_| count)
+}
+
+/// The types of fields that have no name in C: the one that bindgen has made up, and the field.
+fn unnamed(item: &Item, tags: &Tags) -> Vec<(String, String)> {
+    let Item::Record { name, fields, .. } = item else { return Vec::new() };
+    let made_up = |of: &syn::Type| match of {
+        syn::Type::Path(of) => of.path.get_ident().map(ToString::to_string).filter(|of| of.contains("__bindgen_ty_")),
+        _ => None,
+    };
+    let c = tags.spelled(name);
+    let place = |field: &str| format!("(({c} *)0)->{}", in_c(field));
+    fields.iter().filter_map(|(field, of)| Some((made_up(of)?, place(field)))).collect()
 }
 
 /// What has to hold, each with a name for people.

@@ -1,5 +1,6 @@
 //! Allocations: ranges of a device's memory that somebody uses.
 
+use super::access::Access;
 use super::ground::Ground;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,10 +11,12 @@ const PUNCHED: u64 = 1 << 20;
 /// Where an allocation came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// cudaMalloc or ncclMemAlloc.
+    /// cudaMalloc: for its device, and for those that have enabled peer access to it.
     Malloc,
-    /// cudaMallocFromPoolAsync: the pages stay when it is freed.
+    /// cudaMallocFromPoolAsync: the pages stay when it is freed. For all devices, as gpucommPoolCreate makes pools.
     Pool,
+    /// ncclMemAlloc, which gives access to all devices.
+    Nccl,
 }
 
 /// One allocation. Its range returns to the device when the last of those who know it lets go, so that work that is still
@@ -47,6 +50,23 @@ impl Block {
         })
     }
 
+    /// What the device with this ordinal may do with it.
+    pub(crate) fn access(&self, device: i32) -> Access {
+        match self.origin {
+            Origin::Malloc => self.ground.rights.of(device),
+            Origin::Pool | Origin::Nccl => Access::ReadWrite,
+        }
+    }
+
+    /// Somebody begins to use it, or has done with it.
+    pub(super) fn used(&self, more: bool) {
+        if more {
+            self.uses.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.uses.fetch_sub(1, Ordering::Release);
+        }
+    }
+
     /// How many pieces of queued or running work use this block.
     pub(crate) fn uses(&self) -> u32 {
         self.uses.load(Ordering::Acquire)
@@ -68,32 +88,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if !*self.passed_on.get_mut() {
-            self.ground.give(self.offset, self.span, self.origin == Origin::Malloc && self.span >= PUNCHED);
-        }
-    }
-}
-
-/// As long as this lives, queued or running work uses an allocation: freeing it meanwhile is reported, and its memory is
-/// not handed out again. Drop it when the work is done, before the work is seen to be done.
-#[derive(Debug, Default)]
-pub(crate) struct InUse(Option<Arc<Block>>);
-
-impl InUse {
-    pub(super) fn new(block: Arc<Block>) -> Self {
-        block.uses.fetch_add(1, Ordering::Relaxed);
-        Self(Some(block))
-    }
-
-    /// The ordinal of the device whose memory it is; `None` where no bytes are used.
-    pub(crate) fn device(&self) -> Option<i32> {
-        self.0.as_ref().map(|block| block.ground.ordinal)
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        if let Some(block) = &self.0 {
-            block.uses.fetch_sub(1, Ordering::Release);
+            self.ground.give(self.offset, self.span, self.origin != Origin::Pool && self.span >= PUNCHED);
         }
     }
 }

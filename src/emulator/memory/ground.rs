@@ -1,5 +1,6 @@
 //! What a device's memory lies in: one object, and which ranges of it are free.
 
+use super::access::{Access, Rights};
 use super::map::{self, Kind};
 use super::object::Object;
 use super::ranges::Ranges;
@@ -43,6 +44,8 @@ pub(crate) struct Ground {
     pub number: i32,
     /// Its bytes.
     pub total: u64,
+    /// What devices may do with memory of cudaMalloc in it.
+    pub rights: Rights,
     /// None until the first allocation.
     arena: OnceLock<Option<Arena>>,
     ranges: Mutex<Ranges>,
@@ -51,7 +54,9 @@ pub(crate) struct Ground {
 impl Ground {
     /// The memory of device `ordinal` of this process, which is `number` of the machine: `total` bytes.
     pub(crate) fn new(ordinal: i32, number: i32, total: u64) -> Self {
-        Self { ordinal, number, total, arena: OnceLock::new(), ranges: Mutex::new(Ranges::new(total)) }
+        let rights = Rights::default();
+        rights.set(ordinal, Access::ReadWrite);
+        Self { ordinal, number, total, rights, arena: OnceLock::new(), ranges: Mutex::new(Ranges::new(total)) }
     }
 
     /// The memory, made if this is the first use.
@@ -72,6 +77,16 @@ impl Ground {
     /// How many bytes are free.
     pub(crate) fn free(&self) -> u64 {
         lock(&self.ranges).free()
+    }
+
+    /// Takes `bytes` bytes for memory with an object of its own; whether there were so many. Which ones does not matter.
+    pub(crate) fn lend(&self, bytes: u64) -> bool {
+        lock(&self.ranges).lend(bytes)
+    }
+
+    /// Takes bytes back that were lent.
+    pub(crate) fn restore(&self, bytes: u64) {
+        lock(&self.ranges).restore(bytes);
     }
 
     /// Takes a range of `span` bytes, a multiple of the grain: where it begins.

@@ -1,6 +1,7 @@
 //! The allocations of a device: which are alive, and which contains a pointer.
 
-use super::block::{Block, InUse, Origin};
+use super::block::{Block, Origin};
+use super::fault::Fault;
 use super::ground::Ground;
 use super::map::{self, Kind};
 use super::object::Location;
@@ -8,9 +9,7 @@ use super::ranges::span;
 use crate::emulator::lock::lock;
 use crate::emulator::settings::settings;
 use crate::emulator::visible::visible;
-use crate::sys::cudaError;
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -32,38 +31,11 @@ pub(crate) fn of(ordinal: i32) -> Option<&'static Heap> {
     HEAPS.get(usize::try_from(ordinal).ok()?)
 }
 
-/// Why a range of device memory cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// The error of the call.
-    pub cuda: cudaError,
-    /// What is wrong with which pointer; names the nearest allocation.
-    pub text: String,
-}
-
-impl Fault {
-    fn value(text: String) -> Self {
-        Self { cuda: cudaError::cudaErrorInvalidValue, text }
-    }
-}
-
 /// The heap in which `address` lies, and where.
 pub(crate) fn owner(address: usize) -> Option<(&'static Heap, Location)> {
     let mapping = map::find(address)?;
     let Kind::Ground { ordinal } = mapping.kind else { return None };
     Some((of(ordinal)?, mapping.place(address)))
-}
-
-/// Checks that `bytes` bytes from `ptr` lie inside one live allocation of a device of this process, says where, and counts
-/// them as in use. No bytes are always fine.
-pub(crate) fn locate(ptr: *const c_void, bytes: usize) -> Result<(Location, InUse), Fault> {
-    if bytes == 0 {
-        return Ok((Location::EMPTY, InUse::default()));
-    }
-    let (heap, place) = owner(ptr.addr())
-        .ok_or_else(|| Fault::value(format!("{ptr:p} is no device memory ({bytes} bytes were to be used)")))?;
-    let block = heap.find(ptr.addr(), place.offset, bytes)?;
-    Ok((place, InUse::new(block)))
 }
 
 impl Heap {

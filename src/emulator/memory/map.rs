@@ -1,9 +1,11 @@
 //! What the addresses of this process mean: one map of all that devices can reach.
 //!
 //! It is read for each buffer of each operation and hardly ever changes, so each thread keeps a copy, and looks with one load
-//! whether it is the last one.
+//! whether it is the last one. What changes more often is not in it: where in a device's memory allocations lie, its heap says,
+//! and what is mapped in a reservation, the table of the reservations.
 
-use super::object::{ALIGN, Location, Object};
+use super::object::{Location, Object};
+use super::patchwork;
 use crate::emulator::lock::lock;
 use std::cell::RefCell;
 use std::io;
@@ -20,6 +22,8 @@ pub(crate) enum Kind {
     },
     /// Memory of another process. Where in it allocations lie, only that process knows.
     Foreign,
+    /// Addresses that the program has reserved, to map memory there.
+    Reserved,
 }
 
 /// A range of addresses, and the part of an object that lies there.
@@ -71,15 +75,30 @@ fn look<R>(look: impl Fn(&[Mapping]) -> R) -> R {
 
 /// Maps all of `object`: the address of its first byte. The mapping stays.
 pub(crate) fn add(object: &Object, kind: Kind) -> io::Result<usize> {
-    insert(&mut lock(&ALL), object, kind)
+    add_to(&mut lock(&ALL), object, kind)
 }
 
-fn insert(all: &mut Vec<Mapping>, object: &Object, kind: Kind) -> io::Result<usize> {
-    let (begin, base) = (object.begin(), object.map()?);
-    let at = all.partition_point(|other| other.base < base);
-    all.insert(at, Mapping { base, bytes: begin.bytes as usize, begin, kind });
-    CHANGES.fetch_add(1, Ordering::Release);
+fn add_to(all: &mut Vec<Mapping>, object: &Object, kind: Kind) -> io::Result<usize> {
+    let (begin, base) = (object.begin(), patchwork::map(object)?);
+    insert(all, Mapping { base, bytes: begin.bytes as usize, begin, kind });
     Ok(base)
+}
+
+fn insert(all: &mut Vec<Mapping>, mapping: Mapping) {
+    let at = all.partition_point(|other| other.base < mapping.base);
+    all.insert(at, mapping);
+    CHANGES.fetch_add(1, Ordering::Release);
+}
+
+/// The program reserves these addresses.
+pub(crate) fn reserve(base: usize, bytes: usize) {
+    insert(&mut lock(&ALL), Mapping { base, bytes, begin: Location::EMPTY, kind: Kind::Reserved });
+}
+
+/// The program gives the reservation that starts at `base` back: the addresses mean nothing any more, to any thread.
+pub(crate) fn forget(base: usize) {
+    lock(&ALL).retain(|mapping| mapping.kind != Kind::Reserved || mapping.base != base);
+    CHANGES.fetch_add(1, Ordering::Release);
 }
 
 /// What lies at `address`.
@@ -90,61 +109,47 @@ pub(crate) fn find(address: usize) -> Option<Mapping> {
     })
 }
 
-/// A pointer of this process to `bytes` bytes at `place`, which may belong to another process: what that says is not believed. Objects of
-/// others are mapped once and stay mapped, so the pointer stays valid when their process ends.
-pub(crate) fn reach(place: &Location, bytes: usize) -> io::Result<*mut u8> {
-    if bytes == 0 {
-        return Ok(std::ptr::without_provenance_mut(ALIGN));
-    }
-    if place.fd < 0 || place.offset.checked_add(bytes as u64).is_none_or(|end| end > place.bytes) {
-        let text = format!("{bytes} bytes at {place:?} do not lie in its object");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
-    let known = |all: &[Mapping]| all.iter().find_map(|mapping| mapping.address(place, bytes));
-    if let Some(address) = look(known) {
-        return Ok(std::ptr::with_exposed_provenance_mut(address));
-    }
-    if place.pid == std::process::id() {
-        return Err(place.gone());
-    }
+/// The address of `bytes` bytes at `place`, if they lie in an object all of which is mapped.
+pub(crate) fn known(place: &Location, bytes: usize) -> Option<usize> {
+    look(|all| within(all, place, bytes))
+}
+
+fn within(all: &[Mapping], place: &Location, bytes: usize) -> Option<usize> {
+    all.iter().find_map(|mapping| mapping.address(place, bytes))
+}
+
+/// The same for an object of another process, which is mapped if it is not yet. It stays mapped when that process ends.
+pub(crate) fn open(place: &Location, bytes: usize) -> io::Result<usize> {
     let mut all = lock(&ALL);
     // Another thread may have been quicker.
-    let address = match known(&all) {
-        Some(address) => address,
-        None => insert(&mut all, &Object::open(place)?, Kind::Foreign)? + place.offset as usize,
-    };
-    Ok(std::ptr::with_exposed_provenance_mut(address))
+    match within(&all, place, bytes) {
+        Some(address) => Ok(address),
+        None => Ok(add_to(&mut all, &Object::open(place)?, Kind::Foreign)? + place.offset as usize),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::emulator::memory::object::ALIGN;
 
     #[test]
-    fn addresses_are_found_in_their_objects() {
-        let bytes = 4 * ALIGN as u64;
-        let objects = [7, 8].map(|device| Object::new(device, bytes).unwrap());
-        let bases = objects.each_ref().map(|object| add(object, Kind::Ground { ordinal: 0 }).unwrap());
-        for (object, base) in objects.iter().zip(bases) {
-            for offset in [0, 1, bytes - 1] {
-                let place = find(base + offset as usize).unwrap().place(base + offset as usize);
-                assert_eq!(place, Location { offset, ..object.begin() });
-                assert_eq!(reach(&place, 1).unwrap().addr(), base + offset as usize);
-                let rest = (bytes - offset) as usize;
-                assert_eq!(reach(&place, rest).unwrap().addr(), base + offset as usize);
-                for more in [rest + 1, usize::MAX] {
-                    assert!(reach(&place, more).is_err(), "{offset} {more}");
-                }
+    fn threads_see_what_others_reserve_and_give_back() {
+        let bytes = 2 * ALIGN;
+        let room = crate::emulator::memory::room::Room::new(bytes, ALIGN).unwrap();
+        let at = |address| {
+            std::thread::scope(|scope| scope.spawn(move || find(address).map(|found| found.kind)).join().unwrap())
+        };
+        for _ in 0..2 {
+            assert!(find(room.base()).is_none());
+            std::thread::scope(|scope| scope.spawn(|| reserve(room.base(), bytes)).join().unwrap());
+            for address in [room.base(), room.base() + bytes - 1] {
+                assert_eq!((find(address).unwrap().kind, at(address)), (Kind::Reserved, Some(Kind::Reserved)));
             }
-            assert!(find(base + bytes as usize).is_none_or(|next| !next.begin.same_object(&object.begin())));
-            assert!(reach(&Location { offset: bytes, ..object.begin() }, 1).is_err());
-            assert!(reach(&Location { offset: u64::MAX, ..object.begin() }, 1).is_err());
-            assert!(reach(&Location { nonce: object.begin().nonce.wrapping_add(1), ..object.begin() }, 1).is_err());
-            // Who says that the object is larger says nothing about this one.
-            assert!(reach(&Location { bytes: bytes + 1, ..object.begin() }, bytes as usize + 1).is_err());
+            assert!(find(room.base() + bytes).is_none_or(|next| next.kind != Kind::Reserved));
+            std::thread::scope(|scope| scope.spawn(|| forget(room.base())).join().unwrap());
+            assert!(at(room.base()).is_none());
         }
-        assert!(find(0).is_none() && find(usize::MAX).is_none());
-        assert!(reach(&Location::EMPTY, 0).is_ok() && reach(&Location::EMPTY, 1).is_err());
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Memory objects: pieces of memory in a file of their own, which other processes can map too.
 
+use super::room::Room;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 /// Mappings start at multiples of this, so that aligned offsets are aligned addresses.
 pub(crate) const ALIGN: usize = 2 << 20;
@@ -28,6 +31,19 @@ impl Location {
     /// The location of no bytes.
     pub(crate) const EMPTY: Self = Self { pid: 0, fd: -1, device: -1, nonce: 0, offset: 0, bytes: 0 };
 
+    /// It as words, in which it goes to other processes.
+    pub(crate) fn words(&self) -> [u64; 4] {
+        let pair = |low: u32, high: i32| u64::from(low) | u64::from(high.cast_unsigned()) << 32;
+        [pair(self.pid, self.fd), pair(self.device.cast_unsigned(), self.nonce), self.offset, self.bytes]
+    }
+
+    /// The one that such words say.
+    pub(crate) fn from_words([owner, place, offset, bytes]: [u64; 4]) -> Self {
+        let high = |word: u64| ((word >> 32) as u32).cast_signed();
+        let (pid, fd) = (owner as u32, high(owner));
+        Self { pid, fd, device: (place as u32).cast_signed(), nonce: high(place), offset, bytes }
+    }
+
     /// Whether both lie in one object.
     pub(crate) fn same_object(&self, other: &Self) -> bool {
         (self.nonce, self.pid, self.fd, self.bytes) == (other.nonce, other.pid, other.fd, other.bytes)
@@ -40,16 +56,28 @@ impl Location {
     }
 }
 
+/// What stands behind the bytes of an object, in its file: who has it as a descriptor only reads there what it is.
+const FOOTER: u64 = 40;
+/// How the footer starts.
+const MAGIC: u64 = u64::from_ne_bytes(*b"gpucommM");
+
 /// An object, made by this process or opened.
 #[derive(Debug)]
 pub(crate) struct Object {
-    fd: OwnedFd,
+    file: File,
     begin: Location,
+    /// See [`Self::labelled`].
+    label: u64,
 }
 
 impl Object {
     /// Makes an object of `bytes` bytes; no page is used before it is written.
     pub(crate) fn new(device: i32, bytes: u64) -> io::Result<Self> {
+        Self::labelled(device, bytes, 0)
+    }
+
+    /// The same, with a word that whoever gets its descriptor can read.
+    pub(crate) fn labelled(device: i32, bytes: u64, label: u64) -> io::Result<Self> {
         let nonce = nonce();
         let name = std::ffi::CString::new(name(nonce)).expect("a name made of digits has no zero byte");
         // SAFETY: `name` is a C string that lives across the call.
@@ -58,13 +86,38 @@ impl Object {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just made and belongs to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: the descriptor is open; the call takes no pointers.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) } != 0 {
-            return Err(io::Error::last_os_error());
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let begin = Location { pid: std::process::id(), fd, device, nonce, offset: 0, bytes };
+        let object = Self { file, begin, label };
+        let [owner, place, ..] = begin.words();
+        object.write(&[MAGIC, bytes, owner, place, label], bytes)?;
+        Ok(object)
+    }
+
+    /// The object behind a descriptor that another process has sent.
+    pub(crate) fn adopt(fd: OwnedFd) -> io::Result<Self> {
+        let file = File::from(fd);
+        let strange = || io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is that of no memory object");
+        let bytes = file.metadata()?.len().checked_sub(FOOTER).ok_or_else(strange)?;
+        let object = Self { file, begin: Location::EMPTY, label: 0 };
+        let [magic, size, owner, place, label] = object.read(bytes)?;
+        if (magic, size) != (MAGIC, bytes) {
+            return Err(strange());
         }
-        let begin = Location { pid: std::process::id(), fd: fd.as_raw_fd(), device, nonce, offset: 0, bytes };
-        Ok(Self { fd, begin })
+        Ok(Self { begin: Location::from_words([owner, place, 0, bytes]), label, ..object })
+    }
+
+    /// Writes words into its file.
+    pub(super) fn write(&self, words: &[u64], at: u64) -> io::Result<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.file.write_all_at(&bytes, at)
+    }
+
+    /// Reads words from its file.
+    pub(super) fn read<const WORDS: usize>(&self, at: u64) -> io::Result<[u64; WORDS]> {
+        let mut bytes = vec![0; 8 * WORDS];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(std::array::from_fn(|i| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[8 * i + byte]))))
     }
 
     /// Opens the object of another process in which `location` lies.
@@ -72,11 +125,9 @@ impl Object {
         let path = format!("/proc/{}/fd/{}", location.pid, location.fd);
         let file = std::fs::OpenOptions::new().read(true).write(true).open(&path)?;
         // The file that was opened, not the path: the process may end, and its pid be used again, at any time.
-        let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        if !opened.to_string_lossy().contains(&name(location.nonce)) || file.metadata()?.len() != location.bytes {
-            return Err(location.gone());
-        }
-        Ok(Self { fd: file.into(), begin: Location { offset: 0, ..*location } })
+        let object = Self::adopt(file.into()).map_err(|_| location.gone())?;
+        let same = (object.begin.nonce, object.begin.bytes) == (location.nonce, location.bytes);
+        if same { Ok(Self { begin: Location { offset: 0, ..*location }, ..object }) } else { Err(location.gone()) }
     }
 
     /// Where it begins.
@@ -84,38 +135,35 @@ impl Object {
         self.begin
     }
 
+    /// The word that it was made with.
+    pub(crate) fn label(&self) -> u64 {
+        self.label
+    }
+
+    /// A descriptor of it for other processes.
+    pub(crate) fn share(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone().map(OwnedFd::from)
+    }
+
     /// Gives the pages of a range back to the system; they read as zero afterwards.
     pub(crate) fn punch(&self, offset: u64, bytes: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: the descriptor is open, and the call takes no pointers. A failure only keeps the pages.
-        unsafe { libc::fallocate(self.fd.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) };
+        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) };
     }
 
-    /// Maps all of it at a multiple of [`ALIGN`]. Pages are not reserved, and children of this process do not inherit it.
+    /// Maps all of it, for good, at a multiple of [`ALIGN`].
     pub(crate) fn map(&self) -> io::Result<usize> {
-        let bytes = self.begin.bytes as usize;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at a place that the system chooses.
-        let room = unsafe { libc::mmap(std::ptr::null_mut(), bytes + ALIGN, libc::PROT_NONE, flags, -1, 0) };
-        if room == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = room.wrapping_byte_add(room.addr().wrapping_neg() % ALIGN);
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: `base .. base + bytes` lies in the room reserved above, which nobody else uses.
-        let mapped = unsafe { libc::mmap(base, bytes, protection, flags, self.fd.as_raw_fd(), 0) };
-        if mapped == libc::MAP_FAILED {
-            let error = io::Error::last_os_error();
-            // SAFETY: the room was mapped above and nothing lies in it.
-            unsafe { libc::munmap(room, bytes + ALIGN) };
-            return Err(error);
-        }
-        // SAFETY: the range was just mapped. A forked child must not share the memory of its parent's devices.
-        unsafe { libc::madvise(mapped, bytes, libc::MADV_DONTFORK) };
-        // SAFETY: as above. Larger pages are only a matter of speed.
-        unsafe { libc::madvise(mapped, bytes, libc::MADV_HUGEPAGE) };
-        Ok(mapped.expose_provenance())
+        let room = Room::new(self.begin.bytes as usize, ALIGN)?;
+        room.fill(room.base(), self.begin.bytes as usize, &self.file, 0)?;
+        let base = room.base();
+        std::mem::forget(room);
+        Ok(base)
+    }
+
+    /// Maps a part of it to `address` and up, in room that is empty there.
+    pub(crate) fn map_at(&self, room: &Room, address: usize, offset: u64, bytes: usize) -> io::Result<()> {
+        room.fill(address, bytes, &self.file, offset)
     }
 }
 

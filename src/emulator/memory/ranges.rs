@@ -18,24 +18,43 @@ pub(crate) struct Ranges {
     by_offset: BTreeMap<u64, u64>,
     by_size: BTreeSet<(u64, u64)>,
     free: u64,
+    /// So many of the free ones are lent.
+    lent: u64,
 }
 
 impl Ranges {
     /// All `bytes` bytes are free.
     pub fn new(bytes: u64) -> Self {
         let bytes = bytes / GRAIN * GRAIN;
-        let mut ranges = Self { by_offset: BTreeMap::new(), by_size: BTreeSet::new(), free: bytes };
+        let mut ranges = Self { by_offset: BTreeMap::new(), by_size: BTreeSet::new(), free: bytes, lent: 0 };
         ranges.insert(0, bytes);
         ranges
     }
 
     /// How many bytes are free, in pieces of any size.
     pub fn free(&self) -> u64 {
-        self.free
+        self.free - self.lent
+    }
+
+    /// Counts so many free bytes as used, wherever they lie; whether there were as many.
+    pub fn lend(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.free();
+        if fits {
+            self.lent += bytes;
+        }
+        fits
+    }
+
+    /// Takes back what [`Self::lend`] gave.
+    pub fn restore(&mut self, bytes: u64) {
+        self.lent -= bytes;
     }
 
     /// `size` bytes, a multiple of the grain, from the smallest range that holds them.
     pub fn take(&mut self, size: u64) -> Option<u64> {
+        if size > self.free() {
+            return None;
+        }
         let align = if size >= COARSE { COARSE } else { GRAIN };
         let fits = |&&(length, offset): &&(u64, u64)| offset.next_multiple_of(align) - offset + size <= length;
         let &(length, offset) = self.by_size.range((size, 0)..).find(fits)?;
@@ -113,5 +132,16 @@ mod tests {
         assert_eq!(ranges.by_size, BTreeSet::from([(total, 0)]));
         assert_eq!(ranges.take(total), Some(0));
         assert_eq!(ranges.take(GRAIN), None);
+    }
+
+    #[test]
+    fn what_is_lent_is_not_taken() {
+        let mut ranges = Ranges::new(4 * GRAIN);
+        assert!(ranges.lend(3 * GRAIN) && !ranges.lend(2 * GRAIN));
+        assert_eq!((ranges.free(), ranges.take(2 * GRAIN)), (GRAIN, None));
+        assert_eq!(ranges.take(GRAIN), Some(0));
+        assert!(!ranges.lend(1) && ranges.lend(0));
+        ranges.restore(3 * GRAIN);
+        assert_eq!(ranges.take(3 * GRAIN), Some(GRAIN));
     }
 }

@@ -4,6 +4,7 @@ use super::channel::{CHANNELS, Channel};
 use super::fork;
 use super::line::{Line, Manner, Ticket};
 use crate::emulator::lock::lock;
+use crate::emulator::memory::access::Access;
 use crate::emulator::memory::heap::{self, Heap};
 use crate::emulator::{fault, report, settings};
 use crate::sys::cudaError;
@@ -27,8 +28,6 @@ pub(crate) struct Device {
     channels: [Channel; CHANNELS],
     /// How many streams were ever made.
     made: AtomicUsize,
-    /// A bit for each peer whose memory was opened with cudaDeviceEnablePeerAccess.
-    peers: AtomicU64,
     /// That of the stream behind the null handle.
     legacy: OnceLock<Arc<Line>>,
     /// Those of all streams with a handle or with work left.
@@ -119,7 +118,6 @@ impl Device {
             driver: RwLock::new(()),
             channels: Default::default(),
             made: AtomicUsize::new(0),
-            peers: AtomicU64::new(0),
             legacy: OnceLock::new(),
             lines: Mutex::default(),
         }
@@ -153,16 +151,15 @@ impl Device {
         }
     }
 
-    /// Opens the memory of `peer` to kernels of this device. The emulator lets every copy through; it only keeps count.
+    /// Opens the memory of cudaMalloc of `peer` to work of this device.
     pub fn enable_peer(&self, peer: &Device) -> Result<(), cudaError> {
         if peer.ordinal == self.ordinal {
             return Err(cudaError::cudaErrorInvalidDevice);
         }
-        let bit = 1 << peer.ordinal;
-        if self.peers.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
-            return Err(cudaError::cudaErrorPeerAccessAlreadyEnabled);
+        match peer.heap.ground.rights.set(self.ordinal, Access::ReadWrite) {
+            Access::None => Ok(()),
+            _ => Err(cudaError::cudaErrorPeerAccessAlreadyEnabled),
         }
-        Ok(())
     }
 
     /// The line of the stream behind the null handle, if that was ever used.
@@ -234,14 +231,5 @@ mod tests {
         device.fail(cudaError::cudaErrorIllegalAddress);
         device.fail(cudaError::cudaErrorUnknown);
         assert_eq!(device.check(), Err(cudaError::cudaErrorIllegalAddress));
-    }
-
-    #[test]
-    fn peer_access_is_enabled_once() {
-        let (one, two) = (Device::new(1, heap::of(1).unwrap()), Device::new(2, heap::of(2).unwrap()));
-        assert_eq!(one.enable_peer(&one), Err(cudaError::cudaErrorInvalidDevice));
-        assert_eq!(one.enable_peer(&two), Ok(()));
-        assert_eq!(one.enable_peer(&two), Err(cudaError::cudaErrorPeerAccessAlreadyEnabled));
-        assert_eq!(two.enable_peer(&one), Ok(()), "access has a direction");
     }
 }

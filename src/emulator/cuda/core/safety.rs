@@ -44,7 +44,10 @@ functions! {
         cudaGetDevice cudaGetDeviceCount cudaGraphDestroy cudaGraphExecDestroy cudaGraphGetNodes cudaMemGetInfo cudaRuntimeGetVersion cudaSetDevice
         cudaStreamBeginCapture cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamEndCapture cudaStreamGetFlags
         cudaStreamGetPriority cudaStreamIsCapturing cudaThreadExchangeStreamCaptureMode gpucommDeviceInfo gpucommDriverEntryPoint
-        gpucommPointerInfo gpucommPoolCreate;
+        gpucommPointerInfo gpucommPoolCreate
+        cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAccess cuMemGetAllocationGranularity
+        cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMap cuMemRelease cuMemRetainAllocationHandle
+        cuMemSetAccess cuMemUnmap;
     Enqueues:
         cudaEventRecord cudaFreeAsync cudaGraphLaunch cudaLaunchHostFunc cudaMallocFromPoolAsync cudaMemcpyAsync cudaMemcpyPeerAsync
         cudaMemsetAsync cudaStreamWaitEvent cuMemsetD16Async cuMemsetD32Async cuMemsetD2D32Async;

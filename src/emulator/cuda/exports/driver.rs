@@ -1,5 +1,6 @@
 //! The functions of the driver that are looked up by name.
 
+use super::vmm;
 use crate::emulator::cuda::core::driver_lock;
 use crate::emulator::cuda::core::safety::{Function, functions};
 use crate::emulator::cuda::core::stream::{self, Stream};
@@ -18,7 +19,7 @@ pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
         b"cuMemsetD16Async" => memset_d16 as D16 as *mut c_void,
         b"cuMemsetD32Async" => memset_d32 as D32 as *mut c_void,
         b"cuMemsetD2D32Async" => memset_d2d32 as D2D32 as *mut c_void,
-        _ => std::ptr::null_mut(),
+        _ => vmm::entry_point(symbol),
     }
 }
 

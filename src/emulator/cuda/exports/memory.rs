@@ -6,6 +6,7 @@ use crate::emulator::cuda::core::safety::functions;
 use crate::emulator::cuda::tasks::memory::{self, POOLS, Pool};
 use crate::emulator::cuda::tasks::memset::Shape;
 use crate::emulator::cuda::tasks::{copy, host, memset};
+use crate::emulator::memory::block::Origin;
 use crate::emulator::{fault, report};
 use crate::sys::*;
 use std::ffi::{c_int, c_uint, c_void};
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn cudaMalloc(ptr: *mut *mut c_void, size: usize) -> cudaE
         if fault::on_alloc(device.number(), size) {
             return Err(cudaError::cudaErrorMemoryAllocation);
         }
-        out.set(memory::allocate(device.ordinal, size)?);
+        out.set(memory::allocate(device.ordinal, size, Origin::Malloc)?);
         Ok(())
     })
 }

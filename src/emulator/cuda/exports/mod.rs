@@ -6,6 +6,7 @@ mod driver;
 mod graphs;
 mod memory;
 mod streams;
+mod vmm;
 
 pub use device::*;
 pub use graphs::*;

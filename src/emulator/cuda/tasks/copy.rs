@@ -4,12 +4,14 @@
 //! stream comes to the copy. Pageable memory is read before the call returns, and the call does not return before pageable
 //! memory is written; but a graph does as with pinned memory.
 
+use super::access;
 use super::host::{self, PinnedUse};
 use crate::emulator::cuda::core::device::{self, Device};
 use crate::emulator::cuda::core::stream::Stream;
 use crate::emulator::cuda::core::work::{Run, Running, Work};
-use crate::emulator::memory::block::InUse;
-use crate::emulator::memory::heap;
+use crate::emulator::memory::access::Access;
+use crate::emulator::memory::space::held::InUse;
+use crate::emulator::memory::space::locate;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaMemcpyKind};
 use std::ffi::c_void;
@@ -18,17 +20,19 @@ use std::sync::Arc;
 
 /// What a pointer points to, kept alive as long as this lives.
 enum Place {
-    Device(#[allow(dead_code, reason = "held for its drop")] InUse, i32),
+    Device(InUse),
     Pinned(#[allow(dead_code, reason = "held for its drop")] PinnedUse),
     Pageable,
 }
 
 impl Place {
     fn of(operation: &str, ptr: *const c_void, bytes: usize) -> Result<Self, cudaError> {
-        if let Some((heap, _)) = heap::owner(ptr.addr()) {
-            device::answers(heap.ground.ordinal)?;
-            let (_, used) = heap::locate(ptr, bytes).map_err(|fault| reject(operation, fault.text))?;
-            return Ok(Self::Device(used, heap.ground.ordinal));
+        if locate::is_device(ptr.addr()) {
+            if let Some(ordinal) = locate::device_at(ptr.addr()) {
+                device::answers(ordinal)?;
+            }
+            let used = locate::hold(ptr, bytes).map_err(|fault| reject(operation, fault.text))?;
+            return Ok(Self::Device(used));
         }
         match host::hold(ptr.addr(), bytes) {
             Ok(Some(used)) => Ok(Self::Pinned(used)),
@@ -51,9 +55,9 @@ fn reject(operation: &str, text: impl std::fmt::Display) -> cudaError {
 /// Where the ends of a copy must lie.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// As the direction says.
-    Direction(cudaMemcpyKind),
-    /// On these devices: the target, and the source.
+    /// As the direction says, and open to this device, that of the stream.
+    Direction(cudaMemcpyKind, i32),
+    /// On these devices, to which it is open: the target, and the source. The device of the stream needs no access.
     Devices(i32, i32),
 }
 
@@ -81,7 +85,7 @@ pub(crate) fn copy(
     kind: cudaMemcpyKind,
     stream: &Arc<Stream>,
 ) -> Result<(), cudaError> {
-    let copy = Copying { name: "cudaMemcpyAsync", dst, src, bytes, rule: Rule::Direction(kind) };
+    let copy = Copying { name: "cudaMemcpyAsync", dst, src, bytes, rule: Rule::Direction(kind, stream.device.ordinal) };
     stream.device.check()?;
     if kind.0 > cudaMemcpyKind::cudaMemcpyDefault.0 {
         return Err(reject(copy.name, format!("{} is no direction of a copy", kind.0)));
@@ -108,7 +112,7 @@ impl Rule {
     fn refuses(self, copy: &Copying, from: &Place, to: &Place) -> Option<String> {
         let Copying { dst, src, .. } = *copy;
         match self {
-            Self::Direction(kind) => {
+            Self::Direction(kind, _) => {
                 let (name, expected) = match kind {
                     cudaMemcpyKind::cudaMemcpyHostToHost => ("host to host", (false, false)),
                     cudaMemcpyKind::cudaMemcpyHostToDevice => ("host to device", (false, true)),
@@ -125,12 +129,31 @@ impl Rule {
             Self::Devices(dst_device, src_device) => {
                 let ends = [(dst.cast_const(), to, dst_device), (src, from, src_device)];
                 ends.into_iter().find_map(|(ptr, place, device)| match place {
-                    Place::Device(_, ordinal) if *ordinal == device => None,
-                    Place::Device(_, ordinal) => Some(format!("{ptr:p} belongs to device {ordinal}, not to {device}")),
+                    Place::Device(used) => used
+                        .device()
+                        .filter(|&owner| owner != device)
+                        .map(|owner| format!("{ptr:p} belongs to device {owner}, not to {device}")),
                     _ => Some(format!("{ptr:p} is no device memory")),
                 })
             }
         }
+    }
+
+    /// Refuses a copy of memory that is not open to who copies it. That of cudaMalloc is to all: the driver goes by way of devices
+    /// that have access.
+    fn check(self, name: &str, from: &Place, to: &Place) -> Result<(), cudaError> {
+        let (writer, reader) = match self {
+            Self::Direction(_, device) => (device, device),
+            Self::Devices(dst_device, src_device) => (dst_device, src_device),
+        };
+        for (place, device, wanted) in [(to, writer, Access::ReadWrite), (from, reader, Access::Read)] {
+            match place {
+                Place::Device(used) if used.is_of_malloc() => {}
+                Place::Device(used) => access::check(name, used, device, wanted)?,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -144,10 +167,11 @@ impl Work for Copying {
     fn start(&self) -> Result<Move, cudaError> {
         let Self { name, dst, src, bytes, rule } = *self;
         let (to, from) = (Place::of(name, dst, bytes)?, Place::of(name, src, bytes)?);
-        match rule.refuses(self, &from, &to) {
-            Some(text) => Err(reject(name, text)),
-            None => Ok(Move { dst, src: Source::Memory(src, from), bytes, to }),
+        if let Some(text) = rule.refuses(self, &from, &to) {
+            return Err(reject(name, text));
         }
+        rule.check(name, &from, &to)?;
+        Ok(Move { dst, src: Source::Memory(src, from), bytes, to })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::emulator::cuda::core::{capture, driver_lock, frees};
 use crate::emulator::cuda::tasks::host;
 use crate::emulator::memory::block::{Block, Origin};
 use crate::emulator::memory::object::Location;
+use crate::emulator::memory::space::locate;
 use crate::emulator::memory::{heap, poison};
 use crate::emulator::report;
 use crate::sys::cudaError;
@@ -25,15 +26,15 @@ pub(crate) struct Pool {
     pub device: &'static Device,
 }
 
-/// Device memory as cudaMalloc gives it; null for no bytes.
-pub(crate) fn allocate(ordinal: i32, bytes: usize) -> Result<*mut c_void, cudaError> {
+/// Device memory as cudaMalloc gives it, or as another origin; null for no bytes.
+pub(crate) fn allocate(ordinal: i32, bytes: usize, origin: Origin) -> Result<*mut c_void, cudaError> {
     let device = device::device(ordinal)?;
     let _shared = driver_lock::shared(device);
     device.check()?;
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
     }
-    let block = find_room(device, bytes as u64, Origin::Malloc)?;
+    let block = find_room(device, bytes as u64, origin)?;
     Ok(device.heap.ground.arena()?.at(block.offset).cast())
 }
 
@@ -51,9 +52,8 @@ pub(crate) enum Kind {
 /// What lies at an address, and the device that it belongs to, or was allocated by way of; -2 for none.
 pub(crate) fn kind_at(address: usize) -> Result<(Kind, i32), cudaError> {
     device::current()?.check()?;
-    let allocated = heap::owner(address).filter(|(heap, place)| heap.find(address, place.offset, 1).is_ok());
-    if let Some((heap, _)) = allocated {
-        return Ok((Kind::Device, heap.ground.ordinal));
+    if let Some(device) = locate::device_at(address) {
+        return Ok((Kind::Device, device));
     }
     Ok(host::device_of(address).map_or((Kind::Unregistered, -2), |device| (Kind::Host, device)))
 }
@@ -65,7 +65,7 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
         return device::current()?.check();
     }
     let (device, block) = condemn("cudaFree", ptr)?;
-    if block.origin == Origin::Malloc {
+    if block.origin != Origin::Pool {
         driver_lock::wait_for(device);
     }
     frees::release(&block, "cudaFree");

@@ -1,9 +1,11 @@
 //! Filling device memory.
 
+use super::access;
 use crate::emulator::cuda::core::stream::Stream;
 use crate::emulator::cuda::core::work::{Run, Running, Work};
-use crate::emulator::memory::block::InUse;
-use crate::emulator::memory::heap;
+use crate::emulator::memory::access::Access;
+use crate::emulator::memory::space::held::InUse;
+use crate::emulator::memory::space::locate::hold;
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::ffi::c_void;
@@ -69,6 +71,8 @@ struct Fill<T> {
     value: T,
     shape: Shape,
     bytes: usize,
+    /// Whose work it is.
+    device: i32,
 }
 
 // SAFETY: the pointer is to device memory, which is looked up before it is written, and belongs to no thread.
@@ -90,7 +94,8 @@ impl<T: Pattern> Work for Fill<T> {
     }
 
     fn start(&self) -> Result<Filling<T>, cudaError> {
-        let (_, used) = heap::locate(self.dst.cast(), self.bytes).map_err(|fault| reject(self.name, &fault.text))?;
+        let used = hold(self.dst.cast(), self.bytes).map_err(|fault| reject(self.name, &fault.text))?;
+        access::check(self.name, &used, self.device, Access::ReadWrite)?;
         Ok(Filling { fill: *self, _used: used })
     }
 }
@@ -138,5 +143,5 @@ pub(crate) fn fill<T: Pattern>(
     if !dst.is_aligned() {
         return Err(reject(name, &format!("{dst:p} is not aligned to elements of {element} bytes")));
     }
-    stream.submit(&Fill { name, dst, value, shape, bytes })
+    stream.submit(&Fill { name, dst, value, shape, bytes, device: stream.device.ordinal })
 }

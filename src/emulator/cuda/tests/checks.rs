@@ -3,7 +3,7 @@
 use super::*;
 use crate::emulator::cuda::core::stream::enqueue;
 use crate::emulator::cuda::core::work::Running;
-use crate::emulator::memory::heap::locate;
+use crate::emulator::memory::space::locate::locate;
 use crate::emulator::report;
 use crate::emulator::report::expected::reported;
 
@@ -197,8 +197,9 @@ fn memory_returns_though_the_device_of_its_stream_failed() {
 fn memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use() {
     isolated("checks::memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use", &[], || {
         use crate::emulator::cuda::tasks::memory::{allocate, unmap};
+        use crate::emulator::memory::block::Origin;
         let stream = TestStream::new(0);
-        let (unused, used) = (allocate(0, 4096).unwrap(), allocate(0, 4096).unwrap());
+        let (unused, used) = (allocate(0, 4096, Origin::Nccl).unwrap(), allocate(0, 4096, Origin::Nccl).unwrap());
         let gate = stream.close_gate();
         ok!(cudaMemsetAsync(used, 1, 4096, stream.0));
         assert_eq!(unmap(unused), Ok(()));

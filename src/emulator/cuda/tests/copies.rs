@@ -67,7 +67,9 @@ fn every_direction_moves_the_bytes() {
     upload(near, &values, stream.0);
     ok!(cudaMemcpyAsync(far, near, 3 << 20, cudaMemcpyKind::cudaMemcpyDeviceToDevice, stream.0));
     assert!(download::<u32>(far, values.len(), stream.0) == values);
-    ok!(cudaMemsetAsync(far, 0x1_05, 3 << 20, stream.0));
+    let other = TestStream::new(1);
+    ok!(cudaMemsetAsync(far, 0x1_05, 3 << 20, other.0));
+    other.wait();
     assert!(download::<u8>(far, 3 << 20, stream.0).iter().all(|&byte| byte == 5));
     ok!(cudaMemcpyPeerAsync(far, 1, near, 0, 3 << 20, stream.0));
     assert!(download::<u32>(far, values.len(), stream.0) == values);
@@ -109,7 +111,7 @@ type D16 = unsafe extern "C" fn(u64, u16, usize, cudaStream_t) -> CUresult;
 type D32 = unsafe extern "C" fn(u64, u32, usize, cudaStream_t) -> CUresult;
 type D2D32 = unsafe extern "C" fn(u64, usize, u32, usize, usize, cudaStream_t) -> CUresult;
 
-fn entry(name: &std::ffi::CStr) -> *mut c_void {
+pub(super) fn entry(name: &std::ffi::CStr) -> *mut c_void {
     let mut function = null_mut();
     ok!(gpucommDriverEntryPoint(&mut function, name.as_ptr(), 12010));
     function

@@ -54,7 +54,7 @@ fn no_device() {
 #[test]
 fn some_devices_in_another_order() {
     isolated("devices::some_devices_in_another_order", &[("CUDA_VISIBLE_DEVICES", "3,1,-1,0")], || {
-        use crate::emulator::memory::heap::locate;
+        use crate::emulator::memory::space::locate::locate;
         let mut count = 0;
         ok!(cudaGetDeviceCount(&mut count));
         assert_eq!(count, 2);

@@ -10,6 +10,7 @@ mod pools;
 mod processes;
 mod replay;
 mod streams;
+mod vmm;
 mod waits;
 
 use crate::emulator::report::expected::expect;

@@ -1,9 +1,9 @@
 //! Other processes: memory that they share, and children that are forked.
 
 use super::*;
-use crate::emulator::memory::heap::locate;
-use crate::emulator::memory::map::reach;
 use crate::emulator::memory::object::Location;
+use crate::emulator::memory::space::locate::locate;
+use crate::emulator::memory::space::reach::reach;
 
 const WHERE: &str = "GPUCOMM_TEST_LOCATION";
 

@@ -203,6 +203,10 @@ fn random_graphs_do_at_each_launch_what_they_hold() {
     let rounds = std::env::var("GPUCOMM_TEST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
     let seed_text = seed.to_string();
     isolated("replay::random_graphs_do_at_each_launch_what_they_hold", &[("GPUCOMM_TEST_SEED", &*seed_text)], || {
+        for (device, peer) in [(0, 1), (1, 0)] {
+            ok!(cudaSetDevice(device));
+            ok!(cudaDeviceEnablePeerAccess(peer, 0));
+        }
         std::thread::scope(|scope| {
             for thread in 0..3u64 {
                 scope.spawn(move || {

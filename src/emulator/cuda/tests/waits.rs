@@ -129,7 +129,7 @@ fn freeing_device_memory_waits_for_its_device_only() {
         assert!(!until_opened(stream.close_gate(), || ok!(cudaFree(foreign))));
         ok!(cudaSetDevice(1));
         assert!(!until_opened(stream.close_gate(), || assert!(!malloc(64).is_null())));
-        let own = memory::allocate(1, 64).unwrap();
+        let own = memory::allocate(1, 64, crate::emulator::memory::block::Origin::Nccl).unwrap();
         assert!(!until_opened(stream.close_gate(), || memory::unmap(own).unwrap()), "what ncclMemFree does");
     });
 }

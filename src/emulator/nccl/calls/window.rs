@@ -12,8 +12,9 @@ use crate::emulator::cuda::core::device;
 use crate::emulator::cuda::tasks::memory;
 use crate::emulator::lock::lock;
 use crate::emulator::meet::segment::Segment;
-use crate::emulator::memory::block::InUse;
-use crate::emulator::memory::heap;
+use crate::emulator::memory::block::Origin;
+use crate::emulator::memory::space::held::InUse;
+use crate::emulator::memory::space::locate::locate;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::basics::safety::functions;
@@ -52,7 +53,7 @@ pub(crate) fn allocate(bytes: usize) -> Outcome<*mut c_void> {
     }
     let bytes = bytes.checked_next_multiple_of(ALIGN).ok_or_else(out_of_memory)?;
     let padded = bytes.checked_add(ALIGN).ok_or_else(out_of_memory)?;
-    let base = memory::allocate(device, padded).map_err(failed)?;
+    let base = memory::allocate(device, padded, Origin::Nccl).map_err(failed)?;
     let pointer = base.wrapping_byte_add(base.addr().wrapping_neg() % ALIGN);
     lock(&ALLOCATED).insert(pointer.addr(), Allocation { base: base.expose_provenance(), bytes, windows: Vec::new() });
     Ok(pointer)
@@ -187,7 +188,7 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<InUse
     if !address.is_multiple_of(ALIGN) {
         return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
     }
-    let (_, used) = heap::locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
+    let (_, used) = locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
     if let Some(device) = used.device().filter(|&device| device != comm.device) {
         return Err(Failure::unnoticed(format!(
             "the window lies on device {device}, expected device {} of rank {}",

@@ -4,9 +4,11 @@ use std::cell::Cell;
 use std::ops::Deref;
 
 use super::order::Order;
-use crate::emulator::memory::block::InUse;
+use crate::emulator::memory::access::Access;
 use crate::emulator::memory::object::Location;
-use crate::emulator::memory::{heap, map};
+use crate::emulator::memory::space::held::InUse;
+use crate::emulator::memory::space::locate::locate;
+use crate::emulator::memory::space::reach::reach;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::state::comm::Comm;
@@ -38,9 +40,9 @@ impl Deref for Operation {
 impl Operation {
     /// Finds what `order` works on in this process's memory.
     pub(crate) fn start(comm: &Comm, order: &Order) -> Outcome<Self> {
-        let scalar = Scalar::find(order.factor, order.size)?;
-        let (send, send_used) = find(comm, "send", order.send_at, order.whole[0])?;
-        let (recv, recv_used) = find(comm, "receive", order.recv_at, order.whole[1])?;
+        let scalar = Scalar::find(order.factor, order.size, comm.device)?;
+        let (send, send_used) = find(comm, ("send", Access::Read), order.send_at, order.whole[0])?;
+        let (recv, recv_used) = find(comm, ("receive", Access::ReadWrite), order.recv_at, order.whole[1])?;
         let operation = Self {
             order: *order,
             number: 0,
@@ -62,8 +64,7 @@ impl Operation {
             return Ok(());
         }
         let spoilt = whole.div_ceil(2);
-        let at =
-            map::reach(&self.recv, spoilt).map_err(|error| Failure::system(format!("the receive buffer: {error}")))?;
+        let at = reach(&self.recv, spoilt).map_err(|error| Failure::system(format!("the receive buffer: {error}")))?;
         // SAFETY: the buffer was checked to hold this many bytes, and is kept from reuse while `self` lives. No other rank
         // touches it: none passes a gate that this one has left, none takes a message that it has withdrawn, and those of
         // an operation that no rank does leave the buffers of others alone.
@@ -75,7 +76,7 @@ impl Operation {
     fn check_overlap(&self, rank: usize) -> Outcome {
         let [send_bytes, recv_bytes] = self.whole.map(|bytes| bytes as u64);
         let (send, recv) = (&self.send, &self.recv);
-        if send_bytes == 0 || recv_bytes == 0 || send.device != recv.device {
+        if send_bytes == 0 || recv_bytes == 0 || !send.same_object(recv) {
             return Ok(());
         }
         if send.offset + send_bytes <= recv.offset || recv.offset + recv_bytes <= send.offset {
@@ -105,15 +106,22 @@ impl Operation {
     }
 }
 
-fn find(comm: &Comm, what: &str, address: usize, bytes: usize) -> Outcome<(Location, InUse)> {
+fn find(comm: &Comm, (what, wanted): (&str, Access), address: usize, bytes: usize) -> Outcome<(Location, InUse)> {
     if bytes > 0 && address == 0 {
         return Err(Failure::unnoticed(format!("the {what} buffer is null, expected {bytes} bytes")));
     }
-    let (location, used) = heap::locate(std::ptr::without_provenance(address), bytes)
+    let (location, used) = locate(std::ptr::without_provenance(address), bytes)
         .map_err(|fault| Failure::unnoticed(format!("the {what} buffer of {bytes} bytes: {}", fault.text)))?;
     if let Some(device) = used.device().filter(|&device| device != comm.device) {
         return Err(Failure::unnoticed(format!(
             "the {what} buffer lies on device {device}, expected device {} of rank {}",
+            comm.device, comm.rank
+        )));
+    }
+    let has = used.access(comm.device);
+    if has < wanted {
+        return Err(Failure::unnoticed(format!(
+            "the {what} buffer is open to device {} of rank {} for {has:?}, expected {wanted:?}",
             comm.device, comm.rank
         )));
     }

@@ -12,7 +12,7 @@ use super::share::{self, Peer};
 use crate::emulator::meet::futex::SLICE;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
-use crate::emulator::memory::map;
+use crate::emulator::memory::space::reach::reach;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::requests::beside;
 use crate::emulator::nccl::requests::location::{LOCATION_WORDS, get_location, put_location};
@@ -56,7 +56,7 @@ pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
     let parted = part(comm, segment, activity, number, cancelled);
     if operation.beside != 0
         && let (Ok(()), Ok(true), Ok(recv)) =
-            (&done, &parted, map::reach(&operation.recv, operation.spans(comm.size, comm.rank)[1]))
+            (&done, &parted, reach(&operation.recv, operation.spans(comm.size, comm.rank)[1]))
     {
         // SAFETY: all have done their share, and this rank's stream is still at this operation.
         unsafe { beside::spoil(operation.kind, operation.bytes(), comm.rank, recv, &begins) };
@@ -125,7 +125,7 @@ fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
         let rank = segment.own(peer);
         let [send, recv] = operation.spans(comm.size, peer);
         let pointer = |at: usize, bytes: usize| {
-            map::reach(&get_location(&rank.words[at..]), bytes).map_err(|error| {
+            reach(&get_location(&rank.words[at..]), bytes).map_err(|error| {
                 segment.common().broken.store(1, Ordering::Release);
                 Failure::system(format!("rank {} cannot reach the memory of rank {peer}: {error}", comm.rank))
             })

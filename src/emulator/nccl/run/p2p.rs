@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use crate::emulator::meet::futex::{SLICE, spin};
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
-use crate::emulator::memory::map;
+use crate::emulator::memory::space::reach;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Kind, element_name};
 use crate::emulator::nccl::bytes::transfer::Way;
@@ -230,8 +230,8 @@ fn take(comm: &Comm, pair: &Between, from: usize, message: &Operation) -> Outcom
         return Err(mismatch(from, comm.rank, pair));
     }
     let reach = |error| Failure::system(format!("rank {} cannot reach the memory of rank {from}: {error}", comm.rank));
-    let source = map::reach(&get_location(&pair.sender[PLACE_AT..]), message.bytes()).map_err(reach)?;
-    let target = map::reach(&message.recv, message.bytes()).map_err(reach)?;
+    let source = reach::reach(&get_location(&pair.sender[PLACE_AT..]), message.bytes()).map_err(reach)?;
+    let target = reach::reach(&message.recv, message.bytes()).map_err(reach)?;
     // SAFETY: both sides checked that their buffers hold `count` elements and keep them from reuse until the message is
     // done. They can overlap only if a program sends to itself, and the first branch allows for that.
     unsafe {

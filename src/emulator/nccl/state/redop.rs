@@ -5,9 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::emulator::lock::lock;
-use crate::emulator::memory::block::InUse;
+use crate::emulator::memory::access::Access;
 use crate::emulator::memory::object::Location;
-use crate::emulator::memory::{heap, map};
+use crate::emulator::memory::space::held::InUse;
+use crate::emulator::memory::space::locate::locate;
+use crate::emulator::memory::space::reach::reach;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Redop, element, element_name};
 use crate::sys::{ncclDataType_t, ncclRedOp_t, ncclScalarResidence_t};
@@ -67,7 +69,7 @@ pub(crate) unsafe fn create(
             Residence::Host(u64::from_le_bytes(bits))
         }
         ncclScalarResidence_t::ncclScalarDevice => {
-            heap::locate(scalar.cast(), size)
+            locate(scalar.cast(), size)
                 .map_err(|fault| Failure::unnoticed(format!("the {name} scalar: {}", fault.text)))?;
             Residence::Device(scalar.expose_provenance())
         }
@@ -114,14 +116,19 @@ pub(crate) fn resolve(
 }
 
 impl Scalar {
-    /// That of one run of an operation on elements of `size` bytes.
-    pub(crate) fn find(residence: Option<Residence>, size: usize) -> Outcome<Self> {
+    /// That of one run of an operation of `device` on elements of `size` bytes.
+    pub(crate) fn find(residence: Option<Residence>, size: usize, device: i32) -> Outcome<Self> {
         match residence {
             None => Ok(Self::None),
             Some(Residence::Host(bits)) => Ok(Self::Bits(bits)),
             Some(Residence::Device(address)) => {
-                let (location, used) = heap::locate(std::ptr::without_provenance(address), size)
+                let (location, used) = locate(std::ptr::without_provenance(address), size)
                     .map_err(|fault| Failure::unnoticed(format!("the scalar of the reduction: {}", fault.text)))?;
+                if used.access(device) < Access::Read {
+                    return Err(Failure::unnoticed(format!(
+                        "the scalar of the reduction is not open to device {device}"
+                    )));
+                }
                 Ok(Self::At(location, used))
             }
         }
@@ -133,8 +140,7 @@ impl Scalar {
             Self::None => Ok(0),
             Self::Bits(bits) => Ok(*bits),
             Self::At(location, _) => {
-                let at =
-                    map::reach(location, size).map_err(|e| Failure::system(format!("the scalar's memory: {e}")))?;
+                let at = reach(location, size).map_err(|e| Failure::system(format!("the scalar's memory: {e}")))?;
                 let mut bits = [0u8; 8];
                 // SAFETY: the location was checked to hold one element, and is kept from reuse while `self` lives.
                 unsafe { std::ptr::copy_nonoverlapping(at.cast_const(), bits.as_mut_ptr(), size) };

@@ -9,7 +9,7 @@ use super::space::Space;
 use super::stranded::Stranded;
 use crate::emulator::bugs;
 use crate::emulator::lock::lock;
-use crate::emulator::memory::block::InUse;
+use crate::emulator::memory::space::held::InUse;
 use crate::emulator::settings::settings;
 
 /// A registered range.

@@ -8,6 +8,7 @@ mod graphs;
 mod groups;
 mod inside;
 mod lifecycle;
+mod mapped;
 mod messages;
 mod processes;
 mod replays;

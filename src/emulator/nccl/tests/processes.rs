@@ -379,6 +379,7 @@ fn work(rank: &Rank) {
         assert_eq!(rank.state(), OK, "{}", rank.error());
         assert_eq!(all.values(), vec![6.0; size * count]);
     }
+    super::mapped::across_seams(rank);
     let (mut child, mut at, mut window) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: the pointers are valid for writes, the memory until it is freed.
     unsafe {

@@ -1,0 +1,113 @@
+//! Physical memory by its handles, and what programs map themselves.
+
+use crate::emulator::cuda::core::device;
+use crate::emulator::lock::lock;
+use crate::emulator::memory::fault::Fault;
+use crate::emulator::memory::space::physical::{Nature, Physical};
+use crate::emulator::memory::space::table;
+use crate::emulator::{fault, report};
+use crate::sys::cudaError;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+/// Memory that the program has a handle of, and how often: once, and whenever it was retained, less releases.
+#[derive(Debug)]
+struct Owned {
+    physical: Arc<Physical>,
+    times: u64,
+}
+
+/// By their handles, which are never used twice.
+#[derive(Debug)]
+struct Handles {
+    all: BTreeMap<u64, Owned>,
+    last: u64,
+}
+
+static HANDLES: Mutex<Handles> = Mutex::new(Handles { all: BTreeMap::new(), last: 0 });
+
+/// A new handle for memory.
+fn own(physical: Arc<Physical>) -> u64 {
+    let mut handles = lock(&HANDLES);
+    // Multiples of 16, as if it pointed to something, and with bits that no pointer has.
+    handles.last += 1;
+    let handle = 0x56 << 56 | handles.last << 4;
+    handles.all.insert(handle, Owned { physical, times: 1 });
+    handle
+}
+
+/// The memory behind a handle.
+pub(crate) fn physical(handle: u64) -> Result<Arc<Physical>, Fault> {
+    lock(&HANDLES).all.get(&handle).map(|owned| owned.physical.clone()).ok_or_else(|| no_handle(handle))
+}
+
+fn no_handle(handle: u64) -> Fault {
+    Fault::value(format!("{handle:#x} is no handle of memory: released, or never given"))
+}
+
+/// Wraps `cuMemCreate`.
+pub(crate) fn create(bytes: u64, nature: Nature) -> Result<u64, Fault> {
+    let device = device::device(nature.ordinal).map_err(|cuda| Fault { cuda, text: "the device".into() })?;
+    device.check().map_err(|cuda| Fault { cuda, text: format!("device {} is lost", nature.ordinal) })?;
+    if bytes == 0 || !bytes.is_multiple_of(table::GRANULARITY as u64) {
+        let text = format!("the size is {bytes}, expected a multiple of {}", table::GRANULARITY);
+        return Err(Fault::value(text));
+    }
+    if fault::on_alloc(device.number(), bytes as usize) {
+        let text = format!("{bytes} bytes of device {}", nature.ordinal);
+        return Err(Fault { cuda: cudaError::cudaErrorMemoryAllocation, text });
+    }
+    Physical::new(bytes, nature).map(own)
+}
+
+/// Wraps `cuMemRelease`: the memory stays as long as it is mapped.
+pub(crate) fn release(handle: u64) -> Result<(), Fault> {
+    let mut handles = lock(&HANDLES);
+    let owned = handles.all.get_mut(&handle).ok_or_else(|| no_handle(handle))?;
+    owned.times -= 1;
+    let gone = if owned.times == 0 { handles.all.remove(&handle) } else { None };
+    drop(handles);
+    drop(gone);
+    Ok(())
+}
+
+/// Wraps `cuMemRetainAllocationHandle`: a handle that the program has, or a new one where it has none.
+pub(crate) fn retain(address: usize) -> Result<u64, Fault> {
+    let physical = table::at(address).ok_or_else(|| nothing_at(address))?.physical.clone();
+    let mut handles = lock(&HANDLES);
+    let known = handles.all.iter_mut().find(|(_, owned)| Arc::ptr_eq(&owned.physical, &physical));
+    if let Some((&handle, owned)) = known {
+        owned.times += 1;
+        return Ok(handle);
+    }
+    drop(handles);
+    Ok(own(physical))
+}
+
+/// Nothing is mapped at an address.
+pub(crate) fn nothing_at(address: usize) -> Fault {
+    Fault::value(format!("nothing is mapped at {address:#x}"))
+}
+
+/// Wraps `cuMemImportFromShareableHandle` for a descriptor.
+pub(crate) fn import(fd: OwnedFd) -> Result<u64, Fault> {
+    Physical::import(fd).map(own)
+}
+
+/// Wraps `cuMemUnmap`: waits for nothing, so the memory must not be in use there.
+pub(crate) fn unmap(base: usize, bytes: usize) -> Result<(), Fault> {
+    for mapped in table::unmap(base, bytes)? {
+        let uses = mapped.uses();
+        if uses > 0 {
+            let ordinal = mapped.physical.nature.ordinal;
+            report::violation(format!(
+                "cuMemUnmap takes {mapped} away while {uses} queued or running operations use it"
+            ));
+            if let Ok(device) = device::device(ordinal) {
+                device.fail(cudaError::cudaErrorIllegalAddress);
+            }
+        }
+    }
+    Ok(())
+}

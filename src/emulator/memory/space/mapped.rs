@@ -1,0 +1,80 @@
+//! Parts of physical memory, mapped at addresses.
+
+use super::physical::Physical;
+use crate::emulator::memory::access::Rights;
+use crate::emulator::memory::object::Location;
+use crate::emulator::memory::room::Room;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A part of physical memory at a range of addresses. The memory stays there until the last of those who know this lets go, so that
+/// work that is still queued when a program unmaps it harms nobody.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    room: Arc<Room>,
+    pub(super) base: usize,
+    pub(super) bytes: usize,
+    pub(crate) physical: Arc<Physical>,
+    offset: u64,
+    /// What devices may do here. Nothing at first.
+    pub(crate) rights: Rights,
+    uses: AtomicU32,
+}
+
+impl Mapped {
+    /// Maps `bytes` bytes of `physical` from `offset` on to `base`, in `room`.
+    pub(super) fn new(
+        room: &Arc<Room>,
+        (base, bytes): (usize, usize),
+        (physical, offset): (&Arc<Physical>, u64),
+    ) -> io::Result<Arc<Self>> {
+        physical.object.map_at(room, base, offset, bytes)?;
+        let (room, physical) = (room.clone(), physical.clone());
+        Ok(Arc::new(Self { room, base, bytes, physical, offset, rights: Rights::default(), uses: AtomicU32::new(0) }))
+    }
+
+    /// Behind its last address.
+    pub(super) fn end(&self) -> usize {
+        self.base + self.bytes
+    }
+
+    /// Where a byte of it lies in its object; `address` is one of it.
+    pub(super) fn place(&self, address: usize) -> Location {
+        Location { offset: self.offset + (address - self.base) as u64, ..self.physical.object.begin() }
+    }
+
+    /// The address of `bytes` bytes at a place, if all of them lie here.
+    pub(super) fn address(&self, place: &Location, bytes: usize) -> Option<usize> {
+        let offset = place.offset.checked_sub(self.offset)?;
+        let end = offset.checked_add(bytes as u64)?;
+        let here = end <= self.bytes as u64 && self.physical.object.begin().same_object(place);
+        here.then(|| self.base + offset as usize)
+    }
+
+    /// How many pieces of queued or running work use it.
+    pub(crate) fn uses(&self) -> u32 {
+        self.uses.load(Ordering::Acquire)
+    }
+
+    /// Somebody begins to use it, or has done with it.
+    pub(super) fn used(&self, more: bool) {
+        if more {
+            self.uses.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.uses.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.room.clear(self.base);
+    }
+}
+
+impl std::fmt::Display for Mapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes at {:#x}, of {}", self.bytes, self.base, self.physical)
+    }
+}
