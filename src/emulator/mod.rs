@@ -19,6 +19,8 @@ pub(crate) mod nccl;
 pub(in crate::emulator) mod patience;
 pub(in crate::emulator) mod report;
 pub(in crate::emulator) mod settings;
+#[cfg(test)]
+pub(in crate::emulator) mod turns;
 pub(in crate::emulator) mod visible;
 
 pub(crate) use report::count as violations;

@@ -180,8 +180,12 @@ impl Communicator {
         self.aborter().abort(reason)
     }
 
-    /// Wraps `ncclCommFinalize` and `ncclCommDestroy`: waits for all work of this rank, then for the other ranks to do the
-    /// same.
+    /// Wraps `ncclCommFinalize` and `ncclCommDestroy`: waits for all work of this rank, and for NCCL to free it.
+    ///
+    /// NCCL frees the ranks of a process together, when the last of them ends, and then waits for everything on their devices. Where other
+    /// communicators are active there, such as the one that this was split off from, a rank waits up to 100 ms for the others of its
+    /// process to come here as well, and no longer than a second for NCCL, which goes on by itself: what holds it up may wait for this
+    /// rank.
     ///
     /// # Errors
     /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case.

@@ -227,10 +227,44 @@ fn many_parts_are_dropped_behind_work_that_hangs() {
             parts.iter().try_for_each(|part| sum(part, stream))?;
             let (go_on, goes_on) = channel::<()>();
             stream.launch_host(move || drop(goes_on.recv_timeout(slower(20.0))))?;
-            quick(slower(3.0), || drop(parts));
+            quick(slower(4.0), || drop(parts));
             drop(go_on);
             stream.accept();
             stream.synchronize()
         });
+    });
+}
+
+/// NCCL frees all ranks of a process when the last one ends, and waits for their devices: a rank that has ended before may have gone on
+/// there, with an operation that waits for the very rank that ends last.
+#[test]
+fn who_has_closed_its_part_goes_on() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            for by_drop in [false, true] {
+                let (told, gone_on) = channel();
+                let gone_on = std::sync::Mutex::new(gone_on);
+                owners(ranks, |comm, stream| {
+                    let part = whole(&comm).unwrap();
+                    sum(&part, stream).unwrap();
+                    if comm.rank() == 0 {
+                        // Those of the others have ended, and what they have gone on with is on its way.
+                        (1..ranks).for_each(|_| gone_on.lock().unwrap().recv().unwrap());
+                    }
+                    let start = Instant::now();
+                    if by_drop {
+                        drop(part)
+                    } else {
+                        part.close(slower(5.0)).unwrap()
+                    }
+                    assert!(start.elapsed() < slower(4.0), "{:?}", start.elapsed());
+                    let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5]).unwrap();
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+                    told.send(()).unwrap();
+                    assert_eq!(x.to_vec(stream).unwrap(), [ranks as i32; 5]);
+                });
+            }
+            still_works(ranks);
+        }
     });
 }

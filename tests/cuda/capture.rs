@@ -84,8 +84,8 @@ fn what_the_stream_has_used_before() {
 /// Memory is freed neither within the graph nor never.
 #[test]
 fn what_is_dropped_is_freed_afterwards() {
-    const LEN: usize = 64 << 20;
-    const ROUNDS: usize = 8;
+    const LEN: usize = 16 << 20;
+    const ROUNDS: usize = 48;
     let (stream, other) = (stream(), stream());
     let settle = || {
         for stream in [&stream, &other] {
@@ -105,7 +105,7 @@ fn what_is_dropped_is_freed_afterwards() {
         drop(DeviceBuffer::<u8>::zeroed(&other, 1).unwrap());
         settle();
     }
-    // A pool gives out again what it has got back.
+    // A pool gives out again what it has got back, if not always at once: on H200s 10 of 16 were new.
     assert!(addresses.len() < ROUNDS, "{} of {} buffers lie where none lay before", addresses.len(), 2 * ROUNDS);
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use gpucomm::{Communicator, Device, Result, UniqueId};
 
-const ROLE: &str = "GPUCOMM_TEST_ROLE";
+/// In the environment of a rank.
+pub const ROLE: &str = "GPUCOMM_TEST_ROLE";
 const RANK: &str = "GPUCOMM_TEST_RANK";
 const SIZE: &str = "GPUCOMM_TEST_SIZE";
 const ID: &str = "GPUCOMM_TEST_ID";
@@ -80,6 +81,11 @@ pub fn spawn(test: &str, role: &str, (rank, size): (usize, usize), id: &UniqueId
     command.env(ROLE, role).env(RANK, rank.to_string()).env(SIZE, size.to_string()).env(ID, hex);
     command.envs(super::environment());
     command.envs(env.iter().copied());
+    start(format!("{role}, rank {rank} of {size}"), command)
+}
+
+/// Starts a command, and reads what it prints.
+pub fn start(what: String, mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("start this program again");
     let (sender, lines) = channel();
@@ -95,7 +101,7 @@ pub fn spawn(test: &str, role: &str, (rank, size): (usize, usize), id: &UniqueId
             }
         });
     }
-    Child { what: format!("{role}, rank {rank} of {size}"), process, lines, text: String::new() }
+    Child { what, process, lines, text: String::new() }
 }
 
 /// Starts all ranks of a role.

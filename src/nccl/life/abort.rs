@@ -4,7 +4,7 @@
 //! what waits for them, a driver call of ours among others, waits until they see it. Hence no CUDA call here comes before
 //! the flags, and no lock: the gate is shut, and who is not inside NCCL is not waited for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{interrupt, reaper};
@@ -85,7 +85,12 @@ fn everybody(members: &[Arc<Inner>], cause: &Error) -> Vec<Arc<Inner>> {
 fn abort_all(all: &[Arc<Inner>], cause: &Error) -> bool {
     // All are condemned before the first is aborted, so that every thread that notices gets this cause, and nobody finds results well
     // that are none: who waits on the device for a rank that is stopped goes on as if that had come.
-    let condemned: Vec<_> = all.iter().filter(|inner| inner.condemn(cause.clone())).collect();
+    let condemned: Vec<_> = {
+        // Of two who abort the same ranks, one finds them active.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|inner| inner.condemn(cause.clone())).collect()
+    };
     for inner in &condemned {
         let inner = Arc::clone(inner);
         inner.clone().helper().run(move || tear_down(&inner));

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::abort::{GRACE, give_up, let_go, start_abort, take_off_windows, wait_for_end};
-use super::{health, reaper};
+use super::{freeing, health, reaper};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -44,32 +44,36 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     for inner in &retired {
         closed = closed.and_then(|()| is_fit(inner, deadline));
     }
-    let (sender, ends) = mpsc::channel();
+    let (sender, finalized) = mpsc::channel();
+    let (last, ends) = mpsc::channel();
     let unfit = closed.as_ref().err();
     for inner in &retired {
-        let (inner, sender, unfit) = (Arc::clone(inner), sender.clone(), unfit.cloned());
-        inner.clone().helper().run(move || {
-            let _ = sender.send(match unfit {
-                None => destroy(&inner),
-                Some(cause) => {
-                    give_up(&inner, &cause);
-                    Ok(())
-                }
-            });
+        let (inner, unfit) = (Arc::clone(inner), unfit.cloned());
+        let (sender, last) = (sender.clone(), last.clone());
+        inner.clone().helper().run(move || match unfit.map_or_else(|| finalize(&inner), Err) {
+            Ok(()) => {
+                let _ = sender.send(Ok(()));
+                let _ = last.send(destroy(&inner));
+            }
+            Err(cause) => {
+                give_up(&inner, &cause);
+                let _ = sender.send(Err(cause));
+            }
         });
     }
-    drop(sender);
-    for _ in 0..retired.len() {
-        match ends.recv_timeout(deadline.remaining()) {
-            Ok(ended) => closed = closed.and(ended),
-            Err(_) => return closed.and(Err(deadline.error(CLOSE, "NCCL goes on ending the communicator by itself"))),
-        }
+    drop((sender, last));
+    let late = || deadline.error(CLOSE, "NCCL goes on ending the communicator by itself");
+    for _ in &retired {
+        closed = closed.and(finalized.recv_timeout(deadline.remaining()).map_err(|_| late())?);
     }
-    // What other streams still do with memory that was dropped is no reason to fail.
-    members.iter().for_each(|inner| {
-        let _ = reaper::drain(inner.id, deadline);
-    });
-    closed
+    let freed = freeing::wait(members, &ends, deadline, late);
+    if let Ok(true) = freed {
+        // What other streams still do with memory that was dropped is no reason to fail.
+        members.iter().for_each(|inner| {
+            let _ = reaper::drain(inner.id, deadline);
+        });
+    }
+    closed.and(freed.map(drop))
 }
 
 /// `inner` comes to nothing more, and what it had come to is done: whoever waits for it is told.
@@ -98,18 +102,17 @@ fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
     unsafe { health::async_error(inner.handle()) }
 }
 
-/// Finalizes and destroys `inner`, whose gate is shut and empty, and which has no error.
-fn destroy(inner: &Arc<Inner>) -> Result<()> {
-    let raw = inner.handle().raw();
+/// Finalizes `inner`, whose gate is shut and empty, and which has no error.
+fn finalize(inner: &Arc<Inner>) -> Result<()> {
     take_off_windows(inner);
     // SAFETY: the handle is live, and nobody else uses it any more: only who has shut the gate comes here.
-    let finalized = check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(raw) });
-    if let Err(error) = finalized {
-        give_up(inner, &error);
-        return Err(error);
-    }
-    // SAFETY: as above; a finalized communicator is destroyed once.
-    let destroyed = check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(raw) });
+    check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(inner.handle().raw()) })
+}
+
+/// Destroys `inner`, which was finalized.
+fn destroy(inner: &Arc<Inner>) -> Result<()> {
+    // SAFETY: as in `finalize`; a finalized communicator is destroyed once.
+    let destroyed = check("ncclCommDestroy", unsafe { sys::ncclCommDestroy(inner.handle().raw()) });
     let_go(inner);
     destroyed
 }
@@ -191,13 +194,15 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else {
         return wait_for_what_is_left(members);
     };
-    let deadline = Deadline::after(patience(&active).min(timeout));
+    let patience = patience(&active).min(timeout);
+    let deadline = Deadline::after(patience);
     if std::thread::panicking() || close(&active, &deadline).is_err() {
         let in_vain = if deadline.expired() { busy(&active) } else { Vec::new() };
         let cause = Error::Aborted { operation: "drop", reason: "a rank was dropped with work in flight".into() };
         let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();
         if start_abort(&relatives, &cause) {
-            wait_for_end(&relatives, &Deadline::after(GRACE));
+            // NCCL frees nothing before the devices are done with all, also with what others do there.
+            wait_for_end(&relatives, &Deadline::after(patience));
         }
         if !in_vain.is_empty() {
             let _ = IN_VAIN.try_with(|last| last.replace(Some((Instant::now(), in_vain))));

@@ -4,6 +4,7 @@ pub(crate) mod abort;
 pub(crate) mod closing;
 pub(crate) mod divide;
 pub(crate) mod failure;
+pub(crate) mod freeing;
 pub(crate) mod health;
 pub(crate) mod init;
 pub(crate) mod interrupt;

@@ -65,6 +65,17 @@ impl<R> Households<R> {
         household.open.fetch_add(ranks, Ordering::Relaxed);
         household
     }
+
+    /// All ranks of the process that have started.
+    pub(crate) fn members(&self) -> Vec<Arc<R>> {
+        let all: Vec<_> = {
+            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.values().filter_map(Weak::upgrade).collect()
+        };
+        let mut members = Vec::new();
+        all.iter().for_each(|household| household.add_members(&mut members));
+        members
+    }
 }
 
 impl<R> Household<R> {
@@ -114,6 +125,17 @@ impl<R> Household<R> {
         };
         self.children.all().iter().for_each(|child| failed.extend(child.fail(cause)));
         failed
+    }
+
+    /// The ranks that have started.
+    pub(crate) fn members(&self) -> Vec<Arc<R>> {
+        self.ranks().started.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Adds the ranks that have started, and those that were split off from them.
+    fn add_members(&self, members: &mut Vec<Arc<R>>) {
+        members.extend(self.members());
+        self.children.all().iter().for_each(|child| child.add_members(members));
     }
 
     /// NCCL has let go of one rank.

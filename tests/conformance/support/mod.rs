@@ -1,5 +1,6 @@
 //! What the tests share: numbers, the host's reference, random inputs, ranks, processes and a watchdog.
 
+pub mod alone;
 pub mod expect;
 pub mod guarded;
 pub mod harness;

@@ -14,6 +14,7 @@ mod vmm;
 mod waits;
 
 use crate::emulator::report::expected::expect;
+use crate::emulator::turns::{self, HoldingUp};
 use crate::sys::*;
 use std::ffi::c_void;
 use std::process::{Command, Output};
@@ -85,7 +86,12 @@ fn wait(stream: cudaStream_t) {
 }
 
 /// Holds a stream back until it is dropped.
-struct Gate(#[allow(dead_code, reason = "its drop opens the gate")] Sender<()>);
+struct Gate {
+    #[allow(dead_code, reason = "its drop opens the gate")]
+    open: Sender<()>,
+    #[allow(dead_code, reason = "its drop tells that, afterwards")]
+    holding_up: HoldingUp,
+}
 
 fn gate(stream: cudaStream_t) -> Gate {
     unsafe extern "C" fn pass(data: *mut c_void) {
@@ -93,9 +99,10 @@ fn gate(stream: cudaStream_t) -> Gate {
         let opened = unsafe { Box::from_raw(data.cast::<Receiver<()>>()) };
         let _ = opened.recv();
     }
+    let holding_up = turns::holding_up();
     let (open, opened) = channel();
     ok!(cudaLaunchHostFunc(stream, Some(pass), Box::into_raw(Box::new(opened)).cast()));
-    Gate(open)
+    Gate { open, holding_up }
 }
 
 fn event(flags: u32) -> cudaEvent_t {

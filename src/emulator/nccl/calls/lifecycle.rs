@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::group::{self, Job};
+use super::reclaim::reclaim;
 use crate::emulator::meet::layout::Life;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, heed_captures};
@@ -54,6 +55,7 @@ fn part(comm: &Comm, life: Life) {
         }
         here.map(|rank| segment.own(rank).graphs.load(Ordering::Acquire)).sum()
     });
+    reclaim(comm);
 }
 
 /// `ncclCommFinalize`: waits until everything that was launched is done, and no graph has anything of it.

@@ -5,4 +5,5 @@ pub(crate) mod group;
 pub(crate) mod init;
 pub(crate) mod issue;
 pub(crate) mod lifecycle;
+pub(crate) mod reclaim;
 pub(crate) mod window;

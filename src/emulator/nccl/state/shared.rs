@@ -50,6 +50,8 @@ pub(crate) struct Common {
 pub(crate) struct Own {
     /// Its device, as the machine numbers them.
     pub(crate) device: AtomicI32,
+    /// Of the first rank of a process: how many ranks of that process have ended.
+    pub(crate) ended_here: AtomicU32,
     /// Collective operations that it has come to.
     pub(crate) arrived: AtomicU64,
     /// Collective operations that it has done its share of.

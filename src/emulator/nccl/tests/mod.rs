@@ -16,9 +16,10 @@ mod windows;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::emulator::turns;
 use crate::sys::*;
 
 /// What an aborted operation leaves in the first half of its result.
@@ -29,13 +30,11 @@ pub(super) const OK: ncclResult_t = ncclResult_t::ncclSuccess;
 /// Longer than any of these tests takes, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// `cudaFree` waits for all streams of its device. Two tests that ran side by side on the same devices could each wait for
-/// a rank of the other that is held up so, and would, as on a GPU.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// Runs `test` on a thread of its own and fails if it does not end.
 pub(super) fn within_limit<R: Send + 'static>(test: impl FnOnce() -> R + Send + 'static) -> R {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // `cudaFree`, and NCCL when it frees something, wait for whole devices. Two tests that ran side by side on the same devices could each
+    // wait for a rank of the other that is held up so, and would, as on a GPU.
+    let _alone = turns::alone();
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let _ = sender.send(test());
