@@ -82,6 +82,7 @@ fn change<R>(work: impl FnOnce(&mut Vec<Capture>) -> R) -> R {
     result
 }
 
+#[inline]
 fn ongoing() -> bool {
     ONGOING.load(Ordering::Acquire) > 0
 }
@@ -172,10 +173,13 @@ pub(crate) fn status(line: &Arc<Line>) -> Result<cudaStreamCaptureStatus, cudaEr
 /// To be asked by calls that are potentially unsafe: fails, and spoils the captures, where one is going on that this
 /// thread must heed. That is any of its own, and those that other threads began in global mode; a thread in
 /// thread-local mode heeds its own, one in relaxed mode none.
+#[inline]
 pub(crate) fn check() -> Result<(), cudaError> {
-    if !ongoing() || MODE.get() == RELAXED {
-        return Ok(());
-    }
+    if ongoing() && MODE.get() != RELAXED { check_all() } else { Ok(()) }
+}
+
+#[cold]
+fn check_all() -> Result<(), cudaError> {
     let (me, mode) = (std::thread::current().id(), MODE.get());
     let heeded = |capture: &&mut Capture| {
         capture.mode != RELAXED && (capture.thread == me || capture.mode == GLOBAL && mode == GLOBAL)
@@ -185,23 +189,36 @@ pub(crate) fn check() -> Result<(), cudaError> {
 }
 
 /// Which capture `line` is part of, if it is of one that is not spoilt.
+#[inline]
 pub(crate) fn number(line: &Arc<Line>) -> Option<u64> {
-    if !ongoing() || line.manner == Manner::Legacy {
-        return None;
-    }
-    of(&mut lock(&CAPTURES), line).ok().flatten().map(|capture| capture.number)
+    if ongoing() { number_of(line) } else { None }
+}
+
+#[cold]
+fn number_of(line: &Arc<Line>) -> Option<u64> {
+    let mut all = lock(&CAPTURES);
+    position(&mut all, line).filter(|&found| !all[found].spoilt).map(|found| all[found].number)
 }
 
 /// To be asked before something is done on `line` that no capture can write down: fails, and spoils the capture.
+#[inline]
 pub(crate) fn refuse(line: &Arc<Line>) -> Result<(), cudaError> {
-    if !ongoing() {
-        return Ok(());
-    }
+    if ongoing() { spoil(line, cudaError::cudaErrorStreamCaptureUnsupported) } else { Ok(()) }
+}
+
+/// To be asked before `line` waits for what is in no capture: a capture must not depend on that.
+#[inline]
+pub(crate) fn isolate(line: &Arc<Line>) -> Result<(), cudaError> {
+    if ongoing() { spoil(line, cudaError::cudaErrorStreamCaptureIsolation) } else { Ok(()) }
+}
+
+#[cold]
+fn spoil(line: &Arc<Line>, error: cudaError) -> Result<(), cudaError> {
     match of(&mut lock(&CAPTURES), line)? {
         None => Ok(()),
         Some(capture) => {
             capture.spoilt = true;
-            Err(cudaError::cudaErrorStreamCaptureUnsupported)
+            Err(error)
         }
     }
 }
@@ -245,20 +262,6 @@ pub(crate) fn mark(line: &Arc<Line>) -> Result<Option<Mark>, cudaError> {
     let Some(capture) = of(&mut all, line)? else { return Ok(None) };
     let number = capture.number;
     Ok(capture.member(line).map(|member| Mark { capture: number, front: member.front.clone() }))
-}
-
-/// To be asked before `line` waits for what is in no capture: a capture must not depend on that.
-pub(crate) fn isolate(line: &Arc<Line>) -> Result<(), cudaError> {
-    if !ongoing() {
-        return Ok(());
-    }
-    match of(&mut lock(&CAPTURES), line)? {
-        None => Ok(()),
-        Some(capture) => {
-            capture.spoilt = true;
-            Err(cudaError::cudaErrorStreamCaptureIsolation)
-        }
-    }
 }
 
 /// Lets what is enqueued on `line` come after `mark`: with that it becomes part of the capture.

@@ -70,7 +70,7 @@ pub(crate) fn connect(batches: &[Batch]) -> Outcome {
     for Batch { comm, epoch, operations, .. } in batches {
         let mut new: Vec<Link> = Vec::new();
         let known = lock(&comm.connected);
-        for (operation, _) in operations {
+        for operation in operations {
             links(comm, operation, |link| {
                 if !known.contains(&link) && !new.contains(&link) {
                     new.push(link);

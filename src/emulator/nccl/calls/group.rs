@@ -157,10 +157,16 @@ pub(crate) fn add_operation(
                     "the streams that a communicator is given in a group must all be captured into the same graph, or none of them",
                 ));
             }
-            Some(batch) => batch.operations.push((operation, stream)),
+            Some(batch) => {
+                if stream != batch.main && !batch.others.contains(&stream) {
+                    batch.others.push(stream);
+                }
+                batch.operations.push(operation);
+            }
             None => {
                 state.inside.push(comm.visits.enter(comm.rank, Manner::Alone));
-                state.batches.push(Batch { comm: comm.clone(), epoch, capture, operations: vec![(operation, stream)] });
+                let (comm, operations) = (comm.clone(), vec![operation]);
+                state.batches.push(Batch { comm, epoch, capture, main: stream, others: Vec::new(), operations });
             }
         }
         Ok(())

@@ -21,5 +21,8 @@ pub(crate) struct Batch {
     pub(crate) epoch: u32,
     /// The capture that their streams are part of.
     pub(crate) capture: Option<u64>,
-    pub(crate) operations: Vec<(Operation, StreamHandle)>,
+    /// The stream of the first of them, and those of others.
+    pub(crate) main: StreamHandle,
+    pub(crate) others: Vec<StreamHandle>,
+    pub(crate) operations: Vec<Operation>,
 }

@@ -12,35 +12,28 @@ use crate::emulator::cuda::core::{device, stream};
 use crate::emulator::lock::lock;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
 use crate::emulator::nccl::basics::kind::Kind;
-use crate::emulator::nccl::requests::batch::{Batch, StreamHandle};
+use crate::emulator::nccl::requests::batch::Batch;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
-use crate::sys::{cudaError, cudaStream_t};
+use crate::sys::cudaError;
 
 /// Enqueues a batch, or writes it down, where its streams are being captured.
 pub(crate) fn launch(batch: Batch) -> Outcome {
-    let Batch { comm, epoch, capture, operations } = batch;
-    let Some(&(_, main)) = operations.first() else { return Ok(()) };
-    let mut others: Vec<cudaStream_t> = Vec::new();
-    for (_, stream) in &operations {
-        if *stream != main && !others.contains(&stream.0) {
-            others.push(stream.0);
-        }
-    }
+    let Batch { comm, epoch, capture, main, others, operations } = batch;
+    let Some(name) = operations.first().map(|operation| operation.kind.name()) else { return Ok(()) };
     check_self_messages(&comm, &operations)?;
-    let name = operations.first().map_or("NCCL", |(operation, _)| operation.kind.name());
-    let operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
     let failed = |error| cuda(&format!("cannot enqueue {name}"), error);
     if capture.is_some() {
         let work = Arc::new(Captured::new(&comm, name, &operations)?);
-        others.insert(0, main.0);
-        let captured = on_its_device(&comm, || stream::record(&others, Arc::as_ptr(&comm).addr(), || work));
+        let streams: Vec<_> = std::iter::once(main).chain(others).map(|stream| stream.0).collect();
+        let captured = on_its_device(&comm, || stream::record(&streams, Arc::as_ptr(&comm).addr(), || work));
         // The capture may have come to its end since.
         return match captured.map_err(failed)? {
             true => Ok(()),
             false => Err(failed(cudaError::cudaErrorStreamCaptureInvalidated)),
         };
     }
+    let others: Vec<_> = others.into_iter().map(|stream| stream.0).collect();
     let mut issued = lock(&comm.issued);
     let run = Box::new(BatchRun::new(&comm, name, epoch, operations, &mut issued));
     // If this fails, the run is dropped, which finishes the batch.
@@ -57,9 +50,9 @@ fn on_its_device<R>(comm: &Comm, call: impl FnOnce() -> Result<R, cudaError>) ->
 }
 
 /// A rank that sends to itself must receive in the same group, and the other way round.
-fn check_self_messages(comm: &Comm, operations: &[(Operation, StreamHandle)]) -> Outcome {
+fn check_self_messages(comm: &Comm, operations: &[Operation]) -> Outcome {
     let count = |kind: Kind| {
-        operations.iter().filter(|(operation, _)| operation.kind == kind && operation.peer == comm.rank).count()
+        operations.iter().filter(|operation| operation.kind == kind && operation.peer == comm.rank).count()
     };
     let (sends, receives) = (count(Kind::Send), count(Kind::Recv));
     if sends != receives {
