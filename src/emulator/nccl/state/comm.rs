@@ -170,18 +170,22 @@ impl Comm {
     /// Whether a call may use the communicator now: the epoch in which it begins. NCCL itself looks only whether it was revoked, is
     /// busy or has failed.
     pub(crate) fn ensure_usable(&self) -> Outcome<u32> {
+        // In this order: what is revoked from now on belongs to this epoch, and is stopped.
+        let epoch = self.epoch();
         if self.is_revoked() {
             return Err(Failure::usage(format!("rank {}: the communicator was revoked", self.rank)));
         }
-        self.ensure_dividable()
+        self.ensure_dividable().map(|_| epoch)
     }
 
     /// Whether the communicator may be divided now, which a revoke does not hinder: the epoch in which that begins.
     pub(crate) fn ensure_dividable(&self) -> Outcome<u32> {
         // In this order: what is revoked meanwhile belongs to the earlier epoch, and is stopped.
         let epoch = self.epoch();
+        // A revoke sets the flag after it has closed the communicator.
+        let stopped = self.abort.is_set();
         let closed = self.closed.load(Ordering::Acquire);
-        let aborted = closed != REVOKED && self.abort.is_set();
+        let aborted = closed != REVOKED && stopped;
         let unusable = if !self.started.load(Ordering::Acquire) && self.config.blocking {
             "its start has failed, and it can only be aborted"
         } else if aborted {
