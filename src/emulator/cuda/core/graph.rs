@@ -2,7 +2,11 @@
 //!
 //! A launch is one piece of work of the stream that it is for, which takes as many places in the launch queue as its pieces would, as
 //! was seen on an H100. Launches of one executable graph run one after the other, on whatever streams. Who destroys one does not end
-//! what it has launched.
+//! what it has launched. The pieces are done one at a time, where a GPU does side by side what has no order: a piece that waits for
+//! another one of its own graph, with no edge between them, waits for ever. No graph allocates memory.
+//!
+//! Whoever launches a graph and enqueues on one of its communicators at the same time, from two threads, leaves open which comes first:
+//! NCCL asks for one thread at a time there.
 
 use super::capture;
 use super::handle::Registry;
