@@ -41,7 +41,7 @@ impl Capture {
         self.members.iter_mut().find(|member| Arc::ptr_eq(&member.line, line))
     }
 
-    /// Whether it keeps all from `legacy`, the legacy default stream of a device, because it has streams of that device whose order that keeps.
+    /// Whether it keeps all from `legacy`, the legacy default stream of a device, whose blocking streams it has some of.
     fn keeps_from(&self, legacy: &Line) -> bool {
         let kept = |line: &Line| line.manner == Manner::Blocking && line.device == legacy.device;
         self.members.iter().any(|member| kept(&member.line))
