@@ -235,6 +235,36 @@ fn many_parts_are_dropped_behind_work_that_hangs() {
     });
 }
 
+/// As below, with an abort by the rank that the others wait for: it cannot wait for its end.
+#[test]
+fn an_abort_does_not_wait_for_who_waits_for_it() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let (told, gone_on) = channel();
+            let gone_on = std::sync::Mutex::new(gone_on);
+            owners(ranks, |comm, stream| {
+                let part = whole(&comm).unwrap();
+                sum(&part, stream).unwrap();
+                if comm.rank() == 0 {
+                    (1..ranks).for_each(|_| gone_on.lock().unwrap().recv().unwrap());
+                    let outcome = quick(slower(5.0), || part.aborter().abort("the part gives up"));
+                    assert_eq!(outcome, AbortOutcome::StillRunning);
+                }
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5]).unwrap();
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+                told.send(()).unwrap();
+                assert_eq!(x.to_vec(stream).unwrap(), [ranks as i32; 5]);
+                let start = Instant::now();
+                while part.state() != State::Aborted {
+                    assert!(start.elapsed() < slower(5.0), "{:?}", part.state());
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            still_works(ranks);
+        }
+    });
+}
+
 /// NCCL frees all ranks of a process when the last one ends, and waits for their devices: a rank that has ended before may have gone on
 /// there, with an operation that waits for the very rank that ends last.
 #[test]

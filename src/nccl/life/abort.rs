@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{interrupt, reaper};
+use super::{freeing, interrupt, reaper};
 use crate::cuda;
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
@@ -18,6 +18,9 @@ use crate::sys;
 
 /// How long an end may take that nobody gave a deadline.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
+/// How long an abort may take where it may wait for what waits for its caller. Alone it takes a second.
+const HELD_UP: Duration = Duration::from_secs(3);
 
 /// How long the lock is waited for, for what can be left undone.
 const BUSY: Duration = Duration::from_secs(1);
@@ -30,16 +33,18 @@ pub enum AbortOutcome {
     Done,
     /// It had been aborted or closed before, and is gone.
     Already,
-    /// Ending goes on by itself, or is not possible because a thread stays inside NCCL. Nothing of the communicator is
-    /// freed then.
+    /// Ending goes on by itself, as NCCL waits for what other communicators do on the same devices, or is not possible because a thread
+    /// stays inside NCCL. Nothing of the communicator is freed then.
     StillRunning,
 }
 
 /// Ends `members` because of `cause`, but for those that somebody else has ended, and waits for the end of all.
 pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
     let all = everybody(members, cause);
+    // Before they end: afterwards nothing is known of their devices.
+    let patience = if freeing::is_held_up(&all) { freeing::at_most(HELD_UP, deadline) } else { *deadline };
     let first = abort_all(&all, cause);
-    match wait_for_end(&all, deadline) {
+    match wait_for_end(&all, &patience) {
         false => AbortOutcome::StillRunning,
         true if first => AbortOutcome::Done,
         true => AbortOutcome::Already,

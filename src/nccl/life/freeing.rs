@@ -30,7 +30,7 @@ pub(super) fn wait(
     deadline: &Deadline,
     late: impl FnOnce() -> Error,
 ) -> Result<bool> {
-    let shared = are_shared(members);
+    let shared = is_held_up(members);
     let patience = if shared { at_most(PATIENCE, deadline) } else { *deadline };
     let mut ended = Ok(());
     loop {
@@ -59,14 +59,14 @@ fn others_have_ended(members: &[Arc<Inner>], patience: &Deadline) -> bool {
     true
 }
 
-/// Whether communicators other than those of `members` are active on the devices on which NCCL frees something.
-fn are_shared(members: &[Arc<Inner>]) -> bool {
+/// Whether what others do may hold up the end of `members`: communicators that are active on the devices on which NCCL frees something.
+pub(super) fn is_held_up(members: &[Arc<Inner>]) -> bool {
     let ends = |one: &Inner| members.iter().any(|inner| Arc::ptr_eq(&inner.household, &one.household));
     let devices: Vec<_> =
         members.iter().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
     HOUSEHOLDS.members().iter().any(|one| one.is_active() && !ends(one) && devices.contains(&one.device))
 }
 
-fn at_most(time: Duration, deadline: &Deadline) -> Deadline {
+pub(super) fn at_most(time: Duration, deadline: &Deadline) -> Deadline {
     Deadline::after(time.min(deadline.remaining()))
 }
