@@ -1,4 +1,4 @@
-//! Who may use memory: as on four H200s with a driver 580, row by row.
+//! Who may use memory: as on four H200s, row by row (docs/measurements/2026-11-22-h200-access.md).
 
 use super::*;
 
