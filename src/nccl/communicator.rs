@@ -62,7 +62,9 @@ impl Communicator {
     ///   or on none. If it is one, it is the same window on all, the one that they allocated together, the data begins at the same element,
     ///   and has the same length. Both ends of a message are windows, or neither is;
     /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
-    /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts;
+    /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts. Where these
+    ///   share their resources ([`Config::split_share`](super::Config::split_share)), any two ranks issue what they do with each other on
+    ///   the communicator and on the parts in one order;
     /// - windows are dropped alike: between two allocations, or calls of [`Communicator::reclaim`], which all make in the same order too,
     ///   each rank drops the same ones;
     /// - what is captured into a CUDA graph on one rank is captured on all;
@@ -185,7 +187,8 @@ impl Communicator {
     /// NCCL frees the ranks of a process together, when the last of them ends, and then waits for everything on their devices. Where other
     /// communicators are active there, such as the one that this was split off from, a rank waits up to 100 ms for the others of its
     /// process to come here as well, and no longer than a second for NCCL, which goes on by itself: what holds it up may wait for this
-    /// rank.
+    /// rank. Where others share its resources ([`Config::split_share`](super::Config::split_share)), NCCL frees it with the last of them,
+    /// which is not waited for.
     ///
     /// # Errors
     /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case.

@@ -16,16 +16,20 @@ impl Communicator {
     /// others. In a clique the ranks of a part are one as well: they go on comparing what they do, among themselves, and the part needs
     /// no promise. The parts of a communicator that was made by [`Communicator::init_rank`] rest on the promise that was given there.
     ///
-    /// A part has the options of the communicator that it comes from, and its timeout. It may be split again. It shares nothing with it:
-    /// either may be closed or dropped first. But aborting a communicator, or a failure of it, ends all that came from it; not the other
-    /// way round. A [`CommBuffer`](super::CommBuffer) is for the communicator that has allocated it, and no other.
+    /// A part has the options of the communicator that it comes from, and its timeout. It may be split again, and either may be closed or
+    /// dropped first. It shares nothing with it, unless [`Config::split_share`](super::Config::split_share) says so. Aborting a
+    /// communicator, or a failure of it, ends all that came from it; not the other way round, unless they share.
+    /// A [`CommBuffer`](super::CommBuffer) is for the communicator that has allocated it, and no other.
     ///
     /// # Errors
     /// [`Error::Disagreement`](crate::Error::Disagreement) where other ranks of a clique do something else;
     /// [`Error::Timeout`](crate::Error::Timeout) where one does not come, or what was enqueued is not done, within
     /// [`Communicator::timeout`]; what NCCL says. Except where this rank's own work was not done in time, the communicator is aborted then, with
-    /// all its ranks in this process. [`Error::InvalidArgument`](crate::Error::InvalidArgument) where a color or key is larger than a C `int` can be, and for a communicator
-    /// whose parts would share its resources ([`Config::split_share`](super::Config::split_share)): nothing has happened then.
+    /// all its ranks in this process. [`Error::InvalidArgument`](crate::Error::InvalidArgument) where a color or key is larger than a C `int`
+    /// can be: nothing has happened then.
+    ///
+    /// Where a split fails inside NCCL on one rank only, as when memory runs out, the others wait for it inside NCCL: the error comes at once,
+    /// but they are woken after five seconds only, and until then nothing of the communicator is freed. NCCL before 2.28.7 cannot wake them.
     ///
     /// # Examples
     /// A grid of 2 × 2, in rows and in columns:

@@ -33,7 +33,7 @@ fn in_a_child() {
     }
 }
 
-/// A child whose communicators would share what they have with their parts.
+/// A child whose communicators share what they have with their parts, or do not: what shares ends with the last.
 #[test]
 #[ignore = "a child of the test below"]
 fn sharing_child() {
@@ -46,13 +46,13 @@ fn sharing_child() {
         let config = gpucomm::nccl::Config::new().split_share(configured);
         let options = gpucomm::nccl::InitOptions { config, ..Default::default() };
         let whole = Clique::init_all_with(&[Device::new(0).expect("a device")], &options).expect("a clique");
-        match whole.split(|_| Some((0, 0))) {
-            Ok(_) => assert!(!shares),
-            Err(error) => {
-                assert!(shares && matches!(error, Error::InvalidArgument { .. }), "{error:?}");
-                assert_names(&error, &["Clique::split", "NCCL_COMM_SPLIT_SHARE_RESOURCES"]);
-            }
-        }
+        let part = whole.split(|_| Some((0, 0))).expect("a part").remove(&0).expect("the only one");
+        let (part_ends, whole_ends) = (part.rank(0).aborter(), whole.rank(0).aborter());
+        part.close(slower(10.0)).expect("its end");
+        assert_eq!(part_ends.state().is_some_and(|state| state != gpucomm::nccl::State::Closed), shares);
+        assert!(whole_ends.is_active());
+        whole.close(slower(10.0)).expect("its end");
+        assert!(part_ends.state().is_none_or(|state| state == gpucomm::nccl::State::Closed));
     }
 }
 
@@ -63,7 +63,7 @@ fn with_variable(role: &str, variable: (&str, &str)) {
 
 /// The environment comes before what a communicator was made with.
 #[test]
-fn what_would_share_is_not_split() {
+fn what_shares_its_resources() {
     watched(60.0, || {
         for (role, value) in [("sharing", "1"), ("not sharing", "0")] {
             let variable = ("NCCL_COMM_SPLIT_SHARE_RESOURCES", value);

@@ -49,6 +49,7 @@ mod processes;
 mod retire;
 mod returns;
 mod separate;
+mod sharing;
 mod split;
 mod split_ends;
 mod standing;

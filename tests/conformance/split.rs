@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpucomm::nccl::{Config, InitOptions, State};
-use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
+use gpucomm::nccl::State;
+use gpucomm::{Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
 use crate::support::random::rng;
 use crate::support::{Rig, assert_argument, assert_names, quick, rank_counts, slower, still_works, watched};
@@ -228,11 +228,6 @@ fn what_is_refused() {
                 sum(comm, stream)
             });
             rig.close();
-            let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
-            let sharing = Clique::init_all_with(&Device::all().unwrap()[..ranks], &options).unwrap();
-            let split = sharing.split(|_| Some((0, 0)));
-            assert_argument(split, "Clique::split", "does not share its resources", "split_share");
-            sharing.spmd(|comm| sum(comm, &Stream::new(comm.device())?)).unwrap();
         }
     });
 }

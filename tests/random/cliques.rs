@@ -22,11 +22,16 @@ fn devices(batch: &Batch) -> Vec<Device> {
     devices
 }
 
+/// Whether what is split off shares its resources.
+pub fn shares(batch: &Batch) -> bool {
+    rng(batch.first, "shares").bool()
+}
+
 /// A clique whose calls, and all other waits from now on, take so long at most.
 pub fn start(batch: &Batch, timeout: Duration) -> Clique {
     // SAFETY: messages here are too short for NCCL to register memory, and where ranks are aborted the process does not free memory that
     // their kernels may still use before it has told that they are still running, and ended.
-    let config = unsafe { Config::new().force_windows() };
+    let config = unsafe { Config::new().force_windows() }.split_share(shares(batch));
     let options = InitOptions { timeout: slower(PATIENT), config };
     let clique = Clique::init_all_with(&devices(batch), &options)
         .unwrap_or_else(|error| panic!("no clique: {error}: {}", batch.repeat(batch.first)));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::{Backend, Error};
 
-use crate::cliques::PATIENT;
+use crate::cliques::{PATIENT, shares};
 use crate::process::{Child, Role, all_succeed, spawn_all};
 use crate::program::Program;
 use crate::rank::Rank;
@@ -58,7 +58,8 @@ impl Drop for Repeat {
 
 fn start(batch: &Batch, role: &str) -> Vec<Child> {
     let environment = batch.environment();
-    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    environment.push(("NCCL_COMM_SPLIT_SHARE_RESOURCES", if shares(batch) { "1" } else { "0" }));
     spawn_all(CHILD, role, batch.ranks, &environment)
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod dispute;
 pub(crate) mod hint;
 pub(crate) mod ledger;
 pub(crate) mod meeting;
+pub(crate) mod order;
 pub(crate) mod pair;
 pub(crate) mod past;
 #[cfg(nccl_ge_2_27)]

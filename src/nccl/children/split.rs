@@ -29,13 +29,9 @@ pub(crate) struct Ask {
 pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
-    for (inner, ask) in members.iter().zip(asks) {
+    for ask in asks {
         check(operation, "color", ask.color.unwrap_or(0))?;
         check(operation, "key", ask.key)?;
-        if inner.shares {
-            let got = "split_share, of the configuration or NCCL_COMM_SPLIT_SHARE_RESOURCES";
-            return Err(Error::argument(operation, "communicator", "one that does not share its resources", got));
-        }
     }
     // All that may be missing here, before the other ranks rely on this one.
     let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
@@ -52,10 +48,18 @@ fn check(operation: &'static str, what: &'static str, number: usize) -> Result<(
     }
 }
 
-/// Waits until all that was enqueued is done: a split allocates on the device, and waits for it.
+/// Waits until all that was enqueued is done, also on what shares the resources: a split allocates on the device, and waits for it.
 fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     for inner in members {
         let mut streams = inner.enter(operation)?.0.streams.all().to_vec();
+        for sharer in inner.sharers() {
+            match sharer.enter(operation) {
+                Ok((guard, _)) => streams.extend(guard.streams.all().iter().cloned()),
+                Err(error) if sharer.is_active() => return Err(error),
+                // What it did is done.
+                Err(_) => {}
+            }
+        }
         let pending = |streams: &[Stream]| streams.last().map(|stream| stream.history().origins().pending());
         let deadline = Deadline::after(inner.timeout());
         let done = deadline.until_and_look(
@@ -95,7 +99,7 @@ fn together(
     for ((inner, (guard, _)), ask) in members.iter().zip(&mut entered).zip(asks) {
         guard.splits += 1;
         if let Some(family) = &inner.family {
-            family.splits.show(inner.rank, guard.splits, ask.color);
+            family.splits.show(inner.rank, guard.splits, ask.color.map(|color| (color, ask.key)));
         }
         entries.push(point::come(inner, guard, operation, &signature)?);
     }
@@ -116,7 +120,7 @@ fn together(
             Place {
                 color: color as c_int,
                 household: inner.household.child(child),
-                family: family.map(|family| family.child(child, family.splits.size(guard.splits, color))),
+                family: family.map(|family| family.child(child, &family.splits.members(guard.splits, color))),
             }
         });
         parts.push(Part { parent: Arc::clone(inner), helper, key: ask.key as c_int, child });

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::nccl::agree::dispute::Difference;
+use crate::nccl::agree::order::Clash;
 use crate::nccl::agree::pair::{End, Message, Word};
 use crate::nccl::agree::past::{Exchange, Past};
 use crate::nccl::agree::signature::Signature;
@@ -26,10 +27,13 @@ use crate::nccl::wait::pending;
 pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
     let Some(family) = &call.comm.family else { return Ok(false) };
     if let Some((end, peer)) = call.kind.message() {
-        return message(family, call, end, peer);
+        let is_first = message(family, call, end, peer)?;
+        in_order(family, call)?;
+        return Ok(is_first);
     }
     let signature = call.signature(1);
     call.agreed.set(collective(family, call.comm, call.operation, &signature)?);
+    in_order(family, call)?;
     passed(family, call)?;
     let past = family.ledger.past(call.comm.rank);
     Ok(call.count > 0 && call.comm.size > 1 && !past.knows_class(signature.class(bytes(call))))
@@ -54,6 +58,48 @@ pub(crate) fn collective(
             }
         }
     }
+}
+
+/// A call was agreed on. Whether the ranks that it concerns come to it in the same order among those of other communicators, with which
+/// this one shares its resources.
+#[inline]
+fn in_order(family: &Family, call: &Call<'_>) -> Result<()> {
+    if call.comm.shared_lock().is_none() {
+        return Ok(());
+    }
+    let peer = call.kind.message().map(|(_, peer)| peer);
+    compare_order(family, call.comm, call.operation, peer, || call.signature(1).describe())
+}
+
+/// The same for a point, to which all ranks come.
+pub(crate) fn point_in_order(
+    family: &Family,
+    inner: &Inner,
+    operation: &'static str,
+    signature: &Signature,
+) -> Result<()> {
+    compare_order(family, inner, operation, None, || signature.describe())
+}
+
+#[cold]
+fn compare_order(
+    family: &Family,
+    inner: &Inner,
+    operation: &'static str,
+    peer: Option<usize>,
+    what: impl FnOnce() -> String,
+) -> Result<()> {
+    let Some(sharing) = &family.sharing else { return Ok(()) };
+    let rank = inner.rank;
+    let step = match peer {
+        Some(peer) if peer == rank => Ok(()),
+        Some(peer) => sharing.message(rank, peer),
+        None => sharing.collective(rank),
+    };
+    let Err(Clash { peer, expected, got }) = step else { return Ok(()) };
+    let expected = format!("an operation on {expected}, which shares its resources, as rank {peer} has issued");
+    let got = format!("{} on {got}", what());
+    Err(family.ledger.decide(rank, peer, expected, got).error(operation))
 }
 
 /// A collective was agreed on.
@@ -233,7 +279,22 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
             first |= message(family, call, end, peer)?;
         }
     }
+    if members.iter().any(|inner| inner.shared_lock().is_some()) {
+        group_in_order(calls, members)?;
+    }
     Ok(first)
+}
+
+/// The calls of a group on communicators that share their resources, in the order in which they are made.
+#[cold]
+fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
+    let mut members: SmallVec<[&Inner; 4]> = members.into();
+    members.sort_unstable_by_key(|inner| inner.household.number);
+    for inner in members {
+        let Some(family) = &inner.family else { continue };
+        calls.iter().filter(|call| call.comm.id == inner.id).try_for_each(|call| in_order(family, call))?;
+    }
+    Ok(())
 }
 
 /// The class of a collective in a group of so many, which move `all` bytes together: NCCL merges them before it chooses how

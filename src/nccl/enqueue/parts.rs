@@ -5,11 +5,20 @@
 //! to and one from each peer before the next. So the parts are cut: collectives first, by what the ranks have compared,
 //! hence at the same places; then messages, as many of each peer to a part. Where ranks cut messages at different places,
 //! nothing is lost either: NCCL's own kernels are cut where the arguments of each rank are full.
+//!
+//! Communicators that share their resources have parts of their own, one communicator after the other, in the order in which they were
+//! made, which is the same for all ranks: they use the same channels, on which what comes first must do so everywhere.
 
 use super::weight::{MOST, Weight};
 use crate::nccl::agree::pair::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::state::inner::Inner;
+
+/// Whether some of these, which are in the order of their locks, share their resources.
+#[inline]
+pub(crate) fn is_shared(inners: &[&Inner]) -> bool {
+    inners.windows(2).any(|pair| pair[0].order == pair[1].order)
+}
 
 /// To which part of a group each call belongs.
 pub(crate) struct Parts {
@@ -22,9 +31,16 @@ impl Parts {
     #[cold]
     pub(crate) fn of(calls: &[Call<'_>], inners: &[&Inner]) -> Self {
         let mut of = vec![0; calls.len()];
+        let shared = is_shared(inners);
+        let mut inners = inners.to_vec();
+        inners.sort_unstable_by_key(|inner| inner.household.number);
+        let (mut base, mut end, mut household) = (0, 0, None);
         for inner in inners {
+            if shared && household.replace(inner.household.number) != Some(inner.household.number) {
+                base = end;
+            }
             let own = || calls.iter().enumerate().filter(|(_, call)| call.comm.id == inner.id && call.count > 0);
-            let (mut part, mut weight) = (0, Weight::new(inner.size));
+            let (mut part, mut weight) = (base, Weight::new(inner.size));
             for (at, call) in own().filter(|(_, call)| call.kind.message().is_none()) {
                 weight.add(call);
                 if weight.launches() > MOST {
@@ -35,7 +51,7 @@ impl Parts {
                 of[at] = part;
             }
             // Together with the last collectives, messages might be too many.
-            let first = if weight.launches() > 0 { part + 1 } else { 0 };
+            let first = if weight.launches() > 0 { part + 1 } else { base };
             let rounds = Weight::rounds(inner.size, MOST);
             let mut before = vec![0; 2 * inner.size];
             for (at, call) in own() {
@@ -45,6 +61,7 @@ impl Parts {
                     *before += 1;
                 }
             }
+            end = own().map(|(at, _)| of[at] + 1).fold(end, u32::max);
         }
         let count = of.iter().max().map_or(1, |last| last + 1);
         Self { of, count }

@@ -19,6 +19,7 @@ pub(crate) fn come(
 ) -> Result<Option<u64>> {
     let Some(family) = &inner.family else { return Ok(None) };
     let entry = agreement::collective(family, inner, operation, signature)?;
+    agreement::point_in_order(family, inner, operation, signature)?;
     write_down(inner, guard, operation, signature, Some(entry));
     Ok(Some(entry))
 }

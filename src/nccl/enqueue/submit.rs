@@ -8,6 +8,7 @@ use super::connect;
 use super::connect::{Besides, Promised};
 use super::launch;
 use super::launch::Member;
+use super::parts;
 use super::parts::Parts;
 use super::{agreement, itself, weight};
 use crate::cuda::{LAUNCH, Origins, restoring};
@@ -19,6 +20,7 @@ use crate::nccl::calls::call::Call;
 use crate::nccl::life::abort::{GRACE, abort};
 use crate::nccl::life::failure;
 use crate::nccl::raw::check;
+use crate::nccl::state::gate::LockedAll;
 use crate::nccl::state::inner::{Guarded, Inner};
 use crate::sys;
 
@@ -120,7 +122,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         }
     }
     // One order for all threads, so that two groups cannot wait for each other's locks.
-    inners.sort_unstable_by_key(|inner| inner.id);
+    inners.sort_unstable_by_key(|inner| (inner.order, inner.id));
     for inner in &inners {
         itself::check_group(calls, inner)?;
         check_number(calls, inner)?;
@@ -129,20 +131,20 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     calls.iter().try_for_each(|call| call.stream.ready(call.operation))?;
     let costs = weight::costs(calls);
     let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
-    let parts = if fits { None } else { Some(Parts::of(calls, &inners)) };
+    let parts = if fits && !parts::is_shared(&inners) { None } else { Some(Parts::of(calls, &inners)) };
     for (call, cost) in &costs {
         // What goes in parts makes room for each of them.
         let cost = if fits { *cost } else { LAUNCH };
         make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
     }
     let launched = {
-        let mut entered: SmallVec<[_; 4]> = SmallVec::new();
+        let mut entered = LockedAll::new();
         for inner in &inners {
-            entered.push(inner.enter(operation)?);
+            inner.enter_with(&mut entered, operation)?;
         }
-        let members = inners.iter().zip(&mut entered);
+        let members = inners.iter().zip(entered.values());
         let mut members: SmallVec<[_; 4]> =
-            members.map(|(inner, (guard, handle))| Member { inner, guarded: guard, handle: *handle }).collect();
+            members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
         restoring(|| {
             let (besides, _promised) = match agreement::group(calls, &inners, operation)? {
                 true => {

@@ -4,6 +4,7 @@
 //! what waits for them, a driver call of ours among others, waits until they see it. Hence no CUDA call here comes before
 //! the flags, and no lock: the gate is shut, and who is not inside NCCL is not waited for.
 
+use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,16 +35,18 @@ pub enum AbortOutcome {
     /// It had been aborted or closed before, and is gone.
     Already,
     /// Ending goes on by itself, as NCCL waits for what other communicators do on the same devices, or is not possible because a thread
-    /// stays inside NCCL. Nothing of the communicator is freed then.
+    /// stays inside NCCL, or because the communicator was closed while others go on that share its resources. Nothing of the communicator
+    /// is freed then.
     StillRunning,
 }
 
 /// Ends `members` because of `cause`, but for those that somebody else has ended, and waits for the end of all.
 pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
-    let all = everybody(members, cause);
+    let told = everybody(members, cause);
+    let all: Vec<_> = told.iter().map(|(inner, _)| Arc::clone(inner)).collect();
     // Before they end: afterwards nothing is known of their devices.
     let patience = if freeing::is_held_up(&all) { freeing::at_most(HELD_UP, deadline) } else { *deadline };
-    let first = abort_all(&all, cause);
+    let first = abort_all(&told);
     match wait_for_end(&all, &patience) {
         false => AbortOutcome::StillRunning,
         true if first => AbortOutcome::Done,
@@ -54,20 +57,24 @@ pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) 
 /// Whether NCCL has let go of all `members` before the deadline.
 pub(crate) fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool {
     let mut round = 0;
-    while !members.iter().all(|inner| inner.has_ended()) {
-        // A host function keeps its stream waiting, and so perhaps the end.
-        if deadline.expired() || cuda::in_host_function() {
+    let mut left: Vec<_> = members.iter().collect();
+    loop {
+        left.retain(|inner| !inner.has_ended());
+        if left.is_empty() {
+            return true;
+        }
+        // A host function keeps its stream waiting, and so perhaps the end. And nobody waits for those that share with what was closed.
+        if deadline.expired() || cuda::in_host_function() || left.iter().all(|inner| inner.rests()) {
             return false;
         }
         backoff(round);
         round += 1;
     }
-    true
 }
 
 /// As [`abort`], without waiting; whether any of them was active.
 pub(crate) fn start_abort(members: &[Arc<Inner>], cause: &Error) -> bool {
-    abort_all(&everybody(members, cause), cause)
+    abort_all(&everybody(members, cause))
 }
 
 /// Ends `inner` and its relatives: no call is possible on them when this returns. The rest is done on their own threads.
@@ -75,28 +82,41 @@ pub(crate) fn end(inner: &Inner, cause: &Error) {
     start_abort(&inner.relatives(), cause);
 }
 
-/// `members`, and the other ranks of this process that have to end with those that are active.
-fn everybody(members: &[Arc<Inner>], cause: &Error) -> Vec<Arc<Inner>> {
-    let mut all = members.to_vec();
-    for mate in members.iter().filter(|inner| inner.is_active()).flat_map(|inner| inner.mates(cause)) {
-        if !all.iter().any(|inner| inner.id == mate.id) {
-            all.push(mate);
-        }
+/// `members`, and the other ranks of this process that have to end with those that are active, each with why it does.
+fn everybody(members: &[Arc<Inner>], cause: &Error) -> Vec<(Arc<Inner>, Error)> {
+    let mut all: Vec<_> = members.iter().map(|inner| (Arc::clone(inner), cause.clone())).collect();
+    for inner in members.iter().filter(|inner| inner.is_active()) {
+        add_mates(inner, cause, &mut all);
     }
     all
 }
 
-/// Aborts those of `all` that are active; whether there are any.
-fn abort_all(all: &[Arc<Inner>], cause: &Error) -> bool {
+/// Adds to `all` those that have to end with `inner`, which ends because of `cause`, and why each of them does.
+fn add_mates(inner: &Inner, cause: &Error, all: &mut Vec<(Arc<Inner>, Error)>) {
+    for mate in inner.mates(cause) {
+        if all.iter().any(|(known, _)| known.id == mate.id) {
+            continue;
+        }
+        let told = if mate.household.is_within(&inner.household) {
+            cause.clone()
+        } else {
+            cause.clone().noted(format_args!("of {}, which shares its resources", inner.household.describe()))
+        };
+        all.push((mate, told));
+    }
+}
+
+/// Aborts those of `all` that are active, each because of what stands beside it; whether there are any.
+fn abort_all(all: &[(Arc<Inner>, Error)]) -> bool {
     // All are condemned before the first is aborted, so that every thread that notices gets this cause, and nobody finds results well
     // that are none: who waits on the device for a rank that is stopped goes on as if that had come.
     let condemned: Vec<_> = {
         // Of two who abort the same ranks, one finds them active.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter(|inner| inner.condemn(cause.clone())).collect()
+        all.iter().filter(|(inner, cause)| inner.condemn(cause.clone())).collect()
     };
-    for inner in &condemned {
+    for (inner, _) in &condemned {
         let inner = Arc::clone(inner);
         inner.clone().helper().run(move || tear_down(&inner));
     }
@@ -105,19 +125,44 @@ fn abort_all(all: &[Arc<Inner>], cause: &Error) -> bool {
 
 /// Aborts `inner`, which the caller has retired, on its own thread, and the other ranks of this process with it.
 pub(crate) fn give_up(inner: &Arc<Inner>, cause: &Error) {
-    abort_all(&inner.mates(cause), cause);
+    let mut mates = Vec::new();
+    add_mates(inner, cause, &mut mates);
+    abort_all(&mates);
     tear_down(inner);
 }
 
-/// Aborts `inner` on its own thread; the gate is shut.
+/// Aborts `inner` on its own thread, with those that share its resources and were not aborted yet; the gate is shut.
 pub(crate) fn tear_down(inner: &Arc<Inner>) {
-    let revoked = interrupt::clear(inner);
-    #[cfg(nccl_ge_2_28_7)]
-    save_windows(inner, revoked);
-    #[cfg(not(nccl_ge_2_28_7))]
-    let _ = revoked;
+    let Some(sharers) = inner.household.sharers() else {
+        let revoked = interrupt::clear(slice::from_ref(inner));
+        save_windows(inner, revoked.contains(&inner.id));
+        return abort_one(inner);
+    };
+    sharers.doom(Arc::clone(inner));
+    let _ending = sharers.ending();
+    let mut condemned = sharers.condemned();
+    if condemned.is_empty() {
+        return;
+    }
+    // Nobody is inside any of them from here on: all were condemned or retired, or are about to be.
+    let revoked = interrupt::clear(&inner.household.all());
+    // First what the others were split off from: with the last rank of that, the flags of all are raised.
+    condemned.sort_unstable_by_key(|inner| inner.id);
+    for inner in &condemned {
+        save_windows(inner, revoked.contains(&inner.id));
+    }
+    for inner in &condemned {
+        // Streams go on a thread of their device.
+        let _ = cuda::settle(inner.device);
+        abort_one(inner);
+    }
+}
+
+/// Wraps `ncclCommAbort`, for who has shut the gate of `inner` and found nobody inside it, nor inside of what shares its resources.
+pub(crate) fn abort_one(inner: &Arc<Inner>) {
     // SAFETY: the handle is live, and nobody uses it any more: the gate is shut and empty, and only who has shut it comes
-    // here. Revoking has returned. What NCCL keeps pointers into, the household of `inner` has.
+    // here. Revoking has returned. What NCCL keeps pointers into, the household of `inner` has. Nobody is inside a communicator that
+    // shares its resources, and no other thread ends one: sharers are taken down by one thread at a time, when nobody is inside any.
     let _ = unsafe { sys::ncclCommAbort(inner.handle().raw()) };
     let_go(inner);
 }
@@ -145,6 +190,9 @@ fn save_windows(inner: &Arc<Inner>, revoked: bool) {
     // The device has left the communicator.
     take_off_windows(inner);
 }
+
+#[cfg(not(nccl_ge_2_28_7))]
+fn save_windows(_inner: &Arc<Inner>, _revoked: bool) {}
 
 /// Wraps `ncclCommWindowDeregister` for all windows of `inner`, whose gate is shut and empty. No window comes after them, so the order
 /// does not matter.

@@ -1,11 +1,13 @@
 //! The orderly end of a communicator: finalize and destroy, once, on its own thread, when its work is done.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use super::abort::{GRACE, give_up, let_go, start_abort, take_off_windows, wait_for_end};
+use super::abort::{GRACE, abort_one, give_up, let_go, start_abort, take_off_windows, tear_down, wait_for_end};
 use super::{freeing, health, reaper};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
@@ -13,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
+use crate::nccl::state::sharers::{Rest, Sharers};
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::busy as busy_elsewhere;
 use crate::sys;
@@ -50,14 +53,21 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     for inner in &retired {
         let (inner, unfit) = (Arc::clone(inner), unfit.cloned());
         let (sender, last) = (sender.clone(), last.clone());
-        inner.clone().helper().run(move || match unfit.map_or_else(|| finalize(&inner), Err) {
-            Ok(()) => {
-                let _ = sender.send(Ok(()));
-                let _ = last.send(destroy(&inner));
-            }
-            Err(cause) => {
+        inner.clone().helper().run(move || {
+            let give_up = |cause: Error| {
                 give_up(&inner, &cause);
                 let _ = sender.send(Err(cause));
+            };
+            match (unfit, inner.household.sharers()) {
+                (Some(cause), _) => give_up(cause),
+                (None, Some(sharers)) => rest(&inner, sharers, &sender, &last),
+                (None, None) => match finalize(&inner) {
+                    Ok(()) => {
+                        let _ = sender.send(Ok(()));
+                        let _ = last.send(destroy(&inner));
+                    }
+                    Err(cause) => give_up(cause),
+                },
             }
         });
     }
@@ -102,7 +112,43 @@ fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
     unsafe { health::async_error(inner.handle()) }
 }
 
-/// Finalizes `inner`, whose gate is shut and empty, and which has no error.
+/// Has `inner`, whose gate is shut and empty, and which has no error, rest until the last of those comes here that share its resources:
+/// then all of them are taken down.
+fn rest(inner: &Arc<Inner>, sharers: &Sharers<Inner>, finalized: &Sender<Result<()>>, destroyed: &Sender<Result<()>>) {
+    let mut all = match sharers.rest(Arc::clone(inner)) {
+        Rest::Last(all) => all,
+        Rest::Rests => {
+            let _ = finalized.send(Ok(()));
+            return;
+        }
+        Rest::Failed => {
+            let _ = finalized.send(Ok(()));
+            return tear_down(inner);
+        }
+    };
+    let _ending = sharers.ending();
+    // What was split off from others comes before them.
+    all.sort_unstable_by_key(|inner| Reverse(inner.id));
+    let done = all.iter().try_for_each(|inner| {
+        cuda::settle(inner.device)?;
+        // SAFETY: the handle is live, and this thread alone may end the communicator, which may have an error since it rests.
+        unsafe { health::async_error(inner.handle()) }?;
+        finalize(inner)
+    });
+    let fit = done.is_ok();
+    let _ = finalized.send(done);
+    let mut ended = Ok(());
+    for inner in &all {
+        // Streams go on a thread of their device.
+        let _ = cuda::settle(inner.device);
+        // The flag of one that is aborted is that of all.
+        if fit && ended.is_ok() { ended = destroy(inner) } else { abort_one(inner) }
+    }
+    let _ = destroyed.send(ended);
+}
+
+/// Finalizes `inner`, whose gate is shut and empty, and which has no error; nobody is inside what shares its resources, and no other
+/// thread ends that.
 fn finalize(inner: &Arc<Inner>) -> Result<()> {
     take_off_windows(inner);
     // SAFETY: the handle is live, and nobody else uses it any more: only who has shut the gate comes here.

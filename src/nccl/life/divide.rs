@@ -134,7 +134,7 @@ fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inn
         helper,
         timeout: parent.timeout(),
         force_windows: parent.force_windows,
-        shares: parent.shares,
+        lock: parent.shared_lock().cloned(),
     });
     family.into_iter().for_each(|family| family.join(rank, &child));
     child

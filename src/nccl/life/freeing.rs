@@ -41,7 +41,9 @@ pub(super) fn wait(
             Err(RecvTimeoutError::Timeout) => return ended.and(Err(late())),
         }
     }
-    ended.map(|()| !shared || others_have_ended(members, &patience))
+    // Who rests is freed with those that share its resources.
+    let rest = members.iter().any(|inner| inner.rests());
+    ended.map(|()| !rest && (!shared || others_have_ended(members, &patience)))
 }
 
 /// Waits for the other ranks of this process, if they come to their ends as well; whether NCCL has freed all of them.

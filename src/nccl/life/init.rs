@@ -18,15 +18,17 @@ use super::watchdog;
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::nccl::agree::order::Sharing;
 use crate::nccl::raw::check::{check, lost, said};
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::{Config, InitOptions};
 use crate::nccl::setup::environment;
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::state::gate::Lock;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
-use crate::nccl::state::inner::{Family, HOUSEHOLDS, Inner, Parts};
+use crate::nccl::state::inner::{Family, HOUSEHOLDS, Inner, Parts, next_id};
 use crate::{sys, version};
 
 const FUNCTION: &str = "ncclCommInitRankConfig";
@@ -66,7 +68,8 @@ pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &I
         }
     }
     let size = devices.len();
-    let family = Arc::new(Family::new(size));
+    let sharing = environment::shares(options.config.shares()).then(|| Sharing::new(size));
+    let family = Arc::new(Family::new(size, sharing));
     let ranks = devices.iter().copied().enumerate().collect();
     let start = Start { operation, id: UniqueId::new()?, size, ranks };
     start.run(Some(family), options)
@@ -124,7 +127,8 @@ impl Start {
         // All threads that the communicators will ever need, before there is a communicator.
         watchdog::start(operation)?;
         let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
-        let household = HOUSEHOLDS.join(&id, ranks.len());
+        let shares = environment::shares(options.config.shares());
+        let household = HOUSEHOLDS.join(&id, ranks.len(), shares);
         let config = household.keep(options.config.clone());
         let devices: Vec<Device> = ranks.iter().map(|(_, device)| *device).collect();
         // A clique has them all.
@@ -147,9 +151,9 @@ impl Start {
             .map(|(helper, (handle, (rank, device)))| {
                 let (family, household) = (family.clone(), Arc::clone(&household));
                 let (timeout, force_windows) = (options.timeout, options.config.forces_windows());
-                let shares = environment::shares(options.config.shares());
+                let lock = shares.then(|| Lock::new(next_id()));
                 let parts =
-                    Parts { handle, rank, size, device, family, household, helper, timeout, force_windows, shares };
+                    Parts { handle, rank, size, device, family, household, helper, timeout, force_windows, lock };
                 Inner::new(parts)
             })
             .collect();
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_failed_start_leaves_nothing() {
-        let household = HOUSEHOLDS.join(&UniqueId::from_bytes([7; 128]), SIZE);
+        let household = HOUSEHOLDS.join(&UniqueId::from_bytes([7; 128]), SIZE, false);
         let Err(error) = start(&household) else { panic!("ranks that share a device") };
         assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
         assert_eq!(registry::alive(SIZE), 0);

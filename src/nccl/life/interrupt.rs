@@ -14,6 +14,7 @@
 //! very communicator, which nothing else would stop. What stays: a call that is slower than that, and waits for a peer afterwards,
 //! never returns, and its communicator is never freed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::deadline::{Deadline, backoff};
@@ -26,25 +27,36 @@ pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
 /// How often a thread is looked for that cannot be woken.
 const PATIENT: Duration = Duration::from_millis(20);
 
-/// Waits until nobody is inside NCCL, for which it wakes who does not leave by itself, and has not for so long; whether it revoked for
-/// that.
+/// Waits until nobody is inside any of `members`, for which it wakes who does not leave by itself, and has not for so long; those that it
+/// revoked for that, by their ids.
 ///
-/// The caller has condemned `inner`, and ends it on this thread.
-pub(crate) fn clear(inner: &Inner) -> bool {
+/// All of them were condemned or retired, or are about to be, and only this thread ends those that are not ended.
+pub(crate) fn clear(members: &[Arc<Inner>]) -> Vec<u64> {
     let soon = Deadline::after(BLOCKED);
+    let mut revoked = Vec::new();
     let mut round = 0;
-    while !inner.is_left() {
-        if soon.expired() || inner.is_stuck() {
-            let revoked = revoke(inner);
-            while !inner.is_left() {
+    loop {
+        let is_inside = |inner: &&Arc<Inner>| inner.is_active() || !inner.is_left();
+        let Some(_) = members.iter().find(is_inside) else { return revoked };
+        let blocks = |inner: &&Arc<Inner>| {
+            !inner.is_active()
+                && !inner.is_left()
+                && (soon.expired() || inner.is_stuck())
+                && !revoked.contains(&inner.id)
+        };
+        match members.iter().find(blocks) {
+            Some(inner) => {
+                if revoke(inner) {
+                    revoked.push(inner.id);
+                }
+                // Where there is no such call, nothing helps.
                 std::thread::sleep(PATIENT);
             }
-            return revoked;
+            None if soon.expired() => std::thread::sleep(PATIENT),
+            None => backoff(round),
         }
-        backoff(round);
         round += 1;
     }
-    false
 }
 
 /// Wraps `ncclCommRevoke`: returns when the device has left, and NCCL is done; whether there is such a function.
@@ -55,7 +67,8 @@ pub(crate) fn revoke(inner: &Inner) -> bool {
     use crate::sys;
 
     // SAFETY: the handle is live: this thread alone ends the communicator, and has not yet. Revoking sets flags that NCCL
-    // reads while it waits, and is made to be called while calls are under way.
+    // reads while it waits, and is made to be called while calls are under way. It takes them back, for all that share them: no other
+    // thread ends one of those meanwhile.
     let _ = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
     true
 }

@@ -86,8 +86,34 @@ impl Config {
         Ok(self)
     }
 
-    /// `splitShare`: whether communicators split from this one share its resources. Then all of them may be used by one thread at a time
-    /// only, and end together; [`Communicator::split`](crate::nccl::Communicator::split) refuses that so far.
+    /// `splitShare`: whether communicators that are [split](crate::nccl::Communicator::split) from this one, and from those, share its
+    /// resources: NCCL's channels, threads, and memory on the device. `NCCL_COMM_SPLIT_SHARE_RESOURCES` comes first. A part then takes
+    /// less memory and starts sooner. To NCCL, those that share are one in some ways:
+    ///
+    /// - One thread is inside one of them at a time. A call on one waits for calls that other threads make on any.
+    /// - The device does what one rank has issued on them one after the other, on whatever streams.
+    /// - All ranks issue what they do on any of them in one order, as far as it concerns them both. In a clique each pair of ranks compares
+    ///   that, and where they differ, all get [`Error::Disagreement`](crate::Error::Disagreement); ranks of several processes have promised
+    ///   it ([`Communicator::init_rank`](crate::nccl::Communicator::init_rank)). In a [`group`](crate::nccl::group) they have the order in
+    ///   which they were made, whatever the order of the calls, and each starts by itself.
+    /// - They end together. NCCL has one flag for all of them that stops kernels and threads, and an abort of any raises it: so where one is
+    ///   aborted, or fails, all are, with all ranks of this process, and the errors of the others name it. One that is closed or dropped
+    ///   when its work is done keeps what NCCL has for it, its windows included, until the last of them is: it stays
+    ///   [`State::Closing`](crate::nccl::State::Closing) until then. A program that splits and closes again and again has no use for that.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::nccl::{Config, InitOptions};
+    /// use gpucomm::{Clique, Device};
+    ///
+    /// let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+    /// let clique = Clique::init_all_with(&Device::all()?[..4], &options)?;
+    /// let pairs = clique.split(|rank| Some((rank / 2, rank)))?;
+    /// assert_eq!(pairs.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn split_share(mut self, share: bool) -> Self {
         self.split_share = Some(share.into());
         self

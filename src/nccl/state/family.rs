@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::children::{Child, Children};
 use crate::nccl::agree::ledger::Ledger;
+use crate::nccl::agree::order::Sharing;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::points::Points;
 use crate::nccl::agree::splits::Splits;
@@ -15,18 +16,21 @@ pub(crate) struct Family<R> {
     #[cfg(nccl_ge_2_27)]
     pub(crate) points: Points,
     pub(crate) splits: Splits,
+    /// Where what is split off shares its resources: in which order they are used.
+    pub(crate) sharing: Option<Sharing>,
     /// Those of a child come one by one.
     members: Box<[OnceLock<Weak<R>>]>,
     children: Children<Self>,
 }
 
 impl<R> Family<R> {
-    pub(crate) fn new(size: usize) -> Self {
+    pub(crate) fn new(size: usize, sharing: Option<Sharing>) -> Self {
         Self {
             ledger: Ledger::new(size),
             #[cfg(nccl_ge_2_27)]
             points: Points::new(size),
             splits: Splits::new(size),
+            sharing,
             members: (0..size).map(|_| OnceLock::new()).collect(),
             children: Children::default(),
         }
@@ -51,8 +55,9 @@ impl<R> Family<R> {
         self.members.iter().filter_map(|member| member.get()?.upgrade())
     }
 
-    /// That of a child of so many ranks.
-    pub(crate) fn child(&self, child: Child, size: usize) -> Arc<Self> {
-        self.children.of(child, || Self::new(size))
+    /// That of a child, in which these ranks are, in their order there.
+    pub(crate) fn child(&self, child: Child, ranks: &[usize]) -> Arc<Self> {
+        let sharing = || self.sharing.as_ref().map(|sharing| sharing.part(child.1, ranks));
+        self.children.of(child, || Self::new(ranks.len(), sharing()))
     }
 }

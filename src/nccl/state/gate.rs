@@ -8,22 +8,47 @@
 //!
 //! Where the calls of several ranks wait for each other inside NCCL, either all of them come in or none: each is promised its visit
 //! before the first begins it. A promise is not given once the gate is shut; one that was given is waited for like a visit.
+//!
+//! Communicators that share what NCCL has for them share the lock too: one thread is inside any of them at a time. Their doors and visits
+//! are their own.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use smallvec::SmallVec;
 
 /// The gate is shut; beside it, in the same word, how many promises there are.
 const SHUT: u32 = 1 << 31;
 
-/// A lock over `T`, and the gate that its holder passes through.
+/// A lock that several gates have. Its line is its own: they do not lie together.
 #[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Lock {
+    locked: AtomicBool,
+    /// Its place in the order in which locks are taken.
+    pub(crate) order: u64,
+}
+
+impl Lock {
+    pub(crate) fn new(order: u64) -> Arc<Self> {
+        Arc::new(Self { locked: AtomicBool::new(false), order })
+    }
+}
+
+/// A lock over `T`, and the gate that its holder passes through. What each call looks at lies together.
+#[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Gate<T> {
+    /// Where the lock is shared, it seems to be held for ever: so who shares nothing looks at nothing else.
     locked: AtomicBool,
     door: AtomicU32,
     readers: AtomicU32,
     /// Odd during a visit. Only the holder of the lock writes it.
     visits: AtomicU64,
+    shared: Option<Arc<Lock>>,
     value: UnsafeCell<T>,
 }
 
@@ -31,9 +56,11 @@ pub(crate) struct Gate<T> {
 unsafe impl<T: Send> Sync for Gate<T> {}
 
 impl<T> Gate<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// With a lock of its own, unless it shares one.
+    pub(crate) fn new(value: T, shared: Option<Arc<Lock>>) -> Self {
         Self {
-            locked: AtomicBool::new(false),
+            locked: AtomicBool::new(shared.is_some()),
+            shared,
             door: AtomicU32::new(0),
             readers: AtomicU32::new(0),
             visits: AtomicU64::new(0),
@@ -44,8 +71,19 @@ impl<T> Gate<T> {
     /// The lock, if nobody holds it. Given back also by a holder that panics: it leaves nothing half done.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Locked<'_, T>> {
-        let taken = self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then(|| Locked { gate: self })
+        if take(&self.locked) { Some(Locked { gate: self, lock: &self.locked }) } else { self.try_shared() }
+    }
+
+    #[cold]
+    fn try_shared(&self) -> Option<Locked<'_, T>> {
+        let lock = &self.shared.as_deref()?.locked;
+        take(lock).then(|| Locked { gate: self, lock })
+    }
+
+    /// The lock that it shares with others, if it does.
+    #[inline]
+    pub(crate) fn shared(&self) -> Option<&Arc<Lock>> {
+        self.shared.as_ref()
     }
 
     /// Begins a visit; false where the gate is shut, unless the visit was promised. The caller holds the lock, and ends the visit if
@@ -108,10 +146,17 @@ impl<T> Gate<T> {
     }
 }
 
+/// Takes a lock, if nobody holds it.
+#[inline]
+fn take(lock: &AtomicBool) -> bool {
+    lock.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
 /// The lock, held.
 #[derive(Debug)]
 pub(crate) struct Locked<'a, T> {
     gate: &'a Gate<T>,
+    lock: &'a AtomicBool,
 }
 
 impl<T> Deref for Locked<'_, T> {
@@ -135,7 +180,51 @@ impl<T> DerefMut for Locked<'_, T> {
 impl<T> Drop for Locked<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.gate.locked.store(false, Ordering::Release);
+        self.lock.store(false, Ordering::Release);
+    }
+}
+
+/// Gates whose locks one thread holds, each lock once.
+#[derive(Debug)]
+pub(crate) struct LockedAll<'a, T> {
+    gates: SmallVec<[&'a Gate<T>; 4]>,
+    locks: SmallVec<[Locked<'a, T>; 4]>,
+}
+
+impl<'a, T> LockedAll<'a, T> {
+    pub(crate) fn new() -> Self {
+        Self { gates: SmallVec::new(), locks: SmallVec::new() }
+    }
+
+    /// One more, whose lock was taken for it.
+    #[inline]
+    pub(crate) fn add(&mut self, locked: Locked<'a, T>) {
+        self.gates.push(locked.gate);
+        self.locks.push(locked);
+    }
+
+    /// One more, if it shares a lock that is held here, and is not among them.
+    #[inline]
+    pub(crate) fn join(&mut self, gate: &'a Gate<T>) -> bool {
+        gate.shared.as_deref().is_some_and(|shared| self.join_shared(gate, &shared.locked))
+    }
+
+    #[cold]
+    fn join_shared(&mut self, gate: &'a Gate<T>, shared: &AtomicBool) -> bool {
+        let holds = self.locks.iter().any(|locked| ptr::eq(locked.lock, shared));
+        let joins = holds && !self.gates.iter().any(|other| ptr::eq(*other, gate));
+        if joins {
+            self.gates.push(gate);
+        }
+        joins
+    }
+
+    /// What they guard, in the order in which they came.
+    #[inline]
+    pub(crate) fn values(&mut self) -> impl Iterator<Item = &mut T> {
+        // SAFETY: this thread holds the lock of each as long as `self` lives, and nobody else reaches the values without it. No gate is
+        // here twice: one that came with its lock was not locked before, and one that has joined was not here. `self` is borrowed alone.
+        self.gates.iter().map(|gate| unsafe { &mut *gate.value.get() })
     }
 }
 
@@ -147,7 +236,7 @@ mod tests {
 
     #[test]
     fn one_holder_at_a_time() {
-        let gate = Gate::new(0u64);
+        let gate = Gate::new(0u64, None);
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -167,8 +256,72 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_is_shared_and_a_door_is_not() {
+        let lock = Lock::new(0);
+        let gates = [1, 2].map(|value| Gate::new(value, Some(Arc::clone(&lock))));
+        let [one, other] = &gates;
+        let held = one.try_lock().unwrap();
+        assert!(one.try_lock().is_none() && other.try_lock().is_none());
+        assert!(one.enter() && other.is_empty());
+        other.shut();
+        one.leave();
+        drop(held);
+        let held = other.try_lock().unwrap();
+        assert!(!other.enter() && one.try_lock().is_none());
+        drop(held);
+        drop(one.try_lock().unwrap());
+    }
+
+    #[test]
+    fn several_at_once_take_each_lock_once() {
+        let lock = Lock::new(0);
+        let (one, other) = (Gate::new(1, Some(Arc::clone(&lock))), Gate::new(2, Some(lock)));
+        let (alone, stranger) = (Gate::new(3, None), Gate::new(4, Some(Lock::new(0))));
+        let mut all = LockedAll::new();
+        assert!(!all.join(&one), "nobody has its lock");
+        all.add(one.try_lock().unwrap());
+        assert!(!all.join(&one), "it is there already");
+        assert!(all.join(&other) && !all.join(&other));
+        assert!(!all.join(&alone) && !all.join(&stranger));
+        all.add(alone.try_lock().unwrap());
+        all.values().for_each(|value| *value *= 10);
+        assert_eq!(all.values().map(|value| *value).collect::<Vec<_>>(), [10, 20, 30]);
+        assert!(one.try_lock().is_none() && other.try_lock().is_none() && alone.try_lock().is_none());
+        drop(all);
+        assert_eq!(*other.try_lock().unwrap(), 20);
+        drop((one.try_lock().unwrap(), alone.try_lock().unwrap(), stranger.try_lock().unwrap()));
+    }
+
+    /// Threads that use either of two gates with one lock.
+    #[test]
+    fn one_holder_of_a_shared_lock() {
+        let lock = Lock::new(0);
+        let gates = [Gate::new((), Some(Arc::clone(&lock))), Gate::new((), Some(lock))];
+        let inside = AtomicU32::new(0);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let (gate, inside) = (&gates[thread % 2], &inside);
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        while gate
+                            .try_lock()
+                            .map(|_held| {
+                                assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                                inside.fetch_sub(1, Ordering::Relaxed);
+                            })
+                            .is_none()
+                        {
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
     fn a_panic_gives_the_lock_back() {
-        let gate = Gate::new(());
+        let gate = Gate::new((), None);
         let caught = thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -183,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_shut_gate_lets_nobody_in() {
-        let gate = Gate::new(());
+        let gate = Gate::new((), None);
         let _locked = gate.try_lock().unwrap();
         assert!(gate.enter());
         assert!(gate.visit() % 2 == 1 && !gate.is_empty());
@@ -198,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_promise_is_kept_though_the_gate_is_shut() {
-        let gate = Gate::new(());
+        let gate = Gate::new((), None);
         let _locked = gate.try_lock().unwrap();
         assert!(gate.promise() && gate.promise());
         assert!(!gate.is_empty());
@@ -218,7 +371,7 @@ mod tests {
     #[test]
     fn nobody_is_inside_what_is_freed() {
         for _ in 0..300 {
-            let gate = Gate::new(());
+            let gate = Gate::new((), None);
             let value = AtomicPtr::new(Box::into_raw(Box::new(7)));
             // SAFETY: read inside only, and freed once the gate is shut and empty.
             let look = || assert_eq!(unsafe { *value.load(Ordering::Relaxed) }, 7);

@@ -7,10 +7,11 @@
 //! those that wait for it complete on what it has not sent. So all must know of the end before the first is stopped.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::children::{Child, Children};
+use super::sharers::Sharers;
 use crate::error::Error;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
@@ -20,6 +21,12 @@ use crate::nccl::setup::unique_id::UniqueId;
 pub(crate) struct Household<R> {
     /// That of the communicator that this one was split off from: whose configurations NCCL goes on using.
     parent: Option<Arc<Self>>,
+    /// The colour of a part.
+    color: Option<usize>,
+    /// In the order in which they were made, which is one for all ranks.
+    pub(crate) number: u64,
+    /// Those that they share what NCCL has for them with, all of which end together.
+    sharers: OnceLock<Arc<Sharers<R>>>,
     children: Children<Self>,
     /// How many NCCL has not let go of.
     open: AtomicUsize,
@@ -37,9 +44,13 @@ struct Ranks<R> {
 
 impl<R> Default for Household<R> {
     fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let ranks = Mutex::new(Ranks { started: Vec::new(), cause: None });
         Self {
             parent: None,
+            color: None,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            sharers: OnceLock::new(),
             children: Children::default(),
             open: AtomicUsize::default(),
             configs: Mutex::default(),
@@ -56,13 +67,17 @@ impl<R> Households<R> {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// That of the ranks of `id`, joined by `ranks` more, before any of them starts.
-    pub(crate) fn join(&self, id: &UniqueId, ranks: usize) -> Arc<Household<R>> {
+    /// That of the ranks of `id`, joined by `ranks` more, before any of them starts; whether what they have is shared by what is split off
+    /// from them.
+    pub(crate) fn join(&self, id: &UniqueId, ranks: usize, shares: bool) -> Arc<Household<R>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, household| household.strong_count() > 0);
         let household = all.get(id.as_bytes()).and_then(Weak::upgrade).unwrap_or_default();
         all.insert(*id.as_bytes(), Arc::downgrade(&household));
         household.open.fetch_add(ranks, Ordering::Relaxed);
+        if shares {
+            household.sharers.get_or_init(Arc::default).join(ranks);
+        }
         household
     }
 
@@ -73,7 +88,8 @@ impl<R> Households<R> {
             all.values().filter_map(Weak::upgrade).collect()
         };
         let mut members = Vec::new();
-        all.iter().for_each(|household| household.add_members(&mut members));
+        let mut add = |ranks: &mut Ranks<R>| members.extend(ranks.started.iter().filter_map(Weak::upgrade));
+        all.iter().for_each(|household| household.visit(&mut add));
         members
     }
 }
@@ -93,9 +109,43 @@ impl<R> Household<R> {
 
     /// That of the ranks that are split off together as `child`, joined by one more, before any of them starts.
     pub(crate) fn child(self: &Arc<Self>, child: Child) -> Arc<Self> {
-        let one = self.children.of(child, || Self { parent: Some(Arc::clone(self)), ..Self::default() });
+        let one = self.children.of(child, || Self {
+            parent: Some(Arc::clone(self)),
+            color: Some(child.1),
+            sharers: self.sharers.clone(),
+            ..Self::default()
+        });
         one.open.fetch_add(1, Ordering::Relaxed);
+        one.sharers.get().into_iter().for_each(|sharers| sharers.join(1));
         one
+    }
+
+    /// Those that they share what NCCL has for them with.
+    pub(crate) fn sharers(&self) -> Option<&Arc<Sharers<R>>> {
+        self.sharers.get()
+    }
+
+    /// The first of those that share.
+    fn top(&self) -> &Self {
+        let shares = |parent: &&Arc<Self>| match (self.sharers.get(), parent.sharers.get()) {
+            (Some(own), Some(of_parent)) => Arc::ptr_eq(own, of_parent),
+            _ => false,
+        };
+        self.parent.as_ref().filter(shares).map_or(self, |parent| parent.top())
+    }
+
+    /// Whether it is `other`, or was split off from that, or from what was.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        self.number == other.number || self.parent.as_ref().is_some_and(|parent| parent.is_within(other))
+    }
+
+    /// Which communicator it is, for an error of another one.
+    pub(crate) fn describe(&self) -> String {
+        match (self.color, self.parent.as_ref().map(|parent| parent.color)) {
+            (Some(color), Some(Some(of))) => format!("the part of color {color} of the part of color {of}"),
+            (Some(color), _) => format!("the part of color {color}"),
+            (None, _) => "the whole".to_owned(),
+        }
     }
 
     /// `ranks` have started; why they must be aborted, if the others were, or those that they were split off from.
@@ -115,15 +165,14 @@ impl<R> Household<R> {
         cause.or_else(|| self.parent.as_ref()?.failure())
     }
 
-    /// All ranks that have started, and those that were split off from them. They are aborted because of `cause`, and so is who starts
-    /// from now on.
+    /// All ranks that have started, those that they share with, and those that were split off from them. They are aborted because of
+    /// `cause`, and so is who starts from now on.
     pub(crate) fn fail(&self, cause: &Error) -> Vec<Arc<R>> {
-        let mut failed: Vec<_> = {
-            let mut all = self.ranks();
+        let mut failed = Vec::new();
+        self.top().visit(&mut |all| {
             all.cause.get_or_insert_with(|| cause.clone());
-            all.started.iter().filter_map(Weak::upgrade).collect()
-        };
-        self.children.all().iter().for_each(|child| failed.extend(child.fail(cause)));
+            failed.extend(all.started.iter().filter_map(Weak::upgrade));
+        });
         failed
     }
 
@@ -132,15 +181,23 @@ impl<R> Household<R> {
         self.ranks().started.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Adds the ranks that have started, and those that were split off from them.
-    fn add_members(&self, members: &mut Vec<Arc<R>>) {
-        members.extend(self.members());
-        self.children.all().iter().for_each(|child| child.add_members(members));
+    /// The ranks that have started, and those that they share with.
+    pub(crate) fn all(&self) -> Vec<Arc<R>> {
+        let mut all = Vec::new();
+        self.top().visit(&mut |ranks| all.extend(ranks.started.iter().filter_map(Weak::upgrade)));
+        all
+    }
+
+    /// The ranks, and then those that were split off.
+    fn visit(&self, see: &mut impl FnMut(&mut Ranks<R>)) {
+        see(&mut self.ranks());
+        self.children.all().iter().for_each(|child| child.visit(see));
     }
 
     /// NCCL has let go of one rank.
     pub(crate) fn leave(&self) {
         self.open.fetch_sub(1, Ordering::AcqRel);
+        self.sharers.get().into_iter().for_each(|sharers| sharers.leave());
     }
 
     /// Whether NCCL has let go of all of them.
@@ -158,11 +215,11 @@ mod tests {
         let households = Households::new();
         let id = UniqueId::from_bytes([9; UniqueId::BYTES]);
         let (first, second) = (Arc::new(1), Arc::new(2));
-        let household = households.join(&id, 1);
+        let household = households.join(&id, 1, false);
         assert!(household.admit(std::slice::from_ref(&first)).is_none());
         let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
         assert_eq!(household.fail(&cause), [Arc::clone(&first)]);
-        let again = households.join(&id, 1);
+        let again = households.join(&id, 1, false);
         let told = again.admit(&[Arc::clone(&second)]).expect("the cause");
         assert!(told.to_string().contains("the test aborts"), "{told}");
         drop(first);
@@ -176,7 +233,7 @@ mod tests {
     #[test]
     fn children_end_with_their_parent() {
         let households = Households::new();
-        let parent = households.join(&UniqueId::from_bytes([8; UniqueId::BYTES]), 1);
+        let parent = households.join(&UniqueId::from_bytes([8; UniqueId::BYTES]), 1, false);
         let (early, late) = (Arc::new(1), Arc::new(2));
         let child = parent.child((1, 5));
         assert!(Arc::ptr_eq(&child, &parent.child((1, 5))));
@@ -191,9 +248,35 @@ mod tests {
 
     #[test]
     fn a_parent_goes_on_without_its_children() {
-        let parent = Households::new().join(&UniqueId::from_bytes([7; UniqueId::BYTES]), 1);
+        let parent = Households::new().join(&UniqueId::from_bytes([7; UniqueId::BYTES]), 1, false);
         let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
         assert!(parent.child((1, 0)).fail(&cause).is_empty());
         assert!(parent.admit(&[Arc::new(1)]).is_none());
+    }
+
+    #[test]
+    fn who_shares_ends_with_any_of_them() {
+        let parent = Households::new().join(&UniqueId::from_bytes([6; UniqueId::BYTES]), 1, true);
+        let (whole, part, other) = (Arc::new(1), Arc::new(2), Arc::new(3));
+        let [one, two] = [0, 5].map(|color| parent.child((1, color)));
+        let of_two = two.child((1, 7));
+        assert!(parent.admit(std::slice::from_ref(&whole)).is_none());
+        assert!(one.admit(std::slice::from_ref(&part)).is_none());
+        assert!(of_two.admit(std::slice::from_ref(&other)).is_none());
+        let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
+        assert_eq!(of_two.fail(&cause), [whole, part, other]);
+        for late in [parent, one, two] {
+            assert!(late.admit(&[Arc::new(4)]).is_some());
+        }
+    }
+
+    #[test]
+    fn lineage_in_words() {
+        let whole = Households::<u32>::new().join(&UniqueId::from_bytes([5; UniqueId::BYTES]), 1, false);
+        let part = whole.child((1, 3));
+        let of_part = part.child((1, 0));
+        let names = [&whole, &part, &of_part].map(|one| one.describe());
+        assert_eq!(names, ["the whole", "the part of color 3", "the part of color 0 of the part of color 3"]);
+        assert!(of_part.is_within(&whole) && part.is_within(&part) && !part.is_within(&of_part));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::factors::Factors;
 use super::family;
-use super::gate::{Gate, Locked};
+use super::gate::{Gate, Lock, Locked, LockedAll};
 use super::helper::Helper;
 use super::household::{Household, Households};
 use super::standing::{Standing, State};
@@ -51,6 +51,8 @@ pub(crate) struct Inner {
     me: Weak<Self>,
     /// Unique among the communicators of this process.
     pub(crate) id: u64,
+    /// The place of its lock in the order in which locks are taken: the same for those that share one.
+    pub(crate) order: u64,
     pub(crate) rank: usize,
     pub(crate) size: usize,
     pub(crate) device: Device,
@@ -70,8 +72,6 @@ pub(crate) struct Inner {
     pub(crate) recent: Recent,
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) force_windows: bool,
-    /// Whether NCCL has what is split off from it share its resources.
-    pub(crate) shares: bool,
     /// Reductions of the user's that could not be destroyed when they were dropped.
     dropped_ops: Mutex<Vec<sys::ncclRedOp_t>>,
 }
@@ -88,22 +88,29 @@ pub(crate) struct Parts {
     pub(crate) timeout: Duration,
     /// Whether windows are made whatever is known of them.
     pub(crate) force_windows: bool,
-    /// Whether communicators that are split off share its resources.
-    pub(crate) shares: bool,
+    /// The lock of those that it shares its resources with, as what is split off from it does; of who shares nothing none.
+    pub(crate) lock: Option<Arc<Lock>>,
 }
 
 /// The ranks of this process, by communicator.
 pub(crate) static HOUSEHOLDS: Households<Inner> = Households::new();
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// A number that no other communicator has, and no lock that is shared.
+pub(crate) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 impl Inner {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let id = next_id();
+        let order = parts.lock.as_ref().map_or(id, |lock| lock.order);
         let inner = Arc::new_cyclic(|me| Self {
-            gate: Gate::new(Guarded::default()),
+            gate: Gate::new(Guarded::default(), parts.lock),
             handle: parts.handle,
             me: me.clone(),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id,
+            order,
             rank: parts.rank,
             size: parts.size,
             device: parts.device,
@@ -118,7 +125,6 @@ impl Inner {
             windows: Windows::default(),
             recent: Recent::default(),
             force_windows: parts.force_windows,
-            shares: parts.shares,
             dropped_ops: Mutex::default(),
         });
         inner.set_timeout(parts.timeout);
@@ -199,6 +205,18 @@ impl Inner {
         self.gate.try_lock()
     }
 
+    /// The lock that it has in common with those that it shares its resources with.
+    #[inline]
+    pub(crate) fn shared_lock(&self) -> Option<&Arc<Lock>> {
+        self.gate.shared()
+    }
+
+    /// Adds it to `all`, if one of them has its lock.
+    #[inline]
+    pub(crate) fn join<'a>(&'a self, all: &mut LockedAll<'a, Guarded>) -> bool {
+        all.join(&self.gate)
+    }
+
     /// The handle: for visitors, and for who has condemned or retired the communicator; nobody else uses it once [`Inner::is_left`].
     #[inline]
     pub(crate) fn handle(&self) -> Handle {
@@ -247,6 +265,11 @@ impl Inner {
     /// Whether NCCL has let go of this rank.
     pub(crate) fn has_ended(&self) -> bool {
         self.state().is_ended()
+    }
+
+    /// Whether it was closed, and NCCL keeps it until those have ended that share its resources.
+    pub(crate) fn rests(&self) -> bool {
+        self.state() == State::Closing && self.household.sharers().is_some_and(|sharers| sharers.rests(self))
     }
 
     /// Whether NCCL has let go of all ranks of this process: nothing of the communicator uses memory any more, and its
@@ -318,6 +341,18 @@ impl Inner {
         match &self.family {
             Some(family) => family.all().collect(),
             None => self.me.upgrade().into_iter().collect(),
+        }
+    }
+
+    /// The other communicators of this rank that share their resources with it, as far as they are active.
+    pub(crate) fn sharers(&self) -> Vec<Arc<Self>> {
+        match self.shared_lock() {
+            Some(_) => {
+                let mut all = self.household.all();
+                all.retain(|other| other.order == self.order && other.id != self.id && other.is_active());
+                all
+            }
+            None => Vec::new(),
         }
     }
 

@@ -16,7 +16,8 @@ use crate::error::Error;
 pub enum State {
     /// Calls are possible.
     Active,
-    /// Its work was done and is well, and NCCL is taking it down in order: it was closed or dropped.
+    /// Its work was done and is well, and NCCL is taking it down in order: it was closed or dropped. One that shares its resources
+    /// ([`Config::split_share`](crate::nccl::Config::split_share)) stays so until those have ended that share them.
     Closing,
     /// It was closed, and NCCL has let go of it.
     Closed,

@@ -3,7 +3,7 @@
 use super::pending;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::state::gate::Locked;
+use crate::nccl::state::gate::{Locked, LockedAll};
 use crate::nccl::state::inner::{Guarded, Inner};
 use crate::sys;
 
@@ -19,6 +19,16 @@ impl Inner {
             return Err(self.dead(operation));
         }
         Ok((guard, self.handle().raw()))
+    }
+
+    /// Enters beside those that this thread has entered already, whose locks come before this one, or are the same.
+    #[inline]
+    pub(crate) fn enter_with<'a>(&'a self, others: &mut LockedAll<'a, Guarded>, operation: &'static str) -> Result<()> {
+        if self.join(others) {
+            return if self.is_active() { Ok(()) } else { Err(self.dead(operation)) };
+        }
+        others.add(self.enter(operation)?.0);
+        Ok(())
     }
 
     /// As [`Inner::enter`], for who does not wait: `None` while another thread is at it, and where the communicator has ended.
@@ -46,11 +56,11 @@ impl Inner {
 /// The lock and the handle of each of several communicators.
 pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
 
-/// Enters all of `members`, in the one order that all threads have, so that two of them cannot wait for each other's locks: the ranks of a
+/// Enters all of `members`, ranks of one communicator, in the one order that all threads have, so that two of them cannot wait for each other's locks: the ranks of a
 /// clique that was split off may be in another one.
 pub(crate) fn enter_all<'a>(members: &[&'a Inner], operation: &'static str) -> Result<Entered<'a>> {
     let mut order: Vec<_> = (0..members.len()).collect();
-    order.sort_unstable_by_key(|&at| members[at].id);
+    order.sort_unstable_by_key(|&at| members[at].order);
     let mut entered: Vec<_> = members.iter().map(|_| None).collect();
     for at in order {
         entered[at] = Some(members[at].enter(operation)?);
@@ -62,7 +72,8 @@ pub(crate) fn enter_all<'a>(members: &[&'a Inner], operation: &'static str) -> R
 #[cold]
 pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) -> Error {
     let last = pending::came_last(inner).map(|told| format!("; {told}")).unwrap_or_default();
-    let detail = format!("another thread is inside a call on the communicator of rank {}{last}", inner.rank);
+    let shares = if inner.shared_lock().is_some() { ", or on one that shares its resources" } else { "" };
+    let detail = format!("another thread is inside a call on the communicator of rank {}{shares}{last}", inner.rank);
     deadline.error(operation, detail)
 }
 

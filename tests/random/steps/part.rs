@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::generator::Generator;
 use crate::model::Model;
@@ -27,15 +27,17 @@ struct Split {
     streams: Vec<usize>,
     /// Whether the parts are split again, by their ranks.
     again: bool,
+    /// Whether one group holds calls on the whole and the part, which is waited for when the part has ended, or never.
+    beside: bool,
     /// One for all: to be closed, a rank waits for the others of its part.
     end: End,
 }
 
 pub fn split(g: &mut Generator) -> Option<Box<dyn Step>> {
     let colors = g.each(|g| if g.chance(5) { None } else { Some(g.rng.usize(..3)) });
-    let (keys, again) = (g.each(|g| g.rng.usize(..3)), g.chance(3));
+    let (keys, again, beside) = (g.each(|g| g.rng.usize(..3)), g.chance(3), g.chance(2));
     let end = g.choose(&[End::Closed, End::Dropped, End::Late]);
-    Some(Box::new(Split { colors, keys, streams: g.streams(), again, end }))
+    Some(Box::new(Split { colors, keys, streams: g.streams(), again, beside, end }))
 }
 
 impl Step for Split {
@@ -43,10 +45,20 @@ impl Step for Split {
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let me = rank.number();
-        let Some(part) = rank.comm.split(self.colors[me], self.keys[me])? else {
-            assert_eq!(self.colors[me], None);
-            return Ok(());
-        };
+        let part = rank.comm.split(self.colors[me], self.keys[me])?;
+        assert_eq!(part.is_some(), self.colors[me].is_some());
+        if self.beside {
+            let stream = rank.stream(&self.streams);
+            let mut sums = [DeviceBuffer::<u32>::zeroed(stream, 9)?, DeviceBuffer::zeroed(stream, 9)?];
+            let [of_all, of_part] = &mut sums;
+            group(|group| {
+                if let Some(part) = &part {
+                    group.all_reduce(part, InPlace(of_part), ReduceOp::Sum, stream)?;
+                }
+                group.all_reduce(rank.comm, InPlace(of_all), ReduceOp::Sum, stream)
+            })?;
+        }
+        let Some(part) = part else { return Ok(()) };
         let mut there: Vec<_> = (0..rank.comm.size()).filter(|&other| self.colors[other] == self.colors[me]).collect();
         there.sort_by_key(|&other| self.keys[other]);
         works(&part, rank.stream(&self.streams), me, &there)?;

@@ -67,15 +67,19 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same as NCCL_COMM_BLOCKING has it, which NCCL reads once, and obeys before what a program asks for.
+    /// The same as NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES have it, which NCCL reads once, and obeys before what a program
+    /// asks for.
     pub(crate) fn overridden(self) -> Self {
-        static BLOCKING: LazyLock<Option<bool>> =
-            LazyLock::new(|| match std::env::var("NCCL_COMM_BLOCKING").ok()?.trim() {
+        fn variable(name: &str) -> Option<bool> {
+            match std::env::var(name).ok()?.trim() {
                 "0" => Some(false),
                 "1" => Some(true),
                 _ => None,
-            });
-        Self { blocking: BLOCKING.unwrap_or(self.blocking), ..self }
+            }
+        }
+        static BLOCKING: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_BLOCKING"));
+        static SHARE: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_SPLIT_SHARE_RESOURCES"));
+        Self { blocking: BLOCKING.unwrap_or(self.blocking), split_share: SHARE.unwrap_or(self.split_share) }
     }
 
     /// Reads a user's config; null means the defaults.

@@ -122,7 +122,7 @@ fn hold(meetings: &mut [impl Meeting]) -> Outcome {
         meetings.iter_mut().for_each(Meeting::withdraw);
         if meetings.len() > 1 {
             // NCCL raises the flags of all that are in the group when one of them fails.
-            meetings.iter().for_each(|meeting| meeting.comm().abort.set());
+            meetings.iter().for_each(|meeting| meeting.comm().resources.abort.set());
         }
     }
     outcome

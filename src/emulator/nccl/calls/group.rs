@@ -164,7 +164,7 @@ pub(crate) fn add_operation(
                 batch.operations.push(operation);
             }
             None => {
-                state.inside.push(comm.visits.enter(comm.rank, Manner::Alone));
+                state.inside.push(comm.resources.visits.enter(comm.handle, comm.rank, Manner::Alone));
                 let (comm, operations) = (comm.clone(), vec![operation]);
                 state.batches.push(Batch { comm, epoch, capture, main: stream, others: Vec::new(), operations });
             }
@@ -177,7 +177,7 @@ pub(crate) fn add_operation(
 pub(crate) fn add_job(job: Job) -> Outcome {
     with(|state| {
         state.join(&job.comm)?;
-        state.inside.push(job.comm.visits.enter(job.comm.rank, Manner::Alone));
+        state.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
         state.jobs.push(job);
         Ok(())
     })?
@@ -219,8 +219,13 @@ fn submit(batches: Vec<Batch>, jobs: Vec<Job>, blocking: Option<bool>) -> Outcom
     Ok(ncclResult_t::ncclInProgress)
 }
 
+/// NCCL launches the communicators of a group in the order of their hashes, which all ranks know.
+fn order_of_launch(batch: &Batch) -> u64 {
+    batch.comm.segment.get().map_or(0, |segment| segment.nonce())
+}
+
 /// Runs the jobs side by side, since those of one group may wait for each other, then enqueues the batches.
-fn perform(batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
+fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
     if jobs.len() == 1
         && let Some(job) = jobs.pop()
     {
@@ -231,7 +236,7 @@ fn perform(batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
         let comms: Arc<[Arc<Comm>]> = jobs.iter().map(|job| job.comm.clone()).collect();
         for job in jobs {
             let comms = comms.clone();
-            let run = move || (job.run)().inspect_err(|_| comms.iter().for_each(|comm| comm.abort.set()));
+            let run = move || (job.run)().inspect_err(|_| comms.iter().for_each(|comm| comm.resources.abort.set()));
             let thread = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(run);
             threads.push((job.name, thread.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?));
         }
@@ -244,6 +249,7 @@ fn perform(batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
     }
     connect::connect(&batches)?;
     check_captures(&batches)?;
+    batches.sort_by_key(order_of_launch);
     batches.into_iter().try_for_each(launch::launch)
 }
 

@@ -15,9 +15,9 @@ use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::basics::safety::functions;
 use crate::emulator::nccl::basics::unique_id;
-use crate::emulator::nccl::state::abort::AbortFlag;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::registry;
+use crate::emulator::nccl::state::resources::Resources;
 use crate::emulator::nccl::state::shared::{Nccl, Shared};
 use crate::emulator::nccl::wait::activity::{Activity, Watch};
 use crate::emulator::nccl::wait::host::{self, Members};
@@ -79,7 +79,7 @@ pub(crate) unsafe fn init_rank(
         // The first call of CUDA that NCCL makes, to have it started, frees nothing.
         device::answers(ordinal).map_err(|error| cuda("cudaFree", error))?;
         let config = config.unwrap_or_default().overridden();
-        let comm = Comm::new(rank, count, ordinal, config, Arc::new(AbortFlag::default()));
+        let comm = Comm::new(rank, count, ordinal, config, Resources::default());
         registry::insert(&comm);
         // The handle is there before the ranks have met, so that a non-blocking start can be watched and aborted.
         out.put(registry::handle(&comm));
@@ -239,17 +239,14 @@ fn divide(parent: &Comm, epoch: u32, (color, key): (i32, i32), out: Out, config:
     let leader = members.first().map_or(parent.rank, |&(_, rank)| rank);
     let [a, b, c, d, ..] = shown[leader];
     // Nothing is shared with one that was revoked.
-    let abort = if parent.config.split_share && !parent.is_revoked() {
-        parent.abort.clone()
-    } else {
-        Arc::new(AbortFlag::default())
-    };
-    let child = Comm::new(place, members.len(), parent.device, config.unwrap_or(parent.config).overridden(), abort);
+    let shares = parent.config.split_share && !parent.is_revoked();
+    let resources = if shares { parent.resources.share() } else { Resources::default() };
+    let child = Comm::new(place, members.len(), parent.device, config.unwrap_or(parent.config).overridden(), resources);
     let id = Id::from_words([a, b, c, d]);
-    let outcome = if Arc::ptr_eq(&parent.abort, &child.abort) {
+    let outcome = if shares {
         join(&child, id)
     } else {
-        parent.abort.with_child(&child.abort, || join(&child, id))
+        parent.resources.abort.with_child(&child.resources.abort, || join(&child, id))
     };
     child.settle(&outcome);
     if outcome.is_err() {

@@ -102,7 +102,7 @@ pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
         let job = comm.clone();
         let run = Box::new(move || {
             wait_blindly(&job, functions::ncclCommDestroy);
-            let outcome = if job.abort.is_set() || job.is_revoked() { Ok(()) } else { job.drain() };
+            let outcome = if job.resources.abort.is_set() || job.is_revoked() { Ok(()) } else { job.drain() };
             part(&job, Life::Destroyed);
             outcome
         });
@@ -119,10 +119,10 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     let Some(comm) = registry::remove(handle) else {
         return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
     };
-    comm.abort.set();
+    comm.resources.abort.set();
     wait_blindly(&comm, functions::ncclCommAbort);
     let until = Instant::now() + PATIENCE;
-    let busy = || comm.progress.running() || comm.state() == ncclResult_t::ncclInProgress;
+    let busy = || comm.resources.progress.running() || comm.state() == ncclResult_t::ncclInProgress;
     while busy() && Instant::now() < until {
         std::thread::sleep(Duration::from_micros(100));
     }
@@ -135,9 +135,9 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
 /// deregistered.
 pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     comm.begin_revoke()?;
-    comm.abort.set();
+    comm.resources.abort.set();
     let until = Instant::now() + PATIENCE;
-    while comm.progress.running() && Instant::now() < until {
+    while comm.resources.progress.running() && Instant::now() < until {
         std::thread::sleep(Duration::from_micros(100));
     }
     // Where this fails, what is stopped stays stopped.

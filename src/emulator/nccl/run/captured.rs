@@ -72,6 +72,6 @@ impl Work for Captured {
         let started = self.orders.iter().map(|order| Operation::start(comm, order)).collect::<Outcome<Vec<_>>>();
         // What is wrong is reported.
         let operations = started.map_err(|_| cudaError::cudaErrorInvalidValue)?;
-        Ok(BatchRun::new(comm, self.name, epoch, operations, &mut lock(&comm.issued)))
+        Ok(BatchRun::new(comm, self.name, epoch, operations, &mut lock(&comm.resources.progress.launched)))
     }
 }

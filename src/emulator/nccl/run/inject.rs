@@ -63,7 +63,7 @@ pub(in crate::emulator) fn suffer(
 
 /// Does nothing until the communicator is aborted.
 pub(crate) fn stop_for_ever(comm: &Comm, cancelled: &dyn Fn() -> bool) {
-    while !comm.abort.is_set() && !cancelled() {
+    while !comm.resources.abort.is_set() && !cancelled() {
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
         };
     }
     let others: Vec<_> = others.into_iter().map(|stream| stream.0).collect();
-    let mut issued = lock(&comm.issued);
-    let run = Box::new(BatchRun::new(&comm, name, epoch, operations, &mut issued));
+    let mut launched = lock(&comm.resources.progress.launched);
+    let run = Box::new(BatchRun::new(&comm, name, epoch, operations, &mut launched));
     // If this fails, the run is dropped, which finishes the batch.
     on_its_device(&comm, || stream::enqueue(main.0, &others, name, run)).map_err(failed)
 }

@@ -5,6 +5,7 @@ pub(crate) mod collective;
 pub(crate) mod grouping;
 pub(crate) mod inject;
 pub(crate) mod launch;
+mod order;
 pub(crate) mod p2p;
 pub(crate) mod share;
 mod turn;

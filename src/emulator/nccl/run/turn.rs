@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::inject::stop_for_ever;
-use super::{collective, grouping, p2p};
+use super::{collective, grouping, order, p2p};
 use crate::emulator::cuda::core::work::{Run, Running};
 use crate::emulator::fault;
+use crate::emulator::lock::lock;
 use crate::emulator::meet::waits::Wait;
 use crate::emulator::nccl::basics::error::Outcome;
 use crate::emulator::nccl::requests::operation::Operation;
-use crate::emulator::nccl::state::comm::{Comm, Issued};
+use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::patience::Patience;
 use crate::emulator::settings::{DeadPeer, settings};
 use crate::sys::ncclResult_t;
@@ -19,8 +20,8 @@ struct Ending(Arc<Comm>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.progress.end();
-        self.0.progress.finish();
+        self.0.resources.progress.end();
+        self.0.resources.progress.finish();
     }
 }
 
@@ -36,20 +37,25 @@ pub(super) struct BatchRun {
 }
 
 impl BatchRun {
-    /// The next run on `comm`. Whoever enqueues it while holding the lock of what was `issued` keeps the order of runs on one stream.
+    /// The next run on `comm`. Whoever enqueues it while holding the lock of what was `launched` keeps the order of runs on one stream.
     pub(super) fn new(
         comm: &Arc<Comm>,
         name: &'static str,
         epoch: u32,
         mut operations: Vec<Operation>,
-        issued: &mut Issued,
+        launched: &mut u64,
     ) -> Self {
+        let mut issued = lock(&comm.issued);
         for operation in &mut operations {
             issued.operations += 1;
             operation.number = issued.operations;
+            if !operation.kind.message() {
+                order::check(comm);
+            }
         }
-        let turn = issued.batches;
-        issued.batches += 1;
+        drop(issued);
+        let turn = *launched;
+        *launched += 1;
         Self { name, epoch, turn, operations, ending: Ending(comm.clone()) }
     }
 }
@@ -61,7 +67,7 @@ impl Run for BatchRun {
         let stopped = || comm.is_stopped(epoch);
         let cancelled = || running.cancelled() || stopped();
         if wait_for_turn(comm, turn, name, &cancelled) {
-            comm.progress.begin();
+            comm.resources.progress.begin();
             if !comm.stopped()
                 && !stopped()
                 && let Err(failure) = run(comm, &operations, &cancelled)
@@ -75,7 +81,7 @@ impl Run for BatchRun {
             if stopped() {
                 operations.iter().for_each(|operation| drop(operation.spoil()));
             }
-            comm.progress.end();
+            comm.resources.progress.end();
         } else if stopped() {
             operations.iter().for_each(|operation| drop(operation.spoil()));
         }
@@ -88,7 +94,7 @@ impl Run for BatchRun {
 /// Waits until the batches before this one are done. `false`: the wait was ended.
 fn wait_for_turn(comm: &Comm, turn: u64, name: &str, cancelled: &dyn Fn() -> bool) -> bool {
     let (mut patience, mut told) = (Patience::new(), Wait::new(&comm.waits));
-    comm.progress.wait(turn, || {
+    comm.resources.progress.wait(turn, || {
         let what = format!("{name} of rank {} waits for an earlier operation on another stream", comm.rank);
         patience.check(|| format!("{what}, and"));
         told.say(what);

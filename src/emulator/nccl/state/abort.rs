@@ -1,7 +1,7 @@
 //! The flag that stops communicators.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::emulator::lock::lock;
@@ -15,6 +15,8 @@ pub(crate) trait Sleeper: Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct AbortFlag {
     set: AtomicBool,
+    /// How often everything was stopped and went on.
+    epoch: AtomicU32,
     /// Who sleeps while it is not set.
     sleepers: Mutex<Vec<Weak<dyn Sleeper>>>,
     /// Flags of children that are being made: nobody else knows them yet.
@@ -35,7 +37,17 @@ impl AbortFlag {
         }
     }
 
-    /// Takes a stop back. Who did not see it in time, knows it by the epoch of its communicator.
+    /// How often everything was stopped by a revoke. What began in an earlier epoch never goes on.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// What has begun will have been stopped.
+    pub(super) fn next_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes a stop back. Who did not see it in time, knows it by the epoch.
     pub(super) fn take_back(&self) {
         self.set.store(false, Ordering::SeqCst);
     }

@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::abort::{AbortFlag, Sleeper};
+use super::abort::Sleeper;
 use super::handle;
-use super::inside::Visits;
 use super::link::Links;
-use super::progress::Progress;
 use super::redop::Redops;
+use super::resources::Resources;
 use super::shared::Shared;
 use super::windows::Windows;
 use crate::emulator::lock::lock;
@@ -21,10 +20,9 @@ use crate::emulator::nccl::basics::config::Config;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, remember};
 use crate::sys::ncclResult_t;
 
-/// What has been launched. Its lock is held while a batch is enqueued, so streams see batches in one order.
+/// What has been launched.
 #[derive(Debug, Default)]
 pub(crate) struct Issued {
-    pub(crate) batches: u64,
     pub(crate) operations: u64,
     /// Host calls: split, window registration.
     pub(crate) hosted: u64,
@@ -44,22 +42,18 @@ pub(crate) struct Comm {
     pub(crate) size: usize,
     pub(crate) device: i32,
     pub(crate) config: Config,
-    pub(crate) abort: Arc<AbortFlag>,
     pub(crate) segment: OnceLock<Arc<Segment>>,
     pub(crate) issued: Mutex<Issued>,
     pub(crate) connected: Mutex<Links>,
-    pub(crate) progress: Progress,
     pub(crate) redops: Redops,
     pub(crate) windows: Windows,
-    pub(crate) visits: Visits,
+    pub(crate) resources: Resources,
     pub(crate) waits: Waits,
     /// All ranks have met.
     started: AtomicBool,
     /// 0, [`FINALIZED`] or [`REVOKED`].
     closed: AtomicU32,
     state: AtomicU32,
-    /// How often everything was stopped and went on. See [`Self::epoch`].
-    epoch: AtomicU32,
     text: Mutex<Option<String>>,
 }
 
@@ -73,36 +67,33 @@ impl Sleeper for Comm {
             head.news.ring();
             segment.rank(self.rank).bell.ring();
         }
-        self.progress.nudge();
+        self.resources.progress.nudge();
     }
 }
 
 impl Comm {
     /// A rank that has met nobody yet; its state is "in progress".
-    pub(crate) fn new(rank: usize, size: usize, device: i32, config: Config, abort: Arc<AbortFlag>) -> Arc<Self> {
+    pub(crate) fn new(rank: usize, size: usize, device: i32, config: Config, resources: Resources) -> Arc<Self> {
         let comm = Arc::new(Self {
             handle: handle::fresh(),
             rank,
             size,
             device,
             config,
-            abort,
             segment: OnceLock::new(),
             issued: Mutex::default(),
             connected: Mutex::default(),
-            progress: Progress::default(),
             redops: Redops::default(),
             windows: Windows::default(),
-            visits: Visits::default(),
+            resources,
             waits: Waits::default(),
             started: AtomicBool::new(false),
             closed: AtomicU32::new(0),
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
-            epoch: AtomicU32::new(0),
             text: Mutex::new(None),
         });
         let sleeper: Weak<Self> = Arc::downgrade(&comm);
-        comm.abort.watch(sleeper);
+        comm.resources.abort.watch(sleeper);
         comm
     }
 
@@ -154,17 +145,18 @@ impl Comm {
 
     /// How often everything that this communicator does was stopped by a revoke. What began in an earlier epoch never goes on.
     pub(crate) fn epoch(&self) -> u32 {
-        self.epoch.load(Ordering::Acquire)
+        self.resources.abort.epoch()
     }
 
     /// Whether what began in `epoch` is stopped: by an abort, or by a revoke since.
     pub(crate) fn is_stopped(&self, epoch: u32) -> bool {
-        self.abort.is_set() || self.epoch() != epoch
+        self.resources.abort.is_set() || self.epoch() != epoch
     }
 
     /// Whether work of this communicator has lost its meaning: aborted, or failed.
     pub(crate) fn stopped(&self) -> bool {
-        self.abort.is_set() || !matches!(self.state(), ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress)
+        self.resources.abort.is_set()
+            || !matches!(self.state(), ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress)
     }
 
     /// Whether a call may use the communicator now: the epoch in which it begins. NCCL itself looks only whether it was revoked, is
@@ -183,7 +175,7 @@ impl Comm {
         // In this order: what is revoked meanwhile belongs to the earlier epoch, and is stopped.
         let epoch = self.epoch();
         // A revoke sets the flag after it has closed the communicator.
-        let stopped = self.abort.is_set();
+        let stopped = self.resources.abort.is_set();
         let closed = self.closed.load(Ordering::Acquire);
         let aborted = closed != REVOKED && stopped;
         let unusable = if !self.started.load(Ordering::Acquire) && self.config.blocking {
@@ -244,7 +236,7 @@ impl Comm {
     /// Marks the communicator as revoked. Whatever had failed before, NCCL forgets it then.
     pub(crate) fn begin_revoke(&self) -> Outcome {
         self.close(REVOKED)?;
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.resources.abort.next_epoch();
         Ok(())
     }
 
@@ -260,7 +252,7 @@ impl Comm {
 
     /// The end of a revoke: the communicator is well again, as far as anybody asks, and what begins now is not stopped.
     pub(crate) fn end_revoke(&self) {
-        self.abort.take_back();
+        self.resources.abort.take_back();
         let mut text = lock(&self.text);
         *text = None;
         self.state.store(ncclResult_t::ncclSuccess.0, Ordering::Release);
@@ -268,15 +260,16 @@ impl Comm {
 
     /// Whether not everything that was launched is done.
     pub(crate) fn has_work(&self) -> bool {
-        let batches = lock(&self.issued).batches;
-        !self.progress.wait(batches, || true)
+        let progress = &self.resources.progress;
+        !progress.wait(*lock(&progress.launched), || true)
     }
 
-    /// Waits until everything that was launched is done.
+    /// Waits until everything that was launched is done, also by those that share.
     pub(crate) fn drain(&self) -> Outcome {
-        let batches = lock(&self.issued).batches;
+        let progress = &self.resources.progress;
+        let batches = *lock(&progress.launched);
         // Operations of a failed communicator may never end; only an abort, which takes them away, ends this wait early.
-        if !self.progress.wait(batches, || self.abort.is_set()) {
+        if !progress.wait(batches, || self.resources.abort.is_set()) {
             return Ok(());
         }
         match self.state() {

@@ -2,7 +2,7 @@
 //!
 //! NCCL's calls on one communicator must come one at a time, and while it is being aborted or destroyed none may be under way:
 //! it would go on in memory that is free. Only `ncclCommRevoke` and `ncclCommGetAsyncError` may come beside others, and even they
-//! not beside its end.
+//! not beside its end. Communicators that share their resources count as one, but for those two: these may come beside the end of another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,12 +25,14 @@ pub(crate) enum Manner {
 #[derive(Debug)]
 struct Visit {
     thread: u64,
+    /// The handle of the communicator.
+    comm: usize,
     manner: Manner,
     call: &'static str,
 }
 
-/// All who are inside a communicator.
-#[derive(Debug, Default)]
+/// All who are inside a communicator, or inside those that share its resources.
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Visits(Arc<Mutex<Vec<Visit>>>);
 
 /// A thread is inside as long as this lives.
@@ -50,21 +52,22 @@ fn this_thread() -> u64 {
 
 impl Visits {
     /// Goes inside, and reports whom it must not meet there.
-    pub(crate) fn enter(&self, rank: usize, manner: Manner) -> Inside {
+    pub(crate) fn enter(&self, comm: usize, rank: usize, manner: Manner) -> Inside {
         let (thread, call) = (this_thread(), report::call());
         let mut visits = lock(&self.0);
         let met = visits.iter().find(|other| {
             let guests = [manner, other.manner].contains(&Manner::Guest);
             let ends = [manner, other.manner].contains(&Manner::End);
-            other.thread != thread && (ends || !guests)
+            other.thread != thread && (!guests || (ends && other.comm == comm))
         });
         let met = met.map(|other| {
             format!(
-                "{call} of rank {rank} while another thread is inside {} of the same communicator; NCCL corrupts its heap",
-                other.call
+                "{call} of rank {rank} while another thread is inside {} of {}; NCCL corrupts its heap",
+                other.call,
+                if other.comm == comm { "the same communicator" } else { "one that shares its resources" }
             )
         });
-        visits.push(Visit { thread, manner, call });
+        visits.push(Visit { thread, comm, manner, call });
         drop(visits);
         if let Some(text) = met {
             report::violation(text);

@@ -8,6 +8,7 @@ pub(crate) mod link;
 pub(crate) mod progress;
 pub(crate) mod redop;
 pub(crate) mod registry;
+pub(crate) mod resources;
 pub(crate) mod shared;
 mod space;
 mod stranded;

@@ -6,9 +6,12 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::emulator::lock::lock;
 use crate::emulator::meet::futex::SLICE;
 
-/// How far a communicator's batches have come. They run in the order in which they were launched, on whatever streams.
+/// How far the batches of a communicator, and of those that share its resources, have come. They run in the order in which they were
+/// launched, on whatever streams.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
+    /// How many there are. Held while one is enqueued, so streams see them in one order.
+    pub(crate) launched: Mutex<u64>,
     done: AtomicU64,
     running: AtomicBool,
     lock: Mutex<()>,

@@ -45,7 +45,7 @@ pub(crate) fn enter(handle: ncclComm_t, manner: Manner) -> Outcome<(Arc<Comm>, I
         return Err(Failure::argument("the communicator is null"));
     }
     if let Some(comm) = find(handle) {
-        let inside = comm.visits.enter(comm.rank, manner);
+        let inside = comm.resources.visits.enter(comm.handle, comm.rank, manner);
         return Ok((comm, inside));
     }
     Err(Failure::unnoticed(if stale(handle) {

@@ -16,6 +16,9 @@ const PAIR_WORDS: usize = 9;
 /// What a rank tells the others about a group of operations.
 pub(crate) const GROUP_WORDS: usize = 18;
 
+/// Of so many collectives a rank shows where they stand among those of other communicators.
+pub(crate) const ORDERS: usize = 64;
+
 /// The plan of the segments of communicators.
 #[derive(Debug)]
 pub(crate) struct Nccl;
@@ -64,6 +67,8 @@ pub(crate) struct Own {
     pub(crate) words: [AtomicU64; WORDS],
     /// What the group holds that it is at.
     pub(crate) group: [AtomicU64; GROUP_WORDS],
+    /// Of those that share their resources with others: the number of a collective, and after how many of the others it comes.
+    pub(crate) orders: [AtomicU64; ORDERS],
 }
 
 /// One message at a time between an ordered pair of ranks.

@@ -37,7 +37,7 @@ fn all_reduce(comm: ncclComm_t, at: usize, stream: cudaStream_t) -> ncclResult_t
 #[test]
 fn two_threads_inside_one_communicator_are_a_violation() {
     meanwhile(all_reduce, |rank| {
-        let met = "ncclCommCount of rank 0 while another thread is inside ncclAllReduce";
+        let met = "while another thread is inside ncclAllReduce";
         // SAFETY: the pointer is valid for a write.
         assert_eq!(reported(met, || unsafe { ncclCommCount(rank.comm, &mut 0) }), OK);
     });
@@ -84,4 +84,84 @@ fn an_open_group_counts() {
         count();
         rank.wait();
     });
+}
+
+/// Runs `body` as each of two ranks, with a communicator and one that was split off from it and shares its resources.
+fn sharers(body: impl Fn(&Rank, &Rank) + Send + Sync) {
+    let id = unique_id();
+    std::thread::scope(|scope| {
+        for rank in 0..2 {
+            let body = &body;
+            scope.spawn(move || {
+                set_device(rank);
+                let mut shared = config(true);
+                shared.splitShare = 1;
+                let (result, parent) = init(2, id, rank, shared);
+                assert_eq!(result, OK);
+                let mut child = std::ptr::null_mut();
+                // SAFETY: the pointer is valid for a write.
+                assert_eq!(unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, OK);
+                let (parent, child) = (Rank::new(rank, 2, parent), Rank::new(rank, 2, child));
+                parent.connect();
+                child.connect();
+                body(&parent, &child);
+                for one in [child, parent] {
+                    one.abort();
+                    // SAFETY: nothing is left to do on the stream.
+                    assert_eq!(unsafe { cudaStreamDestroy(one.stream) }, cudaError::cudaSuccess);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn sharers_count_as_one() {
+    within_limit(|| {
+        sharers(|parent, child| {
+            let buffer = Buffer::new(&[1.0; 4]);
+            let in_a_group = |call: &(dyn Fn() + Sync)| {
+                // SAFETY: takes no pointers.
+                assert_eq!(unsafe { ncclGroupStart() }, OK);
+                assert_eq!(parent.all_reduce(&buffer), OK);
+                std::thread::scope(|scope| drop(scope.spawn(call)));
+                // SAFETY: takes no pointers.
+                assert_eq!(unsafe { ncclGroupEnd() }, OK);
+            };
+            let comm = child.comm.addr();
+            let comm = move || std::ptr::without_provenance_mut(comm);
+            let met = "while another thread is inside ncclAllReduce of one that shares its resources";
+            // SAFETY: the pointer is valid for a write.
+            in_a_group(&|| assert_eq!(reported(met, || unsafe { ncclCommCount(comm(), &mut 0) }), OK));
+            // Who asks for errors is nobody.
+            in_a_group(&|| {
+                let mut state = OK;
+                // SAFETY: the pointer is valid for a write.
+                assert_eq!(unsafe { ncclCommGetAsyncError(comm(), &mut state) }, OK);
+            });
+            parent.wait();
+        });
+    });
+}
+
+/// Each rank begins with another one: on a GPU each takes what belongs to the other.
+#[test]
+fn sharers_are_used_in_one_order() {
+    let told = expect("use communicators that share their resources in different orders");
+    within_limit(|| {
+        sharers(|parent, child| {
+            let buffers = [Buffer::new(&[1.0; 4]), Buffer::new(&[1.0; 4])];
+            let order = if parent.rank == 0 { [parent, child] } else { [child, parent] };
+            for (comm, buffer) in order.iter().zip(&buffers) {
+                assert_eq!(comm.all_reduce(buffer), OK);
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            // Both hang: this ends them, and the memory is used no more.
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { ncclCommRevoke(child.comm, 0) }, OK);
+            parent.wait();
+            child.wait();
+        });
+    });
+    assert!(told.count() > 0);
 }

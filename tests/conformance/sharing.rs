@@ -1,0 +1,517 @@
+//! Communicators that share their resources with those that they were split off from.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gpucomm::nccl::{Config, InitOptions, State};
+use gpucomm::{
+    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group,
+};
+
+use crate::split::{sum, whole};
+use crate::support::process::{Role, all_succeed, spawn_all};
+use crate::support::{assert_names, quick, rank_counts, skip, slower, still_works, watched};
+
+pub fn options() -> InitOptions {
+    InitOptions { config: Config::new().split_share(true), ..InitOptions::default() }
+}
+
+pub fn sharing(ranks: usize) -> Clique {
+    Clique::init_all_with(&Device::all().expect("devices")[..ranks], &options()).expect("a clique")
+}
+
+/// Runs `body` as every rank of a new clique, each on a thread that owns its communicator.
+pub fn owners<R: Send>(ranks: usize, body: impl Fn(Communicator, &Stream) -> R + Sync) -> Vec<R> {
+    let run = |comm: Communicator| {
+        let stream = Stream::new(comm.device()).unwrap();
+        body(comm, &stream)
+    };
+    let run = &run;
+    std::thread::scope(|scope| {
+        let comms = sharing(ranks).into_ranks();
+        let threads: Vec<_> = comms.into_iter().map(|comm| scope.spawn(move || run(comm))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// The whole, halves, and pairs of one rank of each half, in turn and on two streams.
+#[test]
+fn parts_compute() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            owners(ranks, |comm, stream| {
+                let (rank, other) = (comm.rank(), Stream::new(comm.device()).unwrap());
+                let half = comm.split(Some(rank / 2), ranks - rank).unwrap().expect("a half");
+                let column = comm.split((rank < 2 || ranks == 4).then_some(rank % 2), rank).unwrap();
+                let of_half = whole(&half).unwrap();
+                let mut window = half.alloc::<u64>(stream, 300).unwrap();
+                for round in 0..40 {
+                    sum(&half, stream).unwrap();
+                    sum(&comm, &other).unwrap();
+                    column.iter().for_each(|column| sum(column, stream).unwrap());
+                    window.fill(stream, round).unwrap();
+                    half.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream).unwrap();
+                    sum(&of_half, &other).unwrap();
+                    if half.size() == 2 {
+                        let (to, mut from) = (
+                            DeviceBuffer::from_slice(stream, &[rank as u32; 7]).unwrap(),
+                            DeviceBuffer::<u32>::zeroed(stream, 7).unwrap(),
+                        );
+                        group(|group| {
+                            group.send(&half, &to, 1 - half.rank(), stream)?;
+                            group.recv(&half, &mut from, 1 - half.rank(), stream)
+                        })
+                        .unwrap();
+                        assert_eq!(from.to_vec(stream).unwrap(), [rank as u32 ^ 1; 7]);
+                    }
+                    assert_eq!(window.to_vec(stream).unwrap(), [round * half.size() as u64; 300]);
+                }
+                drop(window);
+                let comms = [Some(comm), Some(half), column, Some(of_half)];
+                comms.into_iter().flatten().for_each(|comm| comm.close(slower(10.0)).unwrap());
+            });
+            still_works(ranks);
+        }
+    });
+}
+
+/// Groups that hold calls on all of them, in whatever order, on threads of their own and on one.
+#[test]
+fn one_group_on_several() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            owners(ranks, |comm, stream| {
+                let (one, two) = (whole(&comm).unwrap(), whole(&comm).unwrap());
+                let mut order = [&comm, &one, &two];
+                order.rotate_left(comm.rank() % 3);
+                for _ in 0..20 {
+                    let mut sums: Vec<_> =
+                        (0..6).map(|_| DeviceBuffer::from_slice(stream, &[1u32; 9]).unwrap()).collect();
+                    group(|group| {
+                        for (at, x) in sums.iter_mut().enumerate() {
+                            group.all_reduce(order[at % 3], InPlace(x), ReduceOp::Sum, stream)?;
+                        }
+                        Ok(())
+                    })
+                    .unwrap();
+                    sums.iter().for_each(|x| assert_eq!(x.to_vec(stream).unwrap(), [ranks as u32; 9]));
+                }
+            });
+            let clique = sharing(ranks);
+            let parts = clique.split(|rank| Some((rank % 2, 0))).unwrap();
+            let members: Vec<_> = clique.ranks().iter().chain(parts.values().flat_map(Clique::ranks)).collect();
+            let streams: Vec<_> = members.iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
+            for round in 0..20 {
+                let ones = |stream| DeviceBuffer::from_slice(stream, &[1i64; 100]).unwrap();
+                let mut sums: Vec<_> = streams.iter().map(ones).collect();
+                group(|group| {
+                    let mut all: Vec<_> = members.iter().zip(&mut sums).zip(&streams).collect();
+                    all.rotate_left(round % members.len());
+                    for ((comm, x), stream) in all {
+                        group.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
+                    }
+                    Ok(())
+                })
+                .unwrap();
+                for ((comm, x), stream) in members.iter().zip(&sums).zip(&streams) {
+                    assert_eq!(x.to_vec(stream).unwrap(), [comm.size() as i64; 100]);
+                }
+            }
+            clique.close(slower(10.0)).unwrap();
+            parts.into_values().for_each(|part| part.close(slower(10.0)).unwrap());
+            still_works(ranks);
+        }
+    });
+}
+
+/// Each on a thread of its own: one is inside at a time, which the emulator sees.
+#[test]
+fn threads_take_turns() {
+    watched(60.0, || {
+        for _ in rank_counts(&[1]) {
+            owners(1, |comm, _| {
+                let (one, two) = (whole(&comm).unwrap(), whole(&comm).unwrap());
+                std::thread::scope(|scope| {
+                    for comm in [&comm, &one, &two] {
+                        scope.spawn(move || {
+                            let stream = Stream::new(comm.device()).unwrap();
+                            (0..200).for_each(|_| sum(comm, &stream).unwrap());
+                            let halves = comm.pre_mul_sum(0.5f32).unwrap();
+                            let mut x = DeviceBuffer::from_slice(&stream, &[4.0f32]).unwrap();
+                            comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&halves), &stream).unwrap();
+                            let part = whole(comm).unwrap();
+                            sum(&part, &stream).unwrap();
+                            assert_eq!(x.to_vec(&stream).unwrap(), [2.0]);
+                        });
+                    }
+                });
+            });
+        }
+    });
+}
+
+/// Each rank begins with another one: each takes what belongs to the other, if that is done.
+#[test]
+fn another_order_is_told() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let barrier = Barrier::new(ranks);
+            owners(ranks, |comm, stream| {
+                let part = whole(&comm).unwrap();
+                sum(&part, stream).unwrap();
+                sum(&comm, stream).unwrap();
+                barrier.wait();
+                let error = quick(slower(5.0), || {
+                    let (first, second) = if comm.rank() == 1 { (&part, &comm) } else { (&comm, &part) };
+                    let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
+                    first.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    second.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    stream.wait(slower(20.0))
+                });
+                let error = error.expect_err("the orders differ");
+                assert_names(&error, &["the whole", "the part of color 0", "all_reduce of 5 i32"]);
+                assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
+                assert!(!comm.is_active() && !part.is_active());
+            });
+            still_works(ranks);
+        }
+    });
+}
+
+/// One of them is aborted, on one rank: so are all others, and say why.
+#[test]
+fn an_end_of_one_is_that_of_all() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            for which in 0..4 {
+                let barrier = Barrier::new(ranks);
+                let (threads, fires) = (&barrier, AtomicBool::new(true));
+                owners(ranks, |comm, stream| {
+                    let (rank, part) = (comm.rank(), whole(&comm).unwrap());
+                    let half = comm.split(Some(rank / 2), rank).unwrap().expect("a half");
+                    let of_part = whole(&part).unwrap();
+                    let all = [&comm, &part, &half, &of_part];
+                    all.iter().for_each(|comm| sum(comm, stream).unwrap());
+                    threads.wait();
+                    if rank == 0 {
+                        // One of them hangs.
+                        let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5]).unwrap();
+                        if ranks > 1 {
+                            part.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+                        }
+                        let outcome = quick(slower(4.0), || all[which].aborter().abort("one gives up"));
+                        assert_eq!(outcome, gpucomm::nccl::AbortOutcome::Done);
+                        fires.store(false, Ordering::Release);
+                    }
+                    while fires.load(Ordering::Acquire) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    let names = ["the whole", "the part of color 0", "the part of color 0", "the part of color 0 of"];
+                    for (at, comm) in all.iter().enumerate() {
+                        let error = sum(comm, stream).expect_err("one was aborted");
+                        assert_names(&error, &["one gives up"]);
+                        let told = error.to_string().contains("which shares its resources");
+                        // The other half is another part.
+                        let itself = at == which && (which != 2 || rank < 2);
+                        let below = which == 0 || (which == 1 && at == 3);
+                        assert_eq!(told, !itself && !below, "{which} {at}: {error}");
+                        if told {
+                            assert_names(&error, &[names[which]]);
+                        }
+                        assert_eq!(comm.state(), State::Aborted);
+                    }
+                });
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+/// What was closed rests until the last is closed.
+#[test]
+fn closed_ones_rest() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let barrier = Barrier::new(ranks);
+            owners(ranks, |comm, stream| {
+                let (part, other) = (whole(&comm).unwrap(), whole(&comm).unwrap());
+                let (whole_aborter, part_aborter) = (comm.aborter(), part.aborter());
+                quick(slower(2.0), || part.close(slower(10.0)).unwrap());
+                barrier.wait();
+                assert_eq!(part_aborter.state(), Some(State::Closing));
+                let outcome = quick(slower(2.0), || part_aborter.abort("too late"));
+                assert_eq!(outcome, gpucomm::nccl::AbortOutcome::StillRunning);
+                sum(&comm, stream).unwrap();
+                quick(slower(2.0), || drop(comm));
+                assert_eq!(whole_aborter.state(), Some(State::Closing));
+                sum(&other, stream).unwrap();
+                barrier.wait();
+                quick(slower(3.0), || other.close(slower(10.0)).unwrap());
+                barrier.wait();
+                for aborter in [whole_aborter, part_aborter] {
+                    assert!(matches!(aborter.state(), None | Some(State::Closed)), "{:?}", aborter.state());
+                }
+            });
+            still_works(ranks);
+        }
+    });
+}
+
+/// What rests is taken down with those that are aborted.
+#[test]
+fn an_abort_beside_closed_ones() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let clique = sharing(ranks);
+            let parts: Vec<_> = (0..3).map(|_| clique.split(|_| Some((5, 0))).unwrap().remove(&5).unwrap()).collect();
+            let aborters: Vec<_> = parts.iter().flat_map(Clique::ranks).map(Communicator::aborter).collect();
+            let mut parts = parts.into_iter();
+            let last = parts.next().unwrap();
+            parts.for_each(|part| part.close(slower(10.0)).unwrap());
+            clique.close(slower(10.0)).unwrap();
+            assert_eq!(last.abort("the last one gives up"), gpucomm::nccl::AbortOutcome::Done);
+            let ended = |state| matches!(state, None | Some(State::Closed | State::Aborted));
+            assert!(aborters.iter().all(|aborter| ended(aborter.state())));
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn drops_in_every_order() {
+    watched(200.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            for order in (0..24).map(permutation) {
+                owners(ranks, |comm, stream| {
+                    let part = std::sync::Arc::new(whole(&comm).unwrap());
+                    let of_part = whole(&part).unwrap();
+                    let mut window = part.alloc_shared::<f32>(stream, 5000).unwrap();
+                    stream.launch_host(|| std::thread::sleep(Duration::from_millis(2))).unwrap();
+                    part.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream).unwrap();
+                    let mut x = DeviceBuffer::<f32>::zeroed(stream, 100).unwrap();
+                    of_part.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+                    let mut things: [Option<Box<dyn Send>>; 4] =
+                        [Some(Box::new(comm)), Some(Box::new(part)), Some(Box::new(of_part)), Some(Box::new(window))];
+                    order.iter().for_each(|&at| drop(things[at].take()));
+                    assert_eq!(x.to_vec(stream).unwrap(), [0.0; 100]);
+                });
+            }
+            still_works(ranks);
+        }
+    });
+}
+
+/// The orders of four things.
+fn permutation(number: usize) -> Vec<usize> {
+    let mut left: Vec<_> = (0..4).collect();
+    [6, 2, 1, 1].iter().map(|divisor| left.remove(number / divisor % left.len())).collect()
+}
+
+#[test]
+fn forgotten_and_dropped_while_unwinding() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            for forgets_part in [true, false] {
+                owners(ranks, |comm, stream| {
+                    let part = whole(&comm).unwrap();
+                    sum(&part, stream).unwrap();
+                    let (kept, forgotten) = if forgets_part { (comm, part) } else { (part, comm) };
+                    std::mem::forget(forgotten);
+                    sum(&kept, stream).unwrap();
+                    quick(slower(2.0), || drop(kept));
+                });
+            }
+            let clique = sharing(ranks);
+            let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                clique.spmd(|comm| {
+                    let (part, stream) = (whole(comm)?, Stream::new(comm.device())?);
+                    sum(&part, &stream)?;
+                    if comm.rank() == 0 {
+                        panic!("the test panics")
+                    }
+                    sum(&part, &stream)
+                })
+            }));
+            assert!(end.is_err());
+            still_works(ranks);
+        }
+    });
+}
+
+/// A rank that was made by itself blocks inside NCCL, in a part; the whole is aborted, and nothing goes while it is inside.
+#[test]
+fn who_is_inside_one_is_waited_for_by_all() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            let id = UniqueId::new().unwrap();
+            let barrier = &Barrier::new(ranks);
+            std::thread::scope(|scope| {
+                for rank in 0..ranks {
+                    scope.spawn(move || {
+                        let device = Device::new(rank).unwrap();
+                        // SAFETY: both ranks issue the same operations in the same order, or one of them none.
+                        let comm =
+                            unsafe { Communicator::init_rank_with(device, ranks, &id, rank, &options()) }.unwrap();
+                        let stream = Stream::new(device).unwrap();
+                        sum(&comm, &stream).unwrap();
+                        let part = whole(&comm).unwrap();
+                        barrier.wait();
+                        if rank == 1 {
+                            std::thread::sleep(Duration::from_millis(300));
+                            let outcome = quick(slower(9.0), || comm.aborter().abort("rank 1 gives up"));
+                            assert_eq!(outcome, gpucomm::nccl::AbortOutcome::Done);
+                        } else {
+                            // It connects, and waits for rank 1 in that.
+                            let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1 << 20).unwrap();
+                            let done = part.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream);
+                            let error = done.and_then(|()| stream.synchronize()).expect_err("rank 1 does not come");
+                            assert_names(&error, &["rank 1 gives up"]);
+                        }
+                        while comm.state() != State::Aborted || part.state() != State::Aborted {
+                            std::thread::sleep(Duration::from_millis(10));
+                        }
+                    });
+                }
+            });
+            still_works(ranks);
+        }
+    });
+}
+
+/// A call on one waits for the thread that is inside another one, and says so.
+#[test]
+fn a_part_is_busy_with_the_whole() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            owners(ranks, |comm, stream| {
+                let part = whole(&comm).unwrap();
+                if comm.rank() == 1 {
+                    while comm.is_active() {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    return;
+                }
+                part.set_timeout(slower(0.5));
+                std::thread::scope(|scope| {
+                    // It meets rank 1 first.
+                    let meets = scope.spawn(|| sum(&comm, stream));
+                    std::thread::sleep(Duration::from_millis(200));
+                    let stream = Stream::new(part.device()).unwrap();
+                    let error = quick(slower(1.5), || sum(&part, &stream)).expect_err("the whole is in use");
+                    assert_names(&error, &["or on one that shares its resources"]);
+                    assert!(matches!(error, Error::Timeout { .. }) && part.is_active(), "{error:?}");
+                    let _ = comm.aborter().abort("the test is over");
+                    let _: Result<()> = meets.join().unwrap();
+                });
+            });
+            still_works(ranks);
+        }
+    });
+}
+
+const CHILD: &str = "sharing::child";
+
+/// What makes parts share in child processes.
+const SHARES: (&str, &str) = ("NCCL_COMM_SPLIT_SHARE_RESOURCES", "1");
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    let roles: [(&str, fn(&Role)); 3] = [("ends", ends), ("abort", one_process_aborts), ("orders", opposite_orders)];
+    for (name, body) in roles {
+        if let Some(role) = Role::of_this_process(name) {
+            body(&role);
+        }
+    }
+}
+
+/// A rank with what was split off from it, all of which work.
+fn family(role: &Role) -> (Communicator, Communicator, Communicator, Stream) {
+    let comm = role.join().expect("a communicator");
+    let stream = Stream::new(comm.device()).unwrap();
+    let part = whole(&comm).unwrap();
+    let of_part = part.split(Some(role.rank / 2), role.rank).unwrap().expect("a part");
+    for _ in 0..10 {
+        [&comm, &part, &of_part].iter().for_each(|one| sum(one, &stream).unwrap());
+    }
+    (comm, part, of_part, stream)
+}
+
+/// Each process ends its communicators in another order.
+fn ends(role: &Role) {
+    let (comm, part, of_part, stream) = family(role);
+    let mut all = [comm, part, of_part].map(Some);
+    all.rotate_left(role.rank % 3);
+    let last = all[2].take().unwrap();
+    all.into_iter().flatten().for_each(|one| one.close(slower(10.0)).unwrap());
+    drop(stream);
+    if role.rank.is_multiple_of(2) { drop(last) } else { last.close(slower(10.0)).unwrap() }
+}
+
+/// Rank 1 aborts its part of a part, and goes. Others are told when they wait for it.
+fn one_process_aborts(role: &Role) {
+    let (comm, part, of_part, stream) = family(role);
+    if role.rank == 1 {
+        assert_eq!(of_part.abort("rank 1 gives up"), gpucomm::nccl::AbortOutcome::Done);
+        let errors = [&comm, &part].map(|one| sum(one, &stream).expect_err("it shares"));
+        errors.iter().for_each(|error| assert_names(error, &["rank 1 gives up", "which shares its resources"]));
+        return;
+    }
+    comm.set_timeout(slower(2.0));
+    let mut x = DeviceBuffer::<i32>::zeroed(&stream, 5).unwrap();
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+    let waited = stream.wait(slower(2.0));
+    assert!(waited.is_err(), "rank 1 is gone");
+    let outcome = quick(slower(9.0), || comm.abort("rank 1 does not come"));
+    assert_eq!(outcome, gpucomm::nccl::AbortOutcome::Done);
+    assert_eq!([part.state(), of_part.state()], [State::Aborted; 2]);
+}
+
+/// What ranks of several processes promise, and do not keep.
+fn opposite_orders(role: &Role) {
+    let (comm, part, _of_part, stream) = family(role);
+    let mut x = DeviceBuffer::<i32>::zeroed(&stream, 5).unwrap();
+    let order = if role.rank == 0 { [&comm, &part] } else { [&part, &comm] };
+    for one in order {
+        one.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+    }
+    let _ = stream.wait(slower(2.0));
+    let _ = comm.abort("the orders differ");
+}
+
+#[test]
+fn processes_end_in_any_order() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            all_succeed(spawn_all(CHILD, "ends", ranks, &[SHARES]), slower(60.0));
+        }
+    });
+}
+
+#[test]
+fn a_process_that_aborts_its_part() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            all_succeed(spawn_all(CHILD, "abort", ranks, &[SHARES]), slower(60.0));
+        }
+    });
+}
+
+/// The emulator sees what a GPU would answer with wrong data.
+#[test]
+fn processes_that_differ_in_their_order() {
+    watched(60.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("on a GPU that is undefined behaviour");
+        }
+        for ranks in rank_counts(&[2]) {
+            let children = spawn_all(CHILD, "orders", ranks, &[SHARES, ("GPUCOMM_EMULATOR_STRICT", "0")]);
+            let ends: Vec<_> = children.into_iter().map(|child| child.finish(slower(40.0))).collect();
+            let told = ends.iter().filter(|end| end.text.contains("share their resources in different orders")).count();
+            assert!(told > 0, "{}", ends[0].text);
+        }
+    });
+}
