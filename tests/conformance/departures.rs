@@ -111,6 +111,24 @@ fn a_collective_to_which_a_closed_rank_has_not_come() {
     });
 }
 
+/// Who leaves without it is told as well, by the call in which it does.
+#[test]
+fn a_close_that_leaves_others_waiting() {
+    watched(60.0, || {
+        for count in rank_counts(&[2, 4]) {
+            let mut all = ranks(count, 1);
+            let (leaves, _) = all.remove(1);
+            std::thread::scope(|scope| {
+                let spawn = |(comm, stream): &(Communicator, Stream)| all_reduce(comm, stream).map(drop).unwrap();
+                all.iter().for_each(|one| drop(scope.spawn(move || spawn(one))));
+            });
+            let error = quick(soon(), || leaves.close(slower(20.0))).expect_err("the others wait");
+            assert_left(&error, "close", "all_reduce of 5 f32", &["rank 1 has closed its communicator"]);
+            all.iter().for_each(|(comm, _)| assert!(!comm.is_active()));
+        }
+    });
+}
+
 #[test]
 fn a_message_to_which_a_closed_rank_has_not_come() {
     watched(120.0, || {

@@ -1,5 +1,6 @@
 //! Communicators that are split off from others: which ranks are in them, and what they compute.
 
+use std::sync::Barrier;
 use std::time::Duration;
 
 use gpucomm::nccl::State;
@@ -140,6 +141,7 @@ fn ranks_of_a_part_compare() {
                 let done = part.all_reduce(InPlace(&mut x.slice_mut(..len)), ReduceOp::Sum, stream);
                 let error = done.and_then(|()| stream.wait(slower(10.0))).expect_err("a rank differs");
                 assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
+                assert_names(&error, &["(ranks of the part of color 0)"]);
                 assert!(!part.is_active());
                 drop(part);
                 // What a part fails at is not the whole's.
@@ -187,6 +189,37 @@ fn a_rank_that_never_comes() {
             assert!(matches!(error, Error::Timeout { operation: "split", .. }), "{error:?}");
             assert_names(&error, &["waits for split (collective", "rank 1 has come to"]);
             assert_eq!(rig.clique.rank(1).state(), State::Aborted);
+            still_works(ranks);
+        }
+    });
+}
+
+/// The numbers of ranks in errors are those of the part, and it is named.
+#[test]
+fn a_rank_of_a_part_that_never_comes() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let barrier = Barrier::new(ranks - 1);
+            owners(ranks, |comm, stream| {
+                let part = comm.split(Some(7), ranks - comm.rank()).unwrap().expect("a part");
+                sum(&part, stream).unwrap();
+                part.set_timeout(slower(0.5));
+                // Rank 0 of all, the last one there.
+                if comm.rank() == 0 {
+                    while part.is_active() {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    return;
+                }
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5]).unwrap();
+                let done = part.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream);
+                let error = done.and_then(|()| stream.wait(slower(0.5))).expect_err("one does not come");
+                barrier.wait();
+                let _ = part.aborter().abort("the test is over");
+                assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+                let waits = format!("rank {} of the part of color 7 waits for all_reduce", part.rank());
+                assert_names(&error, &[&waits, &format!("rank {} has not come", ranks - 1)]);
+            });
             still_works(ranks);
         }
     });

@@ -46,9 +46,19 @@ impl Verdict {
     }
 }
 
+/// How the end of what a rank issued begins, where the numbers of ranks are those of a part.
+const OF_PART: &str = " (ranks of the part ";
+
+/// Whether `error` tells of ranks by the numbers that they have in a part.
+pub(crate) fn is_of_part(error: &Error) -> bool {
+    matches!(error, Error::Disagreement { got, .. } if got.contains(OF_PART))
+}
+
 /// What the ranks of a clique disagree on.
 #[derive(Debug, Default)]
 pub(crate) struct Dispute {
+    /// Which part of another clique they are.
+    part: Option<String>,
     claims: Mutex<Vec<Difference>>,
     verdict: OnceLock<Verdict>,
 }
@@ -70,9 +80,17 @@ impl Dispute {
         self.verdict.get()
     }
 
+    /// Of ranks of `part`, "of color" and so on, where they are one.
+    pub(crate) fn new(part: Option<String>) -> Self {
+        Self { part, ..Self::default() }
+    }
+
     /// The one that holds: the first there was.
-    pub(crate) fn decide(&self, verdict: Verdict) -> &Verdict {
-        self.verdict.get_or_init(|| verdict)
+    pub(crate) fn decide(&self, mut verdict: Verdict) -> &Verdict {
+        self.verdict.get_or_init(|| {
+            self.part.iter().for_each(|part| verdict.got.push_str(&format!("{OF_PART}{part})")));
+            verdict
+        })
     }
 }
 
@@ -148,6 +166,17 @@ mod tests {
         assert!(verdict.got.ends_with(", by itself"), "{verdict:?}");
         let verdict = judge(&[Some(of(2, 8)), Some(of(2, 9))], 0, &of(2, 8)).unwrap();
         assert!(!verdict.expected.contains("group") && !verdict.got.contains("group"), "{verdict:?}");
+    }
+
+    #[test]
+    fn ranks_of_a_part_are_told_as_such() {
+        for (part, told) in [(Some("of color 3".to_owned()), true), (None, false)] {
+            let error = Dispute::new(part).decide(judged(&[Some(8), Some(9)], 0).unwrap()).error("test");
+            assert_eq!(
+                (is_of_part(&error), error.to_string().contains("(ranks of the part of color 3)")),
+                (told, told)
+            );
+        }
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(size: usize) -> Self {
+    /// Of so many ranks, of a part ("of color" and so on) of other ranks perhaps.
+    pub(crate) fn new(size: usize, part: Option<String>) -> Self {
         Self {
             size,
             collectives: Track::new(size),
@@ -42,7 +43,7 @@ impl Ledger {
             pasts: (0..size).map(|_| Apart(Past::new(size))).collect(),
             meeting: Meeting::new(size),
             presence: Presence::new(size),
-            dispute: Dispute::default(),
+            dispute: Dispute::new(part),
         }
     }
 

@@ -73,12 +73,11 @@ impl Sharing {
         Self { order: Arc::new(Order { size, names, pairs }), number: 0, ranks: (0..size).collect() }
     }
 
-    /// The part of this colour, in which these ranks of this communicator are.
-    pub(crate) fn part(&self, color: usize, ranks: &[usize]) -> Self {
+    /// A part, "of color" and so on, in which these ranks of this communicator are.
+    pub(crate) fn part(&self, part: String, ranks: &[usize]) -> Self {
         let mut names = self.order.names.lock().unwrap_or_else(PoisonError::into_inner);
         let number = names.len();
-        let of = names.get(self.number).filter(|_| self.number > 0).map(|name| format!(" of {name}"));
-        names.push(format!("the part of color {color}{}", of.unwrap_or_default()));
+        names.push(format!("the part {part}"));
         drop(names);
         let ranks = ranks.iter().filter_map(|&rank| self.ranks.get(rank).copied()).collect();
         Self { order: Arc::clone(&self.order), number, ranks }
@@ -113,7 +112,8 @@ mod tests {
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         let whole = Sharing::new(4);
-        let parts = [whole.part(0, &[3, 0]), whole.part(1, &[1, 2]), whole.part(0, &[1, 0, 2])];
+        let parts =
+            [whole.part("a".into(), &[3, 0]), whole.part("b".into(), &[1, 2]), whole.part("c".into(), &[1, 0, 2])];
         let all = [&whole, &parts[0], &parts[1], &parts[2]];
         let calls: Vec<_> = (0..500).map(|_| all[random.usize(..4)]).collect();
         let mut at = [0; 4];
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn another_order_is_told() {
         let whole = Sharing::new(3);
-        let part = whole.part(7, &[2, 1]);
-        let of_part = part.part(0, &[1, 0]);
+        let part = whole.part("of color 7".into(), &[2, 1]);
+        let of_part = part.part("of color 0".into(), &[1, 0]);
         whole.collective(0).unwrap();
         part.collective(1).unwrap();
         // Rank 2 is rank 0 of the part.
@@ -145,6 +145,6 @@ mod tests {
         part.message(0, 1).unwrap();
         of_part.message(0, 1).unwrap();
         let clash = part.message(0, 1).unwrap_err();
-        assert_eq!((clash.peer, clash.expected.as_str()), (1, "the part of color 0 of the part of color 7"));
+        assert_eq!((clash.peer, clash.expected.as_str()), (1, "the part of color 0"));
     }
 }

@@ -116,12 +116,12 @@ fn together(
         point::write_down(inner, guard, operation, &signature, entry);
         let child = ask.color.map(|color| {
             let child = (guard.splits, color);
-            let family = inner.family.as_ref();
-            Place {
-                color: color as c_int,
-                household: inner.household.child(child),
-                family: family.map(|family| family.child(child, &family.splits.members(guard.splits, color))),
-            }
+            let household = inner.household.child(child);
+            let family = inner.family.as_ref().map(|family| {
+                let ranks = family.splits.members(guard.splits, color);
+                family.child(child, &ranks, household.part().unwrap_or_default())
+            });
+            Place { color: color as c_int, household, family }
         });
         parts.push(Part { parent: Arc::clone(inner), helper, key: ask.key as c_int, child });
     }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::nccl::agree::dispute::Difference;
+use crate::nccl::agree::ledger::Ledger;
 use crate::nccl::agree::order::Clash;
 use crate::nccl::agree::pair::{End, Message, Word};
 use crate::nccl::agree::past::{Exchange, Past};
@@ -147,20 +148,11 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
         return Ok(false);
     }
     let past = family.ledger.past(rank);
-    let exchanges = |past: &Past| match end {
-        End::Sender => past.exchanges(rank, peer),
-        End::Receiver => past.exchanges(peer, rank),
-    };
     let window = call.is_in_window();
-    let message = Message { element: call.element, count: call.count, window, exchanges: exchanges(past) };
+    let exchanges = exchanges(past, (rank, end), peer);
+    let message = Message { element: call.element, count: call.count, window, exchanges };
     match family.ledger.message((rank, end), peer, message) {
-        // Who is first must not be behind an exchange that the other end has come to without this message. If it has come to the message
-        // meanwhile, it has compared that.
-        Ok(met)
-            if met.first
-                && exchanges(family.ledger.past(peer)) > message.exchanges
-                && family.ledger.pair(rank, end, peer).passed(end.other()) <= met.number =>
-        {
+        Ok(met) if met.first && is_too_late(&family.ledger, (rank, end), peer, message.exchanges, met.number) => {
             Err(too_late(family, call, peer, Word::new(end, message)))
         }
         Ok(met) => {
@@ -169,6 +161,23 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
         }
         Err(theirs) => Err(settle_message(family, call, peer, theirs, Word::new(end, message))),
     }
+}
+
+/// How many exchanges a rank with this past has come to, in which messages like this one go.
+#[inline]
+fn exchanges(past: &Past, (rank, end): (usize, End), peer: usize) -> u64 {
+    match end {
+        End::Sender => past.exchanges(rank, peer),
+        End::Receiver => past.exchanges(peer, rank),
+    }
+}
+
+/// Whether message `number`, to which its rank was the first to come after so many exchanges, comes behind an exchange that the other end
+/// has come to without this message. If it has come to the message meanwhile, it has compared that.
+#[inline]
+fn is_too_late(ledger: &Ledger, (rank, end): (usize, End), peer: usize, after: u64, number: u64) -> bool {
+    exchanges(ledger.past(peer), (rank, end), peer) > after
+        && ledger.pair(rank, end, peer).passed(end.other()) <= number
 }
 
 #[cold]
@@ -333,4 +342,28 @@ fn behind(inner: &Inner) -> String {
     let Some(family) = &inner.family else { return String::new() };
     let behind = family.ledger.collectives().behind(inner.rank).map(|rank| family.ledger.whereabouts(rank));
     format!("rank {} is hundreds of collectives ahead; {}", inner.rank, pending::list(behind, "; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::ElementKind;
+
+    /// Between the comparison and the look at what the other end has come to, that goes on: with the message, or without it.
+    #[test]
+    fn who_goes_on_meanwhile_is_not_too_late() {
+        let message = Message { element: ElementKind::U8, count: 5, window: false, exchanges: 0 };
+        for end in [End::Sender, End::Receiver] {
+            for comes in [true, false] {
+                let ledger = Ledger::new(2, None);
+                let met = ledger.message((0, end), 1, message).unwrap();
+                assert!(met.first && !is_too_late(&ledger, (0, end), 1, 0, met.number));
+                if comes {
+                    assert!(!ledger.message((1, end.other()), 0, message).unwrap().first);
+                }
+                ledger.past(1).exchange(Exchange::AllToAll);
+                assert_eq!(is_too_late(&ledger, (0, end), 1, 0, met.number), !comes, "{end:?}");
+            }
+        }
+    }
 }

@@ -32,7 +32,7 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     outside_of_host_functions(CLOSE)?;
     wait_for_work(members, deadline)?;
     // What they did is well, then, whatever becomes of the end.
-    members.iter().try_for_each(|inner| inner.health())?;
+    members.iter().try_for_each(|inner| inner.health()).map_err(|error| error.met_by(CLOSE))?;
     let mut closed = Ok(());
     let retired: Vec<_> = members
         .iter()
@@ -179,7 +179,7 @@ fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     loop {
         for (inner, streams, has_left) in &mut busy {
             while let Some(stream) = streams.last()
-                && departure::settle(stream)?
+                && departure::settle(stream).map_err(|error| error.met_by(CLOSE))?
             {
                 streams.pop();
             }

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 
 use crate::cuda::now;
 use crate::error::Error;
+use crate::nccl::agree::dispute::is_of_part;
 use crate::nccl::wait::departure;
 
 thread_local! {
@@ -47,10 +48,14 @@ impl Failure {
         matches!(&self.what, What::Error(error) if matches!(error, Error::Aborted { .. }) || departure::is_told_by(error))
     }
 
-    /// The rank that differs from others.
+    /// The rank that differs from others. In a part it has another number.
     fn differs(&self) -> Option<usize> {
         match &self.what {
-            What::Error(error @ Error::Disagreement { rank, .. }) if !departure::is_told_by(error) => Some(*rank),
+            What::Error(error @ Error::Disagreement { rank, .. })
+                if !departure::is_told_by(error) && !is_of_part(error) =>
+            {
+                Some(*rank)
+            }
             _ => None,
         }
     }
@@ -135,6 +140,18 @@ mod tests {
     fn left(at: usize) -> Failure {
         let (expected, got) = (String::new(), String::from("nothing: rank 1 has closed its communicator"));
         Failure::new(at, What::Error(Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got }))
+    }
+
+    /// Rank 1 of a part, which is rank 3 or so here, differs from rank 0 of it.
+    #[test]
+    fn ranks_of_parts_have_other_numbers() {
+        let of_part = |at| {
+            let (expected, got) = (String::from("this"), String::from("that (ranks of the part of color 0)"));
+            let error = Error::Disagreement { operation: "a", rank: 1, peer: 0, expected, got };
+            Failure::new(at, What::Error(error))
+        };
+        assert_eq!(blamed(vec![of_part(3), other(1), of_part(1)]), Some(3));
+        assert_eq!(blamed(vec![of_part(1), disagreement(2, 2, "a")]), Some(2));
     }
 
     #[test]

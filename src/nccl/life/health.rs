@@ -76,10 +76,11 @@ impl Worker for Inner {
     }
 
     fn pending(&self, done: u64, last: u64) -> Option<String> {
+        let rank = || format!("rank {}{}", self.rank, pending::of_part(self));
         let told = match self.refusal("wait") {
             None => pending::waits(self, done, last),
-            Some(Error::Aborted { reason: why, .. }) => Some(format!("rank {} is being stopped: {why}", self.rank)),
-            Some(error) => Some(format!("rank {} is being stopped: {error}", self.rank)),
+            Some(Error::Aborted { reason: why, .. }) => Some(format!("{} is being stopped: {why}", rank())),
+            Some(error) => Some(format!("{} is being stopped: {error}", rank())),
         };
         let told: Vec<_> = told.into_iter().chain(self.said()).collect();
         (!told.is_empty()).then(|| told.join("; "))

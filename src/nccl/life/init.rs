@@ -69,7 +69,7 @@ pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &I
     }
     let size = devices.len();
     let sharing = environment::shares(options.config.shares()).then(|| Sharing::new(size));
-    let family = Arc::new(Family::new(size, sharing));
+    let family = Arc::new(Family::new(size, None, sharing));
     let ranks = devices.iter().copied().enumerate().collect();
     let start = Start { operation, id: UniqueId::new()?, size, ranks };
     start.run(Some(family), options)

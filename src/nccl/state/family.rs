@@ -24,9 +24,10 @@ pub(crate) struct Family<R> {
 }
 
 impl<R> Family<R> {
-    pub(crate) fn new(size: usize, sharing: Option<Sharing>) -> Self {
+    /// Of so many ranks, of a part ("of color" and so on) of other ranks perhaps.
+    pub(crate) fn new(size: usize, part: Option<String>, sharing: Option<Sharing>) -> Self {
         Self {
-            ledger: Ledger::new(size),
+            ledger: Ledger::new(size, part),
             #[cfg(nccl_ge_2_27)]
             points: Points::new(size),
             splits: Splits::new(size),
@@ -55,9 +56,11 @@ impl<R> Family<R> {
         self.members.iter().filter_map(|member| member.get()?.upgrade())
     }
 
-    /// That of a child, in which these ranks are, in their order there.
-    pub(crate) fn child(&self, child: Child, ranks: &[usize]) -> Arc<Self> {
-        let sharing = || self.sharing.as_ref().map(|sharing| sharing.part(child.1, ranks));
-        self.children.of(child, || Self::new(ranks.len(), sharing()))
+    /// That of a child, in which these ranks are, in their order there; `part` says which part that is.
+    pub(crate) fn child(&self, child: Child, ranks: &[usize], part: String) -> Arc<Self> {
+        self.children.of(child, || {
+            let sharing = self.sharing.as_ref().map(|sharing| sharing.part(part.clone(), ranks));
+            Self::new(ranks.len(), Some(part), sharing)
+        })
     }
 }

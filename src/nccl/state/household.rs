@@ -139,13 +139,15 @@ impl<R> Household<R> {
         self.number == other.number || self.parent.as_ref().is_some_and(|parent| parent.is_within(other))
     }
 
+    /// Which part it is, in words: "of color" and so on; `None` of what was not split off.
+    pub(crate) fn part(&self) -> Option<String> {
+        let of = self.parent.as_ref().and_then(|parent| parent.part()).map(|of| format!(" of the part {of}"));
+        self.color.map(|color| format!("of color {color}{}", of.unwrap_or_default()))
+    }
+
     /// Which communicator it is, for an error of another one.
     pub(crate) fn describe(&self) -> String {
-        match (self.color, self.parent.as_ref().map(|parent| parent.color)) {
-            (Some(color), Some(Some(of))) => format!("the part of color {color} of the part of color {of}"),
-            (Some(color), _) => format!("the part of color {color}"),
-            (None, _) => "the whole".to_owned(),
-        }
+        self.part().map_or_else(|| "the whole".to_owned(), |part| format!("the part {part}"))
     }
 
     /// `ranks` have started; why they must be aborted, if the others were, or those that they were split off from.

@@ -23,16 +23,16 @@ pub(crate) fn waits(inner: &Inner, done: u64, last: u64) -> Option<String> {
 /// What `inner` waits for that is about to give NCCL what it wrote down last, and meets the ranks `absent` before.
 pub(crate) fn meets(inner: &Inner, absent: &[usize]) -> String {
     let told = tell(inner, "waits for", launch(inner), absent);
-    told.unwrap_or_else(|| format!("rank {} waits for the others", inner.rank))
+    told.unwrap_or_else(|| format!("rank {}{} waits for the others", inner.rank, of_part(inner)))
 }
 
 /// What `inner` waits for whose visit to NCCL with this number does not end.
 pub(crate) fn stays_inside(inner: &Inner, visit: u64) -> String {
     let launch = launch(inner);
     let known = inner.recent.get(*launch.end()).filter(|record| record.visit == visit as u16);
-    known
-        .and_then(|_| tell(inner, "waits inside NCCL, for a peer that does not come, in", launch, &[]))
-        .unwrap_or_else(|| format!("rank {} waits inside NCCL, for a peer that does not come", inner.rank))
+    known.and_then(|_| tell(inner, "waits inside NCCL, for a peer that does not come, in", launch, &[])).unwrap_or_else(
+        || format!("rank {}{} waits inside NCCL, for a peer that does not come", inner.rank, of_part(inner)),
+    )
 }
 
 /// What `inner` was given last.
@@ -65,7 +65,7 @@ pub(crate) fn list(items: impl IntoIterator<Item = String>, between: &str) -> St
 fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usize]) -> Option<String> {
     let records: Vec<_> = numbers.clone().filter_map(|number| inner.recent.get(number)).collect();
     let (first, last) = (records.first()?, records.last()?);
-    let mut text = format!("rank {} {waits} ", inner.rank);
+    let mut text = format!("rank {}{} {waits} ", inner.rank, of_part(inner));
     let Some(family) = &inner.family else {
         text.push_str(&range(inner.rank, &records, numbers));
         if inner.size > 1 {
@@ -98,6 +98,11 @@ fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usiz
         text.push_str(&list(others, "; "));
     }
     Some(text)
+}
+
+/// Which part the numbers of ranks are of, if `inner` was split off.
+pub(crate) fn of_part(inner: &Inner) -> String {
+    inner.household.part().map(|part| format!(" of the part {part}")).unwrap_or_default()
 }
 
 /// Ranks, as the subject or object of a sentence.
