@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -369,3 +370,37 @@ fn a_view_works_as_others_do_and_orders_nothing() {
     }
     a.synchronize().unwrap();
 }
+
+/// Each buffer owns the one before: letting go of the last lets go of all, on a small stack.
+#[test]
+fn a_long_chain_of_owners_goes_one_by_one() {
+    let gone = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&gone);
+    let chain = move || {
+        struct Link(Option<DeviceBuffer<u8>>, Arc<AtomicUsize>);
+
+        impl Drop for Link {
+            fn drop(&mut self) {
+                drop(self.0.take());
+                self.1.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let mut last = DeviceBuffer::<u8>::zeroed(&stream, 64).unwrap();
+        stream.synchronize().unwrap();
+        for _ in 0..LINKS {
+            let (device, ptr) = (last.device(), last.as_raw());
+            let owner = Link(Some(last), Arc::clone(&count));
+            // SAFETY: the memory goes with its owner, which nobody else has.
+            last = unsafe { DeviceBuffer::from_raw_parts(device, ptr, 64, owner).unwrap() };
+        }
+        assert_eq!(last.to_vec(&stream).unwrap(), [0; 64]);
+        drop(last);
+    };
+    std::thread::Builder::new().stack_size(256 << 10).spawn(chain).unwrap().join().unwrap();
+    assert_eq!(gone.load(Ordering::SeqCst), LINKS);
+}
+
+/// More than a stack takes where each is dropped within the one before.
+const LINKS: usize = 5000;

@@ -3,6 +3,7 @@
 //! Where that is so already when the last buffer goes, the thread that drops it drops the owner as well. Else a thread of this crate
 //! does, later: it is made with the first such memory, as a destructor could not say that there is none to be had.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -106,8 +107,42 @@ impl Lent {
     }
 }
 
-/// A destructor of ours does not panic, nor must the thread.
+thread_local! {
+    /// While this thread drops an owner: those that have come to their end meanwhile.
+    static NEXT: RefCell<Option<Vec<Box<dyn Send>>>> = const { RefCell::new(None) };
+}
+
+/// Drops an owner. What it owned in turn, however long that chain is, goes after it and takes no more of the stack.
 fn drop_quietly(owner: Box<dyn Send>) {
+    let mut owner = Some(owner);
+    // A thread that ends has no list any more, and does without.
+    let first = NEXT.try_with(|next| match &mut *next.borrow_mut() {
+        Some(waiting) => {
+            waiting.extend(owner.take());
+            false
+        }
+        none => {
+            *none = Some(Vec::new());
+            true
+        }
+    });
+    while let Some(one) = owner.take() {
+        drop_one(one);
+        if first == Ok(true) {
+            owner = NEXT.with(|next| {
+                let mut next = next.borrow_mut();
+                let one = next.as_mut().and_then(Vec::pop);
+                if one.is_none() {
+                    *next = None;
+                }
+                one
+            });
+        }
+    }
+}
+
+/// A destructor of ours does not panic, nor must the thread.
+fn drop_one(owner: Box<dyn Send>) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
         // What was thrown may itself panic when it is dropped.
         std::mem::forget(payload);
