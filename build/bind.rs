@@ -71,6 +71,8 @@ const FUNCTIONS: &[&str] = &[
     "ncclCommUserRank",
     "ncclMemAlloc",
     "ncclMemFree",
+    "ncclCommRegister",
+    "ncclCommDeregister",
     "ncclCommWindowRegister",
     "ncclCommWindowDeregister",
     "ncclRedOpCreatePreMulSum",

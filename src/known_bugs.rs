@@ -157,6 +157,22 @@ pub(crate) const ABORT_KEEPS_WINDOWS: KnownBug = KnownBug {
     place: "src/nccl/life/abort.rs",
 };
 
+/// Registrations that are left over are taken apart with what was freed before.
+pub(crate) const REGISTRATIONS_LEFT: KnownBug = KnownBug {
+    name: "registrations-left",
+    library: Library::Nccl,
+    first: EVER,
+    last: None,
+    compute_capability: None,
+    what: "destroying or aborting a communicator with memory that is still registered, and was used, reads and writes what NCCL has freed \
+           just before: connections and the state of its threads",
+    answer: Answer::GoneAround,
+    how: "what is registered is taken away first, before an abort once the communicator was revoked; the other ranks keep such memory \
+          mapped then until their processes end, as revoking ends the threads that would let go of it. Before 2.28.7, which cannot revoke, \
+          nothing is registered",
+    place: "src/nccl/life/abort.rs",
+};
+
 /// What windows do before the first version that has none of this.
 pub(crate) const ENDLESS_WINDOWS: KnownBug = KnownBug {
     name: "endless-windows",
@@ -227,6 +243,7 @@ pub const TABLE: &[KnownBug] = &[
         place: "",
     },
     ABORT_KEEPS_WINDOWS,
+    REGISTRATIONS_LEFT,
     KnownBug {
         name: "no-revoke",
         library: Library::Nccl,

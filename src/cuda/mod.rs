@@ -65,6 +65,9 @@ pub use devices::device::{CurrentDevice, Device, MemoryInfo};
 pub(crate) use devices::device::{in_host_function, restoring};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
+pub(crate) use devices::driver::mapping;
+#[cfg(feature = "nccl")]
+#[allow(unused_imports)]
 pub(crate) use devices::scarce;
 #[cfg(feature = "nccl")]
 pub(crate) use devices::settle::{settle, undisturbing};

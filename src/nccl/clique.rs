@@ -12,12 +12,13 @@ use super::life::abort::AbortOutcome;
 use super::life::failure::{Failure, What, blame};
 use super::life::init;
 use super::life::scope::Scope;
-use super::memory::allocate;
+use super::memory::{allocate, register};
 use super::raw::outside::outside_of_host_functions;
+use super::registration::Registration;
 use super::setup::config::InitOptions;
 use super::state::helper;
 use super::state::inner::Inner;
-use crate::cuda::{Device, Stream};
+use crate::cuda::{Device, Slice, Stream};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -194,6 +195,26 @@ impl Clique {
         let streams: Vec<_> = streams.iter().collect();
         let memory = allocate::many::<T>(OPERATION, &members, &streams, len)?;
         Ok(memory.into_iter().zip(members).map(|(alloc, inner)| CommBuffer::new(inner, alloc, len)).collect())
+    }
+
+    /// Registers memory of each rank, for one thread that drives them all; rank `r` registers that of `memory[r]`. Where one of them would
+    /// have no effect, none is registered. See [`Communicator::register`].
+    ///
+    /// # Errors
+    /// As [`Communicator::register`]; [`Error::InvalidArgument`] where there is not one buffer a rank.
+    pub fn register<'a, T: Element>(
+        &self,
+        memory: impl IntoIterator<Item = impl Into<Slice<'a, T>>>,
+    ) -> Result<Vec<Registration<'_>>> {
+        const OPERATION: &str = "Clique::register";
+        let regions: Vec<_> = memory.into_iter().map(|memory| memory.into().region()).collect();
+        if regions.len() != self.size() {
+            let expected = format!("{} buffers, one a rank", self.size());
+            return Err(Error::argument(OPERATION, "memory", expected, format!("{} buffers", regions.len())));
+        }
+        let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
+        let outcomes = register::many(OPERATION, &members, &regions)?;
+        Ok(outcomes.into_iter().zip(members).map(|(outcome, inner)| Registration::new(inner, outcome)).collect())
     }
 
     /// Frees the memory of windows that were dropped, on all ranks, for one thread that drives them all; see [`Communicator::reclaim`].

@@ -84,12 +84,12 @@ impl Communicator {
         Ok(CommBuffer::new(self.inner(), allocate::local::<T>(self.inner(), stream, len)?, len))
     }
 
-    /// Wraps `ncclCommWindowDeregister` and `ncclMemFree`: frees the memory of windows that were dropped. All ranks call it, among their
-    /// collectives.
+    /// Wraps `ncclCommWindowDeregister`, `ncclMemFree` and `ncclCommDeregister`: frees the memory of windows that were dropped, and takes
+    /// away what was [registered](Communicator::register). All ranks call it, among their collectives.
     ///
     /// Dropping a [`CommBuffer`] that is a window does not take the window away, and keeps its memory: ranks that do so at different
-    /// moments come to different views of where windows lie. All ranks do it together at the next allocation, here, or when the
-    /// communicator is closed. In a clique those windows go that all ranks have dropped before; across processes those that this
+    /// moments come to different views of where windows lie. All ranks do it together at the next allocation or registration, here, or when
+    /// the communicator is closed. So it is with registrations. In a clique those go that all ranks have dropped before; across processes those that this
     /// rank has, which is why ranks must drop alike, see [`Communicator::init_rank`]. Memory of [`Communicator::alloc_local`] is freed
     /// as soon as the device has done with it.
     ///
@@ -104,7 +104,7 @@ impl Communicator {
 impl<'comm, T: Element> CommBuffer<'comm, T> {
     /// Over memory that `inner` was given.
     pub(crate) fn new(inner: &Inner, alloc: Arc<Allocation>, len: usize) -> Self {
-        let window = inner.windows.of(&Slice::<T>::of(&alloc, alloc.address(), len).region()) != 0;
+        let window = inner.windows.is_window(&Slice::<T>::of(&alloc, alloc.address(), len).region());
         Self { alloc, len, window, _shared: None, _communicator: PhantomData }
     }
 

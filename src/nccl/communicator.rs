@@ -61,12 +61,15 @@ impl Communicator {
     /// - a buffer of a collective is a window of this communicator ([`CommBuffer::is_window`](super::CommBuffer::is_window)) on all ranks
     ///   or on none. If it is one, it is the same window on all, the one that they allocated together, the data begins at the same element,
     ///   and has the same length. Both ends of a message are windows, or neither is;
+    /// - the same goes for memory that was [registered](Communicator::register): in the same registration, the same element. All register
+    ///   in the same order among their collectives, memory of the same kind: that of NCCL, say, or what other libraries have mapped so that
+    ///   other processes can map it;
     /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
     /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts. Where these
     ///   share their resources ([`Config::split_share`](super::Config::split_share)), any two ranks issue what they do with each other on
     ///   the communicator and on the parts in one order;
-    /// - windows are dropped alike: between two allocations, or calls of [`Communicator::reclaim`], which all make in the same order too,
-    ///   each rank drops the same ones;
+    /// - windows and registrations are dropped alike: between two allocations, registrations or calls of [`Communicator::reclaim`], which all
+    ///   make in the same order too, each rank drops the same ones;
     /// - what is captured into a CUDA graph on one rank is captured on all;
     /// - all run the same version of NCCL, with the same settings of it.
     ///

@@ -128,6 +128,8 @@ emulated! {
     ncclCommUserRank
     ncclMemAlloc
     ncclMemFree
+    ncclCommRegister
+    ncclCommDeregister
     ncclCommWindowRegister
     ncclCommWindowDeregister
     ncclRedOpCreatePreMulSum

@@ -892,6 +892,16 @@ unsafe extern "C" {
         size: usize,
     ) -> ncclResult_t;
     pub fn ncclMemFree(ptr: *mut ::std::os::raw::c_void) -> ncclResult_t;
+    pub fn ncclCommRegister(
+        comm: ncclComm_t,
+        buff: *mut ::std::os::raw::c_void,
+        size: usize,
+        handle: *mut *mut ::std::os::raw::c_void,
+    ) -> ncclResult_t;
+    pub fn ncclCommDeregister(
+        comm: ncclComm_t,
+        handle: *mut ::std::os::raw::c_void,
+    ) -> ncclResult_t;
     #[link_name = "\u{1}gpucomm_ncclCommWindowRegister"]
     pub fn ncclCommWindowRegister(
         comm: ncclComm_t,

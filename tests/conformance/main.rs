@@ -46,6 +46,7 @@ mod p2p;
 mod panics;
 mod premul;
 mod processes;
+mod registration;
 mod retire;
 mod returns;
 mod separate;

@@ -96,11 +96,12 @@ impl Collective {
         let send = g.partner(target.slot)?;
         let (source, sink) = (g.model.contents(send), g.model.contents(target.slot));
         let (kind, within) = (source.kind, target.within(sink.len()));
-        let windows = [source.origin.is_window(), sink.origin.is_window()];
+        let known = [source.known(), sink.known()];
+        let windows = known.map(|(window, registered)| window || registered);
         let source = source.len();
         let what = g.choose(&What::ALL);
-        // What goes from rank to rank without a comparison by place lies in windows on both sides or on neither.
-        if windows[0] != windows[1] && !matches!(what, What::AllReduce | What::AllGather | What::ReduceScatter) {
+        // What goes from rank to rank without a comparison by place lies in windows, or what is registered, on both sides or on neither.
+        if known[0] != known[1] && !matches!(what, What::AllReduce | What::AllGather | What::ReduceScatter) {
             return None;
         }
         let root = g.rng.usize(..g.ranks());

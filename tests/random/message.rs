@@ -23,7 +23,7 @@ impl Message {
     pub fn draw(g: &mut Generator, (from, to): (usize, usize), target: Target) -> Option<Self> {
         let send = g.partner(target.slot)?;
         let (source, sink) = (g.model.contents(send), g.model.contents(target.slot));
-        if source.origin.is_window() != sink.origin.is_window() {
+        if source.known() != sink.known() {
             return None;
         }
         let (kind, within) = (source.kind, target.within(sink.len()));

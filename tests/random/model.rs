@@ -35,11 +35,19 @@ impl Origin {
 pub struct Contents {
     pub kind: ElementKind,
     pub origin: Origin,
+    /// Whether NCCL has it registered beside windows.
+    pub registered: bool,
     /// The elements of each rank.
     pub ranks: Vec<Vec<Cell>>,
 }
 
 impl Contents {
+    /// Whether it is a window, where there are any, and whether it is registered otherwise: what goes from rank to rank does so between
+    /// buffers that are alike.
+    pub fn known(&self) -> (bool, bool) {
+        (self.origin.is_window(), self.registered)
+    }
+
     pub fn len(&self) -> usize {
         self.ranks[0].len()
     }

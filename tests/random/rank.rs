@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gpucomm::nccl::PreMulSum;
+use gpucomm::nccl::{PreMulSum, Registration};
 use gpucomm::{Communicator, Device, DeviceBuffer, PinnedBuffer, Result, Stream, group};
 
 use crate::generator::{SLOTS, SPARE, STREAMS};
@@ -26,6 +26,8 @@ pub struct Rank<'c> {
     pub comm: &'c Communicator,
     pub streams: Vec<Stream>,
     pub slots: Vec<Option<Memory<'c>>>,
+    /// What is registered, by the slot of its buffer.
+    pub registrations: Vec<Option<Registration<'c>>>,
     /// What was split off and is there until the end.
     pub parts: Vec<Communicator>,
     /// Another device than this rank's, if there is one.
@@ -39,7 +41,8 @@ impl<'c> Rank<'c> {
         let streams = (0..STREAMS).map(|_| Stream::new(comm.device())).collect::<Result<_>>()?;
         let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
         let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
-        Ok(Self { comm, streams, slots, parts: Vec::new(), stranger, hosted: Vec::new() })
+        let registrations = (0..SLOTS).map(|_| None).collect();
+        Ok(Self { comm, streams, slots, registrations, parts: Vec::new(), stranger, hosted: Vec::new() })
     }
 
     /// Connects every rank with every other: ranks in processes of their own have to do that in the same way.

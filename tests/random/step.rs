@@ -7,7 +7,7 @@ use crate::deviation::Deviation;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
-use crate::steps::{bad, buffer, check, copy, crowd, exchange, order, part};
+use crate::steps::{bad, buffer, check, copy, crowd, exchange, order, part, registration};
 
 /// One step of all ranks.
 ///
@@ -42,6 +42,8 @@ pub const KINDS: &[(u32, Draw)] = &[
     (9, exchange::messages),
     (1, crowd::crowd),
     (1, part::split),
+    (4, registration::register),
+    (2, registration::deregister),
     (4, order::new_stream),
     (4, order::event),
     (4, order::host),

@@ -1,7 +1,7 @@
 //! Allocations of device memory, shared by the buffers and slices that show them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::address::Address;
@@ -54,6 +54,8 @@ enum Kind {
 /// Memory of a device, and who uses it: one of these for the same bytes, however many buffers show them, at whatever addresses. Freed
 /// when the last of those is gone, and all uses are done.
 pub(crate) struct Allocation {
+    /// Nobody where no bytes are kept alive by it.
+    me: Weak<Self>,
     id: u64,
     address: Address,
     bytes: usize,
@@ -68,27 +70,33 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     fn make(address: Address, bytes: usize, device: Device, owner: u64, kind: Kind) -> Arc<Self> {
-        Arc::new(Self::with(address, bytes, device, owner, kind, Tracker::new(), Lineage::new()))
+        let known = (Tracker::new(), Lineage::new());
+        Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), owner, kind, known))
     }
 
     /// What stands for all memory of `device` of which nothing is kept: uses of it are neither ordered nor remembered, nor is where its
     /// bytes come from, and no region is the whole of it.
     pub(crate) fn untracked(device: Device) -> Self {
         let nowhere = Address::new(std::ptr::null_mut());
-        Self::with(nowhere, usize::MAX, device, 0, Kind::Empty, Tracker::none(), Lineage::unknown())
+        let nothing = (Tracker::none(), Lineage::unknown());
+        Self::with(Weak::new(), (nowhere, usize::MAX, device), 0, Kind::Empty, nothing)
     }
 
     fn with(
-        address: Address,
-        bytes: usize,
-        device: Device,
+        me: Weak<Self>,
+        (address, bytes, device): (Address, usize, Device),
         owner: u64,
         kind: Kind,
-        uses: Tracker,
-        lineage: Lineage,
+        (uses, lineage): (Tracker, Lineage),
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), address, bytes, device, owner, kind, uses, lineage }
+        Self { me, id: NEXT.fetch_add(1, Ordering::Relaxed), address, bytes, device, owner, kind, uses, lineage }
+    }
+
+    /// Keeps the memory alive for longer than it is borrowed; `None` where nobody keeps book of it, so that nobody can.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn keep(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
     }
 
     /// Wraps `cudaMallocFromPoolAsync`, or `cudaMalloc` where the device has no pools: memory that `stream` may use at
@@ -173,6 +181,12 @@ impl Allocation {
     #[inline]
     pub(crate) fn note(&self, access: Access, stream: &Stream) {
         self.uses.note(access, stream);
+    }
+
+    /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn is_idle(&self) -> Result<bool> {
+        self.uses.is_done()
     }
 }
 

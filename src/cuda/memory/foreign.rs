@@ -48,7 +48,8 @@ impl<T: Element> DeviceBuffer<T> {
     /// - What others do with this memory, another buffer that was made of it in this way among them, is ordered by the caller: before the
     ///   first use here and, as long as there are buffers, between their uses; it does not happen at the same time as uses here,
     ///   unless all of them read. For more than one buffer over the same memory there is [`DeviceBuffer::alias`].
-    /// - It is no memory of a [`CommBuffer`](crate::CommBuffer), and does not lie in a window that others have registered.
+    /// - It is no memory of a [`CommBuffer`](crate::CommBuffer), and nobody registers it with a communicator, as a window or otherwise,
+    ///   but by way of this buffer.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) for a null pointer, one that is not aligned for `T`, one that is no memory
@@ -81,7 +82,7 @@ impl<'a, T: Element> Slice<'a, T> {
     /// - From `ptr` on there are `len` elements of device memory, allocated until *the device is done* with what is enqueued with this
     ///   view: to drop the view, or `owner`, says nothing of that.
     /// - Uses of the memory by different streams, and those by others, are ordered by the caller.
-    /// - It is no memory of a [`CommBuffer`](crate::CommBuffer), and does not lie in a window that others have registered.
+    /// - It is no memory of a [`CommBuffer`](crate::CommBuffer), nor registered with a communicator, as a window or otherwise.
     ///
     /// # Errors
     /// As [`DeviceBuffer::from_raw_parts`].

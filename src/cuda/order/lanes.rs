@@ -11,6 +11,14 @@ pub(crate) type Uses = uses::Uses<Stream>;
 /// The uses of an allocation by streams, shared by threads.
 pub(crate) type Tracker = super::tracker::Tracker<Stream>;
 
+#[cfg(feature = "nccl")]
+impl Tracker {
+    /// See [`Uses::is_done`].
+    pub(crate) fn is_done(&self) -> Result<bool> {
+        self.change(Uses::is_done)
+    }
+}
+
 impl Uses {
     /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
     pub(crate) fn is_done(&mut self) -> Result<bool> {

@@ -47,7 +47,7 @@ impl<L: Lane> Tracker<L> {
         self.solo.load(Ordering::SeqCst) == lane.id()
     }
 
-    fn change<R>(&self, f: impl FnOnce(&mut Uses<L>) -> R) -> R {
+    pub(super) fn change<R>(&self, f: impl FnOnce(&mut Uses<L>) -> R) -> R {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         self.solo.store(NOBODY, Ordering::SeqCst);
         let result = f(&mut uses);

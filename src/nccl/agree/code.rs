@@ -17,6 +17,9 @@ pub(crate) const REGISTER: u8 = 32;
 /// A point at which windows retire, and nothing else happens.
 pub(crate) const RECLAIM: u8 = 33;
 
+/// The registration of memory, by each rank for itself.
+pub(crate) const SHOW: u8 = 35;
+
 /// The split of a communicator.
 pub(crate) const SPLIT: u8 = 34;
 
@@ -36,6 +39,7 @@ pub(crate) fn name(code: u8) -> &'static str {
         REGISTER => "alloc",
         RECLAIM => "reclaim",
         SPLIT => "split",
+        SHOW => "register",
         _ => "an unknown operation",
     }
 }

@@ -48,7 +48,7 @@ impl End {
 pub(crate) struct Message {
     pub(crate) element: ElementKind,
     pub(crate) count: usize,
-    /// Whether this end lies in a window.
+    /// Whether this end lies in a window, or in registered memory.
     pub(crate) window: bool,
     /// How many collectives that NCCL makes messages of came before it on this rank, between the same two.
     pub(crate) exchanges: u64,
@@ -67,7 +67,7 @@ impl Word {
     /// Exchanges count up to this, and begin again.
     const LAPS: u64 = (1 << (Self::COUNT - Self::EXCHANGES)) - 1;
     const COUNT: u32 = 19;
-    /// This end lies in a window.
+    /// This end lies in a window, or in registered memory.
     const WINDOW: u64 = 1 << 62;
     /// The message [`ENTRIES`] later stands in the list.
     const LISTED: u64 = 1 << 63;
@@ -104,7 +104,11 @@ impl Word {
         let element = self.0 >> Self::KIND & 0x3f;
         let mut text = describe(head_of_message(self.said_by(End::Receiver), element, peer), count);
         if (self.0 ^ other.0) & Self::WINDOW != 0 {
-            text.push_str(if self.0 & Self::WINDOW != 0 { " in a window" } else { " outside of windows" });
+            text.push_str(if self.0 & Self::WINDOW != 0 {
+                " in a window or registered memory"
+            } else {
+                " outside of windows and of registered memory"
+            });
         }
         match self.ahead_of(other.exchanges()) {
             0 => {}

@@ -1,7 +1,7 @@
 //! What ranks must agree on, packed into six words.
 
 use super::code;
-use super::code::{RECLAIM, RECV, REGISTER, SEND, SPLIT};
+use super::code::{RECLAIM, RECV, REGISTER, SEND, SHOW, SPLIT};
 use crate::element::ElementKind;
 use crate::sys;
 
@@ -17,16 +17,19 @@ pub(crate) struct Signature(pub(crate) [u64; 6]);
 /// What ranks compare of the memory of a collective.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Memory {
-    /// Whether it lies in windows.
+    /// Whether it lies in windows, or in registered memory.
     InWindows(bool),
     /// Where it lies, and whether what is sent is a part of what is received.
     At { send: Place, recv: Place, in_place: bool },
 }
 
+/// Of the number of a window: it is none, but memory that each rank has registered by itself.
+pub(crate) const REGISTERED: u64 = 1 << 63;
+
 /// Where in which window memory lies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// The number of the window, the same on all ranks; 0 outside of all.
+    /// The number of the window, or of the registration, the same on all ranks; 0 outside of all.
     pub(crate) window: u64,
     /// Bytes from its start.
     pub(crate) offset: u64,
@@ -92,6 +95,12 @@ impl Signature {
         Self([u64::from(RECLAIM), 0, 0, 0, 0, 0])
     }
 
+    /// Registration of memory by each rank for itself, how much it may be; whether the ranks can reach it.
+    #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
+    pub(crate) fn show(reachable: bool) -> Self {
+        Self([u64::from(SHOW), u64::from(reachable), 0, 0, 0, 0])
+    }
+
     /// A split of the communicator: which rank asks for what part need not agree.
     pub(crate) fn split() -> Self {
         Self([u64::from(SPLIT), 0, 0, 0, 0, 0])
@@ -126,13 +135,14 @@ impl Signature {
         let by_switch = reducible >> (head >> ELEMENT & 0xff) & 1;
         let several = u64::from(self.group() > 1);
         let symmetric = u64::from(send != 0 && recv != 0);
+        let registered = (send | recv) >> REGISTERED.trailing_zeros();
         // Calls at such places may be made as others, for which NCCL connects other things.
         let odd = u64::from((send_offset | recv_offset) & 3 != 0);
         // Quarters of powers of two; what is small takes the same time.
         let bytes = bytes | (SMALL - 1);
         let top = bytes.leading_zeros();
         let size = u64::from(63 - top) << 2 | (bytes << top) >> 61 & 3;
-        let how = size << 4 | by_switch << 3 | odd << 2 | symmetric << 1 | several;
+        let how = registered << 12 | size << 4 | by_switch << 3 | odd << 2 | symmetric << 1 | several;
         head & (0xff | 0xffff << ROOT) | how << GROUP
     }
 
@@ -155,11 +165,12 @@ impl Signature {
         let mut text = describe(head, count);
         for (what, window, offset) in [("sent", send, send_offset), ("received", recv, recv_offset)] {
             if window != 0 {
-                text.push_str(&format!(", {what} at byte {offset} of window {window}"));
+                let whose = if window & REGISTERED == 0 { "window" } else { "registration" };
+                text.push_str(&format!(", {what} at byte {offset} of {whose} {}", window & !REGISTERED));
             }
         }
         if head >> IN_WINDOWS & 1 != 0 {
-            text.push_str(", in windows");
+            text.push_str(", in windows or registered memory");
         }
         if head >> IN_PLACE != 0 {
             text.push_str(", in place");
@@ -200,7 +211,7 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
 
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
-    matches!(head as u8, REGISTER | RECLAIM | SPLIT)
+    matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW)
 }
 
 /// An operation in words: by the lower bits of its [`head`], and its count.
@@ -210,6 +221,8 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
     let mut text = match head as u8 {
         REGISTER => return format!("{name} of {count} bytes"),
         RECLAIM | SPLIT => return name.to_owned(),
+        SHOW if count == 0 => return format!("{name} of memory that has to be copied"),
+        SHOW => return format!("{name} of memory that ranks can reach"),
         _ => format!("{name} of {count} {}", element_name(head >> ELEMENT & 0xff)),
     };
     match head >> REDUCTION & 0xff {
@@ -259,6 +272,7 @@ mod tests {
             Signature([2 | all_reduce(I32, SUM, 1).0[0] & !0xff, 0, 0, 0, 0, 0]).class(4),
             Signature([all_reduce(I32, SUM, 1).0[0], 0, 1, 0, 2, 0]).class(4),
             Signature([all_reduce(I32, SUM, 1).0[0], 0, 1, 2, 2, 0]).class(4),
+            Signature([all_reduce(I32, SUM, 1).0[0], 0, 1 | REGISTERED, 0, 2 | REGISTERED, 0]).class(4),
         ] {
             assert_ne!(other, small);
         }

@@ -17,8 +17,8 @@ impl Call<'_> {
         Signature::new(self.head, self.count, group, memory)
     }
 
-    /// Whether it is done in a window. An empty one lies nowhere. The buffers of what is not compared by place are all windows or none
-    /// is, see [`mixed`](super::mixed); so one is looked at.
+    /// Whether it is done in a window, or in registered memory. An empty one lies nowhere. The buffers of what is not compared by place
+    /// are all registered or none is, see [`mixed`](super::mixed); so one is looked at.
     #[inline]
     pub(crate) fn is_in_window(&self) -> bool {
         self.count > 0 && self.source().is_some_and(|region| self.comm.windows.of(region) != 0)

@@ -91,7 +91,7 @@ impl Weight {
         }
         // Only what ranks have compared: all of them must come to the same number. Newer versions ask for one window only.
         let windows = [call.send.as_ref(), call.recv.as_ref()];
-        if call.kind.symmetric() && windows.into_iter().flatten().any(|region| call.comm.windows.of(region) != 0) {
+        if call.kind.symmetric() && windows.into_iter().flatten().any(|region| call.comm.windows.is_window(region)) {
             match call.kind {
                 // Copy engines may do these, one by one.
                 Kind::AllGather => self.single += 1,

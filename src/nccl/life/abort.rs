@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{freeing, interrupt, reaper};
+use super::{freeing, interrupt, reaper, registration};
 use crate::cuda;
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
@@ -135,7 +135,7 @@ pub(crate) fn give_up(inner: &Arc<Inner>, cause: &Error) {
 pub(crate) fn tear_down(inner: &Arc<Inner>) {
     let Some(sharers) = inner.household.sharers() else {
         let revoked = interrupt::clear(slice::from_ref(inner));
-        save_windows(inner, revoked.contains(&inner.id));
+        save_registered(inner, revoked.contains(&inner.id));
         return abort_one(inner);
     };
     sharers.doom(Arc::clone(inner));
@@ -149,7 +149,7 @@ pub(crate) fn tear_down(inner: &Arc<Inner>) {
     // First what the others were split off from: with the last rank of that, the flags of all are raised.
     condemned.sort_unstable_by_key(|inner| inner.id);
     for inner in &condemned {
-        save_windows(inner, revoked.contains(&inner.id));
+        save_registered(inner, revoked.contains(&inner.id));
     }
     for inner in &condemned {
         // Streams go on a thread of their device.
@@ -177,31 +177,35 @@ pub(crate) fn let_go(inner: &Arc<Inner>) {
     }
 }
 
-/// Before an abort of a library that forgets the windows of what it aborts, and with them their memory: stops the
-/// communicator without freeing it, and takes them off. That costs the time of revoking, half a second to one.
+/// Before an abort of a library that forgets the windows of what it aborts, and with them their memory, or looks for what ranks have
+/// registered where it has freed that: stops the communicator without freeing it, and takes all of it away. That costs the time of
+/// revoking, half a second to one. (Revoking also ends the threads by which ranks ask each other to let go of what was registered: NCCL is
+/// told that, and forgets it.)
 #[cfg(nccl_ge_2_28_7)]
-fn save_windows(inner: &Arc<Inner>, revoked: bool) {
-    if inner.windows.is_empty() || !known_bugs::ABORT_KEEPS_WINDOWS.is_running() {
+fn save_registered(inner: &Arc<Inner>, revoked: bool) {
+    let (windows, memory) = inner.windows.any();
+    let keeps_windows = windows && known_bugs::ABORT_KEEPS_WINDOWS.is_running();
+    let leaves_memory = memory && known_bugs::REGISTRATIONS_LEFT.is_running();
+    if !keeps_windows && !leaves_memory {
         return;
     }
     if !revoked {
         interrupt::revoke(inner);
     }
     // The device has left the communicator.
-    take_off_windows(inner);
+    take_off_registered(inner);
 }
 
 #[cfg(not(nccl_ge_2_28_7))]
-fn save_windows(_inner: &Arc<Inner>, _revoked: bool) {}
+fn save_registered(_inner: &Arc<Inner>, _revoked: bool) {}
 
-/// Wraps `ncclCommWindowDeregister` for all windows of `inner`, whose gate is shut and empty. No window comes after them, so the order
-/// does not matter.
-pub(crate) fn take_off_windows(inner: &Arc<Inner>) {
-    #[cfg(nccl_ge_2_27)]
-    for window in inner.windows.registered() {
+/// Wraps `ncclCommWindowDeregister` and `ncclCommDeregister` for all that NCCL has registered of `inner`, whose gate is shut and empty.
+/// Nothing comes after that, so the order does not matter.
+pub(crate) fn take_off_registered(inner: &Arc<Inner>) {
+    for handle in inner.windows.registered() {
         // SAFETY: a live communicator that nobody else uses: only who has shut the gate comes here. Its operations are done, or have been
-        // stopped, and the window is one of its own that is deregistered once, as all are forgotten below.
-        let _ = unsafe { sys::ncclCommWindowDeregister(inner.handle().raw(), window.0) };
+        // stopped, and the handle is one of its own that is given once, as all are forgotten below.
+        unsafe { registration::take_away(inner.handle().raw(), handle) };
     }
     inner.windows.clear().into_iter().for_each(|burial| reaper::receive(burial, inner));
 }

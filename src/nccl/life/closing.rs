@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use super::abort::{GRACE, abort_one, give_up, let_go, start_abort, take_off_windows, tear_down, wait_for_end};
+use super::abort::{GRACE, abort_one, give_up, let_go, start_abort, take_off_registered, tear_down, wait_for_end};
 use super::{freeing, health, reaper};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
@@ -150,7 +150,7 @@ fn rest(inner: &Arc<Inner>, sharers: &Sharers<Inner>, finalized: &Sender<Result<
 /// Finalizes `inner`, whose gate is shut and empty, and which has no error; nobody is inside what shares its resources, and no other
 /// thread ends that.
 fn finalize(inner: &Arc<Inner>) -> Result<()> {
-    take_off_windows(inner);
+    take_off_registered(inner);
     // SAFETY: the handle is live, and nobody else uses it any more: only who has shut the gate comes here.
     check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(inner.handle().raw()) })
 }

@@ -9,5 +9,6 @@ pub(crate) mod health;
 pub(crate) mod init;
 pub(crate) mod interrupt;
 pub(crate) mod reaper;
+pub(crate) mod registration;
 pub(crate) mod scope;
 pub(crate) mod watchdog;

@@ -63,11 +63,12 @@ pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>) {
     receive(Burial::Soon(freed), inner);
 }
 
-/// Frees memory as soon as nothing uses it any more, and NCCL does not know it.
+/// Frees memory as soon as nothing uses it any more, and NCCL does not know it; lets go of what is not NCCL's.
 pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
     let (freed, after_the_end) = match burial {
         Burial::Soon(freed) => (freed, false),
         Burial::AfterTheEnd(freed) => (freed, true),
+        Burial::LetGo(memory) => return drop(memory),
     };
     let one = Remains {
         address: freed.address,

@@ -58,7 +58,7 @@ fn is_average_in_windows(call: &Call<'_>) -> bool {
 /// How many of its two buffers are windows; what is in place is two.
 fn windows(call: &Call<'_>) -> usize {
     let is_window =
-        |region: Option<&Region<'_>>| usize::from(region.is_some_and(|region| call.comm.windows.of(region) != 0));
+        |region: Option<&Region<'_>>| usize::from(region.is_some_and(|region| call.comm.windows.is_window(region)));
     is_window(call.source()) + is_window(call.recv.as_ref())
 }
 

@@ -32,7 +32,7 @@ use crate::nccl::state::inner::Inner;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::state::inner::begin_visits;
 #[cfg(nccl_ge_2_27)]
-use crate::nccl::state::windows::{Burial, Window};
+use crate::nccl::state::windows::Burial;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::entry::{Entered, enter_all};
 use crate::sys;
@@ -297,7 +297,7 @@ fn register(
         let number = (!window.is_null()).then(|| entry.map_or_else(next_window, |entry| entry + 1));
         // Before the visit ends: an abort takes those off that it finds.
         if let Some(number) = number {
-            inner.windows.add(number, Window(window));
+            inner.windows.add(number, window);
         }
         inner.end_visit();
         number

@@ -1,5 +1,6 @@
 //! Memory of NCCL: allocated and taken away where all ranks do so together.
 
 pub(crate) mod allocate;
+pub(crate) mod register;
 #[cfg(nccl_ge_2_27)]
 pub(crate) mod retire;

@@ -1,4 +1,5 @@
-//! Taking windows away at points that all ranks reach in the same order: where they allocate together, and where they reclaim.
+//! Taking windows and registrations away at points that all ranks reach in the same order: where they allocate or register together, and
+//! where they reclaim.
 //!
 //! At such a point the ranks of a clique show each other which windows they have dropped, and take those away that all of them have. Across
 //! processes no rank sees the others, and takes away what it has dropped itself: it was promised that they drop alike. Uses of the memory
@@ -6,19 +7,19 @@
 
 use std::sync::Arc;
 
-use crate::cuda::{Worker, undisturbing};
+use crate::cuda::Worker;
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point};
-use crate::nccl::life::reaper;
+use crate::nccl::life::{reaper, registration};
 use crate::nccl::state::inner::Inner;
 use crate::nccl::state::windows::Dropped;
 use crate::nccl::wait::entry::Entered;
 use crate::sys;
 
-/// A rank on its way to a point, and the dropped windows that it has in hand.
+/// A rank on its way to a point, and what was dropped that it has in hand.
 pub(crate) struct Member<'a> {
     pub(crate) inner: &'a Arc<Inner>,
     dropped: Vec<Dropped>,
@@ -32,30 +33,38 @@ impl<'a> Member<'a> {
     /// Whether nothing uses the memory in hand.
     fn is_idle(&mut self) -> Result<bool> {
         for dropped in &mut self.dropped {
-            if !dropped.memory.uses.is_done()? {
+            if !dropped.memory.is_idle()? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Wraps `ncclCommWindowDeregister` for those of the windows in hand whose numbers are given.
+    /// The numbers of those in hand that nothing uses, now that nobody else is at the communicator. Memory that was registered may be in
+    /// use again: nobody had its buffer taken away.
+    fn idle(&mut self) -> Vec<u64> {
+        let idle = |dropped: &mut Dropped| matches!(dropped.memory.is_idle(), Ok(true)).then_some(dropped.number);
+        self.dropped.iter_mut().filter_map(idle).collect()
+    }
+
+    /// Wraps `ncclCommWindowDeregister` and `ncclCommDeregister` for those in hand whose numbers are given.
     fn retire(&mut self, handle: sys::ncclComm_t, numbers: &[u64]) -> Result<()> {
         for dropped in std::mem::take(&mut self.dropped) {
             if !numbers.contains(&dropped.number) {
                 self.dropped.push(dropped);
                 continue;
             }
-            let taken_away = self.inner.inside("ncclCommWindowDeregister", || {
-                // SAFETY: a live communicator, during a visit, and a window of it that is deregistered once: it is in hand.
-                let _ = undisturbing(|| Ok(unsafe { sys::ncclCommWindowDeregister(handle, dropped.window.0) }));
-                self.inner.windows.remove(dropped.number);
+            let taken_away = self.inner.inside(registration::function(dropped.handle), || {
+                // SAFETY: a live communicator, during a visit, and something of it that is deregistered once: it is in hand, and
+                // nothing uses it.
+                unsafe { registration::take_away(handle, dropped.handle) };
+                self.inner.windows.remove(&dropped);
             });
             if let Err(error) = taken_away {
                 self.dropped.push(dropped);
                 return Err(error);
             }
-            reaper::bury(dropped.memory, self.inner);
+            reaper::receive(dropped.memory.soon(), self.inner);
         }
         Ok(())
     }
@@ -99,11 +108,11 @@ pub(crate) fn meet<'a>(
 ) -> Result<(Vec<Option<u64>>, Promised<'a>)> {
     let mut promised = Promised::default();
     let mut entries = Vec::with_capacity(members.len());
-    for (member, (guard, _)) in members.iter().zip(entered.iter_mut()) {
+    for (member, (guard, _)) in members.iter_mut().zip(entered.iter_mut()) {
         let inner = member.inner;
         guard.points += 1;
         if let Some(family) = &inner.family {
-            family.points.show(inner.rank, guard.points, member.dropped.iter().map(|dropped| dropped.number).collect());
+            family.points.show(inner.rank, guard.points, member.idle());
         }
         entries.push(point::come(inner, guard, operation, signature)?);
     }
@@ -114,6 +123,7 @@ pub(crate) fn meet<'a>(
     for (member, (guard, handle)) in members.iter_mut().zip(entered.iter()) {
         let numbers = match &member.inner.family {
             Some(family) => family.points.common(guard.points),
+            // What this rank did with it on this communicator since it was seen to be idle, others would have to do as well, before.
             None => member.dropped.iter().map(|dropped| dropped.number).collect(),
         };
         member.retire(*handle, &numbers)?;

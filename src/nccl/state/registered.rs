@@ -1,7 +1,7 @@
 //! Which memory is registered with a communicator, found by allocation.
 //!
 //! Every operation asks for each of its buffers, so asking takes no lock: one load where nothing is registered, else the loads of a bucket
-//! or two. Memory is as good as its allocation: what is found for one that lives has not changed since that was made known.
+//! or two. What is found under the lock of the communicator is so; who asks without it may be told what was so a moment before.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};

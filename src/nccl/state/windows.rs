@@ -1,30 +1,66 @@
-//! The windows of one rank of a communicator, and the memory under those that were dropped.
+//! What NCCL has registered for one rank of a communicator: windows, and the memory under those that were dropped; and memory that
+//! ranks have registered each by itself, which is kept alive here.
 //!
-//! Dropping a buffer takes no window away: where a window lies in the address space that the ranks have in common, each rank chooses by
-//! itself, and the ranks choose alike only if they have taken the same windows away before. So memory waits here until all ranks come to a
-//! point where it can go, see [`retire`](crate::nccl::memory::retire), or until the communicator ends.
+//! Dropping either takes nothing away: where a window lies in the address space that the ranks have in common, each rank chooses by
+//! itself, and the ranks choose alike only if they have taken the same windows away before; and what is registered on one rank must be so
+//! on all. So it waits here until all ranks come to a point where it can go, see [`retire`](crate::nccl::memory::retire), or until the
+//! communicator ends.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::registered::Registered;
-use crate::cuda::{Freed, Region};
+use crate::cuda::{Allocation, Freed, Region};
+use crate::error::Result;
+use crate::nccl::agree::signature::REGISTERED;
 use crate::sys;
 
-/// A registered window; NCCL before 2.27 has none.
+/// What NCCL names something registered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window(pub(crate) sys::ncclWindow_t);
+pub(crate) enum Handle {
+    /// A window, which all ranks have made together; NCCL before 2.27 has none.
+    Window(sys::ncclWindow_t),
+    /// Memory that this rank has registered by itself.
+    Memory(*mut c_void),
+}
 
 // SAFETY: a handle, used during visits of its communicator only.
-unsafe impl Send for Window {}
+unsafe impl Send for Handle {}
 // SAFETY: as above.
-unsafe impl Sync for Window {}
+unsafe impl Sync for Handle {}
 
-/// A window that was dropped.
+/// The memory under something that was dropped.
+pub(crate) enum Remains {
+    /// Of NCCL: it goes with the window over it.
+    Freed(Freed),
+    /// Somebody else's, kept alive.
+    Kept(Arc<Allocation>),
+}
+
+impl Remains {
+    /// Whether nothing uses it.
+    pub(crate) fn is_idle(&mut self) -> Result<bool> {
+        match self {
+            Self::Freed(freed) => freed.uses.is_done(),
+            Self::Kept(alloc) => alloc.is_idle(),
+        }
+    }
+
+    /// Goes when nothing uses it any more.
+    pub(crate) fn soon(self) -> Burial {
+        match self {
+            Self::Freed(freed) => Burial::Soon(freed),
+            Self::Kept(alloc) => Burial::LetGo(alloc),
+        }
+    }
+}
+
+/// A window, or a registration, that was dropped.
 pub(crate) struct Dropped {
     /// The same on all ranks of a clique.
     pub(crate) number: u64,
-    pub(crate) window: Window,
-    pub(crate) memory: Freed,
+    pub(crate) handle: Handle,
+    pub(crate) memory: Remains,
 }
 
 /// Memory that is to be freed.
@@ -34,19 +70,34 @@ pub(crate) enum Burial {
     Soon(Freed),
     /// Not before NCCL has let go of the communicator, which may still know it.
     AfterTheEnd(Freed),
+    /// By whoever else has it, or with this.
+    LetGo(Arc<Allocation>),
 }
 
 enum Memory {
     /// Of a buffer that lives.
     InUse,
-    Dropped(Freed),
+    /// Registered, and kept alive.
+    Kept(Arc<Allocation>),
+    Dropped(Remains),
     /// With a thread that waits for its uses.
     InHand,
 }
 
+impl Memory {
+    /// What is left of it, where nobody else has that.
+    fn remains(self) -> Option<Remains> {
+        match self {
+            Self::Kept(alloc) => Some(Remains::Kept(alloc)),
+            Self::Dropped(remains) => Some(remains),
+            Self::InUse | Self::InHand => None,
+        }
+    }
+}
+
 struct Entry {
     number: u64,
-    window: Window,
+    handle: Handle,
     memory: Memory,
 }
 
@@ -56,11 +107,11 @@ struct Table {
     ended: bool,
 }
 
-/// All windows of one rank.
+/// All that is registered of one rank.
 #[derive(Default)]
 pub(crate) struct Windows {
     table: Mutex<Table>,
-    /// Those over memory that lives.
+    /// What lies over memory that lives.
     over: Registered,
 }
 
@@ -70,33 +121,65 @@ impl Windows {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the window that a region lies in; 0 in none of these.
+    /// The number of the window, or the registration, that a region lies in; 0 in none of these.
     #[inline]
     pub(crate) fn of(&self, region: &Region<'_>) -> u64 {
         self.over.number(region.alloc.id())
     }
 
-    /// Makes known that window `number` lies over an allocation; false where there is one already: which of two NCCL finds for an address
-    /// is not known.
+    /// Whether a region lies in a window.
+    #[inline]
+    pub(crate) fn is_window(&self, region: &Region<'_>) -> bool {
+        matches!(self.of(region), number if number != 0 && number & REGISTERED == 0)
+    }
+
+    /// Makes known that window, or registration, `number` lies over an allocation; false where there is one already: which of two NCCL
+    /// finds for an address is not known.
     #[must_use]
     pub(crate) fn lay_over(&self, allocation: u64, number: u64) -> bool {
         self.over.add(allocation, number)
     }
 
-    pub(crate) fn add(&self, number: u64, window: Window) {
-        self.table().entries.push(Entry { number, window, memory: Memory::InUse });
+    /// What was laid over an allocation is not there any more.
+    #[cfg(nccl_ge_2_28_7)]
+    pub(crate) fn lift(&self, allocation: u64) {
+        self.over.remove(allocation);
+    }
+
+    /// A window over memory of a buffer that lives.
+    pub(crate) fn add(&self, number: u64, window: sys::ncclWindow_t) {
+        self.table().entries.push(Entry { number, handle: Handle::Window(window), memory: Memory::InUse });
+    }
+
+    /// Memory that was registered, and is kept alive from now on; `number` was laid over it.
+    #[cfg(nccl_ge_2_28_7)]
+    pub(crate) fn keep(&self, number: u64, handle: *mut c_void, memory: Arc<Allocation>) {
+        self.table().entries.push(Entry { number, handle: Handle::Memory(handle), memory: Memory::Kept(memory) });
+    }
+
+    /// A registration was dropped. What is registered stays so, and is kept alive.
+    pub(crate) fn drop_registration(&self, number: u64) {
+        if let Some(entry) = self.table().entries.iter_mut().find(|entry| entry.number == number)
+            && let Memory::Kept(alloc) = std::mem::replace(&mut entry.memory, Memory::InHand)
+        {
+            entry.memory = Memory::Dropped(Remains::Kept(alloc));
+        }
     }
 
     /// The buffer over a window was dropped; its memory, where it need not wait here.
     pub(crate) fn bury(&self, number: u64, memory: Freed) -> Option<Burial> {
         self.over.remove(memory.id);
+        self.wait(number, Remains::Freed(memory))
+    }
+
+    fn wait(&self, number: u64, memory: Remains) -> Option<Burial> {
         let mut table = self.table();
         let Some(at) = table.entries.iter().position(|entry| entry.number == number) else {
-            return Some(Burial::Soon(memory));
+            return Some(memory.soon());
         };
         if table.ended {
             table.entries.swap_remove(at);
-            return Some(Burial::AfterTheEnd(memory));
+            return Some(after_the_end(memory));
         }
         table.entries[at].memory = Memory::Dropped(memory);
         None
@@ -107,7 +190,7 @@ impl Windows {
         let mut taken = Vec::new();
         for entry in &mut self.table().entries {
             match std::mem::replace(&mut entry.memory, Memory::InHand) {
-                Memory::Dropped(memory) => taken.push(Dropped { number: entry.number, window: entry.window, memory }),
+                Memory::Dropped(memory) => taken.push(Dropped { number: entry.number, handle: entry.handle, memory }),
                 other => entry.memory = other,
             }
         }
@@ -116,48 +199,62 @@ impl Windows {
 
     /// Puts back what was in hand; its memory, where it need not wait here any more.
     pub(crate) fn put_back(&self, dropped: Dropped) -> Option<Burial> {
-        self.bury(dropped.number, dropped.memory)
+        self.wait(dropped.number, dropped.memory)
     }
 
-    /// A window was taken away from NCCL.
-    pub(crate) fn remove(&self, number: u64) {
-        self.table().entries.retain(|entry| entry.number != number);
+    /// What was in hand was taken away from NCCL.
+    pub(crate) fn remove(&self, dropped: &Dropped) {
+        if let Remains::Kept(alloc) = &dropped.memory {
+            self.over.remove(alloc.id());
+        }
+        self.table().entries.retain(|entry| entry.number != dropped.number);
     }
 
-    /// Whether NCCL knows none.
+    /// Whether NCCL knows windows, and memory that was registered without.
     #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.table().entries.is_empty()
+    pub(crate) fn any(&self) -> (bool, bool) {
+        let is_window = |entry: &Entry| matches!(entry.handle, Handle::Window(_));
+        let table = self.table();
+        (table.entries.iter().any(is_window), !table.entries.iter().all(is_window))
     }
 
-    /// Those that NCCL knows.
-    pub(crate) fn registered(&self) -> Vec<Window> {
-        self.table().entries.iter().map(|entry| entry.window).collect()
+    /// What NCCL knows.
+    pub(crate) fn registered(&self) -> Vec<Handle> {
+        self.table().entries.iter().map(|entry| entry.handle).collect()
     }
 
-    /// All were taken away from NCCL; the memory of those that were dropped.
+    /// All was taken away from NCCL; the memory that nobody else has.
     pub(crate) fn clear(&self) -> Vec<Burial> {
         let entries = std::mem::take(&mut self.table().entries);
-        let dropped = |entry: Entry| match entry.memory {
-            Memory::Dropped(memory) => Some(Burial::Soon(memory)),
-            Memory::InUse | Memory::InHand => None,
-        };
-        entries.into_iter().filter_map(dropped).collect()
+        entries.into_iter().filter_map(|entry| self.forget(entry)).map(Remains::soon).collect()
     }
 
-    /// NCCL lets go of this rank: the memory of those that were dropped, which it may still know.
+    /// NCCL lets go of this rank: the memory that nobody else has, of which it may still know what was its own.
     pub(crate) fn end(&self) -> Vec<Burial> {
         let mut table = self.table();
         table.ended = true;
-        let (dropped, others) = std::mem::take(&mut table.entries)
+        let (ours, others): (Vec<_>, Vec<_>) = std::mem::take(&mut table.entries)
             .into_iter()
-            .partition(|entry| matches!(entry.memory, Memory::Dropped(_)));
+            .partition(|entry| matches!(entry.memory, Memory::Dropped(_) | Memory::Kept(_)));
         table.entries = others;
-        let memory = |entry: Entry| match entry.memory {
-            Memory::Dropped(memory) => Some(Burial::AfterTheEnd(memory)),
-            Memory::InUse | Memory::InHand => None,
-        };
-        Vec::into_iter(dropped).filter_map(memory).collect()
+        drop(table);
+        ours.into_iter().filter_map(|entry| self.forget(entry)).map(after_the_end).collect()
+    }
+
+    fn forget(&self, entry: Entry) -> Option<Remains> {
+        let remains = entry.memory.remains();
+        if let Some(Remains::Kept(alloc)) = &remains {
+            self.over.remove(alloc.id());
+        }
+        remains
+    }
+}
+
+/// Goes when NCCL has let go of the communicator: it may still know what was its own.
+fn after_the_end(memory: Remains) -> Burial {
+    match memory {
+        Remains::Freed(freed) => Burial::AfterTheEnd(freed),
+        Remains::Kept(alloc) => Burial::LetGo(alloc),
     }
 }
 

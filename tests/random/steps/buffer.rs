@@ -57,7 +57,7 @@ impl Step for Make {
             Origin::Zeroed | Origin::Alloc | Origin::Local => vec![Cell::exact(0); self.len],
         };
         let ranks = self.values.iter().map(cells).collect();
-        model.slots[self.slot] = Some(Contents { kind: self.kind, origin: self.origin, ranks });
+        model.slots[self.slot] = Some(Contents { kind: self.kind, origin: self.origin, registered: false, ranks });
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
@@ -101,6 +101,8 @@ enum Farewell {
 struct Release {
     slot: usize,
     ways: Vec<Farewell>,
+    /// Whether what is registered goes before its buffer.
+    first: Vec<bool>,
 }
 
 pub fn release(g: &mut Generator) -> Option<Box<dyn Step>> {
@@ -110,7 +112,8 @@ pub fn release(g: &mut Generator) -> Option<Box<dyn Step>> {
         1..=3 => Farewell::DropElsewhere,
         _ => Farewell::Drop,
     });
-    Some(Box::new(Release { slot, ways }))
+    let first = g.each(|g| g.rng.bool());
+    Some(Box::new(Release { slot, ways, first }))
 }
 
 impl Step for Release {
@@ -119,7 +122,10 @@ impl Step for Release {
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
-        let memory = rank.slots[self.slot].take();
+        let (memory, mut registration) = (rank.slots[self.slot].take(), rank.registrations[self.slot].take());
+        if self.first[rank.number()] {
+            registration = None;
+        }
         match self.ways[rank.number()] {
             Farewell::Drop => drop(memory),
             Farewell::DropElsewhere => std::thread::scope(|scope| {
@@ -127,6 +133,7 @@ impl Step for Release {
             }),
             Farewell::Forget => std::mem::forget(memory),
         }
+        drop(registration);
         Ok(())
     }
 }

@@ -8,3 +8,4 @@ pub mod crowd;
 pub mod exchange;
 pub mod order;
 pub mod part;
+pub mod registration;

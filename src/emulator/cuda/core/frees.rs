@@ -67,7 +67,7 @@ pub(crate) fn refuse_uses(block: &Block, operation: &str) -> Option<&'static Dev
     if uses > 0 {
         report::violation(format!(
             "{operation} frees {} bytes at offset {:#x} of device {} while they are in use by {uses} queued or running operations \
-             of other streams, or windows",
+             of other streams, or windows or registrations",
             block.bytes, block.offset, device.ordinal,
         ));
         device.fail(cudaError::cudaErrorIllegalAddress);

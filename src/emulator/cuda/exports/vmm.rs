@@ -4,7 +4,7 @@ use super::Out;
 use crate::emulator::cuda::core::device;
 use crate::emulator::cuda::core::safety::{Function, functions};
 use crate::emulator::cuda::frame::guarded;
-use crate::emulator::cuda::tasks::vmm;
+use crate::emulator::cuda::tasks::{memory, vmm};
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::fault::Fault;
 use crate::emulator::memory::space::physical::Nature;
@@ -17,6 +17,11 @@ use std::os::fd::{BorrowedFd, IntoRawFd};
 /// What handles of descriptors and of fabrics are in a set of kinds of handles.
 const FD: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 const FABRIC: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC.0;
+
+/// The handle of all memory of ncclMemAlloc.
+const OF_NCCL: CUmemGenericAllocationHandle_v1 = u64::MAX;
+
+type AddressRange = Option<unsafe extern "C" fn(*mut CUdeviceptr_v2, *mut usize, CUdeviceptr_v2) -> CUresult>;
 
 /// The address of a driver function of this file, or null where there is none of that name.
 pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
@@ -46,6 +51,7 @@ pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
         b"cuMemUnmap": PFN_cuMemUnmap_v10020 = unmap,
         b"cuMemSetAccess": PFN_cuMemSetAccess_v10020 = set_access,
         b"cuMemGetAccess": PFN_cuMemGetAccess_v10020 = get_access,
+        b"cuMemGetAddressRange": AddressRange = address_range,
     }
 }
 
@@ -151,14 +157,30 @@ unsafe extern "C" fn create(
 }
 
 unsafe extern "C" fn release(handle: CUmemGenericAllocationHandle_v1) -> CUresult {
-    driver(functions::cuMemRelease, || vmm::release(handle))
+    driver(functions::cuMemRelease, || if handle == OF_NCCL { Ok(()) } else { vmm::release(handle) })
 }
 
 unsafe extern "C" fn retain(handle: *mut CUmemGenericAllocationHandle_v1, address: *mut c_void) -> CUresult {
-    driver(functions::cuMemRetainAllocationHandle, || {
+    let retain = || {
         // SAFETY: as C declares it: a handle to write to, or null.
         let out = unsafe { out(handle)? };
-        out.set(vmm::retain(address.addr())?);
+        out.set(if memory::of_nccl(address.addr()).is_some() { OF_NCCL } else { vmm::retain(address.addr())? });
+        Ok(())
+    };
+    // Who asks whether memory was mapped at all is told without a word on stderr.
+    let retain = || retain().map_err(|fault: Fault| fault.cuda);
+    CUresult(guarded(functions::cuMemRetainAllocationHandle, retain).map_or_else(|error| error.0, |()| 0))
+}
+
+unsafe extern "C" fn address_range(base: *mut CUdeviceptr_v2, bytes: *mut usize, address: CUdeviceptr_v2) -> CUresult {
+    driver(functions::cuMemGetAddressRange, || {
+        // SAFETY: as C declares it: places to write to, or null.
+        let (base, bytes) = unsafe { (out(base)?, out(bytes)?) };
+        let address = address as usize;
+        let mapped = || table::at(address).map(|mapped| mapped.span());
+        let (begin, length) = memory::of_nccl(address).or_else(mapped).ok_or_else(|| vmm::nothing_at(address))?;
+        base.set(begin as CUdeviceptr_v2);
+        bytes.set(length);
         Ok(())
     })
 }

@@ -38,6 +38,13 @@ pub(crate) fn allocate(ordinal: i32, bytes: usize, origin: Origin) -> Result<*mu
     Ok(device.heap.ground.arena()?.at(block.offset).cast())
 }
 
+/// The memory of ncclMemAlloc in which an address lies, which was mapped as one: where it begins, and its bytes.
+pub(crate) fn of_nccl(address: usize) -> Option<(usize, usize)> {
+    let (heap, place) = heap::owner(address)?;
+    let block = heap.find(address, place.offset, 1).ok().filter(|block| block.origin == Origin::Nccl)?;
+    Some((address - (place.offset - block.offset) as usize, block.bytes as usize))
+}
+
 /// What lies at an address, as CUDA numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

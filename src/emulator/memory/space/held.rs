@@ -37,6 +37,16 @@ impl InUse {
         })
     }
 
+    /// Whether it was mapped, so that others can map it too.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn is_mapped(&self) -> bool {
+        match &self.0 {
+            None => false,
+            Some(Held::Block(block)) => block.origin == Origin::Nccl,
+            Some(Held::Mapped(_)) => true,
+        }
+    }
+
     /// Whether it is memory of cudaMalloc.
     pub(crate) fn is_of_malloc(&self) -> bool {
         matches!(&self.0, Some(Held::Block(block)) if block.origin == Origin::Malloc)

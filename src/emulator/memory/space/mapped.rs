@@ -23,6 +23,11 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
+    /// Where it begins, and its bytes.
+    pub(crate) fn span(&self) -> (usize, usize) {
+        (self.base, self.bytes)
+    }
+
     /// Maps `bytes` bytes of `physical` from `offset` on to `base`, in `room`.
     pub(super) fn new(
         room: &Arc<Room>,

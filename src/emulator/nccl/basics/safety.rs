@@ -52,13 +52,13 @@ macro_rules! functions {
 
 functions! {
     Any:
-        ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd
+        ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd
         ncclGroupStart ncclRedOpCreatePreMulSum ncclRedOpDestroy;
     Enqueues:
         ncclAllGather ncclAllReduce ncclAlltoAll ncclBroadcast ncclGather ncclRecv ncclReduce ncclReduceScatter ncclScatter
         ncclSend;
     Unsafe:
-        ncclCommInitRankConfig ncclMemAlloc ncclMemFree;
+        ncclCommDeregister ncclCommInitRankConfig ncclMemAlloc ncclMemFree;
     Job:
         ncclCommRevoke ncclCommSplit ncclCommWindowRegister;
     Blind:

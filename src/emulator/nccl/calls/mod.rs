@@ -6,4 +6,5 @@ pub(crate) mod init;
 pub(crate) mod issue;
 pub(crate) mod lifecycle;
 pub(crate) mod reclaim;
+pub(crate) mod registration;
 pub(crate) mod window;

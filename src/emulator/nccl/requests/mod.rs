@@ -5,5 +5,6 @@ pub(crate) mod beside;
 pub(crate) mod location;
 pub(crate) mod operation;
 pub(crate) mod order;
+pub(crate) mod registered;
 pub(crate) mod request;
 pub(crate) mod signature;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 
 use super::order::Order;
+use super::registered::Registered;
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::object::Location;
 use crate::emulator::memory::space::held::InUse;
@@ -24,6 +25,8 @@ pub(crate) struct Operation {
     pub(crate) scalar: Scalar,
     pub(crate) send: Location,
     pub(crate) recv: Location,
+    /// Which buffers are registered.
+    pub(crate) registered: Registered,
     /// The result is there.
     pub(crate) done: Cell<bool>,
     _used: [InUse; 2],
@@ -49,6 +52,7 @@ impl Operation {
             scalar,
             send,
             recv,
+            registered: Registered::of(comm, order)?,
             done: Cell::new(false),
             _used: [send_used, recv_used],
         };

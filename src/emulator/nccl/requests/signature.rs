@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::operation::Operation;
+use super::registered;
 use crate::emulator::nccl::basics::kind::{Kind, Redop, element_name};
 use crate::sys::ncclDataType_t;
 
@@ -18,6 +19,8 @@ pub(crate) struct Signature {
     count: u64,
     root: u32,
     captured: bool,
+    /// Which buffers are registered.
+    registered: u8,
 }
 
 impl Signature {
@@ -29,13 +32,14 @@ impl Signature {
             count: operation.count as u64,
             root: operation.peer as u32,
             captured: operation.captured,
+            registered: operation.registered.word,
         }
     }
 
     /// Two words that say all of it.
     pub(crate) fn words(&self) -> [u64; SIGNATURE_WORDS] {
         let head = self.kind as u64 | u64::from(self.datatype) << 8 | u64::from(self.redop) << 16;
-        let head = head | u64::from(self.captured) << 24;
+        let head = head | u64::from(self.captured) << 24 | u64::from(self.registered) << 25;
         [head | u64::from(self.root) << 32, self.count]
     }
 
@@ -56,6 +60,7 @@ impl Signature {
             count,
             root: (head >> 32) as u32,
             captured: head >> 24 & 1 != 0,
+            registered: (head >> 25) as u8 & 3,
         })
     }
 
@@ -73,6 +78,7 @@ impl Signature {
         if self.captured {
             text.push_str(", in a graph");
         }
+        text.push_str(registered::describe(self.registered));
         text
     }
 }

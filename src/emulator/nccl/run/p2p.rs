@@ -21,6 +21,7 @@ use crate::emulator::nccl::basics::kind::{Kind, element_name};
 use crate::emulator::nccl::bytes::transfer::Way;
 use crate::emulator::nccl::requests::location::{get_location, put_location};
 use crate::emulator::nccl::requests::operation::Operation;
+use crate::emulator::nccl::requests::registered;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::shared::{Between, Shared};
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
@@ -248,14 +249,15 @@ fn take(comm: &Comm, pair: &Between, from: usize, message: &Operation) -> Outcom
 
 /// What both ends must have alike, but for the count.
 fn head(message: &Operation) -> u64 {
-    u64::from(message.datatype.0) | u64::from(message.captured) << 32
+    u64::from(message.datatype.0) | u64::from(message.captured) << 32 | u64::from(message.registered.word) << 33
 }
 
 fn mismatch(from: usize, to: usize, pair: &Between) -> Failure {
     let word = |words: &[std::sync::atomic::AtomicU64], at: usize| words[at].load(Ordering::Relaxed);
     let name = |head: u64| {
-        let place = if head >> 32 == 0 { "" } else { ", in a graph" };
-        format!("{}{place}", element_name(ncclDataType_t(head as u32)))
+        let place = if head >> 32 & 1 == 0 { "" } else { ", in a graph" };
+        let memory = registered::describe(3 * (head >> 33) as u8);
+        format!("{}{place}{memory}", element_name(ncclDataType_t(head as u32)))
     };
     Failure::usage(format!(
         "a message does not match: rank {to} expected {} elements of {} from rank {from}, which sent {} elements of {}",

@@ -7,6 +7,7 @@ use super::abort::Sleeper;
 use super::handle;
 use super::link::Links;
 use super::redop::Redops;
+use super::registrations::Registrations;
 use super::resources::Resources;
 use super::shared::Shared;
 use super::windows::Windows;
@@ -18,6 +19,7 @@ use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::waits::Waits;
 use crate::emulator::nccl::basics::config::Config;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, remember};
+use crate::emulator::report;
 use crate::sys::ncclResult_t;
 
 /// What has been launched.
@@ -47,6 +49,7 @@ pub(crate) struct Comm {
     pub(crate) connected: Mutex<Links>,
     pub(crate) redops: Redops,
     pub(crate) windows: Windows,
+    pub(crate) registrations: Registrations,
     pub(crate) resources: Resources,
     pub(crate) waits: Waits,
     /// All ranks have met.
@@ -85,6 +88,7 @@ impl Comm {
             connected: Mutex::default(),
             redops: Redops::default(),
             windows: Windows::default(),
+            registrations: Registrations::default(),
             resources,
             waits: Waits::default(),
             started: AtomicBool::new(false),
@@ -281,6 +285,13 @@ impl Comm {
     /// Tells the others that this rank will do nothing more, unless a fault has made it dead.
     pub(crate) fn part(&self, life: Life) {
         self.windows.leave_behind(self.segment.get().map(|segment| &segment.common().stranded));
+        let left = self.registrations.clear();
+        if left > 0 {
+            report::violation(format!(
+                "rank {} ends with {left} registrations, which NCCL takes apart with what it has freed before",
+                self.rank
+            ));
+        }
         if let Some(segment) = self.segment.get() {
             if !self.has_started() {
                 // It never will, so nobody else need find the way to it.

@@ -7,6 +7,7 @@ pub(crate) mod inside;
 pub(crate) mod link;
 pub(crate) mod progress;
 pub(crate) mod redop;
+pub(crate) mod registrations;
 pub(crate) mod registry;
 pub(crate) mod resources;
 pub(crate) mod shared;

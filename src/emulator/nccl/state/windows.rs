@@ -34,6 +34,8 @@ impl Window {
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     by_handle: Mutex<HashMap<usize, Window>>,
+    /// How many there are.
+    len: AtomicUsize,
     space: Mutex<Space>,
 }
 
@@ -54,14 +56,24 @@ impl Windows {
     /// Adds a window: its handle.
     pub(crate) fn add(&self, window: Window) -> usize {
         let handle = NEXT.fetch_add(1, Ordering::Relaxed) * 64;
-        lock(&self.by_handle).insert(handle, window);
+        let mut windows = lock(&self.by_handle);
+        windows.insert(handle, window);
+        self.len.store(windows.len(), Ordering::Release);
         handle
     }
 
     /// Removes a window and gives its place back; whether there was one.
     pub(crate) fn remove(&self, handle: usize) -> bool {
-        let removed = lock(&self.by_handle).remove(&handle);
+        let mut windows = lock(&self.by_handle);
+        let removed = windows.remove(&handle);
+        self.len.store(windows.len(), Ordering::Release);
+        drop(windows);
         removed.inspect(|window| self.give_place(window.place)).is_some()
+    }
+
+    /// Whether an address lies in a window.
+    pub(crate) fn covers(&self, address: usize) -> bool {
+        self.len.load(Ordering::Acquire) > 0 && self.cover([address, address]) > 0
     }
 
     /// How many of these addresses lie in windows.

@@ -11,6 +11,7 @@ mod lifecycle;
 mod mapped;
 mod messages;
 mod processes;
+mod registrations;
 mod replays;
 mod windows;
 

@@ -1,6 +1,10 @@
 //! The C functions of NCCL. Each checks its pointers, lets no panic through, and hands over to the module of its noun.
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)]
 
+mod memory;
+
+pub use memory::*;
+
 use std::ffi::{c_char, c_int, c_void};
 
 use super::basics::config::{self, Config};
@@ -8,7 +12,7 @@ use super::basics::error::{self, Failure, Outcome, entry};
 use super::basics::kind::Kind;
 use super::basics::safety::{Function, functions};
 use super::basics::unique_id;
-use super::calls::{group, init, issue, lifecycle, window};
+use super::calls::{group, init, issue, lifecycle};
 use super::requests::request::Request;
 use super::state::inside::Manner;
 use super::state::shared::Nccl;
@@ -152,47 +156,6 @@ pub unsafe extern "C" fn ncclCommCuDevice(comm: ncclComm_t, device: *mut c_int) 
 pub unsafe extern "C" fn ncclCommUserRank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t {
     // SAFETY: the caller's pointer, as C declares it.
     unsafe { ask(functions::ncclCommUserRank, comm, rank, |comm| comm.rank as c_int) }
-}
-
-pub unsafe extern "C" fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncclResult_t {
-    entry(functions::ncclMemAlloc, || {
-        if ptr.is_null() {
-            return Err(Failure::argument("the place for the pointer is null"));
-        }
-        // SAFETY: the caller's pointer, as C declares it.
-        unsafe { put(ptr, window::allocate(size)?) }
-    })
-}
-
-pub unsafe extern "C" fn ncclMemFree(ptr: *mut c_void) -> ncclResult_t {
-    entry(functions::ncclMemFree, || {
-        if !ptr.is_null() {
-            window::free(ptr)?;
-        }
-        SUCCESS
-    })
-}
-
-pub unsafe extern "C" fn ncclCommWindowRegister(
-    comm: ncclComm_t,
-    buff: *mut c_void,
-    size: usize,
-    win: *mut ncclWindow_t,
-    winFlags: c_int,
-) -> ncclResult_t {
-    entry(functions::ncclCommWindowRegister, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        // SAFETY: the caller's pointers, as C declares them.
-        unsafe { window::register(&comm, buff, size, win, winFlags) }
-    })
-}
-
-pub unsafe extern "C" fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWindow_t) -> ncclResult_t {
-    entry(functions::ncclCommWindowDeregister, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        window::deregister(&comm, win)?;
-        SUCCESS
-    })
 }
 
 pub unsafe extern "C" fn ncclRedOpCreatePreMulSum(

@@ -1,0 +1,203 @@
+//! Registering memory of any origin, on all ranks.
+//!
+//! `ncclCommRegister` itself concerns one rank. But whether NCCL moves memory without copying each rank decides by itself, from what it
+//! has registered, and where ranks differ they hang, or data goes astray. So ranks come to a registration as they come to an allocation,
+//! compare whether it is memory that they can reach, and give it one number; and it is taken away where windows are. What they do
+//! with the memory they compare as they do for windows.
+//!
+//! Only memory is given to NCCL that it shows to other ranks: what was mapped as one. Of other memory it says nothing, and copies it.
+//!
+//! NCCL looks for whole pages. So memory that shares a page with something else is not registered either: that would be taken for
+//! registered, on one rank and perhaps not on the next.
+
+use std::sync::Arc;
+
+use crate::cuda::{Allocation, Region};
+use crate::error::{Error, Result};
+use crate::nccl::enqueue::submit;
+use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::state::inner::Inner;
+
+/// What became of a registration: its number, or why NCCL treats the memory as any other.
+pub(crate) type Outcome = std::result::Result<u64, &'static str>;
+
+/// Registers memory of each of several ranks that one thread drives.
+pub(crate) fn many(operation: &'static str, members: &[&Arc<Inner>], regions: &[Region<'_>]) -> Result<Vec<Outcome>> {
+    submit::outside_of_groups(operation)?;
+    // Before the other ranks wait for this one.
+    outside_of_host_functions(operation)?;
+    let memory = members.iter().zip(regions).map(|(inner, region)| check(operation, inner, region));
+    register(operation, members, memory.collect::<Result<_>>()?)
+}
+
+/// The memory of a region, if `inner` may register it.
+fn check(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<Arc<Allocation>> {
+    let wrong = |expected: &dyn std::fmt::Display, got: &dyn std::fmt::Display| {
+        Err(Error::argument(operation, "memory", expected, got))
+    };
+    if region.device() != inner.device {
+        return wrong(&format_args!("{} of rank {}", inner.device, inner.rank), &region.device());
+    }
+    if region.alloc.owner() != 0 && region.alloc.owner() != inner.id {
+        return wrong(&"memory of this communicator", &"a CommBuffer of another communicator");
+    }
+    if inner.windows.is_window(region) {
+        return wrong(&"memory that is not registered", &"a window, which is");
+    }
+    match region.alloc.keep() {
+        Some(memory) => Ok(memory),
+        None => wrong(&"memory that a buffer keeps alive", &"a view of memory of others"),
+    }
+}
+
+/// NCCL before 2.28.7 cannot be stopped before what it has registered is taken away.
+const TOO_OLD: &str = "NCCL is older than 2.28.7";
+
+#[cfg(not(nccl_ge_2_28_7))]
+fn register(_: &'static str, _: &[&Arc<Inner>], memory: Vec<Arc<Allocation>>) -> Result<Vec<Outcome>> {
+    Ok(memory.iter().map(|_| Err(TOO_OLD)).collect())
+}
+
+#[cfg(nccl_ge_2_28_7)]
+use shown::register;
+
+#[cfg(nccl_ge_2_28_7)]
+mod shown {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::cuda::{mapping, restoring, undisturbing};
+    use crate::nccl::agree::signature::{REGISTERED, Signature};
+    use crate::nccl::memory::retire;
+    use crate::nccl::memory::retire::Member;
+    use crate::nccl::raw::check;
+    use crate::nccl::wait::entry::enter_all;
+    use crate::sys;
+    use crate::version::{Version, running_nccl};
+
+    /// The first version that can be stopped.
+    const FIRST: Version = Version::new(2, 28, 7);
+
+    pub(super) fn register(
+        operation: &'static str,
+        members: &[&Arc<Inner>],
+        memory: Vec<Arc<Allocation>>,
+    ) -> Result<Vec<Outcome>> {
+        if !running_nccl().is_ok_and(|version| version >= FIRST) {
+            return Ok(memory.iter().map(|_| Err(TOO_OLD)).collect());
+        }
+        let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+        let mut approaching = retire::approach(members, operation)?;
+        let registered = restoring(|| together(operation, &mut approaching, memory))
+            .map_err(|error| submit::failed(&refs, operation, error))?;
+        drop(approaching);
+        registered
+    }
+
+    /// The outer error is one that the other ranks wait behind.
+    fn together(
+        operation: &'static str,
+        approaching: &mut [Member<'_>],
+        memory: Vec<Arc<Allocation>>,
+    ) -> Result<Result<Vec<Outcome>>> {
+        let members: Vec<&Inner> = approaching.iter().map(|member| &**member.inner).collect();
+        let mut entered = enter_all(&members, operation)?;
+        // All or none.
+        let reasons = memory.iter().map(|memory| is_copied(operation, memory)).collect::<Result<Vec<_>>>()?;
+        let copied = reasons.into_iter().flatten().next();
+        let signature = Signature::show(copied.is_none());
+        let (entries, _promised) = retire::meet(approaching, &mut entered, operation, &signature)?;
+        if let Some(copied) = copied {
+            return Ok(Ok(memory.iter().map(|_| Err(copied)).collect()));
+        }
+        let places = members.into_iter().zip(&entered).zip(entries);
+        let mut outcomes = Vec::with_capacity(memory.len());
+        for (((inner, (_, handle)), entry), memory) in places.zip(memory) {
+            let number = REGISTERED | entry.map_or_else(next_number, |entry| entry + 1);
+            match one(operation, inner, *handle, number, memory) {
+                Ok(outcome) => outcomes.push((inner, outcome)),
+                Err(error) => {
+                    let made = outcomes.iter().filter_map(|(inner, outcome)| Some((inner, outcome.ok()?)));
+                    made.for_each(|(inner, number)| inner.windows.drop_registration(number));
+                    return Ok(Err(error));
+                }
+            }
+        }
+        Ok(Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect()))
+    }
+
+    /// Wraps `ncclCommRegister`, under the lock of the rank.
+    fn one(
+        operation: &'static str,
+        inner: &Inner,
+        handle: sys::ncclComm_t,
+        number: u64,
+        memory: Arc<Allocation>,
+    ) -> Result<Outcome> {
+        if !inner.windows.lay_over(memory.id(), number) {
+            let reason = "the memory is registered already, or too much is".into();
+            return Err(Error::InvalidUsage { operation, reason });
+        }
+        let id = memory.id();
+        let made = inner.device.bind(operation).and_then(|_current| {
+            inner.inside(operation, || {
+                let mut registered = std::ptr::null_mut();
+                // SAFETY: a live communicator during a visit, memory of its device that is kept alive until it is deregistered, and a
+                // place for the handle.
+                let mut call = || unsafe {
+                    sys::ncclCommRegister(handle, memory.address().ptr(), memory.bytes(), &raw mut registered)
+                };
+                undisturbing(|| check::check("ncclCommRegister", call()))?;
+                if registered.is_null() {
+                    return Ok(Err(
+                        "NCCL registers nothing here (NCCL_LOCAL_REGISTER=0 or NCCL_P2P_USE_CUDA_MEMCPY=1)",
+                    ));
+                }
+                // Before the visit ends: an abort takes away what it finds.
+                inner.windows.keep(number, registered, memory);
+                Ok(Ok(number))
+            })
+        });
+        let made = made.and_then(|made| made);
+        if !matches!(made, Ok(Ok(_))) {
+            inner.windows.lift(id);
+        }
+        made
+    }
+
+    /// Why NCCL treats this memory as any other, if it does.
+    fn is_copied(operation: &'static str, memory: &Allocation) -> Result<Option<&'static str>> {
+        let (begin, bytes) = (memory.address().ptr(), memory.bytes());
+        if bytes == 0 {
+            return Ok(Some("there are no elements"));
+        }
+        let _current = memory.device().bind(operation)?;
+        let Some((base, length)) = mapping(begin) else {
+            return Ok(Some("the memory is of a pool or of cudaMalloc, which NCCL does not show to other ranks"));
+        };
+        let (begin, end, last) = (begin.addr(), begin.addr() + bytes, base + length);
+        if end > last {
+            return Ok(Some("the memory was not mapped as one"));
+        }
+        // Memory of NCCL has its pages for itself.
+        let apart = |at: usize, edge: usize| at.is_multiple_of(page()) || at == edge;
+        if memory.owner() == 0 && !(apart(begin, base) && apart(end, last)) {
+            return Ok(Some("the memory shares pages with other memory: it has to begin and end where pages do"));
+        }
+        Ok(None)
+    }
+
+    /// Bytes of a page of this machine.
+    fn page() -> usize {
+        static PAGE: OnceLock<usize> = OnceLock::new();
+        // SAFETY: takes a number, and answers one.
+        *PAGE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(64 << 10).max(1))
+    }
+
+    /// A number for memory of a communicator whose ranks do not compare.
+    fn next_number() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+}
