@@ -61,6 +61,7 @@ type AddressRange = Option<unsafe extern "C" fn(base: *mut u64, bytes: *mut usiz
 /// and its bytes. `None` for memory that was allocated otherwise, and where that cannot be known: the thread has to be bound to a
 /// device.
 #[cfg(feature = "nccl")]
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 pub(crate) fn mapping(address: *mut c_void) -> Option<(usize, usize)> {
     static FOUND: OnceLock<(Retain, Release, AddressRange)> = OnceLock::new();
     let (retain, release, range) = *FOUND.get_or_init(|| {

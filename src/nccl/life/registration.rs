@@ -5,6 +5,7 @@ use crate::nccl::state::windows::Handle;
 use crate::sys;
 
 /// The C function that does so.
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) fn function(handle: Handle) -> &'static str {
     match handle {
         Handle::Window(_) => "ncclCommWindowDeregister",
