@@ -1,7 +1,7 @@
 //! Communicators, collectives and groups: NCCL.
 //!
 //! A [`Clique`] holds all ranks of one process and needs no `unsafe`. A [`Communicator`] is one rank; where the others live
-//! in other processes, it is made from a [`UniqueId`] with [`Communicator::init_rank`], the one unsafe function here, whose
+//! in other processes, it is made from a [`UniqueId`] with [`Communicator::init_rank`], which is unsafe, and whose
 //! contract all later calls rest on.
 //!
 //! # Operations
@@ -56,7 +56,8 @@
 //! |---|---|
 //! | an abort | ten seconds; half a second to two is what NCCL takes |
 //! | dropping a [`Communicator`] or a [`Clique`] | twenty seconds, once for all ranks: ten, or its timeout if that is less, for its work and an orderly end, and ten for an abort where that fails; one that has failed, ten from then on |
-//! | dropping anything else | nothing; a [`DeviceBuffer`](crate::DeviceBuffer) of a device without memory pools five seconds |
+//! | dropping a [`DeviceBuffer`](crate::DeviceBuffer) of a device without memory pools, or the store at rank 0 of an [exchange over TCP](crate::exchange::TcpPlace) | five seconds |
+//! | dropping anything else | nothing |
 //!
 //! Each communicator has a thread of its own that sleeps until it ends, and the process two: one looks for communicators that
 //! NCCL reports errors of or that stay inside NCCL too long, one frees memory.

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Exchange, Store, Swap, Threads};
+use gpucomm::exchange::{Directory, Exchange, Store, Swap, Threads};
 use gpucomm::{Error, Result};
 
-use crate::support::{everywhere, slower};
+use crate::support::{everywhere, new_path, slower};
 
 #[test]
 fn who_leaves_is_told_at_once() {
@@ -152,4 +152,20 @@ fn no_time_is_too_long() {
         x.survivors().unwrap().barrier().unwrap();
         x.next_generation().unwrap().barrier().unwrap();
     });
+}
+
+/// Who comes to a directory of another number of ranks is told at once; when all of those have left, their number does not matter.
+#[test]
+fn a_directory_of_another_size() {
+    let path = new_path();
+    let first = Directory::open(&path, 0, 2).unwrap();
+    let error = Directory::open(&path, 1, 3).expect_err("two sizes");
+    let Error::InvalidArgument { operation, what, expected, got } = &error else { panic!("{error:?}") };
+    assert_eq!((*operation, &**what, got.as_str()), ("Directory::open", "size", "3"));
+    assert_eq!(expected, "2, as another rank says");
+    let second = Directory::open(&path, 1, 2).unwrap();
+    drop((first, second));
+    drop(Directory::open(&path, 2, 3).unwrap());
+    assert!(!path.join("gpucomm-exchange").exists());
+    std::fs::remove_dir(&path).unwrap();
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::lock::{failed, lock, open, try_lock};
 use crate::deadline::Deadline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The folders of a place, and this process in it.
 #[derive(Debug)]
@@ -20,7 +20,15 @@ pub(super) struct Presence {
 
 impl Presence {
     /// Comes to the place at `root`. Where nobody is, what was left there is removed first.
-    pub(super) fn enter(operation: &'static str, root: &Path, id: u64, deadline: &Deadline) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Others there say that there are not `size` ranks.
+    pub(super) fn enter(
+        operation: &'static str,
+        root: &Path,
+        (id, size): (u64, usize),
+        deadline: &Deadline,
+    ) -> Result<Self> {
         let fail = |path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| failed(operation, &path, &error)
@@ -45,11 +53,15 @@ impl Presence {
             let path = root.join(folder);
             std::fs::create_dir_all(&path).map_err(fail(&path))?;
         }
+        if let Some(theirs) = another_size(root, size).map_err(fail(root))? {
+            return Err(Error::argument(operation, "size", format!("{theirs}, as another rank says"), size));
+        }
         let path = alive(root, id);
         let file = open(&path).map_err(fail(&path))?;
         let locked =
             deadline.until(|| try_lock(&file, false).map_err(fail(&path)).map(|locked| locked.then_some(())))?;
         locked.ok_or_else(|| deadline.error(operation, format!("the lock of this process, {}", path.display())))?;
+        std::fs::write(&path, size.to_string()).map_err(fail(&path))?;
         drop(gate);
         Ok(Self { root: root.to_owned(), file: path, lock: Some(file) })
     }
@@ -108,6 +120,20 @@ fn anybody(root: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// What a process that lives here says of the number of ranks, where that is not `size`.
+fn another_size(root: &Path, size: usize) -> io::Result<Option<String>> {
+    for entry in std::fs::read_dir(root.join("alive"))? {
+        let path = entry?.path();
+        if lives(&path)? == Some(true) {
+            let theirs = std::fs::read_to_string(&path)?;
+            if theirs != size.to_string() {
+                return Ok(Some(theirs));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Removes all but the gate.

@@ -50,7 +50,7 @@ impl Directory {
         check_rank(operation, rank, size)?;
         let root = path.as_ref().join("gpucomm-exchange");
         let id = nonce();
-        let presence = Presence::enter(operation, &root, id, &Deadline::after(default_timeout()))?;
+        let presence = Presence::enter(operation, &root, (id, size), &Deadline::after(default_timeout()))?;
         Ok(Self { root, rank, size, id, presence, written: AtomicU64::new(0) })
     }
 

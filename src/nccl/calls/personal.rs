@@ -54,7 +54,7 @@ pub(crate) fn gather<'a, T: Element>(
         }
         ToRoot::OutOfPlace { send, .. } => (send.len(), Some(site.read(send)?), None),
         ToRoot::InPlace(buffer) if site.is_root(root) => {
-            (site.part("buffer", buffer.len())?, None, Some(site.write(buffer)?))
+            (site.part("buffer", buffer.len())?, None, Some(site.in_place(buffer)?))
         }
         ToRoot::InPlace(_) => return Err(only_at_the_root(&site, "SendOnly")),
         ToRoot::SendOnly(_) if site.is_root(root) => return Err(site.root_only("recv", "SendOnly")),
@@ -100,7 +100,7 @@ pub(crate) fn scatter<'a, T: Element>(
             (part, send, site.write(recv)?, false)
         }
         FromRoot::InPlace(buffer) if site.is_root(root) => {
-            (site.part("buffer", buffer.len())?, None, site.write(buffer)?, true)
+            (site.part("buffer", buffer.len())?, None, site.in_place(buffer)?, true)
         }
         FromRoot::InPlace(_) => return Err(only_at_the_root(&site, "RecvOnly")),
         FromRoot::RecvOnly(_) if site.is_root(root) => return Err(site.root_only("send", "RecvOnly")),

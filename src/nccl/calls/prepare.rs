@@ -26,7 +26,7 @@ pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op
         SendRecv::InPlace(buffer) => {
             call = site.call::<T>(kind, buffer.len());
             call.send_in_recv = Some(0);
-            call.recv = Some(site.write(buffer)?);
+            call.recv = Some(site.in_place(buffer)?);
         }
     }
     call.scalar = op.scalar();
@@ -56,7 +56,7 @@ pub(crate) fn reduce<'a, T: Element>(
         ToRoot::InPlace(buffer) => {
             call = site.call::<T>(kind, buffer.len());
             call.send_in_recv = Some(0);
-            call.recv = Some(site.write(buffer)?);
+            call.recv = Some(site.in_place(buffer)?);
         }
         ToRoot::SendOnly(send) => {
             if site.is_root(root) {
@@ -88,7 +88,7 @@ pub(crate) fn broadcast<'a, T: Element>(site: Site<'a>, io: FromRoot<'a, T>, roo
         FromRoot::InPlace(buffer) => {
             let mut call = site.call::<T>(kind, buffer.len());
             call.send_in_recv = Some(0);
-            call.recv = Some(site.write(buffer)?);
+            call.recv = Some(site.in_place(buffer)?);
             Ok(call)
         }
         FromRoot::RecvOnly(recv) => {
@@ -116,7 +116,7 @@ pub(crate) fn all_gather<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>) ->
             let part = site.part("buffer", buffer.len())?;
             let mut call = site.call::<T>(Kind::AllGather, part);
             call.send_in_recv = Some(site.comm.rank * part * size_of::<T>());
-            call.recv = Some(site.write(buffer)?);
+            call.recv = Some(site.in_place(buffer)?);
             Ok(call)
         }
     }
@@ -143,7 +143,7 @@ pub(crate) fn reduce_scatter<'a, T: Element>(
             call = site.call::<T>(kind, part);
             call.send_in_recv = Some(0);
             call.recv_offset = site.comm.rank * part * size_of::<T>();
-            call.recv = Some(site.write(buffer)?);
+            call.recv = Some(site.in_place(buffer)?);
         }
     }
     call.scalar = op.scalar();

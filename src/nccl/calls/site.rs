@@ -57,6 +57,12 @@ impl<'a> Site<'a> {
         self.check_region("recv", slice.into_region())
     }
 
+    /// One buffer that is read and written.
+    #[inline]
+    pub(crate) fn in_place<T: Element>(&self, slice: SliceMut<'a, T>) -> Result<Region<'a>> {
+        self.check_region("buffer", slice.into_region())
+    }
+
     #[inline]
     pub(crate) fn call<T: Element>(&self, kind: Kind, count: usize) -> Call<'a> {
         Call::new(self.operation, self.comm, self.stream, kind, T::KIND, count)

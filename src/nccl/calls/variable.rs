@@ -149,7 +149,7 @@ pub(crate) fn scatter_v<'a, T: Element>(
             (send.len(), Some(site.read(send)?), Some((recv.len(), site.write(recv)?)))
         }
         FromRoot::OutOfPlace { recv, .. } => (usize::MAX, None, Some((recv.len(), site.write(recv)?))),
-        FromRoot::InPlace(buffer) if site.is_root(root) => (buffer.len(), Some(site.write(buffer)?), None),
+        FromRoot::InPlace(buffer) if site.is_root(root) => (buffer.len(), Some(site.in_place(buffer)?), None),
         FromRoot::RecvOnly(recv) if !site.is_root(root) => (usize::MAX, None, Some((recv.len(), site.write(recv)?))),
         FromRoot::RecvOnly(_) => return Err(site.root_only("send", "RecvOnly")),
         FromRoot::InPlace(_) => {

@@ -244,7 +244,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let deadline = Deadline::after(patience);
     if std::thread::panicking() || close(&active, &deadline).is_err() {
         let in_vain = if deadline.expired() { busy(&active) } else { Vec::new() };
-        let cause = Error::Aborted { operation: "drop", reason: "a rank was dropped with work in flight".into() };
+        let cause = Error::Aborted { operation: "drop", reason: why_dropped(&active) };
         let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();
         if start_abort(&relatives, &cause) {
             // NCCL frees nothing before the devices are done with all, also with what others do there.
@@ -253,6 +253,16 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         if !in_vain.is_empty() {
             let _ = IN_VAIN.try_with(|last| last.replace(Some((Instant::now(), in_vain))));
         }
+    }
+}
+
+/// Why `members` were not closed when they were dropped.
+fn why_dropped(members: &[Arc<Inner>]) -> String {
+    match (members, std::thread::panicking()) {
+        ([one], true) => format!("rank {} was dropped by a thread that panics", one.rank),
+        ([one], false) => format!("rank {} was dropped with work in flight", one.rank),
+        (_, true) => "its ranks were dropped by a thread that panics".into(),
+        (_, false) => "its ranks were dropped with work in flight".into(),
     }
 }
 
