@@ -125,6 +125,43 @@ fn one_group_on_several() {
     });
 }
 
+/// A rank that sends its first messages on several of them in one group, to ranks that each take one. It connects them one after the
+/// other.
+#[test]
+fn first_messages_on_several() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[3, 4]) {
+            owners(ranks, |comm, stream| {
+                let rank = comm.rank();
+                let part = comm.split((rank != 1).then_some(0), rank).unwrap();
+                let of_part = part.as_ref().map(|part| whole(part).unwrap());
+                let sent = DeviceBuffer::from_slice(stream, &[7u32; 5]).unwrap();
+                let mut got = [(); 2].map(|()| DeviceBuffer::from_slice(stream, &[rank as u32; 5]).unwrap());
+                let [one, two] = &mut got;
+                match (rank, &part, &of_part) {
+                    (0, Some(part), Some(of_part)) => group(|group| {
+                        group.send(of_part, &sent, 1, stream)?;
+                        group.send(&comm, &sent, 1, stream)?;
+                        group.send(part, &sent, 1, stream)
+                    }),
+                    (1, ..) => comm.recv(one, 0, stream),
+                    (2, Some(part), Some(of_part)) => group(|group| {
+                        group.recv(part, one, 0, stream)?;
+                        group.recv(of_part, two, 0, stream)
+                    }),
+                    _ => Ok(()),
+                }
+                .unwrap();
+                for (at, got) in got.iter().enumerate() {
+                    let comes = rank == 1 && at == 0 || rank == 2;
+                    assert_eq!(got.to_vec(stream).unwrap(), [if comes { 7 } else { rank as u32 }; 5]);
+                }
+            });
+            still_works(ranks);
+        }
+    });
+}
+
 /// Each on a thread of its own: one is inside at a time, which the emulator sees.
 #[test]
 fn threads_take_turns() {

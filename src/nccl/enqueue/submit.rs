@@ -186,11 +186,16 @@ fn launch_parts<'a>(
         let call = calls.iter().find(|call| call.comm.id == *id)?;
         Some((call.comm, call.stream, peers.clone()))
     };
-    let first: SmallVec<[_; 1]> = besides.iter().filter_map(of).collect();
-    if let Some((inner, ..)) = first.first() {
+    let mut first: SmallVec<[_; 1]> = besides.iter().filter_map(of).collect();
+    // NCCL connects each communicator of a group on a thread of its own: not those that share their resources, which go one after the
+    // other, in the order of all ranks.
+    let turn = |inner: &Inner| inner.household.sharers().map(|_| inner.household.number);
+    first.sort_by_key(|(inner, ..)| turn(inner));
+    for together in first.chunk_by(|(one, ..), (other, ..)| turn(one) == turn(other)) {
         // Before anything waits for room: the other ranks are in this call already.
+        let (inner, ..) = together[0];
         let operation = calls.iter().find(|call| call.comm.id == inner.id).map_or("group", |call| call.operation);
-        launch::connect(&first, members, operation)?;
+        launch::connect(together, members, operation)?;
     }
     for calls in parts.each(calls) {
         let costs = weight::costs(&calls);

@@ -27,7 +27,8 @@ struct Split {
     streams: Vec<usize>,
     /// Whether the parts are split again, by their ranks.
     again: bool,
-    /// Whether one group holds calls on the whole and the part, which is waited for when the part has ended, or never.
+    /// Whether one group holds calls on the whole and the part, which is waited for when the part has ended, or never; and then another one
+    /// messages on both.
     beside: bool,
     /// One for all: to be closed, a rank waits for the others of its part.
     end: End,
@@ -57,6 +58,7 @@ impl Step for Split {
                 }
                 group.all_reduce(rank.comm, InPlace(of_all), ReduceOp::Sum, stream)
             })?;
+            rings(&[Some(rank.comm), part.as_ref()].into_iter().flatten().collect::<Vec<_>>(), stream)?;
         }
         let Some(part) = part else { return Ok(()) };
         let mut there: Vec<_> = (0..rank.comm.size()).filter(|&other| self.colors[other] == self.colors[me]).collect();
@@ -66,6 +68,7 @@ impl Step for Split {
             let half = part.split(Some(part.rank() % 2), part.rank())?.expect("a part");
             let there: Vec<_> = there.iter().copied().skip(part.rank() % 2).step_by(2).collect();
             works(&half, rank.stream(&self.streams), me, &there)?;
+            rings(&[&half, &part], rank.stream(&self.streams))?;
         }
         match self.end {
             End::Closed => part.close(slower(Duration::from_secs(20)))?,
@@ -87,5 +90,25 @@ fn works(part: &Communicator, stream: &Stream, me: usize, there: &[usize]) -> Re
     let mut sum = DeviceBuffer::from_slice(stream, &[me as u64; 100])?;
     part.all_reduce(InPlace(&mut sum), ReduceOp::Sum, stream)?;
     assert_eq!(sum.to_vec(stream)?, [there.iter().sum::<usize>() as u64; 100], "a sum of a part");
+    Ok(())
+}
+
+/// In one group each rank of each of these sends to the next rank of it.
+fn rings(comms: &[&Communicator], stream: &Stream) -> Result<()> {
+    let sent = |comm: &&Communicator| DeviceBuffer::from_slice(stream, &[comm.rank() as u32; 7]);
+    let sent: Vec<_> = comms.iter().map(sent).collect::<Result<_>>()?;
+    let got = comms.iter().map(|_| DeviceBuffer::<u32>::zeroed(stream, 7));
+    let mut got: Vec<_> = got.collect::<Result<_>>()?;
+    group(|group| {
+        for ((comm, sent), got) in comms.iter().zip(&sent).zip(&mut got) {
+            group.send(comm, sent, (comm.rank() + 1) % comm.size(), stream)?;
+            group.recv(comm, got, (comm.rank() + comm.size() - 1) % comm.size(), stream)?;
+        }
+        Ok(())
+    })?;
+    for (comm, got) in comms.iter().zip(&got) {
+        let before = (comm.rank() + comm.size() - 1) % comm.size();
+        assert_eq!(got.to_vec(stream)?, [before as u32; 7], "what the rank before has sent");
+    }
     Ok(())
 }

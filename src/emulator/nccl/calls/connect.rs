@@ -97,8 +97,23 @@ pub(crate) fn connect(batches: &[Batch]) -> Outcome {
             }
         }
     }
+    check_sharers(&pairs)?;
     hold(&mut pairs)?;
     alls.iter_mut().try_for_each(|family| hold(family))
+}
+
+/// NCCL connects the messages of each communicator of a group on a thread of its own; collectives go one communicator after the other.
+fn check_sharers(pairs: &[Pairs<'_>]) -> Outcome {
+    let share =
+        |one: &Pairs<'_>, other: &Pairs<'_>| Arc::ptr_eq(&one.comm.resources.progress, &other.comm.resources.progress);
+    let met = pairs.iter().enumerate().find(|(at, one)| pairs[..*at].iter().any(|other| share(one, other)));
+    met.map_or(Ok(()), |(_, one)| {
+        Err(Failure::unnoticed(format!(
+            "one group has first messages of communicators that share the resources of a rank, rank {} of one of them: NCCL connects each on \
+             a thread of its own, and these use what is shared without a lock",
+            one.comm.rank
+        )))
+    })
 }
 
 /// One rank's part in a meeting.

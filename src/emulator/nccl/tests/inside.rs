@@ -86,8 +86,17 @@ fn an_open_group_counts() {
     });
 }
 
-/// Runs `body` as each of two ranks, with a communicator and one that was split off from it and shares its resources.
+/// As [`strangers`], where each has met the other.
 fn sharers(body: impl Fn(&Rank, &Rank) + Send + Sync) {
+    strangers(|parent, child| {
+        parent.connect();
+        child.connect();
+        body(parent, child);
+    });
+}
+
+/// Runs `body` as each of two ranks, with a communicator and one that was split off from it and shares its resources.
+fn strangers(body: impl Fn(&Rank, &Rank) + Send + Sync) {
     let id = unique_id();
     std::thread::scope(|scope| {
         for rank in 0..2 {
@@ -102,8 +111,6 @@ fn sharers(body: impl Fn(&Rank, &Rank) + Send + Sync) {
                 // SAFETY: the pointer is valid for a write.
                 assert_eq!(unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, OK);
                 let (parent, child) = (Rank::new(rank, 2, parent), Rank::new(rank, 2, child));
-                parent.connect();
-                child.connect();
                 body(&parent, &child);
                 for one in [child, parent] {
                     one.abort();
@@ -142,6 +149,28 @@ fn sharers_count_as_one() {
             parent.wait();
         });
     });
+}
+
+/// NCCL connects them on a thread each.
+#[test]
+fn sharers_connect_one_after_the_other() {
+    let told = expect("one group has first messages of communicators that share the resources of a rank");
+    within_limit(|| {
+        strangers(|parent, child| {
+            let buffers = [Buffer::new(&[1.0; 4]), Buffer::new(&[1.0; 4])];
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { ncclGroupStart() }, OK);
+            for (comm, buffer) in [parent, child].into_iter().zip(&buffers) {
+                let (at, peer) = (buffer.0, 1 - comm.rank as i32);
+                // SAFETY: the buffer is checked by the function, and stays until the communicator is gone.
+                let called = unsafe { ncclSend(at, 4, ncclDataType_t::ncclFloat32, peer, comm.comm, comm.stream) };
+                assert_eq!(called, OK);
+            }
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { ncclGroupEnd() }, ncclResult_t::ncclInvalidArgument);
+        });
+    });
+    assert_eq!(told.count(), 2);
 }
 
 /// Each rank begins with another one: on a GPU each takes what belongs to the other.
