@@ -294,11 +294,11 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
     Ok(first)
 }
 
-/// The calls of a group on communicators that share their resources, in the order in which they are made.
+/// The calls of a group on communicators that share their resources, in the order in which [`Parts`](super::parts::Parts) makes them.
 #[cold]
 fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
     let mut members: SmallVec<[&Inner; 4]> = members.into();
-    members.sort_unstable_by_key(|inner| inner.household.number);
+    members.sort_unstable_by(|one, other| one.household.lineage.cmp(&other.household.lineage));
     for inner in members {
         let Some(family) = &inner.family else { continue };
         calls.iter().filter(|call| call.comm.id == inner.id).try_for_each(|call| in_order(family, call))?;

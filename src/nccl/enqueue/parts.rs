@@ -6,8 +6,8 @@
 //! hence at the same places; then messages, as many of each peer to a part. Where ranks cut messages at different places,
 //! nothing is lost either: NCCL's own kernels are cut where the arguments of each rank are full.
 //!
-//! Communicators that share their resources have parts of their own, one communicator after the other, in the order in which they were
-//! made, which is the same for all ranks: they use the same channels, on which what comes first must do so everywhere.
+//! Communicators that share their resources have parts of their own, one communicator after the other, in the order of their lineages,
+//! which is the same for all ranks: they use the same channels, on which what comes first must do so everywhere.
 
 use super::weight::{MOST, Weight};
 use crate::nccl::agree::pair::End;
@@ -33,10 +33,10 @@ impl Parts {
         let mut of = vec![0; calls.len()];
         let shared = is_shared(inners);
         let mut inners = inners.to_vec();
-        inners.sort_unstable_by_key(|inner| inner.household.number);
+        inners.sort_unstable_by(|one, other| one.household.lineage.cmp(&other.household.lineage));
         let (mut base, mut end, mut household) = (0, 0, None);
         for inner in inners {
-            if shared && household.replace(inner.household.number) != Some(inner.household.number) {
+            if shared && household.replace(&inner.household.lineage) != Some(&inner.household.lineage) {
                 base = end;
             }
             let own = || calls.iter().enumerate().filter(|(_, call)| call.comm.id == inner.id && call.count > 0);

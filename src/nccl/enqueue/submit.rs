@@ -189,9 +189,9 @@ fn launch_parts<'a>(
     let mut first: SmallVec<[_; 1]> = besides.iter().filter_map(of).collect();
     // NCCL connects each communicator of a group on a thread of its own: not those that share their resources, which go one after the
     // other, in the order of all ranks.
-    let turn = |inner: &Inner| inner.household.sharers().map(|_| inner.household.number);
-    first.sort_by_key(|(inner, ..)| turn(inner));
-    for together in first.chunk_by(|(one, ..), (other, ..)| turn(one) == turn(other)) {
+    let turn = |(inner, ..): &(&'a Inner, _, _)| inner.household.sharers().map(|_| &inner.household.lineage);
+    first.sort_by_key(turn);
+    for together in first.chunk_by(|one, other| turn(one) == turn(other)) {
         // Before anything waits for room: the other ranks are in this call already.
         let (inner, ..) = together[0];
         let operation = calls.iter().find(|call| call.comm.id == inner.id).map_or("group", |call| call.operation);

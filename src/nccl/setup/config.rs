@@ -94,8 +94,8 @@ impl Config {
     /// - The device does what one rank has issued on them one after the other, on whatever streams.
     /// - All ranks issue what they do on any of them in one order, as far as it concerns them both. In a clique each pair of ranks compares
     ///   that, and where they differ, all get [`Error::Disagreement`](crate::Error::Disagreement); ranks of several processes have promised
-    ///   it ([`Communicator::init_rank`](crate::nccl::Communicator::init_rank)). In a [`group`](crate::nccl::group) they have the order in
-    ///   which they were made, whatever the order of the calls, and each starts by itself.
+    ///   it ([`Communicator::init_rank`](crate::nccl::Communicator::init_rank)). In a [`group`](crate::nccl::group) they have an order
+    ///   of their own, what was split off after what it was split off from, whatever the order of the calls, and each starts by itself.
     /// - They end together. NCCL has one flag for all of them that stops kernels and threads, and an abort of any raises it: so where one is
     ///   aborted, or fails, all are, with all ranks of this process, and the errors of the others name it. One that is closed or dropped
     ///   when its work is done keeps what NCCL has for it, its windows included, until the last of them is: it stays

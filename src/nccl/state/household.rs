@@ -7,7 +7,8 @@
 //! those that wait for it complete on what it has not sent. So all must know of the end before the first is stopped.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::children::{Child, Children};
@@ -16,15 +17,20 @@ use crate::error::Error;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
 
+/// What all ranks know a communicator by, in whatever process they are, and in whatever order their threads have made it: the id that
+/// it goes back to, and each split from there on. Ordered so that what was split off comes after what it was split off from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lineage {
+    id: [u8; UniqueId::BYTES],
+    splits: Vec<Child>,
+}
+
 /// The ranks that were started with one id, or split off together; `R` is a rank.
 #[derive(Debug)]
 pub(crate) struct Household<R> {
     /// That of the communicator that this one was split off from: whose configurations NCCL goes on using.
     parent: Option<Arc<Self>>,
-    /// The colour of a part.
-    color: Option<usize>,
-    /// In the order in which they were made, which is one for all ranks.
-    pub(crate) number: u64,
+    pub(crate) lineage: Lineage,
     /// Those that they share what NCCL has for them with, all of which end together.
     sharers: OnceLock<Arc<Sharers<R>>>,
     children: Children<Self>,
@@ -42,23 +48,6 @@ struct Ranks<R> {
     cause: Option<Error>,
 }
 
-impl<R> Default for Household<R> {
-    fn default() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let ranks = Mutex::new(Ranks { started: Vec::new(), cause: None });
-        Self {
-            parent: None,
-            color: None,
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
-            sharers: OnceLock::new(),
-            children: Children::default(),
-            open: AtomicUsize::default(),
-            configs: Mutex::default(),
-            ranks,
-        }
-    }
-}
-
 /// All households of the process.
 pub(crate) struct Households<R>(Mutex<BTreeMap<[u8; UniqueId::BYTES], Weak<Household<R>>>>);
 
@@ -72,7 +61,10 @@ impl<R> Households<R> {
     pub(crate) fn join(&self, id: &UniqueId, ranks: usize, shares: bool) -> Arc<Household<R>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, household| household.strong_count() > 0);
-        let household = all.get(id.as_bytes()).and_then(Weak::upgrade).unwrap_or_default();
+        let household = all.get(id.as_bytes()).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let lineage = Lineage { id: *id.as_bytes(), splits: Vec::new() };
+            Arc::new(Household::new(None, lineage, OnceLock::new()))
+        });
         all.insert(*id.as_bytes(), Arc::downgrade(&household));
         household.open.fetch_add(ranks, Ordering::Relaxed);
         if shares {
@@ -95,6 +87,18 @@ impl<R> Households<R> {
 }
 
 impl<R> Household<R> {
+    fn new(parent: Option<Arc<Self>>, lineage: Lineage, sharers: OnceLock<Arc<Sharers<R>>>) -> Self {
+        Self {
+            parent,
+            lineage,
+            sharers,
+            children: Children::default(),
+            open: AtomicUsize::default(),
+            configs: Mutex::default(),
+            ranks: Mutex::new(Ranks { started: Vec::new(), cause: None }),
+        }
+    }
+
     /// Keeps a configuration that ranks are started with.
     pub(crate) fn keep(&self, config: Config) -> Arc<Config> {
         let config = Arc::new(config);
@@ -109,11 +113,10 @@ impl<R> Household<R> {
 
     /// That of the ranks that are split off together as `child`, joined by one more, before any of them starts.
     pub(crate) fn child(self: &Arc<Self>, child: Child) -> Arc<Self> {
-        let one = self.children.of(child, || Self {
-            parent: Some(Arc::clone(self)),
-            color: Some(child.1),
-            sharers: self.sharers.clone(),
-            ..Self::default()
+        let one = self.children.of(child, || {
+            let splits = self.lineage.splits.iter().copied().chain([child]).collect();
+            let lineage = Lineage { splits, ..self.lineage };
+            Self::new(Some(Arc::clone(self)), lineage, self.sharers.clone())
         });
         one.open.fetch_add(1, Ordering::Relaxed);
         one.sharers.get().into_iter().for_each(|sharers| sharers.join(1));
@@ -136,13 +139,13 @@ impl<R> Household<R> {
 
     /// Whether it is `other`, or was split off from that, or from what was.
     pub(crate) fn is_within(&self, other: &Self) -> bool {
-        self.number == other.number || self.parent.as_ref().is_some_and(|parent| parent.is_within(other))
+        ptr::eq(self, other) || self.parent.as_ref().is_some_and(|parent| parent.is_within(other))
     }
 
     /// Which part it is, in words: "of color" and so on; `None` of what was not split off.
     pub(crate) fn part(&self) -> Option<String> {
-        let of = self.parent.as_ref().and_then(|parent| parent.part()).map(|of| format!(" of the part {of}"));
-        self.color.map(|color| format!("of color {color}{}", of.unwrap_or_default()))
+        let colors: Vec<_> = self.lineage.splits.iter().rev().map(|(_, color)| format!("of color {color}")).collect();
+        (!colors.is_empty()).then(|| colors.join(" of the part "))
     }
 
     /// Which communicator it is, for an error of another one.
@@ -270,6 +273,23 @@ mod tests {
         for late in [parent, one, two] {
             assert!(late.admit(&[Arc::new(4)]).is_some());
         }
+    }
+
+    /// Two processes, the threads of which have split in different orders.
+    #[test]
+    fn one_order_for_all_ranks() {
+        let order = |splits: [Child; 4]| {
+            let whole = Households::<u32>::new().join(&UniqueId::from_bytes([4; UniqueId::BYTES]), 1, true);
+            let mut parts = splits.map(|child| whole.child(child)).to_vec();
+            parts.push(parts[0].child((1, 0)));
+            parts.push(whole);
+            parts.sort_unstable_by(|one, other| one.lineage.cmp(&other.lineage));
+            parts.iter().map(|part| part.describe()).collect::<Vec<_>>()
+        };
+        let (one, two) = ([(1, 3), (1, 8), (2, 0), (2, 3)], [(1, 3), (2, 3), (1, 8), (2, 0)]);
+        assert_eq!(order(one), order(two));
+        let after = ["the part of color 3", "the part of color 0 of the part of color 3", "the part of color 8"];
+        assert_eq!(order(one)[..4], [&["the whole"][..], &after].concat());
     }
 
     #[test]
