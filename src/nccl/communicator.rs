@@ -194,7 +194,8 @@ impl Communicator {
     /// which is not waited for.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case.
+    /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case: where it could not
+    /// be closed it is aborted, and that waits up to ten seconds more for what may still write into memory, as every drop does.
     pub fn close(self, timeout: Duration) -> Result<()> {
         close_members(&[self], timeout)
     }

@@ -552,3 +552,32 @@ fn processes_that_differ_in_their_order() {
         }
     });
 }
+
+/// What aborts one raises the flags of all before it waits for a device: here that of rank 0, whose work lies behind that of rank 1, which
+/// waits for rank 2.
+#[test]
+fn an_abort_of_a_part_behind_another_device() {
+    watched(60.0, || {
+        for _ in rank_counts(&[3]) {
+            let clique = sharing(3);
+            let parts = clique.split(|rank| Some((rank, 0))).unwrap();
+            let streams: Vec<_> = clique.ranks().iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
+            let ones = |stream| DeviceBuffer::from_slice(stream, &[1i64; 100]).unwrap();
+            let mut xs: Vec<_> = streams.iter().map(ones).collect();
+            group(|group| {
+                let mut ranks = clique.ranks().iter().zip(&mut xs).zip(&streams);
+                ranks.try_for_each(|((comm, x), stream)| group.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream))
+            })
+            .unwrap();
+            streams.iter().for_each(|stream| stream.wait(slower(10.0)).unwrap());
+            let (first, rest) = xs.split_at_mut(1);
+            clique.rank(1).all_reduce(InPlace(&mut rest[0]), ReduceOp::Sum, &streams[1]).unwrap();
+            first[0].copy_from(&streams[0], &rest[0]).unwrap();
+            clique.rank(0).all_reduce(InPlace(&mut first[0]), ReduceOp::Sum, &streams[0]).unwrap();
+            let outcome = parts[&0].rank(0).aborter().abort("the part gives up");
+            assert_eq!(outcome, gpucomm::nccl::AbortOutcome::Done);
+            let mut all = clique.ranks().iter().chain(parts.values().flat_map(Clique::ranks));
+            assert!(all.all(|comm| comm.state() == gpucomm::nccl::State::Aborted));
+        }
+    });
+}

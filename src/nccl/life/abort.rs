@@ -116,6 +116,7 @@ fn abort_all(all: &[(Arc<Inner>, Error)]) -> bool {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter(|(inner, cause)| inner.condemn(cause.clone())).collect()
     };
+    condemned.iter().for_each(|(inner, _)| doom(inner));
     for (inner, _) in &condemned {
         let inner = Arc::clone(inner);
         inner.clone().helper().run(move || tear_down(&inner));
@@ -125,20 +126,26 @@ fn abort_all(all: &[(Arc<Inner>, Error)]) -> bool {
 
 /// Aborts `inner`, which the caller has retired, on its own thread, and the other ranks of this process with it.
 pub(crate) fn give_up(inner: &Arc<Inner>, cause: &Error) {
+    doom(inner);
     let mut mates = Vec::new();
     add_mates(inner, cause, &mut mates);
     abort_all(&mates);
     tear_down(inner);
 }
 
-/// Aborts `inner` on its own thread, with those that share its resources and were not aborted yet; the gate is shut.
+/// Has `inner`, whose gate is shut, be taken down by whoever takes down what shares its resources. All that end together are told so before
+/// the first is aborted: that may wait for a device, and so for those of others, whose flags are not raised yet.
+pub(super) fn doom(inner: &Arc<Inner>) {
+    inner.household.sharers().into_iter().for_each(|sharers| sharers.doom(Arc::clone(inner)));
+}
+
+/// Aborts `inner` on its own thread, with those that share its resources and were not aborted yet; the gate is shut, and it was doomed.
 pub(crate) fn tear_down(inner: &Arc<Inner>) {
     let Some(sharers) = inner.household.sharers() else {
         let revoked = interrupt::clear(slice::from_ref(inner));
         save_registered(inner, revoked.contains(&inner.id));
         return abort_one(inner);
     };
-    sharers.doom(Arc::clone(inner));
     let _ending = sharers.ending();
     let mut condemned = sharers.condemned();
     if condemned.is_empty() {

@@ -7,7 +7,9 @@ use std::sync::mpsc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use super::abort::{GRACE, abort_one, give_up, let_go, start_abort, take_off_registered, tear_down, wait_for_end};
+use super::abort::{
+    GRACE, abort_one, doom, give_up, let_go, start_abort, take_off_registered, tear_down, wait_for_end,
+};
 use super::{freeing, health, reaper};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
@@ -123,6 +125,7 @@ fn rest(inner: &Arc<Inner>, sharers: &Sharers<Inner>, finalized: &Sender<Result<
         }
         Rest::Failed => {
             let _ = finalized.send(Ok(()));
+            doom(inner);
             return tear_down(inner);
         }
     };
@@ -141,6 +144,9 @@ fn rest(inner: &Arc<Inner>, sharers: &Sharers<Inner>, finalized: &Sender<Result<
     for inner in &all {
         // Streams go on a thread of their device.
         let _ = cuda::settle(inner.device);
+        // Destroying a communicator that has an error leaves NCCL's group depth raised, and what this thread does next undone.
+        // SAFETY: the handle is live, and this thread alone ends the communicator.
+        ended = ended.and_then(|()| unsafe { health::async_error(inner.handle()) });
         // The flag of one that is aborted is that of all.
         if fit && ended.is_ok() { ended = destroy(inner) } else { abort_one(inner) }
     }

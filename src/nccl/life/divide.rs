@@ -215,7 +215,9 @@ impl Drop for Division {
                 while !parent.has_ended() {
                     thread::sleep(LOOK);
                 }
-                // SAFETY: nobody else has it, and its parent knows it no more.
+                let sharers = child.as_ref().and_then(|place| place.household.sharers());
+                let _alone = sharers.map(|sharers| sharers.ending());
+                // SAFETY: nobody else has it, and its parent knows it no more. Who ends what shares its resources does so under this lock.
                 let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
             }
             child.iter().for_each(|place| place.household.leave());

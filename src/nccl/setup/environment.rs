@@ -7,6 +7,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::deadline;
 use crate::error::{Error, Result};
@@ -35,10 +36,14 @@ pub(crate) fn check(operation: &'static str) -> Result<()> {
 }
 
 /// Whether communicators split from one that says `configured` share its resources: the environment and the files come first, and what
-/// is neither 0 nor 1 there counts as 0.
+/// is neither 0 nor 1 there counts as 0. Read once, as NCCL does.
 pub(crate) fn shares(configured: bool) -> bool {
-    let value = seen(SHARE, |name| std::env::var_os(name), &files());
-    value.and_then(|(value, _)| number(&value)).map_or(configured, |number| number == 1)
+    static SAID: OnceLock<Option<bool>> = OnceLock::new();
+    let said = SAID.get_or_init(|| {
+        let (value, _) = seen(SHARE, |name| std::env::var_os(name), &files())?;
+        number(&value).map(|number| number == 1)
+    });
+    said.unwrap_or(configured)
 }
 
 /// What is expected of a policy.
