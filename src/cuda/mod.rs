@@ -89,6 +89,8 @@ pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use order::lanes::Uses;
+#[cfg(feature = "nccl")]
+pub(crate) use order::mark::Mark;
 pub use order::stream::{Stream, StreamOptions};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]

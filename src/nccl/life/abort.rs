@@ -63,8 +63,12 @@ pub(crate) fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool 
         if left.is_empty() {
             return true;
         }
-        // A host function keeps its stream waiting, and so perhaps the end. And nobody waits for those that share with what was closed.
-        if deadline.expired() || cuda::in_host_function() || left.iter().all(|inner| inner.rests()) {
+        // A host function keeps its stream waiting, and so perhaps the end. And nobody waits for those that share with what was closed,
+        // nor for what is only to be freed, after others.
+        if deadline.expired()
+            || cuda::in_host_function()
+            || left.iter().all(|inner| inner.rests() || inner.has_stopped())
+        {
             return false;
         }
         backoff(round);
@@ -143,7 +147,11 @@ pub(super) fn doom(inner: &Arc<Inner>) {
 pub(crate) fn tear_down(inner: &Arc<Inner>) {
     let Some(sharers) = inner.household.sharers() else {
         let revoked = interrupt::clear(slice::from_ref(inner));
-        save_registered(inner, revoked.contains(&inner.id));
+        let revoked = save_registered(inner, revoked.contains(&inner.id));
+        // Where others go on there, it is stopped first: to free it has to wait for them.
+        if freeing::is_held_up(slice::from_ref(inner)) && (revoked || interrupt::revoke(inner)) {
+            freeing::wait_for_devices(inner, || inner.set_stopped());
+        }
         return abort_one(inner);
     };
     let _ending = sharers.ending();
@@ -187,24 +195,27 @@ pub(crate) fn let_go(inner: &Arc<Inner>) {
 /// Before an abort of a library that forgets the windows of what it aborts, and with them their memory, or looks for what ranks have
 /// registered where it has freed that: stops the communicator without freeing it, and takes all of it away. That costs the time of
 /// revoking, half a second to one. (Revoking also ends the threads by which ranks ask each other to let go of what was registered: NCCL is
-/// told that, and forgets it.)
+/// told that, and forgets it.) Whether `inner` was revoked, now or before.
 #[cfg(nccl_ge_2_28_7)]
-fn save_registered(inner: &Arc<Inner>, revoked: bool) {
+fn save_registered(inner: &Arc<Inner>, revoked: bool) -> bool {
     let (windows, memory) = inner.windows.any();
     let keeps_windows = windows && known_bugs::ABORT_KEEPS_WINDOWS.is_running();
     let leaves_memory = memory && known_bugs::REGISTRATIONS_LEFT.is_running();
     if !keeps_windows && !leaves_memory {
-        return;
+        return revoked;
     }
     if !revoked {
         interrupt::revoke(inner);
     }
     // The device has left the communicator.
     take_off_registered(inner);
+    true
 }
 
 #[cfg(not(nccl_ge_2_28_7))]
-fn save_registered(_inner: &Arc<Inner>, _revoked: bool) {}
+fn save_registered(_inner: &Arc<Inner>, revoked: bool) -> bool {
+    revoked
+}
 
 /// Wraps `ncclCommWindowDeregister` and `ncclCommDeregister` for all that NCCL has registered of `inner`, whose gate is shut and empty.
 /// Nothing comes after that, so the order does not matter.

@@ -66,6 +66,7 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
                 (None, None) => match finalize(&inner) {
                     Ok(()) => {
                         let _ = sender.send(Ok(()));
+                        freeing::wait_for_devices(&inner, || {});
                         let _ = last.send(destroy(&inner));
                     }
                     Err(cause) => give_up(cause),

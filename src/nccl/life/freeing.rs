@@ -4,11 +4,16 @@
 //! (`cudaFreeHost`). Where other communicators use these devices, that may take for ever: a rank that has ended before may have gone on
 //! with one of those, in an operation that waits for the very rank whose thread waits here. So ranks wait a moment for each other,
 //! lest one goes on before all is freed, and whoever ends last does not insist.
+//!
+//! While NCCL waits so, it holds a lock of the driver, and who enqueues there waits as well, without a deadline. So NCCL is not asked to free
+//! anything before what the other communicators had on their way is done, or they have ended.
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use crate::cuda::{Mark, Stream};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::state::inner::{HOUSEHOLDS, Inner};
@@ -18,6 +23,9 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// How long a rank waits for what may wait for this rank. NCCL alone takes less.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long who aborts waits for the work of others that goes on, or goes on again since something was stopped.
+const SOON: Duration = Duration::from_millis(500);
 
 /// Waits for the `ends` of `members`, which their threads are at. False where NCCL goes on freeing them by itself, since what other
 /// communicators do holds it up.
@@ -61,12 +69,51 @@ fn others_have_ended(members: &[Arc<Inner>], patience: &Deadline) -> bool {
     true
 }
 
+/// Waits, on the thread that ends `inner`, until what others have on their way at this moment on the devices on which NCCL will free
+/// something is done; however long that takes, unless they end. Calls `busy` where that takes long.
+pub(super) fn wait_for_devices(inner: &Inner, busy: impl FnOnce()) {
+    let mut busy = Some(busy);
+    let soon = Deadline::after(SOON);
+    let mut others: Vec<_> = others_of(iter::once(inner)).into_iter().map(|other| (other, None)).collect();
+    let mut round = 0;
+    loop {
+        others.retain_mut(|(other, points)| other.is_active() && !have_come(other, points));
+        if others.is_empty() {
+            return;
+        }
+        if let Some(busy) = busy.take_if(|_| soon.expired()) {
+            busy();
+        }
+        backoff(round);
+        round += 1;
+    }
+}
+
+/// Whether the streams of `other` have come past all that was there when this was first asked. Never waits.
+fn have_come(other: &Inner, points: &mut Option<Vec<(Stream, Mark)>>) -> bool {
+    if points.is_none() {
+        let Some(guard) = other.try_lock() else { return false };
+        let streams = guard.streams.all().iter();
+        let busy = streams.filter(|stream| !stream.is_captured() && !stream.is_idle().unwrap_or(true));
+        *points = Some(busy.filter_map(|stream| Some((stream.clone(), stream.mark().ok()?))).collect());
+    }
+    points.iter_mut().for_each(|points| points.retain(|(stream, mark)| !stream.has_reached(mark).unwrap_or(true)));
+    points.iter().all(Vec::is_empty)
+}
+
 /// Whether what others do may hold up the end of `members`: communicators that are active on the devices on which NCCL frees something.
 pub(super) fn is_held_up(members: &[Arc<Inner>]) -> bool {
-    let ends = |one: &Inner| members.iter().any(|inner| Arc::ptr_eq(&inner.household, &one.household));
+    !others_of(members.iter().map(|inner| &**inner)).is_empty()
+}
+
+/// Communicators other than those of `members` that are active on the devices on which NCCL frees something when these end.
+fn others_of<'a>(members: impl Iterator<Item = &'a Inner> + Clone) -> Vec<Arc<Inner>> {
+    let ends = |one: &Inner| members.clone().any(|inner| Arc::ptr_eq(&inner.household, &one.household));
     let devices: Vec<_> =
-        members.iter().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
-    HOUSEHOLDS.members().iter().any(|one| one.is_active() && !ends(one) && devices.contains(&one.device))
+        members.clone().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
+    let mut all = HOUSEHOLDS.members();
+    all.retain(|one| one.is_active() && !ends(one) && devices.contains(&one.device));
+    all
 }
 
 pub(super) fn at_most(time: Duration, deadline: &Deadline) -> Deadline {

@@ -68,7 +68,7 @@ impl Worker for Inner {
     fn has_left(&self) -> bool {
         // All ranks of this process, which are aborted together: the abort of one returns before its kernel has left, unless it is
         // the last.
-        self.is_gone()
+        self.is_gone() || self.household.members().iter().all(|inner| inner.has_ended() || inner.has_stopped())
     }
 
     fn look_around(&self, done: u64, last: u64) {

@@ -4,7 +4,7 @@
 //! is inside NCCL corrupts the heap. The one exception is the call that wakes a thread which blocks inside NCCL, waiting for
 //! a peer; see [`interrupt`](crate::nccl::life::interrupt).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ pub(crate) struct Inner {
     fate: Arc<Fate>,
     /// The last visit that was seen to take long.
     stuck: AtomicU64,
+    stopped: AtomicBool,
     pub(crate) household: Arc<Household<Self>>,
     helper: Helper,
     timeout_ms: AtomicU64,
@@ -118,6 +119,7 @@ impl Inner {
             standing: Standing::new(),
             fate: Arc::default(),
             stuck: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
             household: parts.household,
             helper: parts.helper,
             timeout_ms: AtomicU64::new(0),
@@ -253,6 +255,16 @@ impl Inner {
     /// The thread that ends this communicator.
     pub(crate) fn helper(&self) -> &Helper {
         &self.helper
+    }
+
+    /// It was revoked, and so has left the device; NCCL lets go of it some time later.
+    pub(crate) fn set_stopped(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// Whether it writes nowhere any more, though NCCL may not have let go of it.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     /// NCCL has let go of this rank.
