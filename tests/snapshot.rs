@@ -32,7 +32,16 @@ const PARTS: &[Part] = &[
         committed: include_str!("../src/sys/snapshot.rs"),
         header: "nccl.h",
         versions: &["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "NCCL_VERSION_CODE", "CUDART_VERSION", "CUDA_VERSION"],
-        follow: &["ncclConfig", "ncclWindow_", "Num", "MaxRedOp"],
+        // A location is a number in older versions of CUDA, and a union without a name in newer ones.
+        follow: &[
+            "ncclConfig",
+            "ncclWindow_",
+            "Num",
+            "MaxRedOp",
+            "CUmemLocation",
+            "CUmemAllocationProp",
+            "CUmemAccessDesc",
+        ],
     },
     Part {
         name: "nvshmem",
@@ -135,6 +144,7 @@ fn item(tokens: &[String], within: &str, found: &mut BTreeMap<String, String>) {
         .or(after("type"))
         .or(after("as").filter(|_| tokens.contains(&"use".into())))
         .or(after("struct"))
+        .or(after("union"))
         .or(after("const").filter(|name| name != "_"));
     let key = name.map(|name| format!("{within}{name}")).or(literal).expect("an item has a name");
     let previous = found.insert(key.clone(), unnamed(tokens).join(" "));

@@ -1,5 +1,7 @@
 //! What the bindings say, item by item. A thing that is not understood is an error: nothing is bound without proof.
 
+use std::collections::BTreeMap;
+
 use syn::{Expr, ForeignItem, ImplItem, Item as Rust, Lit, Stmt, Type};
 
 /// One fact.
@@ -48,7 +50,7 @@ pub fn read(text: &str) -> Result<Vec<Item>, String> {
         one(item, &mut items)?;
     }
     complete(&items)?;
-    Ok(items)
+    Ok(hoist(items))
 }
 
 fn one(item: Rust, items: &mut Vec<Item>) -> Result<(), String> {
@@ -214,6 +216,52 @@ fn layout(block: &Expr, items: &mut Vec<Item>) -> Result<(), String> {
     Ok(())
 }
 
+/// How bindgen calls what has no name in C.
+const NAMELESS: &str = "__bindgen_anon_";
+
+/// In C, members of a struct or union that has no name are those of what it is a part of. Bindgen does not say where in that it lies; the
+/// sizes, and the offsets of all around it, do.
+fn hoist(items: Vec<Item>) -> Vec<Item> {
+    let ident = |of: &Type| match of {
+        Type::Path(path) => path.path.get_ident().map(ToString::to_string),
+        _ => None,
+    };
+    let mut parts = BTreeMap::new();
+    for item in &items {
+        let Item::Record { fields, .. } = item else { continue };
+        parts.extend(
+            fields
+                .iter()
+                .filter(|(label, _)| label.starts_with(NAMELESS))
+                .filter_map(|(_, of)| ident(of))
+                .map(|of| (of, Vec::new())),
+        );
+    }
+    for item in &items {
+        if let Item::Record { name, fields, .. } = item
+            && let Some(members) = parts.get_mut(name)
+        {
+            members.clone_from(fields);
+        }
+    }
+    let members = |(label, of): (String, Type)| match ident(&of).and_then(|of| parts.get(&of)) {
+        Some(members) if label.starts_with(NAMELESS) => members.clone(),
+        _ => vec![(label, of)],
+    };
+    let whole = |item: Item| match item {
+        Item::Record { name, .. } | Item::Size { name, .. } | Item::Align { name, .. } | Item::Offset { name, .. }
+            if parts.contains_key(&name) =>
+        {
+            None
+        }
+        Item::Record { name, fields, opaque } => {
+            Some(Item::Record { name, fields: fields.into_iter().flat_map(members).collect(), opaque })
+        }
+        other => Some(other),
+    };
+    items.into_iter().filter_map(whole).collect()
+}
+
 /// Every struct must have its size, its alignment and all its offsets.
 fn complete(items: &[Item]) -> Result<(), String> {
     for item in items {
@@ -224,7 +272,7 @@ fn complete(items: &[Item]) -> Result<(), String> {
         };
         about(&|item| matches!(item, Item::Size { name: of, .. } if of == name), "size")?;
         about(&|item| matches!(item, Item::Align { name: of, .. } if of == name), "alignment")?;
-        for (label, _) in fields {
+        for (label, _) in fields.iter().filter(|(label, _)| !label.starts_with(NAMELESS)) {
             let offset =
                 |item: &Item| matches!(item, Item::Offset { name: of, field, .. } if of == name && field == label);
             about(&offset, &format!("offset of {label}"))?;
