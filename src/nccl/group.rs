@@ -23,6 +23,9 @@ use crate::error::Result;
 /// rank puts two messages to a peer and one from it into one group, that peer must not wait for both before it sends its own.
 /// In doubt, group messages that go both ways on both sides alike.
 ///
+/// The operations of several communicators may stand in any order. Ranks that do them for the first time do them alike, in one group or one
+/// by one: NCCL connects the ranks of one communicator after those of the other, and waits for them.
+///
 /// # Errors
 /// What `record` returned; [`InvalidUsage`](crate::Error::InvalidUsage) within another group; what the operations return.
 pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Result<R> {

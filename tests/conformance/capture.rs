@@ -6,8 +6,9 @@ use std::time::Duration;
 use gpucomm::nccl::AbortOutcome;
 use gpucomm::{Clique, Device, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream, UniqueId, sys};
 
+use crate::split::sum;
 use crate::support::process::{Role, spawn};
-use crate::support::{Rig, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
 
 const CHILD: &str = "capture::child";
 const ROLE: &str = "captures";
@@ -142,4 +143,29 @@ fn our_threads_leave_captures_of_others_alone() {
 #[test]
 fn waits_leave_captures_of_others_alone() {
     watched(60.0, || in_a_child(WAITS));
+}
+
+/// What a stream has done that others capture, nobody can ask: that is what a split says which waits for it.
+#[test]
+fn a_split_behind_a_capture() {
+    watched(30.0, || {
+        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
+        let comm = clique.rank(0);
+        let stream = Stream::new(comm.device()).unwrap();
+        comm.set_timeout(slower(0.5));
+        sum(comm, &stream).unwrap();
+        let (raw, mut graph) = (stream.as_raw(), std::ptr::null_mut());
+        // SAFETY: the stream is alive, and nothing is enqueued there meanwhile.
+        let begun =
+            unsafe { sys::cudaStreamBeginCapture(raw, sys::cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed) };
+        assert_eq!(begun, sys::cudaError::cudaSuccess);
+        let error = comm.split(Some(0), 0).expect_err("nobody knows whether the stream is done");
+        assert_names(&error, &["split", "rank 0 has used a stream that is being captured"]);
+        // SAFETY: ends what was begun above; the graph is destroyed once.
+        unsafe {
+            assert_eq!(sys::cudaStreamEndCapture(raw, &raw mut graph), sys::cudaError::cudaSuccess);
+            assert_eq!(sys::cudaGraphDestroy(graph), sys::cudaError::cudaSuccess);
+        }
+        sum(&comm.split(Some(0), 0).unwrap().expect("a part"), &stream).unwrap();
+    });
 }

@@ -328,3 +328,32 @@ fn ranks_that_were_made_one_by_one() {
         }
     });
 }
+
+/// In one group, the order of communicators is none.
+#[test]
+fn several_in_one_group_in_any_order() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let (a, b) = (comm.split(Some(0), 0)?.expect("a part"), comm.split(Some(0), 0)?.expect("a part"));
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
+                let mut y = DeviceBuffer::from_slice(stream, &[2i32; 7])?;
+                for _ in 0..3 {
+                    group(|group| {
+                        if comm.rank() % 2 == 0 {
+                            group.all_reduce(&a, InPlace(&mut x), ReduceOp::Max, stream)?;
+                            group.all_reduce(&b, InPlace(&mut y), ReduceOp::Max, stream)
+                        } else {
+                            group.all_reduce(&b, InPlace(&mut y), ReduceOp::Max, stream)?;
+                            group.all_reduce(&a, InPlace(&mut x), ReduceOp::Max, stream)
+                        }
+                    })?;
+                }
+                assert_eq!((x.to_vec(stream)?, y.to_vec(stream)?), (vec![1; 5], vec![2; 7]));
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use crate::cuda::{Stream, Worker, restoring};
+use crate::cuda::{Worker, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::agree::signature::Signature;
@@ -60,7 +60,6 @@ fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
                 Err(_) => {}
             }
         }
-        let pending = |streams: &[Stream]| streams.last().map(|stream| stream.history().origins().pending());
         let deadline = Deadline::after(inner.timeout());
         let done = deadline.until_and_look(
             || inner.look_around(0, inner.recent.last()),
@@ -77,8 +76,7 @@ fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
             },
         )?;
         if done.is_none() {
-            let pending = pending(&streams).unwrap_or_default();
-            return Err(deadline.error(operation, format!("rank {} has work in flight{pending}", inner.rank)));
+            return Err(deadline.error(operation, departure::unsettled(inner, &streams)));
         }
         inner.health()?;
     }

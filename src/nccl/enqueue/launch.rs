@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::ffi::c_int;
 use std::ptr;
 
+use smallvec::SmallVec;
+
 use super::connect::Besides;
 use super::reads::Reads;
 use super::weight::Costs;
@@ -94,6 +96,8 @@ pub(crate) fn group(
             }
         };
         // In front of all other messages, as the other ends do.
+        let mut besides: SmallVec<[_; 1]> = besides.iter().collect();
+        in_one_order(&mut besides, members, |(id, _)| *id);
         for (id, peers) in besides {
             let stream = calls().find(|call| call.comm.id == *id).map(|call| call.stream);
             for ((peer, end), stream) in peers.iter().zip(stream.into_iter().cycle()) {
@@ -105,7 +109,10 @@ pub(crate) fn group(
         }
         // Some collectives are messages to NCCL: they come first, as ranks have compared them.
         let is_message = |call: &&Call<'_>| call.kind.message().is_some();
-        for call in calls().filter(|call| !is_message(call)).chain(calls().filter(is_message)) {
+        let mut ordered: SmallVec<[_; 8]> =
+            calls().filter(|call| !is_message(call)).chain(calls().filter(is_message)).collect();
+        in_one_order(&mut ordered, members, |call| call.comm.id);
+        for call in ordered {
             let handle = members[place(call.comm.id, members)].handle;
             // SAFETY: as in `one`; the calls are made when the group ends, before the locks are given back.
             see(call.kind.function(), unsafe { call.make(handle) });
@@ -129,6 +136,16 @@ pub(crate) fn group(
         call.carry(operation, reads.next(at), all);
     }
     result
+}
+
+/// One communicator's after another's, in the order of their lineages: NCCL connects and launches them as they come first in a group, one
+/// after the other, and would wait for ranks that are at another one.
+#[inline]
+fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: impl Fn(&T) -> u64) {
+    let lineage = |one: &T| &members[place(id(one), members)].inner.household.lineage;
+    if members.len() > 1 {
+        what.sort_by(|one, other| lineage(one).cmp(lineage(other)));
+    }
 }
 
 fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {

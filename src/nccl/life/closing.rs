@@ -203,8 +203,7 @@ fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
             return Err(error);
         }
         if deadline.expired() {
-            let pending = streams.last().map(|stream| stream.history().origins().pending()).unwrap_or_default();
-            return Err(deadline.error(CLOSE, format!("rank {} has work in flight{pending}", inner.rank)));
+            return Err(deadline.error(CLOSE, departure::unsettled(inner, streams)));
         }
         backoff(round);
         round += 1;

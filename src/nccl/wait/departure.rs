@@ -103,6 +103,18 @@ pub(crate) fn settle(stream: &Stream) -> Result<bool> {
     Ok(done)
 }
 
+/// Why `inner` has to wait for these, the streams that are not [settled](settle).
+pub(crate) fn unsettled(inner: &Inner, streams: &[Stream]) -> String {
+    let rank = inner.rank;
+    if streams.iter().all(Stream::is_captured) {
+        return format!(
+            "rank {rank} has used a stream that is being captured, so that nobody can ask whether it is done"
+        );
+    }
+    let pending = streams.last().map(|stream| stream.history().origins().pending()).unwrap_or_default();
+    format!("rank {rank} has work in flight{pending}")
+}
+
 /// How what a rank did begins, in words, that has left in place of doing it.
 const GONE: &str = "nothing: rank ";
 
