@@ -155,9 +155,9 @@ unsafe fn broadcasts(
     }
     for root in 0..call.comm.size {
         let to = recv.wrapping_byte_add(root * part);
-        let from = if root == call.comm.rank { send } else { to.cast_const() };
+        // Only the root reads `send`, but NCCL looks on all ranks whether it is registered, which must be so on all or on none.
         // SAFETY: `recv` has a part for each rank, and `send` is one part; all ranks come here, see above.
-        let code = unsafe { call.make_as(Kind::Broadcast { root }, from, to, call.count, handle) };
+        let code = unsafe { call.make_as(Kind::Broadcast { root }, send, to, call.count, handle) };
         if result == sys::ncclResult_t::ncclSuccess {
             result = code;
         }
