@@ -143,7 +143,7 @@ pub(crate) fn group(
 #[inline]
 fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: impl Fn(&T) -> u64) {
     let lineage = |one: &T| &members[place(id(one), members)].inner.household.lineage;
-    if members.len() > 1 {
+    if members.len() > 1 && !what.is_sorted_by(|one, other| lineage(one) <= lineage(other)) {
         what.sort_by(|one, other| lineage(one).cmp(lineage(other)));
     }
 }
