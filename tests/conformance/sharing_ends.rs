@@ -9,6 +9,7 @@ use gpucomm::{Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, gro
 
 use crate::sharing::{owners, sharing};
 use crate::split::{sum, whole};
+use crate::split_ends::dropped_in_order;
 use crate::support::{assert_names, quick, rank_counts, slower, still_works, watched};
 
 /// One of them is aborted, on one rank: so are all others, and say why.
@@ -115,20 +116,7 @@ fn drops_in_every_order() {
     watched(200.0, || {
         for ranks in rank_counts(&[1, 2]) {
             for order in (0..24).map(permutation) {
-                owners(ranks, |comm, stream| {
-                    let part = std::sync::Arc::new(whole(&comm).unwrap());
-                    let of_part = whole(&part).unwrap();
-                    let mut window = part.alloc_shared::<f32>(stream, 5000).unwrap();
-                    stream.launch_host(|| std::thread::sleep(Duration::from_millis(2))).unwrap();
-                    part.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream).unwrap();
-                    let mut x = DeviceBuffer::<f32>::zeroed(stream, 100).unwrap();
-                    of_part.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
-                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
-                    let mut things: [Option<Box<dyn Send>>; 4] =
-                        [Some(Box::new(comm)), Some(Box::new(part)), Some(Box::new(of_part)), Some(Box::new(window))];
-                    order.iter().for_each(|&at| drop(things[at].take()));
-                    assert_eq!(x.to_vec(stream).unwrap(), [0.0; 100]);
-                });
+                owners(ranks, |comm, stream| dropped_in_order(&order, comm, stream));
             }
             still_works(ranks);
         }

@@ -1,12 +1,12 @@
 //! How communicators that are split off from others end, and those that they come from.
 
 use std::mem::forget;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{AbortOutcome, State};
-use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
+use gpucomm::{Backend, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::split::{owners, sum, whole};
 use crate::support::process::{Role, spawn};
@@ -49,24 +49,27 @@ fn drops_in_every_order() {
     watched(200.0, || {
         for ranks in rank_counts(&[1, 2]) {
             for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [1, 3, 0, 2], [0, 3, 2, 1]] {
-                owners(ranks, |comm, stream| {
-                    let part = Arc::new(whole(&comm).unwrap());
-                    let of_part = whole(&part).unwrap();
-                    let mut window = part.alloc_shared::<f32>(stream, 5000).unwrap();
-                    stream.launch_host(|| std::thread::sleep(Duration::from_millis(2))).unwrap();
-                    part.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream).unwrap();
-                    let mut x = DeviceBuffer::<f32>::zeroed(stream, 100).unwrap();
-                    of_part.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
-                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
-                    let mut things: [Option<Box<dyn Send>>; 4] =
-                        [Some(Box::new(comm)), Some(Box::new(part)), Some(Box::new(of_part)), Some(Box::new(window))];
-                    order.iter().for_each(|&at| drop(things[at].take()));
-                    assert_eq!(x.to_vec(stream).unwrap(), [0.0; 100]);
-                });
+                owners(ranks, |comm, stream| dropped_in_order(&order, comm, stream));
             }
             still_works(ranks);
         }
     });
+}
+
+/// Drops a communicator, a part of it, a part of that, and a window of the part in this order, with work on all of them under way.
+pub fn dropped_in_order(order: &[usize], comm: Communicator, stream: &Stream) {
+    let part = Arc::new(whole(&comm).unwrap());
+    let of_part = whole(&part).unwrap();
+    let mut window = part.alloc_shared::<f32>(stream, 5000).unwrap();
+    stream.launch_host(|| std::thread::sleep(Duration::from_millis(2))).unwrap();
+    part.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream).unwrap();
+    let mut x = DeviceBuffer::<f32>::zeroed(stream, 100).unwrap();
+    of_part.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+    let mut things: [Option<Box<dyn Send>>; 4] =
+        [Some(Box::new(comm)), Some(Box::new(part)), Some(Box::new(of_part)), Some(Box::new(window))];
+    order.iter().for_each(|&at| drop(things[at].take()));
+    assert_eq!(x.to_vec(stream).unwrap(), [0.0; 100]);
 }
 
 #[test]
@@ -235,6 +238,14 @@ fn many_parts_are_dropped_behind_work_that_hangs() {
     });
 }
 
+/// An operation of all ranks, of which `told` hears when it is on its way.
+fn go_on(comm: &Communicator, stream: &Stream, told: &Sender<()>) {
+    let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5]).unwrap();
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
+    told.send(()).unwrap();
+    assert_eq!(x.to_vec(stream).unwrap(), [comm.size() as i32; 5]);
+}
+
 /// As below, with an abort by the rank that the others wait for: it cannot wait for its end.
 #[test]
 fn an_abort_does_not_wait_for_who_waits_for_it() {
@@ -250,10 +261,7 @@ fn an_abort_does_not_wait_for_who_waits_for_it() {
                     let outcome = quick(slower(5.0), || part.aborter().abort("the part gives up"));
                     assert_eq!(outcome, AbortOutcome::StillRunning);
                 }
-                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5]).unwrap();
-                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
-                told.send(()).unwrap();
-                assert_eq!(x.to_vec(stream).unwrap(), [ranks as i32; 5]);
+                go_on(&comm, stream, &told);
                 let start = Instant::now();
                 while part.state() != State::Aborted {
                     assert!(start.elapsed() < slower(5.0), "{:?}", part.state());
@@ -288,10 +296,7 @@ fn who_has_closed_its_part_goes_on() {
                         part.close(slower(5.0)).unwrap()
                     }
                     assert!(start.elapsed() < slower(4.0), "{:?}", start.elapsed());
-                    let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5]).unwrap();
-                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap();
-                    told.send(()).unwrap();
-                    assert_eq!(x.to_vec(stream).unwrap(), [ranks as i32; 5]);
+                    go_on(&comm, stream, &told);
                 });
             }
             still_works(ranks);

@@ -77,13 +77,7 @@ fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
             for rank in 0..2 {
                 scope.spawn(move || {
                     set_device(rank);
-                    let mut shared = config(true);
-                    shared.splitShare = 1;
-                    let (result, parent) = init(2, id, rank, shared);
-                    assert_eq!(result, OK);
-                    let mut child = std::ptr::null_mut();
-                    // SAFETY: the pointer is valid for a write.
-                    assert_eq!(unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, OK);
+                    let (parent, child) = sharing(id, rank);
                     let child = Rank::new(rank, 2, child);
                     child.connect();
                     let buffer = Buffer::zeros(4);

@@ -103,13 +103,7 @@ fn strangers(body: impl Fn(&Rank, &Rank) + Send + Sync) {
             let body = &body;
             scope.spawn(move || {
                 set_device(rank);
-                let mut shared = config(true);
-                shared.splitShare = 1;
-                let (result, parent) = init(2, id, rank, shared);
-                assert_eq!(result, OK);
-                let mut child = std::ptr::null_mut();
-                // SAFETY: the pointer is valid for a write.
-                assert_eq!(unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, OK);
+                let (parent, child) = sharing(id, rank);
                 let (parent, child) = (Rank::new(rank, 2, parent), Rank::new(rank, 2, child));
                 body(&parent, &child);
                 for one in [child, parent] {

@@ -98,6 +98,18 @@ pub(super) fn init(size: usize, id: ncclUniqueId, rank: usize, mut config: ncclC
     (result, comm)
 }
 
+/// A communicator of two ranks, and one of both that was split off from it and shares its resources.
+pub(super) fn sharing(id: ncclUniqueId, rank: usize) -> (ncclComm_t, ncclComm_t) {
+    let mut shared = config(true);
+    shared.splitShare = 1;
+    let (result, parent) = init(2, id, rank, shared);
+    assert_eq!(result, OK);
+    let mut child = std::ptr::null_mut();
+    // SAFETY: the pointer is valid for a write.
+    assert_eq!(unsafe { ncclCommSplit(parent, 0, 0, &mut child, std::ptr::null_mut()) }, OK);
+    (parent, child)
+}
+
 /// A thread for each of `size` ranks, each with a blocking communicator that is destroyed at the end.
 pub(super) fn spmd<R: Send + 'static>(size: usize, body: impl Fn(&Rank) -> R + Send + Sync + 'static) -> Vec<R> {
     within_limit(move || {
