@@ -57,8 +57,7 @@ fn free() -> Vec<usize> {
 fn clique(batch: &Batch) -> (bool, Duration) {
     let mut rng = rng(batch.first, "abort");
     let clique = cliques::start(batch, TIMEOUT);
-    let (program, repeat) =
-        (Arc::new(Program::draw(batch.first, batch.ranks, batch.steps, false)), batch.repeat(batch.first));
+    let (program, repeat) = (Arc::new(Program::draw(batch, batch.first, false)), batch.repeat(batch.first));
     watch::begin(&repeat, &program);
     let longest = if gpucomm::backend() == Backend::Nvidia { 60_000 } else { 40_000 };
     let delay = Duration::from_micros(rng.u64(..longest));

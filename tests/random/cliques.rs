@@ -52,6 +52,6 @@ pub fn right(clique: &Clique, batch: &Batch, program: Program) {
 /// What went before has broken nothing: a new clique on the same devices works.
 pub fn still_works(batch: &Batch, seed: u64) {
     let clique = start(batch, PATIENT);
-    right(&clique, batch, Program::draw(seed, batch.ranks, 12, false));
+    right(&clique, batch, Program::draw(&Batch { steps: 12, keep: None, ..*batch }, seed, false));
     clique.close(slower(PATIENT)).unwrap_or_else(|error| panic!("close: {error}: {}", batch.repeat(seed)));
 }

@@ -40,7 +40,7 @@ pub fn run() {
 
 /// Runs one program: in what a rank differed, and how many ended with a disagreement, a timeout, an abort.
 fn clique(batch: &Batch) -> (&'static str, [usize; 3]) {
-    let program = Arc::new(Program::draw(batch.first, batch.ranks, batch.steps, true));
+    let program = Arc::new(Program::draw(batch, batch.first, true));
     let deviant = draw(&program, batch);
     let repeat = batch.repeat(batch.first);
     let clique = cliques::start(batch, timeout());

@@ -34,15 +34,23 @@ pub struct Generator {
     pub forget: bool,
     /// The element types of this program: a two-byte type and another, so that buffers of one type meet.
     kinds: [ElementKind; 2],
+    seed: u64,
+    /// The most elements that a length is drawn for.
+    longest: usize,
 }
 
 impl Generator {
-    pub fn new(seed: u64, ranks: usize, forget: bool) -> Self {
+    pub fn new(seed: u64, ranks: usize, forget: bool, longest: usize) -> Self {
         let mut rng = settings::rng(seed, "program");
         let two_bytes = [ElementKind::F16, ElementKind::Bf16];
         let others: Vec<_> = ElementKind::ALL.into_iter().filter(|kind| kind.size() != 2).collect();
         let kinds = [two_bytes[rng.usize(..2)], others[rng.usize(..others.len())]];
-        Self { rng, model: Model::new(ranks, SLOTS), forget, kinds }
+        Self { rng, model: Model::new(ranks, SLOTS), forget, kinds, seed, longest }
+    }
+
+    /// Each step has random numbers of its own, so that one that draws fewer of them does not change all that follow.
+    pub fn begin(&mut self, step: usize) {
+        self.rng = settings::rng(self.seed, &format!("step {step}"));
     }
 
     pub fn ranks(&self) -> usize {
@@ -96,6 +104,7 @@ impl Generator {
 
     /// A number of elements up to `most`: 0, 1, odd ones, powers of two and their neighbours, all, and any.
     pub fn length(&mut self, most: usize) -> usize {
+        let most = most.min(self.longest);
         let len = match self.rng.u32(..20) {
             0 => 0,
             1..=2 => 1,

@@ -1,7 +1,8 @@
 //! Random programs against a model on the host, on the emulator and on real GPUs.
 //!
 //! A program is a list of steps that a seed draws for 1 to 4 ranks. The host keeps what every buffer of every rank must hold, and
-//! ranks compare. Floats that were reduced may be off by a stated bound, see `reduce.rs`; all else is exact.
+//! ranks compare. Floats that were reduced may be off by a stated bound where a step of it may be rounded, see `reduce.rs`; all else
+//! is exact.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -10,8 +11,14 @@
 //! | `GPUCOMM_RANDOM_COUNT` | how many programs each mode runs |
 //! | `GPUCOMM_RANDOM_RANKS` | the number of ranks; drawn otherwise. Programs for more than there are devices are left out |
 //! | `GPUCOMM_RANDOM_STEPS` | how many steps a program has |
+//! | `GPUCOMM_RANDOM_LONGEST`, `GPUCOMM_RANDOM_KEEP` | the most elements that a length is drawn for; the numbers of the steps that are kept, with commas between |
+//! | `GPUCOMM_RANDOM_TRANSCRIPT` | the file to which `differential` writes what all ranks saw |
+//! | `GPUCOMM_RANDOM_COMPARE` | a file that it wrote, here or elsewhere: the same programs run again, and what differs is printed |
+//! | `GPUCOMM_RANDOM_INJECT` | a fault to be found: `fill` leaves out the last element of fills on rank 1 |
 //! | `GPUCOMM_RANDOM_TRACE` | prints every step of every rank; `wait`: each rank also waits for its streams after each step |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit |
+//!
+//! `shrink` makes a program that fails smaller: `shrink.rs`.
 //!
 //! What fails prints the seed, the rank, the step and the command that repeats it. Where nothing moves for three times the timeout
 //! and some seconds, the process says where each rank is, and ends.
@@ -23,10 +30,14 @@ mod cliques;
 mod collective;
 mod cuts;
 mod deviation;
+mod differential;
 mod disagree;
+mod exact;
+mod fault;
 mod generator;
 mod issue;
 mod layout;
+mod meet;
 mod message;
 mod model;
 mod number;
@@ -38,10 +49,13 @@ mod processes;
 mod program;
 mod programs;
 mod rank;
+mod record;
 mod reduce;
 mod settings;
+mod shrink;
 mod step;
 mod steps;
+mod transcript;
 mod watch;
 
 /// What child processes have in their environment beside what they inherit and are given.
@@ -65,12 +79,24 @@ fn disagree() {
 }
 
 #[test]
+fn differential() {
+    differential::run();
+}
+
+#[test]
 fn processes() {
     processes::run();
 }
 
 #[test]
-#[ignore = "a rank of `processes`"]
+#[ignore = "for a program that fails: see shrink.rs"]
+fn shrink() {
+    shrink::run();
+}
+
+#[test]
+#[ignore = "a rank of `processes` or `differential`"]
 fn child() {
     processes::child();
+    differential::child();
 }

@@ -72,6 +72,15 @@ impl Operation {
         }
     }
 
+    /// What it is called, with its type and reduction.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Collective(one) if one.what.reduces() => format!("{:?} {} {:?}", one.what, one.kind, one.operator),
+            Self::Collective(one) => format!("{:?} {}", one.what, one.kind),
+            Self::Message(message) => format!("{}>{} {}", message.from, message.to, message.kind),
+        }
+    }
+
     /// Whether `rank` has a part in it.
     pub fn concerns(&self, rank: usize) -> bool {
         match self {

@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use gpucomm::{Clique, Communicator, Error, Result};
 
 use crate::program::Program;
+use crate::record::kind_of;
+use crate::shrink::CLASS;
 use crate::watch::{self, say};
 
 #[derive(Debug, Clone)]
@@ -20,6 +22,17 @@ pub enum Outcome {
         step: usize,
         text: String,
     },
+}
+
+impl Outcome {
+    /// How it failed, without what differs from program to program.
+    fn class(&self) -> String {
+        match self {
+            Self::Right => "right".to_owned(),
+            Self::Error { error, .. } => kind_of(error),
+            Self::Wrong { text, .. } => text.split(':').next().unwrap_or_default().to_owned(),
+        }
+    }
 }
 
 /// The outcome of each rank.
@@ -44,6 +57,9 @@ impl Outcomes {
                 Outcome::Wrong { step, text } => (*step, text.clone()),
             };
             let first = if self.first == Some(rank) { ", the first" } else { "" };
+            if self.first == Some(rank) {
+                say(&format!("{CLASS}{}", outcome.class()));
+            }
             say(&format!(
                 "seed {}, rank {rank}{first}, step {step}: {what}\n  in {}",
                 program.seed,

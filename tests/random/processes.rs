@@ -57,7 +57,7 @@ impl Drop for Repeat {
 }
 
 fn start(batch: &Batch, role: &str) -> Vec<Child> {
-    let environment = batch.environment();
+    let environment = batch.environment(batch.first + batch.seeds - 1);
     let mut environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
     environment.push(("NCCL_COMM_SPLIT_SHARE_RESOURCES", if shares(batch) { "1" } else { "0" }));
     spawn_all(CHILD, role, batch.ranks, &environment)
@@ -108,7 +108,7 @@ fn right(role: &Role) {
     Rank::connect(&comm).expect("connections");
     let batch = run.batch(u64::MAX).expect("seeds");
     for seed in batch.seeds() {
-        let program = Arc::new(Program::draw(seed, role.size, batch.steps, false));
+        let program = Arc::new(Program::draw(&batch, seed, false));
         watch::begin(&batch.repeat(seed), &program);
         if let Err(error) = program.run(&comm) {
             let step = watch::step_of(role.rank);
@@ -134,7 +134,7 @@ fn left_behind(role: &Role) -> Error {
         });
     }
     for seed in batch.first.. {
-        let program = Arc::new(Program::draw(seed, role.size, batch.steps, false));
+        let program = Arc::new(Program::draw(&batch, seed, false));
         watch::begin(&batch.repeat(seed), &program);
         if let Err(error) = program.run(&comm) {
             return error;

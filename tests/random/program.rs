@@ -4,8 +4,9 @@ use gpucomm::{Communicator, Result};
 
 use crate::deviation::{Deviant, all_here};
 use crate::generator::{Generator, SLOTS};
+use crate::model::{Contents, Model};
 use crate::rank::Rank;
-use crate::settings;
+use crate::settings::{self, Batch};
 use crate::step::{self, Step};
 use crate::steps::check;
 use crate::watch;
@@ -17,15 +18,27 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of a seed: so many steps, and a check of every buffer. `forget`: whether it may leak memory.
-    pub fn draw(seed: u64, ranks: usize, steps: usize, forget: bool) -> Self {
-        let mut g = Generator::new(seed, ranks, forget);
-        let mut program = Self { seed, ranks, steps: Vec::new() };
-        while program.steps.len() < steps {
-            let step = step::draw(&mut g);
+    /// The program of a seed: so many steps, those of them that are kept, and a check of every buffer. `forget`: whether it may leak
+    /// memory.
+    pub fn draw(batch: &Batch, seed: u64, forget: bool) -> Self {
+        let mut g = Generator::new(seed, batch.ranks, forget, batch.longest);
+        let mut program = Self { seed, ranks: batch.ranks, steps: Vec::new() };
+        let (mut makers, mut kept) = ([None; SLOTS], batch.keep.map(|keep| Kept::new(keep, batch.ranks)));
+        for at in 0..batch.steps {
+            g.begin(at);
+            let mut step = step::draw(&mut g);
+            let keeps = kept.as_ref().is_none_or(|kept| kept.takes(at, &*step, &g.model, &makers));
             step.apply(&mut g.model);
-            program.steps.push(step);
+            step.makes().into_iter().for_each(|slot| makers[slot] = Some(at));
+            if keeps {
+                kept.iter_mut().for_each(|kept| kept.take(at, &mut *step));
+                program.steps.push(step);
+            }
         }
+        if let Some(kept) = kept {
+            g.model = kept.model;
+        }
+        g.begin(batch.steps);
         for slot in (0..SLOTS).filter(|&slot| g.model.slots[slot].is_some()).collect::<Vec<_>>() {
             program.steps.push(check::of(&mut g, slot));
         }
@@ -39,7 +52,12 @@ impl Program {
 
     /// Runs it as one rank.
     pub fn run(&self, comm: &Communicator) -> Result<()> {
-        self.run_steps(&mut Rank::new(comm)?, |_, step, rank| step.run(rank))
+        self.run_as(&mut Rank::new(comm)?)
+    }
+
+    /// Runs it as a rank that goes on afterwards.
+    pub fn run_as(&self, rank: &mut Rank<'_>) -> Result<()> {
+        self.run_steps(rank, |_, step, rank| step.run(rank))
     }
 
     /// Runs it as one rank, one of which deviates; returns when all ranks have come to the end.
@@ -60,11 +78,43 @@ impl Program {
                 watch::say(&format!("rank {}, step {at}: {step:?}", rank.number()));
             }
             run(at, &**step, rank)?;
+            rank.sees(|| "ok".to_owned());
             if settings::waits_after_each_step() {
                 rank.finish()?;
             }
         }
         watch::step(rank.number(), self.steps.len());
         rank.finish()
+    }
+}
+
+/// The memory as it is where only some of the steps are done.
+struct Kept {
+    keep: &'static [usize],
+    model: Model,
+    /// Which step has made the buffer of a slot.
+    makers: [Option<usize>; SLOTS],
+}
+
+impl Kept {
+    fn new(keep: &'static [usize], ranks: usize) -> Self {
+        Self { keep, model: Model::new(ranks, SLOTS), makers: [None; SLOTS] }
+    }
+
+    /// Whether a step is kept: it is if it is asked for, and finds the buffers that it was drawn for.
+    fn takes(&self, at: usize, step: &dyn Step, all: &Model, makers: &[Option<usize>; SLOTS]) -> bool {
+        let known = |model: &Model, slot: usize| model.slots[slot].as_ref().map(Contents::known);
+        self.keep.contains(&at)
+            && step.makes().is_none_or(|slot| self.model.slots[slot].is_none())
+            && step
+                .slots()
+                .into_iter()
+                .all(|slot| self.makers[slot] == makers[slot] && known(&self.model, slot) == known(all, slot))
+    }
+
+    fn take(&mut self, at: usize, step: &mut dyn Step) {
+        step.rebase(&self.model);
+        step.apply(&mut self.model);
+        step.makes().into_iter().for_each(|slot| self.makers[slot] = Some(at));
     }
 }

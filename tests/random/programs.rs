@@ -19,7 +19,7 @@ pub fn run() {
 fn clique(batch: &Batch) {
     let clique = cliques::start(batch, PATIENT);
     for seed in batch.seeds() {
-        cliques::right(&clique, batch, Program::draw(seed, batch.ranks, batch.steps, true));
+        cliques::right(&clique, batch, Program::draw(batch, seed, true));
     }
     match batch.first % 3 {
         0 => drop(clique),

@@ -12,6 +12,8 @@ use crate::issue::{Io, Via};
 use crate::model::Factors;
 use crate::number::{Factor, Memory, Number, ViewMut, typed};
 use crate::operation::Operation;
+use crate::record::Record;
+use crate::watch;
 
 /// How operations are issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Rank<'c> {
     pub parts: Vec<Communicator>,
     /// Another device than this rank's, if there is one.
     pub stranger: Option<Device>,
+    /// Where it notes what it sees, if somebody wants to know.
+    pub record: Option<Record>,
     /// Host functions: the stream of each, and how often it ran.
     hosted: Vec<(Stream, Arc<AtomicUsize>)>,
 }
@@ -42,7 +46,7 @@ impl<'c> Rank<'c> {
         let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
         let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
         let registrations = (0..SLOTS).map(|_| None).collect();
-        Ok(Self { comm, streams, slots, registrations, parts: Vec::new(), stranger, hosted: Vec::new() })
+        Ok(Self { comm, streams, slots, registrations, parts: Vec::new(), stranger, record: None, hosted: Vec::new() })
     }
 
     /// Connects every rank with every other: ranks in processes of their own have to do that in the same way.
@@ -56,6 +60,13 @@ impl<'c> Rank<'c> {
 
     pub fn number(&self) -> usize {
         self.comm.rank()
+    }
+
+    /// Notes what it sees in this step.
+    pub fn sees(&self, text: impl FnOnce() -> String) {
+        if let Some(record) = &self.record {
+            record.add(watch::step_of(self.number()), text());
+        }
     }
 
     /// A stream, given the number of it on each rank.

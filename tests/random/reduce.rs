@@ -3,6 +3,7 @@
 use gpucomm::ElementKind;
 
 use crate::cell::{Cell, Float, float, mask, nearest, properties};
+use crate::exact;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
@@ -53,7 +54,7 @@ fn integer(kind: ElementKind, operator: Operator, values: &[Cell], factors: &[Ce
     }
 }
 
-/// Floats are added and multiplied in any order, and rounded after each step or once.
+/// Floats are added and multiplied in any order, and rounded after each step or once. Where no step can round, the answer is exact.
 ///
 /// With n ranks and a unit roundoff of u, a sum makes n - 1 additions, each wrong by at most u times what was added so far,
 /// which is at most the sum of all magnitudes; a scalar that is itself rounded (1/n) adds u, the product with it u more, and one
@@ -72,6 +73,12 @@ fn inexact(kind: ElementKind, float_type: &Float, operator: Operator, values: &[
     };
     if !values.iter().chain(&weights).all(|(value, _)| value.is_finite()) {
         return Cell::UNKNOWN;
+    }
+    if values.iter().chain(&weights).all(|(_, slack)| *slack == 0.0) {
+        let plain = |cells: &[(f64, f64)]| cells.iter().map(|(value, _)| *value).collect::<Vec<_>>();
+        if let Some(value) = exact::reduce(kind, operator, &plain(&values), &plain(&weights)) {
+            return Cell::exact(nearest(kind, value));
+        }
     }
     let magnitude = |&(value, slack): &(f64, f64)| value.abs() + slack;
     let only = |value: fn(f64, f64) -> f64| values.iter().map(|(value, _)| *value).reduce(value).unwrap_or_default();

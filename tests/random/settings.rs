@@ -9,8 +9,11 @@ use gpucomm::Device;
 
 use crate::watch::{self, say};
 
+/// Which steps programs keep.
+const KEEP_VARIABLE: &str = "GPUCOMM_RANDOM_KEEP";
+
 /// A whole number from a variable.
-fn number(name: &str) -> Option<u64> {
+pub fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.trim().parse().unwrap_or_else(|_| panic!("{name}: a whole number, not {text:?}")))
 }
@@ -18,6 +21,33 @@ fn number(name: &str) -> Option<u64> {
 fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| number("GPUCOMM_RANDOM_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40)))
+}
+
+/// The most elements that a length is drawn for.
+fn longest() -> usize {
+    number("GPUCOMM_RANDOM_LONGEST").map_or(usize::MAX, |longest| longest as usize)
+}
+
+/// The numbers of the steps that programs keep, if not all.
+fn keep() -> Option<&'static [usize]> {
+    static KEEP: OnceLock<Option<Vec<usize>>> = OnceLock::new();
+    let read = || {
+        let text = std::env::var(KEEP_VARIABLE).ok()?;
+        let numbers = text.split(',').filter(|number| !number.is_empty()).map(|number| number.trim().parse());
+        Some(numbers.collect::<Result<_, _>>().unwrap_or_else(|_| panic!("{KEEP_VARIABLE}: numbers, not {text:?}")))
+    };
+    KEEP.get_or_init(read).as_deref()
+}
+
+/// Whether rank 1 is to leave out what has this name: a fault, to be found.
+pub fn injects(what: &str) -> bool {
+    static INJECTED: OnceLock<Option<String>> = OnceLock::new();
+    INJECTED.get_or_init(|| std::env::var("GPUCOMM_RANDOM_INJECT").ok()).as_deref() == Some(what)
+}
+
+/// How many ranks the programs of a clique have whose first seed this is.
+pub fn ranks(first: u64) -> usize {
+    rng(first, "ranks").usize(1..=4)
 }
 
 /// Whether every step of every rank is printed as it begins.
@@ -82,6 +112,17 @@ impl Run {
         run
     }
 
+    /// Takes so many seeds from this one on, and so many steps, whatever the environment says.
+    pub fn only(&mut self, (first, count): (u64, u64), steps: usize) {
+        (self.next, self.left, self.steps) = (first, count, steps);
+        self.end = Instant::now() + Duration::from_secs(1 << 20);
+    }
+
+    /// The first seed that is to come, how many may come, and how many steps each program has.
+    pub fn to_come(&self) -> (u64, u64, usize) {
+        (self.next, self.left, self.steps)
+    }
+
     /// The next seeds, for one clique, and its number of ranks. Seeds that need more devices than there are are passed over.
     pub fn batch(&mut self, size: u64) -> Option<Batch> {
         let devices = Device::count().expect("the number of devices");
@@ -90,10 +131,11 @@ impl Run {
             let seeds = size.min(self.left);
             self.next += seeds;
             self.left -= seeds;
-            let ranks = self.ranks.unwrap_or_else(|| rng(first, "ranks").usize(1..=4));
+            let ranks = self.ranks.unwrap_or_else(|| ranks(first));
             if ranks <= devices {
                 self.done += seeds;
-                return Some(Batch { first, seeds, ranks, steps: self.steps, mode: self.mode });
+                let (steps, longest, keep, mode) = (self.steps, longest(), keep(), self.mode);
+                return Some(Batch { first, seeds, ranks, steps, longest, keep, mode });
             }
         }
         None
@@ -114,6 +156,8 @@ pub struct Batch {
     pub seeds: u64,
     pub ranks: usize,
     pub steps: usize,
+    pub longest: usize,
+    pub keep: Option<&'static [usize]>,
     pub mode: &'static str,
 }
 
@@ -122,29 +166,28 @@ impl Batch {
         self.first..self.first + self.seeds
     }
 
-    /// What a child process needs to run the same programs.
-    pub fn environment(&self) -> [(&'static str, String); 4] {
-        [
+    /// What a process needs to run the same programs, up to that of a seed.
+    pub fn environment(&self, last: u64) -> Vec<(&'static str, String)> {
+        let mut all = vec![
             ("GPUCOMM_RANDOM_SEED", self.first.to_string()),
-            ("GPUCOMM_RANDOM_COUNT", self.seeds.to_string()),
+            ("GPUCOMM_RANDOM_COUNT", (last - self.first + 1).to_string()),
             ("GPUCOMM_RANDOM_RANKS", self.ranks.to_string()),
             ("GPUCOMM_RANDOM_STEPS", self.steps.to_string()),
-        ]
+        ];
+        if self.longest < usize::MAX {
+            all.push(("GPUCOMM_RANDOM_LONGEST", self.longest.to_string()));
+        }
+        if let Some(keep) = self.keep {
+            all.push((KEEP_VARIABLE, keep.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
+        }
+        all
     }
 
     /// The command that runs this clique again, up to a program.
     pub fn repeat(&self, seed: u64) -> String {
         let program = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
-        format!(
-            "seed {seed}, {} ranks: GPUCOMM_RANDOM_SEED={} GPUCOMM_RANDOM_COUNT={} GPUCOMM_RANDOM_RANKS={} \
-             GPUCOMM_RANDOM_STEPS={} {program} --exact {} --nocapture",
-            self.ranks,
-            self.first,
-            seed - self.first + 1,
-            self.ranks,
-            self.steps,
-            self.mode,
-        )
+        let variables: String = self.environment(seed).iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        format!("seed {seed}, {} ranks: {variables}{program} --exact {} --nocapture", self.ranks, self.mode)
     }
 }
 

@@ -19,6 +19,25 @@ pub trait Step: std::fmt::Debug + Send + Sync {
     /// The same as one rank. Panics on a wrong answer.
     fn run(&self, rank: &mut Rank<'_>) -> Result<()>;
 
+    /// What it is called in transcripts.
+    fn name(&self) -> String {
+        let text = format!("{self:?}");
+        text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+    }
+
+    /// The slots of the buffers that it needs, as they were when it was drawn.
+    fn slots(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// The slot that it fills.
+    fn makes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Makes it that of other buffers, of the same lengths and types: steps before it are left out.
+    fn rebase(&mut self, _: &Model) {}
+
     /// Something else that rank `who` may do, so that no rank may end well.
     fn deviate(&self, _: &mut Rng, _who: usize) -> Option<Deviation> {
         None

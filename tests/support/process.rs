@@ -5,7 +5,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use gpucomm::{Communicator, Device, Result, UniqueId};
+use gpucomm::{Communicator, Device, UniqueId};
 
 /// In the environment of a rank.
 pub const ROLE: &str = "GPUCOMM_TEST_ROLE";
@@ -37,12 +37,12 @@ impl Role {
     }
 
     /// The one that this process sees, or that of its rank where it sees several.
-    pub fn device(&self) -> Result<Device> {
+    pub fn device(&self) -> gpucomm::Result<Device> {
         Device::new(if Device::count()? == 1 { 0 } else { self.rank })
     }
 
     /// The communicator of this rank.
-    pub fn join(&self) -> Result<Communicator> {
+    pub fn join(&self) -> gpucomm::Result<Communicator> {
         // SAFETY: all processes of one test run the same role and issue the same operations in the same order, except in
         // tests of ranks that die or stay away, where no rank issues an operation that another contradicts.
         unsafe { Communicator::init_rank(self.device()?, self.size, &self.id, self.rank) }
@@ -151,7 +151,13 @@ impl Child {
 
     /// Waits for the end of the process; one that takes longer than `within` is killed, and fails the test.
     #[track_caller]
-    pub fn finish(mut self, within: Duration) -> Finished {
+    pub fn finish(self, within: Duration) -> Finished {
+        let what = self.what.clone();
+        self.end(within).unwrap_or_else(|text| panic!("{what}: not done within {within:?}; it printed:\n{text}"))
+    }
+
+    /// Waits for the end of the process; one that takes longer than `within` is killed, and what it printed is the error.
+    pub fn end(mut self, within: Duration) -> Result<Finished, String> {
         let deadline = Instant::now() + within;
         let status = loop {
             if let Some(status) = self.process.try_wait().expect("the state of a child") {
@@ -160,12 +166,12 @@ impl Child {
             if Instant::now() >= deadline {
                 self.kill();
                 self.collect();
-                panic!("{}: not done within {within:?}; it printed:\n{}", self.what, self.text);
+                return Err(std::mem::take(&mut self.text));
             }
             std::thread::sleep(Duration::from_millis(5));
         };
         self.collect();
-        Finished { what: self.what.clone(), status, text: std::mem::take(&mut self.text) }
+        Ok(Finished { what: self.what.clone(), status, text: std::mem::take(&mut self.text) })
     }
 
     fn collect(&mut self) {

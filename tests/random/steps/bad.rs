@@ -11,6 +11,7 @@ use crate::generator::Generator;
 use crate::model::Model;
 use crate::number::{Buffer, Number, typed};
 use crate::rank::Rank;
+use crate::record::outcome;
 use crate::step::Step;
 
 macro_rules! mistakes {
@@ -53,12 +54,18 @@ pub fn argument(g: &mut Generator) -> Option<Box<dyn Step>> {
     Some(Box::new(Argument { mistake, only, slot: g.live()?, streams: g.streams() }))
 }
 
-fn refused(what: Mistake, result: Result<()>) {
+/// What the refusal says.
+fn refused(what: Mistake, result: Result<()>) -> String {
     assert!(matches!(result, Err(Error::InvalidArgument { .. })), "{what:?}: InvalidArgument, not {result:?}");
+    outcome(&result)
 }
 
 impl Step for Argument {
     fn apply(&self, _: &mut Model) {}
+
+    fn slots(&self) -> Vec<usize> {
+        vec![self.slot]
+    }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let me = rank.number();
@@ -67,18 +74,21 @@ impl Step for Argument {
         }
         let (comm, stranger, stream) = (rank.comm, rank.stranger, rank.stream(&self.streams).clone());
         let memory = rank.memory_mut(self.slot);
-        typed!(memory.kind(), T => self.mistake.make(comm, stranger, T::of_mut(memory), &stream))
+        let said = typed!(memory.kind(), T => self.mistake.make(comm, stranger, T::of_mut(memory), &stream)?);
+        rank.sees(|| format!("{:?}: {}", self.mistake, said.as_deref().unwrap_or("cannot be made")));
+        Ok(())
     }
 }
 
 impl Mistake {
+    /// Makes it, and returns how it was refused, where these ranks can make it.
     fn make<T: Number>(
         self,
         comm: &Communicator,
         stranger: Option<Device>,
         buffer: &mut Buffer<'_, T>,
         stream: &Stream,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let (ranks, len) = (comm.size(), buffer.len());
         let all = 0..len;
         let other_stream = stranger.map(Stream::new).transpose()?;
@@ -92,14 +102,14 @@ impl Mistake {
             }
             Self::StreamOfAnother => match &other_stream {
                 Some(stream) => comm.all_reduce(InPlace(buffer.slice_mut(all)), ReduceOp::Max, stream),
-                None => return Ok(()),
+                None => return Ok(None),
             },
             Self::MemoryOfAnother => match &other_stream {
                 Some(other) => {
                     let foreign = DeviceBuffer::<T>::zeroed(other, len)?;
                     comm.all_reduce((&foreign, buffer.slice_mut(all)), ReduceOp::Max, stream)
                 }
-                None => return Ok(()),
+                None => return Ok(None),
             },
             Self::UncountableLayout => {
                 comm.all_gather_v(InPlace(buffer.slice_mut(all)), &vec![usize::MAX; ranks], stream)
@@ -111,10 +121,9 @@ impl Mistake {
             }
             Self::SendOnlyAtRoot => comm.gather(SendOnly(buffer.slice(all)), comm.rank(), stream),
             Self::Length => buffer.slice_mut(all).copy_from_slice(stream, &vec![<T as Element>::ZERO; len + 1]),
-            Self::Part | Self::Overlap => return Ok(()),
+            Self::Part | Self::Overlap => return Ok(None),
         };
-        refused(self, result);
-        Ok(())
+        Ok(Some(refused(self, result)))
     }
 }
 
@@ -143,13 +152,17 @@ pub fn group(g: &mut Generator) -> Option<Box<dyn Step>> {
 impl Step for FailedGroup {
     fn apply(&self, _: &mut Model) {}
 
+    fn slots(&self) -> Vec<usize> {
+        vec![self.slot]
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         if self.only.is_some_and(|only| only != rank.number()) {
             return Ok(());
         }
         let (comm, stream) = (rank.comm, rank.stream(&self.streams).clone());
         let memory = rank.memory_mut(self.slot);
-        typed!(memory.kind(), T => {
+        let said = typed!(memory.kind(), T => {
             let len = memory.len();
             let mut buffer = T::of_mut(memory).slice_mut(0..len);
             let mut fail = |end: &dyn Fn() -> Result<()>| {
@@ -162,15 +175,23 @@ impl Step for FailedGroup {
             match self.failure {
                 Failure::Error => {
                     let end = || Err(Error::InvalidUsage { operation: "random", reason: "a closure that fails".into() });
-                    assert!(matches!(fail(&end), Err(Error::InvalidUsage { operation: "random", .. })));
+                    let result = fail(&end);
+                    assert!(matches!(result, Err(Error::InvalidUsage { operation: "random", .. })));
+                    outcome(&result)
                 }
                 Failure::Panic => {
                     let caught = catch_unwind(AssertUnwindSafe(|| fail(&panic)));
                     assert!(caught.is_err());
+                    "panics".to_owned()
                 }
-                Failure::Nested => assert!(matches!(fail(&|| grouped(|_| Ok(()))), Err(Error::InvalidUsage { .. }))),
+                Failure::Nested => {
+                    let result = fail(&|| grouped(|_| Ok(())));
+                    assert!(matches!(result, Err(Error::InvalidUsage { .. })));
+                    outcome(&result)
+                }
             }
         });
+        rank.sees(|| said);
         Ok(())
     }
 }

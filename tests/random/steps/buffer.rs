@@ -60,6 +60,10 @@ impl Step for Make {
         model.slots[self.slot] = Some(Contents { kind: self.kind, origin: self.origin, registered: false, ranks });
     }
 
+    fn makes(&self) -> Option<usize> {
+        Some(self.slot)
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let (comm, stream, values) = (rank.comm, rank.stream(&self.streams), &self.values[rank.number()].0);
         let memory = typed!(self.kind, T => {
@@ -119,6 +123,10 @@ pub fn release(g: &mut Generator) -> Option<Box<dyn Step>> {
 impl Step for Release {
     fn apply(&self, model: &mut Model) {
         model.slots[self.slot] = None;
+    }
+
+    fn slots(&self) -> Vec<usize> {
+        vec![self.slot]
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {

@@ -6,6 +6,7 @@ use crate::cell::Cell;
 use crate::generator::Generator;
 use crate::model::{Contents, Model};
 use crate::rank::Rank;
+use crate::record::digest;
 use crate::step::Step;
 
 #[derive(Debug)]
@@ -31,6 +32,14 @@ pub fn of(g: &mut Generator, slot: usize) -> Box<dyn Step> {
 impl Step for Check {
     fn apply(&self, _: &mut Model) {}
 
+    fn slots(&self) -> Vec<usize> {
+        vec![self.slot]
+    }
+
+    fn rebase(&mut self, model: &Model) {
+        self.contents = model.contents(self.slot).clone();
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let me = rank.number();
         let got = rank.bits(self.slot, rank.stream(&self.streams), self.pinned[me])?;
@@ -50,6 +59,21 @@ impl Step for Check {
                 if slack > 0.0 { format!(" within {slack:e}") } else { String::new() },
             );
         }
+        rank.sees(|| summary(want, &got));
         Ok(())
     }
+}
+
+/// What is exact bit by bit, as a digest and its first elements, and of how many elements it was found that they are within their bounds.
+fn summary(want: &[Cell], got: &[u64]) -> String {
+    let exact: Vec<u64> = want.iter().zip(got).filter(|(cell, _)| cell.slack == 0.0).map(|(_, bits)| *bits).collect();
+    let unknown = want.iter().filter(|cell| !cell.is_known()).count();
+    let first: Vec<String> = exact.iter().take(3).map(|bits| format!("{bits:x}")).collect();
+    format!(
+        "{} exact {:016x} [{}], {} within, {unknown} open",
+        exact.len(),
+        digest(exact.iter().copied()),
+        first.join(" "),
+        want.len() - exact.len() - unknown,
+    )
 }

@@ -7,6 +7,7 @@ use crate::generator::{Generator, Values};
 use crate::model::{Model, Place};
 use crate::number::{Number, typed};
 use crate::rank::Rank;
+use crate::settings::injects;
 use crate::step::Step;
 
 /// Values from the host.
@@ -45,6 +46,10 @@ impl Step for Write {
             let cells: Vec<Cell> = values.0.iter().map(|&bits| Cell::exact(bits)).collect();
             model.write(rank, Place { slot: self.slot, at }, &cells);
         }
+    }
+
+    fn slots(&self) -> Vec<usize> {
+        vec![self.slot]
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
@@ -88,9 +93,16 @@ impl Step for Fill {
         }
     }
 
+    fn slots(&self) -> Vec<usize> {
+        vec![self.slot]
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let (me, stream) = (rank.number(), rank.stream(&self.streams).clone());
-        let (at, len, memory) = (self.at[me], self.lens[me], rank.memory_mut(self.slot));
+        let (at, mut len, memory) = (self.at[me], self.lens[me], rank.memory_mut(self.slot));
+        if me == 1 && len > 1 && injects("fill") {
+            len -= 1;
+        }
         typed!(self.kind, T => T::of_mut(memory).slice_mut(at..at + len).fill(&stream, T::of_bits(self.values[me])))
     }
 }
@@ -122,6 +134,10 @@ impl Step for Between {
         for (rank, &len) in self.lens.iter().enumerate() {
             model.copy(rank, self.from[rank], self.to[rank], len);
         }
+    }
+
+    fn slots(&self) -> Vec<usize> {
+        vec![self.from[0].slot, self.to[0].slot]
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
@@ -166,6 +182,10 @@ impl Step for Within {
             let (from, to) = if forwards { (front, back) } else { (back, front) };
             model.copy(rank, from, to, len);
         }
+    }
+
+    fn slots(&self) -> Vec<usize> {
+        vec![self.slot]
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {

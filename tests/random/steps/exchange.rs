@@ -32,6 +32,14 @@ impl Step for Alone {
         model.flow(&self.operation.flows());
     }
 
+    fn name(&self) -> String {
+        names(std::slice::from_ref(&self.operation))
+    }
+
+    fn slots(&self) -> Vec<usize> {
+        touched(std::slice::from_ref(&self.operation), self.ways.len())
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         rank.issue(&[&self.operation], self.ways[rank.number()])
     }
@@ -95,6 +103,20 @@ fn uses(operations: &[Operation], rank: usize) -> (Vec<usize>, Vec<usize>) {
         written.extend(operation.written(rank).map(|(target, _)| target.slot));
     }
     (read, written)
+}
+
+/// All slots that operations use on any rank.
+fn touched(operations: &[Operation], ranks: usize) -> Vec<usize> {
+    let of = |rank| {
+        let (read, written) = uses(operations, rank);
+        read.into_iter().chain(written)
+    };
+    (0..ranks).flat_map(of).collect()
+}
+
+/// What operations are called, and their type.
+fn names(operations: &[Operation]) -> String {
+    operations.iter().map(Operation::name).collect::<Vec<_>>().join(", ")
 }
 
 /// The whole of a buffer, or both halves.
@@ -181,6 +203,14 @@ impl Step for Grouped {
         model.flow(&flows);
     }
 
+    fn name(&self) -> String {
+        format!("group of {}", names(&self.operations))
+    }
+
+    fn slots(&self) -> Vec<usize> {
+        touched(&self.operations, self.orders.len())
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let order = &self.orders[rank.number()];
         rank.issue(&order.iter().map(|&at| &self.operations[at]).collect::<Vec<_>>(), Way::Grouped)
@@ -248,6 +278,14 @@ impl Step for Messages {
     fn apply(&self, model: &mut Model) {
         let flows: Vec<_> = self.messages.iter().flat_map(Operation::flows).collect();
         model.flow(&flows);
+    }
+
+    fn name(&self) -> String {
+        format!("messages {}", names(&self.messages))
+    }
+
+    fn slots(&self) -> Vec<usize> {
+        touched(&self.messages, self.cuts.len())
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {

@@ -29,6 +29,10 @@ impl Step for Register {
         }
     }
 
+    fn slots(&self) -> Vec<usize> {
+        vec![self.slot]
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let (comm, memory) = (rank.comm, rank.memory(self.slot));
         let registration = typed!(memory.kind(), T => comm.register(T::of(memory).slice(0..memory.len()))?);
@@ -65,6 +69,10 @@ impl Step for Deregister {
                 contents.registered = false;
             }
         }
+    }
+
+    fn slots(&self) -> Vec<usize> {
+        self.0[0].clone()
     }
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
