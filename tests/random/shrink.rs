@@ -66,14 +66,16 @@ pub fn run() {
     let ranks = settings::number("GPUCOMM_RANDOM_RANKS");
     let ranks = ranks.map_or_else(|| settings::ranks(seed), |ranks| ranks as usize);
     let steps = settings::number("GPUCOMM_RANDOM_STEPS").unwrap_or(STEPS) as usize;
-    let (smallest, _) = of(mode, (seed, ranks, steps), Vec::new()).expect("a program that fails");
+    let seconds = Duration::from_secs(settings::number("GPUCOMM_RANDOM_SECONDS").unwrap_or(600));
+    let (smallest, _) = of(mode, (seed, ranks, steps), seconds, Vec::new()).expect("a program that fails");
     say(&smallest.batch(mode).repeat(seed));
 }
 
-/// The smallest that is found, and how it fails.
+/// The smallest that is found in so long a time, and how it fails.
 pub fn of(
     mode: &'static str,
     (seed, ranks, steps): (u64, usize, usize),
+    time: Duration,
     environment: Vec<(&'static str, String)>,
 ) -> Option<(Candidate, String)> {
     let number = |name: &str, other: u64| settings::number(name).unwrap_or(other);
@@ -81,7 +83,7 @@ pub fn of(
         mode,
         tries: number("GPUCOMM_RANDOM_TRIES", 1),
         limit: slower(Duration::from_secs(number("GPUCOMM_RANDOM_LIMIT", 60))),
-        end: Instant::now() + Duration::from_secs(number("GPUCOMM_RANDOM_SECONDS", 600)),
+        end: Instant::now() + time,
         class: String::new(),
         runs: 0,
         environment,
@@ -193,7 +195,8 @@ impl Shrinker {
 #[test]
 fn finds_what_is_put_in() {
     let inject = vec![("GPUCOMM_RANDOM_INJECT", "fill".to_owned())];
-    let found = (1..40).find_map(|seed| of("programs", (seed, 4, 30), inject.clone()));
+    let time = slower(Duration::from_secs(120));
+    let found = (1..40).find_map(|seed| of("programs", (seed, 4, 30), time, inject.clone()));
     let (smallest, class) = found.expect("a program that fails");
     assert_eq!((smallest.ranks(), class.as_str()), (2, "wrong data"));
     assert!(smallest.steps() <= 2, "{smallest:?}");
