@@ -15,7 +15,7 @@
 //! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` `start=0.01` `lose=0.001` | the same, with that chance, at each operation, allocation, start or piece of work |
 //!
 //! Operations are the collectives, sends and receives that a rank issues on one communicator, counted from 1 in the order
-//! of their launch. Devices are meant by their numbers on the machine, whatever a process calls them. Allocations are counted from 1 on each device, and so is its work: kernels, copies, fills and host
+//! of their launch; collectives of nothing are never launched. Devices are meant by their numbers on the machine, whatever a process calls them. Allocations are counted from 1 on each device, and so is its work: kernels, copies, fills and host
 //! functions, in the order in which they begin. A rule that names a number acts once in a process. A chance depends on nothing but the seed, the rule, the rank or device and the number, so the same program
 //! meets the same faults again. A value that does not follow this grammar is an error at the
 //! first use of a device.

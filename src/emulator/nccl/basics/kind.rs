@@ -48,8 +48,14 @@ impl Kind {
         KINDS.get(usize::try_from(code).ok()?.checked_sub(1)?).map(|&(kind, _)| kind)
     }
 
+    /// Whether it goes to or comes from one peer.
     pub(crate) fn message(self) -> bool {
         matches!(self, Self::Send | Self::Recv)
+    }
+
+    /// Whether NCCL does it by messages, for which not all ranks meet.
+    pub(crate) fn by_messages(self) -> bool {
+        self.message() || matches!(self, Self::AlltoAll | Self::Gather | Self::Scatter)
     }
 
     pub(crate) fn reduces(self) -> bool {

@@ -44,8 +44,6 @@ fn links(comm: &Comm, operation: &Operation, mut visit: impl FnMut(Link)) {
     match operation.kind {
         Kind::Send => others.filter(|&peer| peer == operation.peer).for_each(|peer| visit(Link::To(peer))),
         Kind::Recv => others.filter(|&peer| peer == operation.peer).for_each(|peer| visit(Link::From(peer))),
-        // Nothing is dropped, not launched.
-        _ if operation.count == 0 || comm.size == 1 => {}
         // NCCL makes messages of these three.
         Kind::AlltoAll => others.for_each(|peer| {
             visit(Link::To(peer));
@@ -171,7 +169,7 @@ fn hold_all(meetings: &mut [impl Meeting]) -> Outcome {
 
 /// What reports say of a rank that waits: `what` names the operation.
 fn activity(what: Kind, peer: usize) -> Activity {
-    Activity { kind: Kind::Connect, number: what as u64, count: 0, peer: peer as u32 }
+    Activity::new(Kind::Connect, what as u64, 0, peer)
 }
 
 /// All ranks meet, once for each collective and class that is new.

@@ -132,13 +132,23 @@ pub(crate) fn call(body: impl FnOnce() -> Outcome) -> Outcome<ncclResult_t> {
 }
 
 impl State {
-    /// Refuses to have blocking and non-blocking communicators in one group.
-    fn join(&mut self, comm: &Comm) -> Outcome {
+    /// Whoever comes with something for a stream, or a window, decides how the group is launched: NCCL looks at the last of them.
+    fn join(&mut self, comm: &Comm) {
+        self.blocking = Some(comm.config.blocking);
+    }
+
+    /// Other jobs must be of communicators that block as the group does so far.
+    fn check(&mut self, comm: &Comm) -> Outcome {
         let blocking = *self.blocking.get_or_insert(comm.config.blocking);
         if blocking != comm.config.blocking {
             return Err(Failure::argument("blocking and non-blocking communicators are in the same group"));
         }
         Ok(())
+    }
+
+    fn add_job(&mut self, job: Job) {
+        self.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
+        self.jobs.push(job);
     }
 }
 
@@ -150,7 +160,7 @@ pub(crate) fn add_operation(
     (stream, capture): (StreamHandle, Option<u64>),
 ) -> Outcome {
     with(|state| {
-        state.join(comm)?;
+        state.join(comm);
         match state.batches.iter_mut().find(|batch| Arc::ptr_eq(&batch.comm, comm)) {
             Some(batch) if batch.capture != capture => {
                 return Err(Failure::usage(
@@ -176,11 +186,18 @@ pub(crate) fn add_operation(
 /// Adds a job to the group of this thread.
 pub(crate) fn add_job(job: Job) -> Outcome {
     with(|state| {
-        state.join(&job.comm)?;
-        state.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
-        state.jobs.push(job);
+        state.check(&job.comm)?;
+        state.add_job(job);
         Ok(())
     })?
+}
+
+/// Adds a window to be registered.
+pub(crate) fn add_window(job: Job) -> Outcome {
+    with(|state| {
+        state.join(&job.comm);
+        state.add_job(job);
+    })
 }
 
 /// Launches a group.

@@ -159,7 +159,7 @@ fn refuse(segment: &Segment, comm: &Comm, text: &str) -> Failure {
 
 fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
     let head = segment.head();
-    let activity = Activity { kind: Kind::Init, number: 1, count: 0, peer: 0 };
+    let activity = Activity::new(Kind::Init, 1, 0, 0);
     let mut watch = Watch::of_host(comm, segment, activity).since(0);
     loop {
         let heard = head.news.read();

@@ -7,6 +7,7 @@ use crate::emulator::nccl::requests::batch::StreamHandle;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::requests::order::Order;
 use crate::emulator::nccl::requests::request::Request;
+use crate::emulator::nccl::run::alone;
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
 use crate::sys::{cudaStream_t, ncclComm_t, ncclResult_t};
@@ -28,6 +29,15 @@ pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -
             )));
         }
         let operation = Operation::start(&comm, &Order::new(&comm, request)?)?;
+        if !request.kind.message() {
+            if request.count == 0 {
+                // NCCL drops it: it holds up nobody, and orders nothing.
+                return Ok(());
+            }
+            if comm.size == 1 {
+                return alone::launch(&comm, operation, StreamHandle(stream));
+            }
+        }
         group::add_operation(&comm, epoch, operation, (StreamHandle(stream), capture))
     })
 }

@@ -119,7 +119,7 @@ pub(crate) unsafe fn register(
             out.put(job.windows.add(window));
             Ok(())
         });
-        group::add_job(Job { comm: comm.clone(), name: "ncclCommWindowRegister", run })
+        group::add_window(Job { comm: comm.clone(), name: "ncclCommWindowRegister", run })
     })
 }
 

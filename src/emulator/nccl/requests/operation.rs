@@ -27,8 +27,8 @@ pub(crate) struct Operation {
     pub(crate) recv: Location,
     /// Which buffers are registered.
     pub(crate) registered: Registered,
-    /// The result is there.
-    pub(crate) done: Cell<bool>,
+    /// How many parts of the result are not there.
+    left: Cell<usize>,
     _used: [InUse; 2],
 }
 
@@ -53,18 +53,23 @@ impl Operation {
             send,
             recv,
             registered: Registered::of(comm, order)?,
-            done: Cell::new(false),
+            left: Cell::new(parts_received(comm, order)),
             _used: [send_used, recv_used],
         };
         operation.check_overlap(comm.rank)?;
         Ok(operation)
     }
 
+    /// One more part of the result is there.
+    pub(crate) fn has_part(&self) {
+        self.left.set(self.left.get().saturating_sub(1));
+    }
+
     /// Leaves garbage in the first half of what the result was to be, as an operation does that ends without it; unless it had
     /// come to its end.
     pub(crate) fn spoil(&self) -> Outcome {
         let whole = self.whole[1];
-        if self.done.get() || whole == 0 {
+        if self.left.get() == 0 || whole == 0 {
             return Ok(());
         }
         let spoilt = whole.div_ceil(2);
@@ -107,6 +112,15 @@ impl Operation {
              overlap: {hint}",
             send.offset, recv.offset
         )))
+    }
+}
+
+/// In how many parts the result comes.
+fn parts_received(comm: &Comm, order: &Order) -> usize {
+    match order.kind {
+        Kind::AlltoAll => comm.size,
+        Kind::Gather if order.peer == comm.rank => comm.size,
+        _ => 1,
     }
 }
 

@@ -32,8 +32,7 @@ pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
     let segment = comm.segment()?;
     let (me, own) = (segment.rank(comm.rank), segment.own(comm.rank));
     let number = own.arrived.load(Ordering::Relaxed) + 1;
-    let activity =
-        Activity { kind: operation.kind, number, count: operation.count as u64, peer: operation.peer as u32 };
+    let activity = Activity::new(operation.kind, number, operation.count as u64, operation.peer);
 
     Signature::of(operation).put(&own.words);
     own.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
@@ -46,7 +45,7 @@ pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
         return Ok(());
     }
     let done = match compare(comm, segment, number) {
-        Ok(()) if grouping::agree(comm, segment, operation) => work(comm, segment, operation),
+        Ok(()) if grouping::agree(comm, segment) => work(comm, segment, operation),
         // NCCL reorders and merges what is in a group, and each rank takes the other's bytes for something else.
         Ok(()) => operation.spoil(),
         Err(mismatch) => Err(mismatch),
@@ -63,7 +62,9 @@ pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bo
     }
     activity.publish(me, if parted == Ok(false) { Phase::Stopped } else { Phase::Done });
     done?;
-    operation.done.set(parted?);
+    if parted? {
+        operation.has_part();
+    }
     Ok(())
 }
 

@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::emulator::meet::segment::Segment;
-use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::requests::signature::{SIGNATURE_WORDS, Signature};
 use crate::emulator::nccl::state::comm::Comm;
@@ -20,19 +19,13 @@ const NAMED: usize = 8;
 // In these words a rank shows the group that it is at: how many collectives, their digest, and the first of them.
 const _: () = assert!(GROUP_WORDS == 2 + NAMED * SIGNATURE_WORDS);
 
-/// Whether NCCL launches `operation` as a collective.
-fn counts(operation: &Operation) -> bool {
-    let message = matches!(operation.kind, Kind::Send | Kind::Recv | Kind::AlltoAll | Kind::Gather | Kind::Scatter);
-    !message && operation.count > 0
-}
-
 /// Shows the others what the group holds whose operations this rank comes to now.
 ///
 /// All ranks have compared the last one, since none parts from a collective before all have.
 pub(crate) fn show(comm: &Comm, segment: &Segment, operations: &[Operation]) {
     let group = &segment.own(comm.rank).group;
     let (mut number, mut digest) = (0, 0u64);
-    for operation in operations.iter().filter(|operation| counts(operation)) {
+    for operation in operations.iter().filter(|operation| !operation.kind.by_messages()) {
         let signature = Signature::of(operation);
         if number < NAMED {
             signature.put(&group[2 + number * SIGNATURE_WORDS..]);
@@ -49,10 +42,7 @@ pub(crate) fn show(comm: &Comm, segment: &Segment, operations: &[Operation]) {
 }
 
 /// Whether all ranks, which have come to `operation`, have come to it in groups of the same collectives.
-pub(crate) fn agree(comm: &Comm, segment: &Segment, operation: &Operation) -> bool {
-    if !counts(operation) {
-        return true;
-    }
+pub(crate) fn agree(comm: &Comm, segment: &Segment) -> bool {
     let shown = |rank: usize| segment.own(rank).group.each_ref().map(|word| word.load(Ordering::Relaxed));
     let first = shown(0);
     let listed = |words: &[u64; GROUP_WORDS]| 2 + SIGNATURE_WORDS * NAMED.min(words[0] as usize);

@@ -1,10 +1,12 @@
 //! Work that streams do.
 
+pub(crate) mod alone;
 mod captured;
 pub(crate) mod collective;
 pub(crate) mod grouping;
 pub(crate) mod inject;
 pub(crate) mod launch;
+mod message;
 mod order;
 pub(crate) mod p2p;
 pub(crate) mod share;

@@ -12,12 +12,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use super::message::{self, Message};
 use crate::emulator::meet::futex::{SLICE, spin};
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::memory::space::reach;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
-use crate::emulator::nccl::basics::kind::{Kind, element_name};
+use crate::emulator::nccl::basics::kind::element_name;
 use crate::emulator::nccl::bytes::transfer::Way;
 use crate::emulator::nccl::requests::location::{get_location, put_location};
 use crate::emulator::nccl::requests::operation::Operation;
@@ -41,7 +42,7 @@ const PLACE_AT: usize = 2;
 /// The messages of one batch from or to one peer, in order.
 struct Lane<'a> {
     peer: usize,
-    waiting: VecDeque<&'a Operation>,
+    waiting: VecDeque<Message<'a>>,
     /// How many are done.
     done: usize,
     /// The first of `waiting` lies in the slot.
@@ -95,13 +96,13 @@ impl<'a> Round<'a> {
 }
 
 /// The rounds of a batch that have messages.
-fn rounds<'a>(comm: &Comm, messages: &[&'a Operation]) -> Vec<Round<'a>> {
+fn rounds<'a>(comm: &Comm, messages: &[Message<'a>]) -> Vec<Round<'a>> {
     let (me, size) = (comm.rank, comm.size);
     let mut rounds: Vec<(usize, Round<'a>)> = Vec::new();
-    for message in messages {
-        let apart = match message.kind {
-            Kind::Send => (message.peer + size - me) % size,
-            _ => (me + size - message.peer) % size,
+    for &message in messages {
+        let apart = match message.sends {
+            true => (message.peer + size - me) % size,
+            false => (me + size - message.peer) % size,
         };
         let at = rounds.iter().position(|(known, _)| *known == apart).unwrap_or_else(|| {
             let send = Lane::new((me + apart) % size);
@@ -110,19 +111,21 @@ fn rounds<'a>(comm: &Comm, messages: &[&'a Operation]) -> Vec<Round<'a>> {
             rounds.len() - 1
         });
         let round = &mut rounds[at].1;
-        let lane = if message.kind == Kind::Send { &mut round.send } else { &mut round.recv };
+        let lane = if message.sends { &mut round.send } else { &mut round.recv };
         lane.waiting.push_back(message);
     }
     rounds.into_iter().map(|(_, round)| round).collect()
 }
 
 /// Runs the messages of one batch. An error is the communicator's asynchronous error; being stopped is none.
-pub(crate) fn run(comm: &Comm, messages: &[&Operation], cancelled: &dyn Fn() -> bool) -> Outcome {
+pub(crate) fn run(comm: &Comm, operations: &[Operation], cancelled: &dyn Fn() -> bool) -> Outcome {
+    let mut messages = Vec::new();
+    operations.iter().for_each(|operation| message::of(comm, operation, |message| messages.push(message)));
     let Some(first) = messages.first() else { return Ok(()) };
     let segment = comm.segment()?;
     let me = segment.rank(comm.rank);
-    let mut rounds = rounds(comm, messages);
-    let mut activity = deed(first);
+    let mut rounds = rounds(comm, &messages);
+    let mut activity = first.deed();
     let outcome = pump(comm, segment, &mut rounds, &mut activity, cancelled);
     for lane in rounds.iter().map(|round| &round.send).filter(|lane| lane.sent) {
         withdraw(segment, segment.between(comm.rank, lane.peer), lane.peer);
@@ -130,15 +133,6 @@ pub(crate) fn run(comm: &Comm, messages: &[&Operation], cancelled: &dyn Fn() -> 
     let ended = matches!(outcome, Ok(true));
     activity.publish(me, if ended { Phase::Done } else { Phase::Stopped });
     outcome.map(drop)
-}
-
-fn deed(operation: &Operation) -> Activity {
-    Activity {
-        kind: operation.kind,
-        number: operation.number,
-        count: operation.count as u64,
-        peer: operation.peer as u32,
-    }
 }
 
 /// Moves messages until none is left (`true`) or this rank is stopped.
@@ -167,7 +161,7 @@ fn pump(
             continue;
         }
         let watch = watch.get_or_insert_with(|| {
-            *activity = lane.waiting.front().map_or(*activity, |message| deed(message));
+            *activity = lane.waiting.front().map_or(*activity, Message::deed);
             Watch::new(comm, segment, *activity, Some(cancelled))
         });
         let missing =
@@ -187,8 +181,8 @@ fn send(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
     match pair.state.load(Ordering::Acquire) {
         IDLE if !lane.sent => {
             pair.sender[TYPE_AT].store(head(message), Ordering::Relaxed);
-            pair.sender[COUNT_AT].store(message.count as u64, Ordering::Relaxed);
-            put_location(&pair.sender[PLACE_AT..], &message.send);
+            pair.sender[COUNT_AT].store(message.operation.count as u64, Ordering::Relaxed);
+            put_location(&pair.sender[PLACE_AT..], &message.place());
             pair.state.store(SENT, Ordering::Release);
             lane.sent = true;
             segment.rank(lane.peer).bell.ring();
@@ -213,7 +207,9 @@ fn receive(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
         return Ok(());
     }
     let outcome = take(comm, pair, lane.peer, message);
-    message.done.set(outcome.is_ok());
+    if outcome.is_ok() {
+        message.operation.has_part();
+    }
     pair.done.fetch_add(1, Ordering::Relaxed);
     pair.state.store(if outcome.is_ok() { DONE } else { REFUSED }, Ordering::Release);
     segment.rank(lane.peer).bell.ring();
@@ -222,25 +218,26 @@ fn receive(comm: &Comm, segment: &Segment, lane: &mut Lane<'_>) -> Outcome {
 }
 
 /// Compares what was sent with what is wanted, and copies it.
-fn take(comm: &Comm, pair: &Between, from: usize, message: &Operation) -> Outcome {
+fn take(comm: &Comm, pair: &Between, from: usize, message: &Message<'_>) -> Outcome {
+    let (wanted, bytes) = (message.operation.count as u64, message.operation.bytes());
     let datatype = pair.sender[TYPE_AT].load(Ordering::Relaxed);
     let count = pair.sender[COUNT_AT].load(Ordering::Relaxed);
     pair.receiver[TYPE_AT].store(head(message), Ordering::Relaxed);
-    pair.receiver[COUNT_AT].store(message.count as u64, Ordering::Relaxed);
-    if (datatype, count) != (head(message), message.count as u64) {
+    pair.receiver[COUNT_AT].store(wanted, Ordering::Relaxed);
+    if (datatype, count) != (head(message), wanted) {
         return Err(mismatch(from, comm.rank, pair));
     }
     let reach = |error| Failure::system(format!("rank {} cannot reach the memory of rank {from}: {error}", comm.rank));
-    let source = reach::reach(&get_location(&pair.sender[PLACE_AT..]), message.bytes()).map_err(reach)?;
-    let target = reach::reach(&message.recv, message.bytes()).map_err(reach)?;
+    let source = reach::reach(&get_location(&pair.sender[PLACE_AT..]), bytes).map_err(reach)?;
+    let target = reach::reach(&message.place(), bytes).map_err(reach)?;
     // SAFETY: both sides checked that their buffers hold `count` elements and keep them from reuse until the message is
     // done. They can overlap only if a program sends to itself, and the first branch allows for that.
     unsafe {
         if from == comm.rank {
-            std::ptr::copy(source, target, message.bytes());
+            std::ptr::copy(source, target, bytes);
         } else {
-            let way = Way::for_total(message.bytes());
-            way.copy(source, target, message.bytes());
+            let way = Way::for_total(bytes);
+            way.copy(source, target, bytes);
             way.finish();
         }
     }
@@ -248,7 +245,8 @@ fn take(comm: &Comm, pair: &Between, from: usize, message: &Operation) -> Outcom
 }
 
 /// What both ends must have alike, but for the count.
-fn head(message: &Operation) -> u64 {
+fn head(message: &Message<'_>) -> u64 {
+    let message = message.operation;
     u64::from(message.datatype.0) | u64::from(message.captured) << 32 | u64::from(message.registered.word) << 33
 }
 

@@ -49,7 +49,7 @@ impl BatchRun {
         for operation in &mut operations {
             issued.operations += 1;
             operation.number = issued.operations;
-            if !operation.kind.message() {
+            if !operation.kind.by_messages() {
                 order::check(comm);
             }
         }
@@ -108,7 +108,7 @@ fn run(comm: &Comm, operations: &[Operation], cancelled: &dyn Fn() -> bool) -> O
     grouping::show(comm, segment, operations);
     for operation in operations {
         let Some(fault) = fault::at(comm.rank, operation.number) else {
-            if !operation.kind.message() {
+            if !operation.kind.by_messages() {
                 collective::run(comm, operation, cancelled)?;
             }
             continue;
@@ -117,13 +117,12 @@ fn run(comm: &Comm, operations: &[Operation], cancelled: &dyn Fn() -> bool) -> O
         if comm.stopped() || cancelled() {
             return Ok(());
         }
-        if !operation.kind.message() {
+        if !operation.kind.by_messages() {
             collective::run(comm, operation, cancelled)?;
         }
     }
-    let messages: Vec<&Operation> = operations.iter().filter(|operation| operation.kind.message()).collect();
     if comm.stopped() || cancelled() {
         return Ok(());
     }
-    p2p::run(comm, &messages, cancelled)
+    p2p::run(comm, operations, cancelled)
 }

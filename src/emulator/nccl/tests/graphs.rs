@@ -12,10 +12,10 @@ fn a_group_is_captured_as_a_whole() {
         let mut graph = std::ptr::null_mut();
         let mode = cudaStreamCaptureMode::cudaStreamCaptureModeThreadLocal;
         cuda!(cudaStreamBeginCapture(captures, mode));
-        let sum = |stream| nccl!(ncclAllReduce(buffer.0, buffer.0, 4, U32, SUM, rank.comm, stream));
         assert_eq!(nccl!(ncclGroupStart()), OK);
-        assert_eq!(sum(captures), OK);
-        assert_eq!(sum(rank.stream), ncclResult_t::ncclInvalidUsage);
+        assert_eq!(nccl!(ncclSend(buffer.0, 2, U32, 0, rank.comm, captures)), OK);
+        let live = nccl!(ncclRecv(buffer.at(2), 2, U32, 0, rank.comm, rank.stream));
+        assert_eq!(live, ncclResult_t::ncclInvalidUsage);
         assert_eq!(nccl!(ncclGroupEnd()), ncclResult_t::ncclInvalidUsage);
         assert!(last_error().contains("captured into the same graph"), "{}", last_error());
         cuda!(cudaStreamEndCapture(captures, &mut graph));
@@ -76,7 +76,7 @@ fn an_end_waits_for_graphs() {
             let (result, comm) = init(1, unique_id(), 0, config(true));
             assert_eq!(result, OK);
             let (rank, buffer) = (Rank::new(0, 1, comm), Buffer::new(&[1.0; 4]));
-            let exec = captured(rank.stream, || assert_eq!(rank.all_reduce(&buffer), OK));
+            let exec = captured(rank.stream, || assert_eq!(rank.to_itself(&buffer), OK));
             launch(exec, rank.stream);
             rank.wait();
             ends_after(exec, comm, end);
@@ -119,7 +119,7 @@ fn the_last_rank_of_a_process_waits_for_the_graphs_of_all() {
 fn no_graph_runs_after_a_revoke() {
     spmd(1, |rank| {
         let buffer = Buffer::new(&[1.0; 4]);
-        let exec = captured(rank.stream, || assert_eq!(rank.all_reduce(&buffer), OK));
+        let exec = captured(rank.stream, || assert_eq!(rank.to_itself(&buffer), OK));
         assert_eq!(nccl!(ncclCommRevoke(rank.comm, NCCL_REVOKE_DEFAULT as i32)), OK);
         let refused = reported("was finalized or revoked", || nccl!(cudaGraphLaunch(exec, rank.stream)));
         assert_eq!(refused, cudaError::cudaErrorInvalidValue);

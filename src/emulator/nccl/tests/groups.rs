@@ -123,12 +123,12 @@ fn groups_that_differ_between_ranks_are_reported_and_give_garbage() {
     assert!(expected.count() > 0 && named.count() > 0);
 }
 
-/// What is no collective to NCCL may be grouped as one likes: messages, nothing, and what it makes of messages.
+/// What is no collective to NCCL may be grouped otherwise: messages, nothing, and what it makes of messages.
 #[test]
 fn messages_and_empty_collectives_may_be_grouped_differently() {
     spmd(2, |rank| {
         rank.connect();
-        let (four, none, out, inn) = (Buffer::new(&[1.0; 4]), Buffer::zeros(0), Buffer::zeros(2), Buffer::zeros(2));
+        let (none, out, inn) = (Buffer::zeros(0), Buffer::new(&[rank.rank as f32; 2]), Buffer::zeros(2));
         let grouped = |yes: bool, number: u32| {
             if yes {
                 // SAFETY: takes no pointers.
@@ -142,7 +142,6 @@ fn messages_and_empty_collectives_may_be_grouped_differently() {
             // SAFETY: the buffers stay until the stream is idle.
             unsafe {
                 assert_eq!(ncclAlltoAll(out.0, inn.0, 1, float, rank.comm, rank.stream), OK);
-                assert_eq!(rank.all_reduce(&four), OK);
                 assert_eq!(rank.all_reduce(&none), OK);
                 match rank.rank {
                     0 => assert_eq!(ncclSend(out.0, 2, float, peer, rank.comm, rank.stream), OK),
@@ -152,12 +151,13 @@ fn messages_and_empty_collectives_may_be_grouped_differently() {
             grouped(rank.rank == odd, 1);
         }
         rank.wait();
-        assert_eq!(four.values(), [4.0; 4]);
+        assert_eq!(inn.values(), if rank.rank == 0 { [0.0, 1.0] } else { [0.0; 2] });
     });
 }
 
+/// The last one says how the group is launched. Other jobs than windows must be of the same sort.
 #[test]
-fn blocking_and_non_blocking_do_not_mix() {
+fn blocking_and_non_blocking_mix_as_in_nccl() {
     within_limit(|| {
         set_device(0);
         let (result, one) = init(1, unique_id(), 0, config(true));
@@ -166,10 +166,26 @@ fn blocking_and_non_blocking_do_not_mix() {
         assert_eq!(result, ncclResult_t::ncclInProgress);
         let ranks = [one, two].map(|comm| Rank::new(0, 1, comm));
         while ranks[1].state() == ncclResult_t::ncclInProgress {}
-        let buffer = Buffer::zeros(1);
+        let (from, to) = (Buffer::new(&[1.0]), Buffer::zeros(1));
+        let message = |rank: &Rank| {
+            let (float, comm, stream) = (ncclDataType_t::ncclFloat32, rank.comm, rank.stream);
+            // SAFETY: the buffers stay until the stream is idle.
+            unsafe { [ncclSend(from.0, 1, float, 0, comm, stream), ncclRecv(to.0, 1, float, 0, comm, stream)] }
+        };
+        for (order, ended) in [([0, 1], ncclResult_t::ncclInProgress), ([1, 0], OK)] {
+            start();
+            order.iter().for_each(|&at| assert_eq!(message(&ranks[at]), [OK; 2]));
+            assert_eq!(end(), ended);
+            ranks.iter().for_each(|rank| while rank.state() == ncclResult_t::ncclInProgress {});
+            ranks.iter().for_each(Rank::wait);
+        }
+        assert_eq!(to.values(), [1.0]);
         start();
-        assert_eq!(ranks[0].all_reduce(&buffer), OK);
-        assert_eq!(ranks[1].all_reduce(&buffer), ncclResult_t::ncclInvalidArgument);
+        assert_eq!(message(&ranks[1]), [OK; 2]);
+        let mut child = std::ptr::null_mut();
+        // SAFETY: refused.
+        let refused = unsafe { ncclCommSplit(ranks[0].comm, 0, 0, &mut child, std::ptr::null_mut()) };
+        assert_eq!(refused, ncclResult_t::ncclInvalidArgument);
         assert_eq!(end(), ncclResult_t::ncclInvalidArgument);
         assert!(last_error().contains("non-blocking"), "{}", last_error());
         ranks.iter().for_each(Rank::end);

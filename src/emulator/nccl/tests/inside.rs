@@ -77,8 +77,8 @@ fn an_open_group_counts() {
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { ncclGroupStart() }, OK);
         count();
-        assert_eq!(rank.all_reduce(&buffer), OK);
-        reported("ncclCommCount of rank 0 while another thread is inside ncclAllReduce", count);
+        assert_eq!(rank.to_itself(&buffer), OK);
+        reported("ncclCommCount of rank 0 while another thread is inside ncclSend", count);
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { ncclGroupEnd() }, OK);
         count();

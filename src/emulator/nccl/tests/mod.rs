@@ -1,6 +1,7 @@
 //! Tests of the whole half, through the C functions: ranks as threads, each with a device of its own.
 
 mod abort;
+mod alone;
 mod captures;
 mod collectives;
 mod connect;
@@ -89,6 +90,20 @@ pub(super) fn stream() -> cudaStream_t {
     let made = unsafe { cudaStreamCreateWithPriority(&mut stream, cudaStreamNonBlocking, 0) };
     assert_eq!(made, cudaError::cudaSuccess);
     stream
+}
+
+/// Holds a stream up until what it gives back is dropped.
+pub(super) fn hold_up(stream: cudaStream_t) -> mpsc::Sender<()> {
+    unsafe extern "C" fn wait_for_end(held: *mut c_void) {
+        // SAFETY: made by `Box::into_raw` of such a receiver, for this one call.
+        let held = unsafe { Box::from_raw(held.cast::<mpsc::Receiver<()>>()) };
+        let _ = held.recv();
+    }
+    let (hold, held) = mpsc::channel::<()>();
+    let held = Box::into_raw(Box::new(held)).cast();
+    // SAFETY: a live stream; the function takes what it is given here.
+    assert_eq!(unsafe { cudaLaunchHostFunc(stream, Some(wait_for_end), held) }, cudaError::cudaSuccess);
+    hold
 }
 
 pub(super) fn init(size: usize, id: ncclUniqueId, rank: usize, mut config: ncclConfig_t) -> (ncclResult_t, ncclComm_t) {
@@ -199,6 +214,19 @@ impl Rank {
         }
         assert_eq!(self.all_reduce(&one), OK, "{}", last_error());
         self.wait();
+    }
+
+    /// A message to itself, of a communicator of one rank, from the first half of a buffer to the second: what one rank has that waits for
+    /// the end of a group, and comes in turn.
+    pub(super) fn to_itself(&self, buffer: &Buffer) -> ncclResult_t {
+        let (half, float) = (buffer.1 / 2, ncclDataType_t::ncclFloat32);
+        // SAFETY: the buffer is checked by the functions.
+        unsafe {
+            assert_eq!(ncclGroupStart(), OK);
+            assert_eq!(ncclSend(buffer.0, half, float, 0, self.comm, self.stream), OK);
+            assert_eq!(ncclRecv(buffer.at(half), half, float, 0, self.comm, self.stream), OK);
+            ncclGroupEnd()
+        }
     }
 
     pub(super) fn all_reduce(&self, buffer: &Buffer) -> ncclResult_t {

@@ -231,7 +231,7 @@ fn scene() {
                 }
             };
             settle();
-            assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInProgress);
+            assert_eq!(rank.to_itself(&buffer), ncclResult_t::ncclInProgress);
             settle();
             rank.wait();
         }

@@ -2,7 +2,7 @@
 //!
 //! `ncclGetLastError` says of a communicator that has not failed what it waits for. NCCL has no such text.
 
-use crate::emulator::meet::layout::Life;
+use crate::emulator::meet::layout::{Life, MAX_RANKS};
 use crate::emulator::meet::waits::Waits;
 use crate::emulator::meet::watch::{self, Deed, Party};
 use crate::emulator::nccl::basics::error::Failure;
@@ -21,19 +21,35 @@ pub(crate) struct Activity {
     pub(crate) count: u64,
     /// Root or peer.
     pub(crate) peer: u32,
+    /// What a message is part of, if it was not asked for by itself.
+    pub(crate) part_of: Option<Kind>,
 }
+
+impl Activity {
+    pub(crate) fn new(kind: Kind, number: u64, count: u64, peer: usize) -> Self {
+        Self { kind, number, count, peer: peer as u32, part_of: None }
+    }
+}
+
+/// Bits of a peer's number, in front of what a message is part of.
+const PEER_BITS: u32 = 16;
+const _: () = assert!(MAX_RANKS < 1 << PEER_BITS);
 
 impl Deed for Activity {
     fn numbers(&self) -> (u8, u32, [u64; 2]) {
-        (self.kind as u8, self.peer, [self.number, self.count])
+        let part_of = self.part_of.map_or(0, |kind| kind as u32);
+        (self.kind as u8, self.peer | part_of << PEER_BITS, [self.number, self.count])
     }
 
     fn from_numbers(code: u8, peer: u32, [number, count]: [u64; 2]) -> Option<Self> {
-        Some(Self { kind: Kind::from_code(u64::from(code))?, number, count, peer })
+        let part_of = Kind::from_code(u64::from(peer >> PEER_BITS));
+        let peer = peer & ((1 << PEER_BITS) - 1);
+        Some(Self { kind: Kind::from_code(u64::from(code))?, number, count, peer, part_of })
     }
 
     fn describe(&self) -> String {
-        let Self { kind, number, count, peer } = self;
+        let Self { kind, number, count, peer, part_of } = self;
+        let whose = part_of.map_or(String::new(), |whole| format!(", part of {}", whole.name()));
         match kind {
             Kind::Init => kind.name().to_owned(),
             Kind::Split | Kind::WindowRegister => format!("{} (host call #{number})", kind.name()),
@@ -51,8 +67,8 @@ impl Deed for Activity {
             Kind::Send | Kind::Recv if *count == 0 => {
                 format!("an empty {} by which it connects with rank {peer} (operation #{number})", kind.name())
             }
-            Kind::Send => format!("Send of {count} elements to rank {peer} (operation #{number})"),
-            Kind::Recv => format!("Recv of {count} elements from rank {peer} (operation #{number})"),
+            Kind::Send => format!("Send of {count} elements to rank {peer} (operation #{number}{whose})"),
+            Kind::Recv => format!("Recv of {count} elements from rank {peer} (operation #{number}{whose})"),
             _ if kind.rooted() => {
                 format!("{} of {count} elements with root {peer} (collective #{number})", kind.name())
             }
@@ -113,9 +129,17 @@ mod tests {
     /// Nobody has issued them, so nobody finds them in a program.
     #[test]
     fn messages_that_connect_are_not_told_as_messages() {
-        let describe = |kind, count| Activity { kind, number: 3, count, peer: 1 }.describe();
+        let describe = |kind, count| Activity::new(kind, 3, count, 1).describe();
         assert_eq!(describe(Kind::Send, 8), "Send of 8 elements to rank 1 (operation #3)");
         assert_eq!(describe(Kind::Send, 0), "an empty Send by which it connects with rank 1 (operation #3)");
         assert_eq!(describe(Kind::Recv, 0), "an empty Recv by which it connects with rank 1 (operation #3)");
+    }
+
+    #[test]
+    fn messages_tell_others_what_they_are_part_of() {
+        let gathers = Activity { part_of: Some(Kind::Gather), ..Activity::new(Kind::Send, 3, 8, 255) };
+        let (code, peer, more) = gathers.numbers();
+        let told = Activity::from_numbers(code, peer, more).map(|deed| deed.describe());
+        assert_eq!(told.as_deref(), Some("Send of 8 elements to rank 255 (operation #3, part of Gather)"));
     }
 }

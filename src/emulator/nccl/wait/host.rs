@@ -38,7 +38,7 @@ pub(crate) fn exchange(comm: &Comm, members: &Members, kind: Kind, words: &[u64]
         let meeting = Meeting::new(segment, comm.rank, &members.ranks, members.epoch, &mut issued.met);
         (issued.hosted, meeting)
     };
-    let activity = Activity { kind, number, count: 0, peer: 0 };
+    let activity = Activity::new(kind, number, 0, 0);
     let mut board = [0; WORDS];
     board[0] = kind as u64;
     for (slot, word) in board[1..].iter_mut().zip(words) {
