@@ -10,6 +10,7 @@
 pub(in crate::emulator) mod bugs;
 pub(crate) mod cuda;
 mod fault;
+mod floats;
 pub(in crate::emulator) mod lock;
 #[cfg(feature = "nccl")]
 pub(crate) mod meet;

@@ -86,6 +86,11 @@ pub(crate) fn element(datatype: ncclDataType_t) -> Option<(usize, &'static str)>
     })
 }
 
+/// Whether its elements are floating-point numbers.
+pub(crate) fn is_float(datatype: ncclDataType_t) -> bool {
+    element(datatype).is_some_and(|(_, name)| name.contains("float"))
+}
+
 /// The name of an element type.
 pub(crate) fn element_name(datatype: ncclDataType_t) -> &'static str {
     element(datatype).map_or("no type", |(_, name)| name)

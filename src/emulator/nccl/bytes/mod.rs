@@ -1,4 +1,5 @@
 //! Bytes, moved and reduced.
 
+mod element;
 pub(crate) mod reduce;
 pub(crate) mod transfer;

@@ -1,16 +1,28 @@
 //! Reductions: many inputs, one result, written to one or more places.
 //!
-//! The inputs are combined in the order of their ranks, whoever does the work, so every rank gets the same bits.
+//! The inputs are combined in the order of their ranks, whoever does the work, so every rank gets the same bits. NCCL gives all ranks the
+//! same bits, too, but its order is that of a ring, which begins at another rank for each part of the data, or of a tree; which of them
+//! it takes depends on the machine, the operation and its size. So where a step rounds, a result here is one of those that a GPU may
+//! give, and not the one that it gives.
 //!
 //! - Integers wrap. Their average is the wrapped sum divided by the number of ranks, rounded towards zero.
-//! - `f16` and `bf16` are widened to `f32`, combined there and rounded once, to the nearest, ties to even.
-//! - Averages of floats divide the sum once.
+//! - Floats are rounded to their type at each step: each sum, product and so on of two.
+//! - PreMulSum multiplies each rank's input by that rank's scalar. That product is rounded only for the first rank: the others' is fused
+//!   with the addition.
+//! - An average of floats is that, where each rank's scalar is one over the number of ranks, rounded to the type.
+//! - Sums of `f16` and `bf16` between symmetric windows are kept in `f32` and rounded once.
 //! - Minimum and maximum ignore a NaN unless all inputs are NaN.
-//! - PreMulSum multiplies each rank's input by that rank's scalar, in the type in which sums are kept.
+//!
+//! All of this is from the source of NCCL 2.28.9 (`reduce_kernel.h`, `enqueue.cc`, `symmetric/`), but for the fusion, which is what the
+//! compiler made of it: the code for compute capability 9.0 in NVIDIA's build of 2.28.9 for CUDA 13 multiplies and adds in one
+//! instruction in all of its rings, for all four types. None of that code's additions and multiplications flushes small numbers to zero. What NVLink
+//! switches do, which add up themselves where NVLS is used, stands in no document: sums of two-byte types are kept in `f32` there, and
+//! atomic additions of `f32` in memory are known to flush. Hence the two options of `GPUCOMM_EMULATOR_FLOATS`: `wide-sums` keeps all
+//! sums of two-byte types in `f32`, and `flush-denormals` takes each `f32` that is no normal number for zero, in and out.
 
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::element::{Element, Number};
 use super::transfer::{BLOCK, Way};
 use crate::emulator::nccl::basics::kind::Redop;
 use crate::sys::ncclDataType_t;
@@ -20,6 +32,10 @@ use crate::sys::ncclDataType_t;
 pub(crate) struct Reduction {
     pub(crate) datatype: ncclDataType_t,
     pub(crate) redop: Redop,
+    /// Sums of two-byte types are kept in `f32`.
+    pub(crate) wide: bool,
+    /// Numbers of `f32` that are not normal are zero.
+    pub(crate) flush: bool,
 }
 
 /// Combines `count` elements of every source and writes the result to every target.
@@ -36,195 +52,55 @@ pub(crate) unsafe fn run(
     way: Way,
 ) {
     use ncclDataType_t as T;
-    let redop = reduction.redop;
     // SAFETY: the element types below have the sizes of the data types; the caller vouches for the rest.
     unsafe {
         match reduction.datatype {
-            T::ncclInt8 => blocks::<i8>(redop, sources, scalars, targets, count, way),
-            T::ncclUint8 => blocks::<u8>(redop, sources, scalars, targets, count, way),
-            T::ncclInt32 => blocks::<i32>(redop, sources, scalars, targets, count, way),
-            T::ncclUint32 => blocks::<u32>(redop, sources, scalars, targets, count, way),
-            T::ncclInt64 => blocks::<i64>(redop, sources, scalars, targets, count, way),
-            T::ncclUint64 => blocks::<u64>(redop, sources, scalars, targets, count, way),
-            T::ncclFloat16 => blocks::<f16>(redop, sources, scalars, targets, count, way),
-            T::ncclBfloat16 => blocks::<bf16>(redop, sources, scalars, targets, count, way),
-            T::ncclFloat32 => blocks::<f32>(redop, sources, scalars, targets, count, way),
-            T::ncclFloat64 => blocks::<f64>(redop, sources, scalars, targets, count, way),
+            T::ncclInt8 => blocks::<i8>(reduction, sources, scalars, targets, count, way),
+            T::ncclUint8 => blocks::<u8>(reduction, sources, scalars, targets, count, way),
+            T::ncclInt32 => blocks::<i32>(reduction, sources, scalars, targets, count, way),
+            T::ncclUint32 => blocks::<u32>(reduction, sources, scalars, targets, count, way),
+            T::ncclInt64 => blocks::<i64>(reduction, sources, scalars, targets, count, way),
+            T::ncclUint64 => blocks::<u64>(reduction, sources, scalars, targets, count, way),
+            T::ncclFloat16 => blocks::<f16>(reduction, sources, scalars, targets, count, way),
+            T::ncclBfloat16 => blocks::<bf16>(reduction, sources, scalars, targets, count, way),
+            T::ncclFloat32 => blocks::<f32>(reduction, sources, scalars, targets, count, way),
+            T::ncclFloat64 => blocks::<f64>(reduction, sources, scalars, targets, count, way),
             // Refused when the operation was issued.
             _ => {}
         }
     }
 }
 
-/// A type that sums are kept in.
-trait Number: Copy + Default {
-    fn sum(self, other: Self) -> Self;
-    fn product(self, other: Self) -> Self;
-    fn least(self, other: Self) -> Self;
-    fn greatest(self, other: Self) -> Self;
-    fn divide(self, by: usize) -> Self;
-}
-
-macro_rules! integers {
-    ($($t:ty)*) => {$(
-        impl Number for $t {
-            #[inline(always)]
-            fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
-            #[inline(always)]
-            fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
-            #[inline(always)]
-            fn least(self, other: Self) -> Self { self.min(other) }
-            #[inline(always)]
-            fn greatest(self, other: Self) -> Self { self.max(other) }
-            #[inline(always)]
-            fn divide(self, by: usize) -> Self {
-                // More ranks than the type can count: the quotient is that of wider numbers.
-                (self as i128 / by as i128) as $t
-            }
-        }
-    )*};
-}
-integers!(i8 u8 i32 u32 i64 u64);
-
-macro_rules! floats {
-    ($($t:ty)*) => {$(
-        impl Number for $t {
-            #[inline(always)]
-            fn sum(self, other: Self) -> Self { self + other }
-            #[inline(always)]
-            fn product(self, other: Self) -> Self { self * other }
-            #[inline(always)]
-            fn least(self, other: Self) -> Self { self.min(other) }
-            #[inline(always)]
-            fn greatest(self, other: Self) -> Self { self.max(other) }
-            #[inline(always)]
-            fn divide(self, by: usize) -> Self { self / by as $t }
-        }
-    )*};
-}
-floats!(f32 f64);
-
-/// An element type, and how blocks of it become numbers and the other way round.
-trait Kept: Copy {
-    type Number: Number;
-    /// Reads `into.len()` elements.
-    ///
-    /// # Safety
-    /// `from` is readable for that many elements; it need not be aligned.
-    unsafe fn load(from: *const u8, into: &mut [Self::Number]);
-    /// Writes elements.
-    ///
-    /// # Safety
-    /// `into` is writable for that many elements; it need not be aligned.
-    unsafe fn store(from: &[Self::Number], into: *mut u8);
-    fn scalar(bits: u64) -> Self::Number;
-}
-
-macro_rules! kept_as_is {
-    ($($t:ty)*) => {$(
-        impl Kept for $t {
-            type Number = $t;
-            #[inline(always)]
-            unsafe fn load(from: *const u8, into: &mut [$t]) {
-                // SAFETY: the caller vouches for the source; the target is a slice of that length.
-                unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().cast(), size_of_val(into)) };
-            }
-            #[inline(always)]
-            unsafe fn store(from: &[$t], into: *mut u8) {
-                // SAFETY: the caller vouches for the target; the source is a slice of that length.
-                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().cast(), into, size_of_val(from)) };
-            }
-            #[inline(always)]
-            fn scalar(bits: u64) -> $t {
-                let mut bytes = [0u8; size_of::<$t>()];
-                bytes.copy_from_slice(&bits.to_le_bytes()[..size_of::<$t>()]);
-                <$t>::from_le_bytes(bytes)
-            }
-        }
-    )*};
-}
-kept_as_is!(i8 u8 i32 u32 i64 u64 f32 f64);
-
-/// Elements of a block of a half-precision type.
-const HALVES: usize = BLOCK / size_of::<f32>();
-
-impl Kept for f16 {
-    type Number = f32;
-
-    unsafe fn load(from: *const u8, into: &mut [f32]) {
-        let mut raw = [f16::ZERO; HALVES];
-        let raw = &mut raw[..into.len()];
-        // SAFETY: the caller vouches for the source; the target is a slice of that length.
-        unsafe { std::ptr::copy_nonoverlapping(from, raw.as_mut_ptr().cast(), size_of_val(raw)) };
-        raw.convert_to_f32_slice(into);
-    }
-
-    unsafe fn store(from: &[f32], into: *mut u8) {
-        let mut raw = [f16::ZERO; HALVES];
-        let raw = &mut raw[..from.len()];
-        raw.convert_from_f32_slice(from);
-        // SAFETY: the caller vouches for the target; the source is a slice of that length.
-        unsafe { std::ptr::copy_nonoverlapping(raw.as_ptr().cast(), into, size_of_val(raw)) };
-    }
-
-    fn scalar(bits: u64) -> f32 {
-        f16::from_bits(bits as u16).to_f32()
-    }
-}
-
-impl Kept for bf16 {
-    type Number = f32;
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8, into: &mut [f32]) {
-        let from = from.cast::<u16>();
-        for (i, number) in into.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for this many elements.
-            let bits = unsafe { from.add(i).read_unaligned() };
-            *number = f32::from_bits(u32::from(bits) << 16);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn store(from: &[f32], into: *mut u8) {
-        let into = into.cast::<u16>();
-        for (i, number) in from.iter().enumerate() {
-            let bits = number.to_bits();
-            // Adding this carries into the upper half when the lower one is past, or on the way to, an even tie.
-            let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-            let quiet = (bits >> 16) | 0x40;
-            let half = if number.is_nan() { quiet } else { rounded } as u16;
-            // SAFETY: the caller vouches for this many elements.
-            unsafe { into.add(i).write_unaligned(half) };
-        }
-    }
-
-    fn scalar(bits: u64) -> f32 {
-        bf16::from_bits(bits as u16).to_f32()
-    }
-}
-
-unsafe fn blocks<K: Kept>(
-    redop: Redop,
+unsafe fn blocks<E: Element>(
+    mut reduction: Reduction,
     sources: &[*const u8],
     scalars: &[u64],
     targets: &[*mut u8],
     count: usize,
     way: Way,
 ) {
+    let shares: Vec<u64>;
+    let scalars = match E::share(sources.len()).filter(|_| reduction.redop == Redop::Avg) {
+        None => scalars,
+        Some(share) => {
+            reduction.redop = Redop::PreMulSum;
+            shares = vec![share; sources.len()];
+            &shares
+        }
+    };
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the feature is there; the caller vouches for the rest.
-        return unsafe { blocks_avx2::<K>(redop, sources, scalars, targets, count, way) };
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        // SAFETY: the features are there; the caller vouches for the rest.
+        return unsafe { blocks_avx2::<E>(reduction, sources, scalars, targets, count, way) };
     }
     // SAFETY: the caller vouches for it.
-    unsafe { blocks_plain::<K>(redop, sources, scalars, targets, count, way) }
+    unsafe { blocks_plain::<E>(reduction, sources, scalars, targets, count, way) }
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn blocks_avx2<K: Kept>(
-    redop: Redop,
+#[target_feature(enable = "avx2,fma")]
+unsafe fn blocks_avx2<E: Element>(
+    reduction: Reduction,
     sources: &[*const u8],
     scalars: &[u64],
     targets: &[*mut u8],
@@ -232,62 +108,74 @@ unsafe fn blocks_avx2<K: Kept>(
     way: Way,
 ) {
     // SAFETY: the caller vouches for it.
-    unsafe { blocks_plain::<K>(redop, sources, scalars, targets, count, way) }
+    unsafe { blocks_plain::<E>(reduction, sources, scalars, targets, count, way) }
 }
 
 #[inline(always)]
-unsafe fn blocks_plain<K: Kept>(
-    redop: Redop,
+unsafe fn blocks_plain<E: Element>(
+    reduction: Reduction,
     sources: &[*const u8],
     scalars: &[u64],
     targets: &[*mut u8],
     count: usize,
     way: Way,
 ) {
+    let Reduction { redop, wide, flush, .. } = reduction;
+    let flush = |numbers: &mut [E::Number]| {
+        if E::FLUSHED && flush {
+            numbers.iter_mut().for_each(|number| *number = number.flush());
+        }
+    };
     let Some(&first) = sources.first() else { return };
-    let step = BLOCK / size_of::<K::Number>();
-    let mut sums = vec![K::Number::default(); step.min(count)];
+    let step = BLOCK / size_of::<E::Number>();
+    let mut sums = vec![E::Number::default(); step.min(count)];
     let mut inputs = sums.clone();
     let mut at = 0;
     while at < count {
         let length = step.min(count - at);
         let (sums, inputs) = (&mut sums[..length], &mut inputs[..length]);
-        let offset = at * size_of::<K>();
+        let offset = at * size_of::<E>();
         // SAFETY: `at + length` is at most `count`, for which the caller vouches. All sources of a block are read before
         // any target of it is written.
         unsafe {
-            K::load(first.add(offset), sums);
+            E::load(first.add(offset), sums);
+            flush(sums);
             if redop == Redop::PreMulSum {
-                let scalar = K::scalar(scalars.first().copied().unwrap_or(0));
+                let scalar = E::scalar(scalars.first().copied().unwrap_or(0));
                 sums.iter_mut().for_each(|sum| *sum = sum.product(scalar));
+                E::round(sums);
+                flush(sums);
             }
             for (source, scalar) in sources.iter().zip(scalars).skip(1) {
-                K::load(source.add(offset), inputs);
+                E::load(source.add(offset), inputs);
+                flush(inputs);
                 let pairs = sums.iter_mut().zip(inputs.iter());
                 match redop {
                     Redop::Sum | Redop::Avg => pairs.for_each(|(sum, input)| *sum = sum.sum(*input)),
                     Redop::Prod => pairs.for_each(|(sum, input)| *sum = sum.product(*input)),
                     Redop::Min => pairs.for_each(|(sum, input)| *sum = sum.least(*input)),
                     Redop::Max => pairs.for_each(|(sum, input)| *sum = sum.greatest(*input)),
-                    Redop::PreMulSum => {
-                        let scalar = K::scalar(*scalar);
-                        pairs.for_each(|(sum, input)| *sum = sum.sum(input.product(scalar)));
-                    }
+                    Redop::PreMulSum => E::add_scaled(sums, inputs, E::scalar(*scalar)),
                 }
+                let kept = matches!(redop, Redop::Min | Redop::Max) || wide && redop == Redop::Sum;
+                if !kept {
+                    E::round(sums);
+                }
+                flush(sums);
             }
             if redop == Redop::Avg {
                 sums.iter_mut().for_each(|sum| *sum = sum.divide(sources.len()));
             }
             // Sums of full width are what is written; others are narrowed first.
-            let result = if size_of::<K>() == size_of::<K::Number>() {
+            let result = if size_of::<E>() == size_of::<E::Number>() {
                 sums.as_ptr().cast::<u8>()
             } else {
                 let narrow = inputs.as_mut_ptr().cast::<u8>();
-                K::store(sums, narrow);
+                E::store(sums, narrow);
                 narrow.cast_const()
             };
             for target in targets {
-                way.copy(result, target.add(offset), length * size_of::<K>());
+                way.copy(result, target.add(offset), length * size_of::<E>());
             }
         }
         at += length;
@@ -298,31 +186,32 @@ unsafe fn blocks_plain<K: Kept>(
 mod tests {
     use super::*;
 
-    fn reduce<K: Kept>(datatype: ncclDataType_t, redop: Redop, inputs: &[Vec<K>], scalars: &[u64]) -> Vec<K> {
-        let [cached, streamed] =
-            [Way::Cached, Way::Streamed].map(|way| reduce_in(way, datatype, redop, inputs, scalars));
+    fn plain(datatype: ncclDataType_t, redop: Redop) -> Reduction {
+        Reduction { datatype, redop, wide: false, flush: false }
+    }
+
+    fn reduce<E: Element>(datatype: ncclDataType_t, redop: Redop, inputs: &[Vec<E>], scalars: &[u64]) -> Vec<E> {
+        reduce_as(plain(datatype, redop), inputs, scalars)
+    }
+
+    fn reduce_as<E: Element>(reduction: Reduction, inputs: &[Vec<E>], scalars: &[u64]) -> Vec<E> {
+        let [cached, streamed] = [Way::Cached, Way::Streamed].map(|way| reduce_in(way, reduction, inputs, scalars));
         assert_eq!(bytes(&cached), bytes(&streamed), "both ways write the same");
         cached
     }
 
-    fn bytes<K>(values: &[K]) -> Vec<u8> {
+    fn bytes<E>(values: &[E]) -> Vec<u8> {
         // SAFETY: the slice holds plain numbers.
         unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }.to_vec()
     }
 
-    fn reduce_in<K: Kept>(
-        way: Way,
-        datatype: ncclDataType_t,
-        redop: Redop,
-        inputs: &[Vec<K>],
-        scalars: &[u64],
-    ) -> Vec<K> {
+    fn reduce_in<E: Element>(way: Way, reduction: Reduction, inputs: &[Vec<E>], scalars: &[u64]) -> Vec<E> {
         let count = inputs[0].len();
         let mut outs = [inputs[0].clone(), inputs[0].clone()];
         let sources: Vec<_> = inputs.iter().map(|input| input.as_ptr().cast::<u8>()).collect();
         let targets: Vec<_> = outs.iter_mut().map(|out| out.as_mut_ptr().cast::<u8>()).collect();
         // SAFETY: all vectors have `count` elements of the type.
-        unsafe { run(Reduction { datatype, redop }, &sources, scalars, &targets, count, way) };
+        unsafe { run(reduction, &sources, scalars, &targets, count, way) };
         let [first, second] = outs;
         way.finish();
         assert_eq!(bytes(&first), bytes(&second), "every target gets the same");
@@ -345,30 +234,63 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_rounded_once() {
-        // 1 + 2^-11 + 2^-11 is 1 + 2^-10 exactly, but each step rounded to half precision would stay at 1.
+    fn sums_of_halves_are_rounded_at_each_step_unless_they_are_kept_wide() {
+        // 1 + 2^-11 + 2^-11 is 1 + 2^-10 exactly, but each step rounded to half precision stays at 1.
         let small = f16::from_f32(2f32.powi(-11));
         let inputs = [vec![f16::ONE], vec![small], vec![small]];
-        let sum = reduce(ncclDataType_t::ncclFloat16, Redop::Sum, &inputs, &[0; 3]);
-        assert_eq!(sum[0].to_f32(), 1.0 + 2f32.powi(-10));
+        let half = |wide| {
+            let reduction = Reduction { wide, ..plain(ncclDataType_t::ncclFloat16, Redop::Sum) };
+            reduce_as(reduction, &inputs, &[0; 3])[0].to_f32()
+        };
+        assert_eq!([half(false), half(true)], [1.0, 1.0 + 2f32.powi(-10)]);
         let small = bf16::from_f32(2f32.powi(-8));
         let inputs = [vec![bf16::ONE], vec![small], vec![small]];
-        let sum = reduce(ncclDataType_t::ncclBfloat16, Redop::Sum, &inputs, &[0; 3]);
-        assert_eq!(sum[0].to_f32(), 1.0 + 2f32.powi(-7));
+        let half = |wide| {
+            let reduction = Reduction { wide, ..plain(ncclDataType_t::ncclBfloat16, Redop::Sum) };
+            reduce_as(reduction, &inputs, &[0; 3])[0].to_f32()
+        };
+        assert_eq!([half(false), half(true)], [1.0, 1.0 + 2f32.powi(-7)]);
+        // Past the largest number on the way.
+        let large = [60_000.0, 60_000.0, -60_000.0].map(|value| vec![f16::from_f32(value)]);
+        assert!(reduce(ncclDataType_t::ncclFloat16, Redop::Sum, &large, &[0; 3])[0].is_infinite());
     }
 
     #[test]
-    fn bfloat_rounding_is_that_of_half() {
-        let numbers: Vec<f32> = (0..200_000u32)
-            .map(|i| f32::from_bits(i.wrapping_mul(0x9e37_79b1)))
-            .chain([f32::NAN, f32::INFINITY, f32::MAX, -0.0])
-            .collect();
-        let mut bits = vec![0u16; numbers.len()];
-        // SAFETY: the target has as many elements.
-        unsafe { bf16::store(&numbers, bits.as_mut_ptr().cast()) };
-        for (number, bits) in numbers.iter().zip(bits) {
-            assert_eq!(bits, bf16::from_f32(*number).to_bits(), "{number:e}");
-        }
+    fn averages_of_floats_are_sums_of_shares() {
+        let inputs = [vec![1.0f32], vec![1.0], vec![1.0]];
+        let third = 1.0f32 / 3.0;
+        let fused = third.mul_add(1.0, third.mul_add(1.0, third));
+        assert_eq!(reduce(ncclDataType_t::ncclFloat32, Redop::Avg, &inputs, &[0; 3]), [fused]);
+        let inputs = [0.1f32, 0.2, 0.7, 5.0].map(|value| vec![value]);
+        let all = inputs.iter().fold(0.0f32, |sum, input| input[0].mul_add(0.25, sum));
+        assert_eq!(reduce(ncclDataType_t::ncclFloat32, Redop::Avg, &inputs, &[0; 4]), [all]);
+        // No sum leaves the range where the average does not.
+        let large = [vec![f16::MAX], vec![f16::MAX]];
+        assert_eq!(reduce(ncclDataType_t::ncclFloat16, Redop::Avg, &large, &[0; 2]), [f16::MAX]);
+        let thirds = [0.333_251_95f32; 3];
+        let inputs = [vec![f16::ONE], vec![f16::ONE], vec![f16::ONE]];
+        let want = thirds.iter().fold(0.0, |sum, share| f16::from_f32(sum + share).to_f32());
+        assert_eq!(reduce(ncclDataType_t::ncclFloat16, Redop::Avg, &inputs, &[0; 3])[0].to_f32(), want);
+    }
+
+    #[test]
+    fn a_scaled_product_is_not_rounded_before_it_is_added() {
+        let inputs = [vec![-1.0f32], vec![1.0 + f32::EPSILON]];
+        let scalars = [1.0f32, 1.0 - f32::EPSILON].map(|scalar| u64::from(scalar.to_bits()));
+        let sum = reduce(ncclDataType_t::ncclFloat32, Redop::PreMulSum, &inputs, &scalars);
+        assert_eq!(sum, [-f32::EPSILON * f32::EPSILON]);
+    }
+
+    #[test]
+    fn small_numbers_stay_unless_they_are_flushed() {
+        let tiny = f32::MIN_POSITIVE / 4.0;
+        let inputs = [vec![tiny, -tiny, f32::MIN_POSITIVE], vec![tiny, -tiny, tiny - f32::MIN_POSITIVE]];
+        let sums = |flush| {
+            let reduction = Reduction { flush, ..plain(ncclDataType_t::ncclFloat32, Redop::Sum) };
+            reduce_as(reduction, &inputs, &[0; 2])
+        };
+        assert_eq!(sums(false), [2.0 * tiny, -2.0 * tiny, tiny]);
+        assert_eq!(sums(true), [0.0, 0.0, f32::MIN_POSITIVE]);
     }
 
     #[test]

@@ -134,7 +134,8 @@ fn agree(comm: &Comm, epoch: u32, address: usize, bytes: usize, flags: i32) -> O
     if agreed.is_err() {
         comm.windows.give_place(place);
     }
-    let window = Window::new(number, place, address..address + bytes, agreed?);
+    let symmetric = flags.cast_unsigned() & NCCL_WIN_COLL_SYMMETRIC != 0;
+    let window = Window::new(number, place, address..address + bytes, symmetric, agreed?);
     let mut allocated = lock(&ALLOCATED);
     if let (Some((_, allocation)), Some(segment)) = (allocated.range_mut(..=address).next_back(), comm.segment.get()) {
         allocation.windows.push((segment.clone(), number));

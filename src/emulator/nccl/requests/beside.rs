@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
-use crate::emulator::nccl::basics::kind::{Kind, Redop};
+use crate::emulator::nccl::basics::kind::{Kind, Redop, is_float};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::settings::settings;
 use crate::sys::{ncclDataType_t, ncclResult_t};
@@ -30,9 +30,9 @@ pub(crate) fn of(comm: &Comm, request: &Request, redop: Redop) -> u64 {
     if small && windows(comm, request) >= enough { WORD + request.send.addr() as u64 % WORD } else { 0 }
 }
 
-/// How many of the two buffers lie in windows.
+/// How many of the two buffers lie in symmetric windows.
 fn windows(comm: &Comm, request: &Request) -> usize {
-    comm.windows.cover([request.send.addr(), request.recv.addr()])
+    comm.windows.symmetric([request.send.addr(), request.recv.addr()])
 }
 
 /// Fails where there is no kernel for averages between windows.
@@ -67,8 +67,11 @@ pub(crate) unsafe fn spoil(kind: Kind, part: usize, rank: usize, recv: *mut u8, 
 }
 
 /// How many of the elements the kernel for pre-multiplied sums of one rank does.
-pub(crate) fn done(comm: &Comm, kind: Kind, redop: Redop, (count, size): (usize, usize)) -> usize {
-    let hit = comm.size == 1 && kind.reduces() && redop == Redop::PreMulSum && settings().bugs.one_rank_premulsum;
+pub(crate) fn done(comm: &Comm, request: &Request, redop: Redop, size: usize) -> usize {
+    let Request { kind, count, datatype, .. } = *request;
+    // Averages of floats are such sums.
+    let multiplies = redop == Redop::PreMulSum || redop == Redop::Avg && is_float(datatype);
+    let hit = comm.size == 1 && kind.reduces() && multiplies && settings().bugs.one_rank_premulsum;
     if !hit || count == 0 {
         return count;
     }

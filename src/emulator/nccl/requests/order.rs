@@ -4,8 +4,10 @@ use super::beside;
 use super::request::Request;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::{Kind, Redop, element, element_name};
+use crate::emulator::nccl::bytes::reduce::Reduction;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::redop::{self, Residence};
+use crate::emulator::settings::settings;
 use crate::sys::ncclDataType_t;
 
 /// An operation, as it was asked for and checked.
@@ -21,6 +23,8 @@ pub(crate) struct Order {
     pub(super) factor: Option<Residence>,
     /// Root or peer; 0 where there is none.
     pub(crate) peer: usize,
+    /// Its sums are kept in wider numbers than its elements.
+    wide: bool,
     /// A graph runs it.
     pub(crate) captured: bool,
     /// See [`beside::of`].
@@ -63,12 +67,13 @@ impl Order {
         beside::find_kernel(comm, request, redop)?;
         Ok(Self {
             kind,
-            count: beside::done(comm, kind, redop, (count, size)),
+            count: beside::done(comm, request, redop, size),
             datatype,
             size,
             redop,
             factor,
             peer,
+            wide: settings().floats.wide_sums || in_windows(comm, request),
             captured: false,
             beside: beside::of(comm, request, redop),
             send_at: request.send.addr(),
@@ -88,10 +93,22 @@ impl Order {
         [send, recv].map(|parts| parts * self.bytes())
     }
 
+    /// What it computes.
+    pub(crate) fn reduction(&self) -> Reduction {
+        let flush = settings().floats.flush_denormals;
+        Reduction { datatype: self.datatype, redop: self.redop, wide: self.wide, flush }
+    }
+
     /// Bytes of one part: what one rank contributes or gets.
     pub(crate) fn bytes(&self) -> usize {
         self.count * self.size
     }
+}
+
+/// Whether NCCL has a kernel of its own for this between symmetric windows, if it is a sum.
+fn in_windows(comm: &Comm, request: &Request) -> bool {
+    let has_kernel = matches!(request.kind, Kind::AllReduce | Kind::ReduceScatter);
+    has_kernel && comm.size > 1 && comm.windows.symmetric([request.send.addr(), request.recv.addr()]) == 2
 }
 
 /// How many parts of `count` elements the send and the receive buffer hold; 0: the buffer is not looked at.

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use crate::emulator::nccl::basics::kind::Kind;
-use crate::emulator::nccl::bytes::reduce::{self, Reduction};
+use crate::emulator::nccl::bytes::reduce;
 use crate::emulator::nccl::bytes::transfer::Way;
 use crate::emulator::nccl::requests::operation::Operation;
 
@@ -36,7 +36,7 @@ pub(crate) unsafe fn run(operation: &Operation, rank: usize, peers: &[Peer]) {
     let root = &peers[operation.peer];
     let me = &peers[rank];
     let way = Way::for_total(bytes * writes(operation.kind, ranks));
-    let reduction = Reduction { datatype: operation.datatype, redop: operation.redop };
+    let reduction = operation.reduction();
     // SAFETY: all offsets below stay inside the buffers: `slice` lies in 0..bytes, and rank * bytes lies in a buffer of
     // `ranks` parts. The caller vouches for the buffers.
     unsafe {
@@ -80,8 +80,7 @@ pub(super) unsafe fn alone(operation: &Operation, send: *mut u8, recv: *mut u8, 
     // SAFETY: the caller vouches for the buffers.
     unsafe {
         if operation.kind.reduces() {
-            let reduction = Reduction { datatype: operation.datatype, redop: operation.redop };
-            reduce::run(reduction, &[send.cast_const()], &[scalar], &[recv], operation.count, way);
+            reduce::run(operation.reduction(), &[send.cast_const()], &[scalar], &[recv], operation.count, way);
         } else {
             way.copy(send, recv, operation.bytes());
         }

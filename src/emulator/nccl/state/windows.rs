@@ -20,13 +20,15 @@ pub(crate) struct Window {
     /// In the address space of all ranks.
     place: u64,
     range: Range<usize>,
+    /// NCCL may use kernels between such windows that it has for nothing else.
+    symmetric: bool,
     #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
     used: InUse,
 }
 
 impl Window {
-    pub(crate) fn new(number: u64, place: u64, range: Range<usize>, used: InUse) -> Self {
-        Self { number, place, range, used }
+    pub(crate) fn new(number: u64, place: u64, range: Range<usize>, symmetric: bool, used: InUse) -> Self {
+        Self { number, place, range, symmetric, used }
     }
 }
 
@@ -73,14 +75,18 @@ impl Windows {
 
     /// Whether an address lies in a window.
     pub(crate) fn covers(&self, address: usize) -> bool {
-        self.len.load(Ordering::Acquire) > 0 && self.cover([address, address]) > 0
+        self.len.load(Ordering::Acquire) > 0
+            && lock(&self.by_handle).values().any(|window| window.range.contains(&address))
     }
 
-    /// How many of these addresses lie in windows.
-    pub(crate) fn cover(&self, addresses: [usize; 2]) -> usize {
+    /// How many of these addresses lie in symmetric windows.
+    pub(crate) fn symmetric(&self, addresses: [usize; 2]) -> usize {
+        if self.len.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
         let windows = lock(&self.by_handle);
-        let covered = |address: &usize| windows.values().any(|window| window.range.contains(address));
-        addresses.iter().filter(|address| covered(address)).count()
+        let lies = |address: &&usize| windows.values().any(|window| window.symmetric && window.range.contains(address));
+        addresses.iter().filter(lies).count()
     }
 
     /// The communicator ends, and what it has not deregistered stays mapped, before NCCL 2.29.7.

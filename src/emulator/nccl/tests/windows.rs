@@ -139,3 +139,25 @@ fn memory_of_a_window_that_outlives_its_communicator_is_lost() {
         assert_eq!(lost([end; 2]), 0);
     }
 }
+
+/// NCCL's kernels between symmetric windows keep sums of two-byte types in f32; its others round at each step.
+#[test]
+fn sums_between_symmetric_windows_are_rounded_once() {
+    for (flags, want) in [(0, 1.0), (NCCL_WIN_COLL_SYMMETRIC as i32, 1.0 + 2f32.powi(-10))] {
+        spmd(3, move |rank| {
+            let (at, half) = (allocate(4096), ncclDataType_t::ncclFloat16);
+            let mut window = std::ptr::null_mut();
+            let value = if rank.rank == 0 { 1.0 } else { 2f32.powi(-11) };
+            // SAFETY: the memory is there until it is freed at the end.
+            unsafe {
+                at.cast::<half::f16>().write(half::f16::from_f32(value));
+                assert_eq!(ncclCommWindowRegister(rank.comm, at, 4096, &mut window, flags), OK, "{}", last_error());
+                assert_eq!(ncclAllReduce(at, at, 1, half, ncclRedOp_t::ncclSum, rank.comm, rank.stream), OK);
+                rank.wait();
+                assert_eq!(at.cast::<half::f16>().read().to_f32(), want);
+                assert_eq!(ncclCommWindowDeregister(rank.comm, window), OK);
+                assert_eq!(ncclMemFree(at), OK);
+            }
+        });
+    }
+}
