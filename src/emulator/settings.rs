@@ -32,6 +32,8 @@ pub(in crate::emulator) struct Settings {
     pub nccl: Nccl,
     /// GPUCOMM_EMULATOR_BUGS: which bugs of that version there are.
     pub bugs: Bugs,
+    /// GPUCOMM_EMULATOR_WINDOWS: whether ranks can map each other's memory, which windows need.
+    pub windows: bool,
     /// GPUCOMM_EMULATOR_FLOATS: how reductions of floats round.
     pub floats: Floats,
     /// GPUCOMM_EMULATOR_DEAD_PEER: who learns that a process has ended.
@@ -62,6 +64,7 @@ impl Default for Settings {
             driver_lock: 1,
             nccl: bugs::NCCL,
             bugs: Bugs::default(),
+            windows: true,
             floats: Floats::default(),
             dead_peer: DeadPeer::Silent,
             deadlock: Some(Duration::from_secs(10)),
@@ -109,6 +112,7 @@ impl Variables {
         self.take("NCCL", &mut all.nccl, bugs::EXPECTED, bugs::version);
         self.take("BUGS", &mut all.bugs, Bugs::EXPECTED, Bugs::parse);
         all.bugs = all.bugs.of(all.nccl);
+        self.take("WINDOWS", &mut all.windows, "0 or 1", flag);
         self.take("FLOATS", &mut all.floats, Floats::EXPECTED, Floats::parse);
         self.take("DEAD_PEER", &mut all.dead_peer, "silent, told or ends", |text| match text {
             "silent" => Some(DeadPeer::Silent),
@@ -197,7 +201,7 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS FLOATS DEAD_PEER DEADLOCK STRICT QUIET";
+            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS WINDOWS FLOATS DEAD_PEER DEADLOCK STRICT QUIET";
             for name in names.split(' ') {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");

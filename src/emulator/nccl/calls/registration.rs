@@ -11,7 +11,7 @@ use crate::emulator::nccl::basics::safety::functions;
 use crate::emulator::nccl::state::comm::Comm;
 
 /// Whether NCCL registers anything: NCCL_LOCAL_REGISTER, which it reads once.
-fn is_on() -> bool {
+pub(super) fn is_on() -> bool {
     static ON: LazyLock<bool> =
         LazyLock::new(|| std::env::var("NCCL_LOCAL_REGISTER").map_or(true, |value| value.trim() != "0"));
     *ON

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 use super::group::{self, Job};
+use super::registration;
 use crate::emulator::cuda::core::device;
 use crate::emulator::cuda::tasks::memory;
 use crate::emulator::lock::lock;
@@ -22,6 +23,7 @@ use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::shared::Shared;
 use crate::emulator::nccl::state::windows::Window;
 use crate::emulator::nccl::wait::host::{self, Members};
+use crate::emulator::settings::settings;
 use crate::emulator::{fault, report};
 use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t};
 
@@ -88,7 +90,7 @@ impl Out {
     }
 }
 
-/// `ncclCommWindowRegister`: collective, so a rank whose buffer is refused says so to the others.
+/// `ncclCommWindowRegister`: collective, but a rank whose buffer is refused leaves the others waiting.
 ///
 /// # Safety
 /// `out` is null or valid for a write until the call, or the group it is part of, has ended.
@@ -99,7 +101,7 @@ pub(crate) unsafe fn register(
     out: *mut ncclWindow_t,
     flags: i32,
 ) -> Outcome<ncclResult_t> {
-    if buffer.is_null() || bytes == 0 {
+    if buffer.is_null() || bytes == 0 || !(settings().windows || registration::is_on()) {
         // NCCL takes that for nothing to do, and leaves the place as it was.
         return Ok(ncclResult_t::ncclSuccess);
     }
@@ -115,6 +117,11 @@ pub(crate) unsafe fn register(
             out.put(0);
             // Who fails here leaves the others waiting in the exchange.
             heed_captures(functions::ncclCommWindowRegister)?;
+            if !settings().windows {
+                let handle = registration::register(&job, std::ptr::with_exposed_provenance_mut(address), bytes)?;
+                out.put(handle.addr());
+                return Ok(());
+            }
             let window = agree(&job, epoch, address, bytes, flags)?;
             out.put(job.windows.add(window));
             Ok(())
@@ -137,7 +144,9 @@ fn agree(comm: &Comm, epoch: u32, address: usize, bytes: usize, flags: i32) -> O
     let symmetric = flags.cast_unsigned() & NCCL_WIN_COLL_SYMMETRIC != 0;
     let window = Window::new(number, place, address..address + bytes, symmetric, agreed?);
     let mut allocated = lock(&ALLOCATED);
-    if let (Some((_, allocation)), Some(segment)) = (allocated.range_mut(..=address).next_back(), comm.segment.get()) {
+    let found = allocated.range_mut(..=address).next_back();
+    let holds = found.filter(|(start, allocation)| address < **start + allocation.bytes);
+    if let (Some((_, allocation)), Some(segment)) = (holds, comm.segment.get()) {
         allocation.windows.push((segment.clone(), number));
     }
     drop(allocated);
@@ -145,15 +154,12 @@ fn agree(comm: &Comm, epoch: u32, address: usize, bytes: usize, flags: i32) -> O
 }
 
 fn agree_at(comm: &Comm, epoch: u32, place: u64, (address, bytes): (usize, usize), flags: i32) -> Outcome<InUse> {
-    let mine = check(comm, address, bytes, flags);
-    let words = [u64::from(mine.is_ok()), bytes as u64, u64::from(flags.cast_unsigned()), place];
+    // Who is refused tells nobody: the others wait for it.
+    let used = check(comm, address, bytes, flags)?;
+    let words = [bytes as u64, u64::from(flags.cast_unsigned()), place];
     let shown = host::exchange(comm, &Members::all(comm, epoch), Kind::WindowRegister, &words)?;
-    let used = mine?;
-    for (peer, [valid, size, theirs, where_theirs, ..]) in shown.iter().enumerate() {
-        if *valid == 0 {
-            return Err(Failure::argument(format!("the buffer of rank {peer} was refused")));
-        }
-        if (*size, *theirs) != (words[1], words[2]) {
+    for (peer, [size, theirs, where_theirs, ..]) in shown.iter().enumerate() {
+        if (*size, *theirs) != (words[0], words[1]) {
             return Err(Failure::unnoticed(format!(
                 "rank {peer} registers {size} bytes with flags {theirs:#x}, rank {} {bytes} bytes with flags {flags:#x}",
                 comm.rank
@@ -170,24 +176,25 @@ fn agree_at(comm: &Comm, epoch: u32, place: u64, (address, bytes): (usize, usize
     Ok(used)
 }
 
+/// NCCL asks the driver for the allocation behind an address, which must be one that can be mapped. It looks at nothing else but where the
+/// window begins.
 fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<InUse> {
     if flags.cast_unsigned() & !NCCL_WIN_COLL_SYMMETRIC != 0 {
         return Err(Failure::unnoticed(format!(
             "the window's flags are {flags:#x}, expected 0 or NCCL_WIN_COLL_SYMMETRIC"
         )));
     }
-    let allocated = lock(&ALLOCATED);
-    let found = allocated.range(..=address).next_back();
-    let inside = found.is_some_and(|(start, allocation)| {
-        address.checked_add(bytes).is_some_and(|end| end <= start + allocation.bytes)
-    });
-    drop(allocated);
     let pointer: *const c_void = std::ptr::with_exposed_provenance(address);
-    if !inside {
-        return Err(Failure::unnoticed(format!("{bytes} bytes at {pointer:p} do not lie in memory of ncclMemAlloc")));
-    }
+    let foreign = |call| {
+        let rank = comm.rank;
+        cuda(&format!("{call} of {pointer:p}, the window of rank {rank}"), cudaError::cudaErrorInvalidValue)
+    };
+    let (_, first) = locate(pointer, 1).map_err(|_| foreign("cuMemGetAddressRange"))?;
     if !address.is_multiple_of(ALIGN) {
         return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
+    }
+    if !first.is_mapped() {
+        return Err(foreign("cuMemRetainAllocationHandle"));
     }
     let (_, used) = locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
     if let Some(device) = used.device().filter(|&device| device != comm.device) {
@@ -203,6 +210,9 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<InUse
 pub(crate) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
     if window.is_null() {
         return Ok(());
+    }
+    if !settings().windows {
+        return registration::deregister(comm, window.cast());
     }
     // NCCL waits for what it has just enqueued on a stream of its own, and does not look whether it could.
     let _ = functions::ncclCommWindowDeregister.unsafe_calls();

@@ -1,5 +1,4 @@
-//! Ranks as processes, and what needs an environment of its own: faults and reports. This test program starts itself
-//! again, with the name of a scene.
+//! Ranks as processes, and what needs an environment of its own: faults and reports. This test program starts itself again, for a scene.
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
@@ -208,7 +207,7 @@ fn failure(rank: &Rank) -> ncclResult_t {
 #[ignore = "a part of other tests, which start it as a process"]
 fn scene() {
     let get = |name: &str| std::env::var(name).expect(name);
-    let number = |name: &str| get(name).parse::<usize>().expect("a number");
+    let number = |name| get(name).parse::<usize>().expect("a number");
     let words: Vec<u64> = get(ID).split(',').map(|word| word.parse().expect("a number")).collect();
     let id = unique_id::of(Id::from_words(words.try_into().expect("four words")));
     let (me, size) = (number(RANK), number(SIZE));
@@ -328,6 +327,7 @@ fn scene() {
         "forked" => lifecycle::forked(&join()),
         "half a start" => lifecycle::half_a_start(me, id),
         "replays" => replays::scene(&join()),
+        "no windows" => windows::none(&join()),
         "out of memory" => {
             let mut at = std::ptr::null_mut();
             // SAFETY: the pointer is valid for a write.

@@ -1,7 +1,10 @@
 //! Memory of NCCL and windows over it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::processes::{all_well, play};
 use super::*;
-use crate::emulator::report::expected::{expect, reported};
+use crate::emulator::report::expected::reported;
 
 fn allocate(bytes: usize) -> *mut c_void {
     let mut at = std::ptr::null_mut();
@@ -34,10 +37,9 @@ fn windows_are_registered_together_and_work() {
 }
 
 #[test]
-fn windows_that_differ_or_lie_elsewhere_are_refused_everywhere() {
+fn windows_that_differ_are_violations() {
     spmd(2, |rank| {
         let at = allocate(8192);
-        let plain = Buffer::zeros(4096);
         let mut window = std::ptr::null_mut();
         let argument = ncclResult_t::ncclInvalidArgument;
         // SAFETY: the memory is there until it is freed at the end.
@@ -47,11 +49,7 @@ fn windows_that_differ_or_lie_elsewhere_are_refused_everywhere() {
             let register = |place, bytes| ncclCommWindowRegister(rank.comm, place, bytes, out, 0);
             assert_eq!(reported("4096 bytes", || register(at, bytes)), argument);
             assert!(rank.rank == 1 || last_error().contains("4096 bytes"), "{}", last_error());
-            let place = if rank.rank == 0 { at } else { plain.0 };
-            let elsewhere = expect("4096 bytes at");
-            assert_eq!(register(place, 4096), argument);
-            assert!(rank.rank == 0 || elsewhere.count() > 0);
-            assert_eq!(reported("12288 bytes at", || register(at, 8192 + 4096)), argument);
+            assert_eq!(reported("1048576 bytes at", || register(at, 1 << 20)), argument);
             assert!(out.read().is_null());
             // Nothing to do.
             assert_eq!((register(at, 0), register(std::ptr::null_mut(), 4096)), (OK, OK));
@@ -59,6 +57,74 @@ fn windows_that_differ_or_lie_elsewhere_are_refused_everywhere() {
             assert_eq!(ncclMemFree(at), OK);
         }
     });
+}
+
+/// The driver refuses memory that cannot be mapped, and NCCL an odd address, before the ranks meet: the others wait.
+#[test]
+fn who_is_refused_a_window_leaves_the_others_waiting() {
+    for (skip, refused) in [(0, ncclResult_t::ncclUnhandledCudaError), (256, ncclResult_t::ncclInvalidArgument)] {
+        let waits = AtomicBool::new(true);
+        spmd(2, move |rank| {
+            let (at, plain) = (allocate(8192), Buffer::zeros(2048));
+            let place = if skip == 0 { plain.0 } else { at.wrapping_byte_add(skip) };
+            let mut window = std::ptr::dangling_mut();
+            let mut register = |place| {
+                // SAFETY: the memory is there until it is freed at the end.
+                unsafe { ncclCommWindowRegister(rank.comm, place, 4096, &raw mut window, 0) }
+            };
+            if rank.rank == 1 {
+                assert_eq!(register(place), refused, "{}", last_error());
+                assert!(window.is_null());
+                std::thread::sleep(Duration::from_millis(100));
+                assert!(waits.load(Ordering::Acquire));
+                rank.abort();
+            } else {
+                let (comm, waits) = (rank.comm.addr(), &waits);
+                std::thread::scope(|scope| {
+                    scope.spawn(move || {
+                        std::thread::sleep(Duration::from_millis(300));
+                        waits.store(false, Ordering::Release);
+                        // SAFETY: takes no pointers.
+                        unsafe { ncclCommRevoke(std::ptr::without_provenance_mut(comm), 0) }
+                    });
+                    assert_ne!(register(at), OK);
+                    assert!(!waits.load(Ordering::Acquire), "it waited until it was stopped");
+                });
+            }
+            // SAFETY: nobody has it.
+            assert_eq!(unsafe { ncclMemFree(at) }, OK);
+        });
+    }
+}
+
+/// Where ranks cannot map each other's memory.
+#[test]
+fn without_windows_a_rank_registers_for_itself_or_not_at_all() {
+    const NONE: (&str, &str) = ("GPUCOMM_EMULATOR_WINDOWS", "0");
+    all_well(&play("no windows", 2, &[NONE]));
+    all_well(&play("no windows", 2, &[NONE, ("NCCL_LOCAL_REGISTER", "0")]));
+}
+
+/// What a rank of these processes sees.
+pub(super) fn none(rank: &Rank) {
+    let registers = std::env::var("NCCL_LOCAL_REGISTER").is_err();
+    let at = allocate(4096);
+    let before = std::ptr::without_provenance_mut(1);
+    let mut window = before;
+    // SAFETY: the memory is there until it is freed at the end.
+    unsafe {
+        // Only one rank, which waits for nobody.
+        if rank.rank == 0 {
+            let flags = NCCL_WIN_COLL_SYMMETRIC as i32;
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, 4096, &mut window, flags), OK, "{}", last_error());
+            assert_eq!(window == before, !registers);
+            assert!(!registers || !window.is_null());
+            if registers {
+                assert_eq!(ncclCommWindowDeregister(rank.comm, window), OK, "{}", last_error());
+            }
+        }
+        assert_eq!(ncclMemFree(at), OK);
+    }
 }
 
 #[test]
