@@ -239,3 +239,35 @@ fn communicators_may_come_and_go_often() {
         }
     });
 }
+
+/// One rank was closed, and another has windows when it is aborted: what NCCL has of the first stays until the last has ended.
+#[test]
+fn a_rank_that_has_windows_is_aborted_after_another_was_closed() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let barrier = Barrier::new(ranks);
+            let (before, comms) = (&barrier, Rig::new(ranks).clique.into_ranks());
+            std::thread::scope(|scope| {
+                for comm in comms {
+                    scope.spawn(move || {
+                        let stream = Stream::new(comm.device()).unwrap();
+                        let mut x = comm.alloc::<u32>(&stream, 1000).unwrap();
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Max, &stream).unwrap();
+                        stream.synchronize().unwrap();
+                        before.wait();
+                        if comm.rank() > 0 {
+                            drop(x);
+                            quick(slower(4.0), || comm.close(slower(10.0)).unwrap());
+                            before.wait();
+                            return;
+                        }
+                        before.wait();
+                        let outcome = quick(slower(6.0), || comm.aborter().abort("the last one gives up"));
+                        assert_eq!(outcome, AbortOutcome::Done);
+                    });
+                }
+            });
+            still_works(ranks);
+        }
+    });
+}

@@ -4,8 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gpucomm::nccl::{AbortOutcome, State};
-use gpucomm::{Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, group};
+use gpucomm::nccl::{AbortOutcome, Config, InitOptions, State};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Stream, group};
 
 use crate::sharing::{owners, sharing};
 use crate::split::{sum, whole};
@@ -185,6 +185,44 @@ fn an_abort_of_a_part_behind_another_device() {
             assert_eq!(outcome, AbortOutcome::Done);
             let mut all = clique.ranks().iter().chain(parts.values().flat_map(Clique::ranks));
             assert!(all.all(|comm| comm.state() == State::Aborted));
+        }
+    });
+}
+
+/// Sharers that have windows and registered memory: NCCL has to be stopped on all ranks before it gives these up, and stops a rank only
+/// when the others have let go of it.
+#[test]
+fn an_abort_of_those_that_have_windows() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            for which in 0..2 {
+                // SAFETY: what is registered is freed after its communicator.
+                let config = unsafe { Config::new().force_windows() }.split_share(true);
+                let options = InitOptions { timeout: slower(10.0), config };
+                let clique = Clique::init_all_with(&Device::all().unwrap()[..ranks], &options).unwrap();
+                let fires = Barrier::new(ranks);
+                clique
+                    .spmd(|comm| {
+                        let stream = Stream::new(comm.device())?;
+                        let part = whole(comm)?;
+                        let mut x = comm.alloc::<u32>(&stream, 1000)?;
+                        let mut y = part.alloc::<u32>(&stream, 1000)?;
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Max, &stream)?;
+                        part.all_reduce(InPlace(&mut y), ReduceOp::Max, &stream)?;
+                        stream.synchronize()?;
+                        fires.wait();
+                        let aborted = if which == 0 { comm } else { &part };
+                        if comm.rank() == 0 {
+                            let outcome = quick(slower(6.0), || aborted.aborter().abort("the test aborts"));
+                            assert_eq!(outcome, AbortOutcome::Done);
+                        }
+                        fires.wait();
+                        assert_eq!((comm.state(), part.state()), (State::Aborted, State::Aborted));
+                        Ok(())
+                    })
+                    .unwrap();
+                still_works(ranks);
+            }
         }
     });
 }

@@ -1,6 +1,5 @@
 //! Streams that somebody captures into a graph: nothing of this crate gets into it, or spoils it.
 
-use std::collections::HashSet;
 use std::ptr;
 
 use gpucomm::{DeviceBuffer, Error, Event, PinnedBuffer, Result, Stream, sys};
@@ -81,23 +80,22 @@ fn what_the_stream_has_used_before() {
     assert_eq!(y.to_vec(&other).unwrap(), [6; 1000]);
 }
 
-/// Memory is freed neither within the graph nor never.
+/// Memory is freed neither within the graph nor never: a device does not hold what all rounds allocate.
 #[test]
 fn what_is_dropped_is_freed_afterwards() {
-    const LEN: usize = 16 << 20;
-    const ROUNDS: usize = 48;
+    const ROUNDS: usize = 24;
     let (stream, other) = (stream(), stream());
     let settle = || {
         for stream in [&stream, &other] {
             stream.synchronize().unwrap();
         }
     };
-    let mut addresses = HashSet::new();
+    // Whether a pool gives memory of one stream to another it decides by itself, as long as there is more.
+    let len = device().memory_info().unwrap().free / 8;
     for _ in 0..ROUNDS {
-        let of_stream = DeviceBuffer::<u8>::zeroed(&stream, LEN).unwrap();
-        let mut of_other = DeviceBuffer::<u8>::zeroed(&other, LEN).unwrap();
-        of_other.fill(&stream, 1).unwrap();
-        addresses.extend([of_stream.as_raw().addr(), of_other.as_raw().addr()]);
+        let of_stream = DeviceBuffer::<u8>::uninit(&stream, len).unwrap();
+        let mut of_other = DeviceBuffer::<u8>::uninit(&other, len).unwrap();
+        of_other.slice_mut(..1000).fill(&stream, 1).unwrap();
         settle();
         captured(&stream, || drop((of_stream, of_other)));
         settle();
@@ -105,8 +103,6 @@ fn what_is_dropped_is_freed_afterwards() {
         drop(DeviceBuffer::<u8>::zeroed(&other, 1).unwrap());
         settle();
     }
-    // A pool gives out again what it has got back, if not always at once: on H200s 10 of 16 were new.
-    assert!(addresses.len() < ROUNDS, "{} of {} buffers lie where none lay before", addresses.len(), 2 * ROUNDS);
 }
 
 #[test]

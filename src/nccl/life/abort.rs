@@ -4,27 +4,21 @@
 //! what waits for them, a driver call of ours among others, waits until they see it. Hence no CUDA call here comes before
 //! the flags, and no lock: the gate is shut, and who is not inside NCCL is not waited for.
 
-use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{freeing, interrupt, reaper, registration};
+use super::freeing;
+use super::together::{doom, take_down};
 use crate::cuda;
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
-#[cfg(nccl_ge_2_28_7)]
-use crate::known_bugs;
 use crate::nccl::state::inner::Inner;
-use crate::sys;
 
 /// How long an end may take that nobody gave a deadline.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// How long an abort may take where it may wait for what waits for its caller. Alone it takes a second.
 const HELD_UP: Duration = Duration::from_secs(3);
-
-/// How long the lock is waited for, for what can be left undone.
-const BUSY: Duration = Duration::from_secs(1);
 
 /// What became of an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +117,7 @@ fn abort_all(all: &[(Arc<Inner>, Error)]) -> bool {
     condemned.iter().for_each(|(inner, _)| doom(inner));
     for (inner, _) in &condemned {
         let inner = Arc::clone(inner);
-        inner.clone().helper().run(move || tear_down(&inner));
+        inner.clone().helper().run(move || take_down(&inner));
     }
     !condemned.is_empty()
 }
@@ -134,96 +128,5 @@ pub(crate) fn give_up(inner: &Arc<Inner>, cause: &Error) {
     let mut mates = Vec::new();
     add_mates(inner, cause, &mut mates);
     abort_all(&mates);
-    tear_down(inner);
-}
-
-/// Has `inner`, whose gate is shut, be taken down by whoever takes down what shares its resources. All that end together are told so before
-/// the first is aborted: that may wait for a device, and so for those of others, whose flags are not raised yet.
-pub(super) fn doom(inner: &Arc<Inner>) {
-    inner.household.sharers().into_iter().for_each(|sharers| sharers.doom(Arc::clone(inner)));
-}
-
-/// Aborts `inner` on its own thread, with those that share its resources and were not aborted yet; the gate is shut, and it was doomed.
-pub(crate) fn tear_down(inner: &Arc<Inner>) {
-    let Some(sharers) = inner.household.sharers() else {
-        let revoked = interrupt::clear(slice::from_ref(inner));
-        let revoked = save_registered(inner, revoked.contains(&inner.id));
-        // Where others go on there, it is stopped first: to free it has to wait for them.
-        if freeing::is_held_up(slice::from_ref(inner)) && (revoked || interrupt::revoke(inner)) {
-            freeing::wait_for_devices(inner, || inner.set_stopped());
-        }
-        return abort_one(inner);
-    };
-    let _ending = sharers.ending();
-    let mut condemned = sharers.condemned();
-    if condemned.is_empty() {
-        return;
-    }
-    // Nobody is inside any of them from here on: all were condemned or retired, or are about to be.
-    let revoked = interrupt::clear(&inner.household.all());
-    // First what the others were split off from: with the last rank of that, the flags of all are raised.
-    condemned.sort_unstable_by_key(|inner| inner.id);
-    for inner in &condemned {
-        save_registered(inner, revoked.contains(&inner.id));
-    }
-    for inner in &condemned {
-        // Streams go on a thread of their device.
-        let _ = cuda::settle(inner.device);
-        abort_one(inner);
-    }
-}
-
-/// Wraps `ncclCommAbort`, for who has shut the gate of `inner` and found nobody inside it, nor inside of what shares its resources.
-pub(crate) fn abort_one(inner: &Arc<Inner>) {
-    // SAFETY: the handle is live, and nobody uses it any more: the gate is shut and empty, and only who has shut it comes
-    // here. Revoking has returned. What NCCL keeps pointers into, the household of `inner` has. Nobody is inside a communicator that
-    // shares its resources, and no other thread ends one: sharers are taken down by one thread at a time, when nobody is inside any.
-    let _ = unsafe { sys::ncclCommAbort(inner.handle().raw()) };
-    let_go(inner);
-}
-
-/// NCCL has let go of `inner`. Its streams go here, on a thread of their device.
-pub(crate) fn let_go(inner: &Arc<Inner>) {
-    // First: who has waited for the end, and allocates, finds what is about to be freed.
-    inner.windows.end().into_iter().for_each(|burial| reaper::receive(burial, inner));
-    inner.set_ended();
-    if let Some(mut guard) = inner.lock_within(&Deadline::after(BUSY)) {
-        guard.streams.clear();
-    }
-}
-
-/// Before an abort of a library that forgets the windows of what it aborts, and with them their memory, or looks for what ranks have
-/// registered where it has freed that: stops the communicator without freeing it, and takes all of it away. That costs the time of
-/// revoking, half a second to one. (Revoking also ends the threads by which ranks ask each other to let go of what was registered: NCCL is
-/// told that, and forgets it.) Whether `inner` was revoked, now or before.
-#[cfg(nccl_ge_2_28_7)]
-fn save_registered(inner: &Arc<Inner>, revoked: bool) -> bool {
-    let (windows, memory) = inner.windows.any();
-    let keeps_windows = windows && known_bugs::ABORT_KEEPS_WINDOWS.is_running();
-    let leaves_memory = memory && known_bugs::REGISTRATIONS_LEFT.is_running();
-    if !keeps_windows && !leaves_memory {
-        return revoked;
-    }
-    if !revoked {
-        interrupt::revoke(inner);
-    }
-    // The device has left the communicator.
-    take_off_registered(inner);
-    true
-}
-
-#[cfg(not(nccl_ge_2_28_7))]
-fn save_registered(_inner: &Arc<Inner>, revoked: bool) -> bool {
-    revoked
-}
-
-/// Wraps `ncclCommWindowDeregister` and `ncclCommDeregister` for all that NCCL has registered of `inner`, whose gate is shut and empty.
-/// Nothing comes after that, so the order does not matter.
-pub(crate) fn take_off_registered(inner: &Arc<Inner>) {
-    for handle in inner.windows.registered() {
-        // SAFETY: a live communicator that nobody else uses: only who has shut the gate comes here. Its operations are done, or have been
-        // stopped, and the handle is one of its own that is given once, as all are forgotten below.
-        unsafe { registration::take_away(inner.handle().raw(), handle) };
-    }
-    inner.windows.clear().into_iter().for_each(|burial| reaper::receive(burial, inner));
+    take_down(inner);
 }

@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::slice;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use super::abort::{
-    GRACE, abort_one, doom, give_up, let_go, start_abort, take_off_registered, tear_down, wait_for_end,
-};
+use super::abort::{GRACE, give_up, start_abort, wait_for_end};
+use super::release::{abort_one, let_go, take_off_registered};
+use super::together::{doom, take_down};
 use super::{freeing, health, reaper};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
-use crate::nccl::state::sharers::{Rest, Sharers};
+use crate::nccl::state::together::Rest;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::busy as busy_elsewhere;
 use crate::sys;
@@ -60,17 +61,9 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
                 give_up(&inner, &cause);
                 let _ = sender.send(Err(cause));
             };
-            match (unfit, inner.household.sharers()) {
-                (Some(cause), _) => give_up(cause),
-                (None, Some(sharers)) => rest(&inner, sharers, &sender, &last),
-                (None, None) => match finalize(&inner) {
-                    Ok(()) => {
-                        let _ = sender.send(Ok(()));
-                        freeing::wait_for_devices(&inner, || {});
-                        let _ = last.send(destroy(&inner));
-                    }
-                    Err(cause) => give_up(cause),
-                },
+            match unfit {
+                Some(cause) => give_up(cause),
+                None => rest(&inner, give_up, &sender, &last),
             }
         });
     }
@@ -115,22 +108,37 @@ fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
     unsafe { health::async_error(inner.handle()) }
 }
 
-/// Has `inner`, whose gate is shut and empty, and which has no error, rest until the last of those comes here that share its resources:
-/// then all of them are taken down.
-fn rest(inner: &Arc<Inner>, sharers: &Sharers<Inner>, finalized: &Sender<Result<()>>, destroyed: &Sender<Result<()>>) {
-    let mut all = match sharers.rest(Arc::clone(inner)) {
+/// Has `inner`, whose gate is shut and empty, and which has no error, be destroyed; with sharers when the last of those comes here that
+/// share its resources.
+fn rest(
+    inner: &Arc<Inner>,
+    give_up: impl FnOnce(Error),
+    finalized: &Sender<Result<()>>,
+    destroyed: &Sender<Result<()>>,
+) {
+    let together = inner.household.together();
+    let mut all = match together.rest(Arc::clone(inner)) {
         Rest::Last(all) => all,
         Rest::Rests => {
             let _ = finalized.send(Ok(()));
             return;
         }
+        Rest::Apart => {
+            if let Err(cause) = finalize(inner) {
+                return give_up(cause);
+            }
+            let _ = finalized.send(Ok(()));
+            freeing::wait_for_devices(slice::from_ref(inner), || {});
+            let _ = destroyed.send(destroy(inner));
+            return;
+        }
         Rest::Failed => {
             let _ = finalized.send(Ok(()));
             doom(inner);
-            return tear_down(inner);
+            return take_down(inner);
         }
     };
-    let _ending = sharers.ending();
+    let _ending = together.ending();
     // What was split off from others comes before them.
     all.sort_unstable_by_key(|inner| Reverse(inner.id));
     let done = all.iter().try_for_each(|inner| {

@@ -3,7 +3,8 @@
 //! As a start, a split blocks and cannot be stopped, so it runs on the thread of a child, while the caller waits. All that time it is a
 //! visit to the parents: NCCL uses them. Who waits no longer ends the parents, which is what brings such a call back, and leaves the
 //! rest to that thread: the end of the visit, and the children, should there be any after all. Those are aborted when the parents have
-//! ended, since a parent keeps a pointer into a child whose start has failed, for its own abort.
+//! ended, since a parent keeps a pointer into a child whose start has failed, for its own abort; one that shares its resources with the
+//! child does not, and ends after that.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -211,16 +212,18 @@ impl Drop for Division {
     fn drop(&mut self) {
         for Asked { parent, child, handle, .. } in &self.0 {
             if !handle.raw().is_null() {
-                // A split that failed, or came too late, has ended the parent.
-                while !parent.has_ended() {
+                let sharers = child.as_ref().and_then(|place| place.household.sharers());
+                // A split that failed, or came too late, has ended the parent. Those that share are not freed before this child is; others
+                // keep a pointer into it until they are.
+                while !parent.has_ended() && !sharers.is_some_and(|sharers| sharers.is_ready(parent)) {
                     thread::sleep(LOOK);
                 }
-                let sharers = child.as_ref().and_then(|place| place.household.sharers());
-                let _alone = sharers.map(|sharers| sharers.ending());
-                // SAFETY: nobody else has it, and its parent knows it no more. Who ends what shares its resources does so under this lock.
+                let _turn = sharers.and(parent.shared_lock()).map(|lock| lock.turn());
+                // SAFETY: nobody else has it, and its parent does not need it any more. Nobody is inside what shares its resources, nor
+                // stops that: who does has the turn.
                 let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
             }
-            child.iter().for_each(|place| place.household.leave());
+            child.iter().for_each(|place| place.household.withdraw());
         }
     }
 }

@@ -8,7 +8,6 @@
 //! While NCCL waits so, it holds a lock of the driver, and who enqueues there waits as well, without a deadline. So NCCL is not asked to free
 //! anything before what the other communicators had on their way is done, or they have ended.
 
-use std::iter;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -69,12 +68,13 @@ fn others_have_ended(members: &[Arc<Inner>], patience: &Deadline) -> bool {
     true
 }
 
-/// Waits, on the thread that ends `inner`, until what others have on their way at this moment on the devices on which NCCL will free
+/// Waits, on a thread that ends `members`, until what others have on their way at this moment on the devices on which NCCL will free
 /// something is done; however long that takes, unless they end. Calls `busy` where that takes long.
-pub(super) fn wait_for_devices(inner: &Inner, busy: impl FnOnce()) {
+pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
     let mut busy = Some(busy);
     let soon = Deadline::after(SOON);
-    let mut others: Vec<_> = others_of(iter::once(inner)).into_iter().map(|other| (other, None)).collect();
+    let mut others: Vec<_> =
+        others_of(members.iter().map(|inner| &**inner)).into_iter().map(|other| (other, None)).collect();
     let mut round = 0;
     loop {
         others.retain_mut(|(other, points)| other.is_active() && !have_come(other, points));

@@ -243,7 +243,7 @@ impl Drop for Made {
             // leaves it to be aborted. Nobody else has it.
             let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
         }
-        self.ranks.iter().for_each(|_| self.household.leave());
+        self.ranks.iter().for_each(|_| self.household.withdraw());
     }
 }
 

@@ -14,48 +14,33 @@
 //! very communicator, which nothing else would stop. What stays: a call that is slower than that, and waits for a peer afterwards,
 //! never returns, and its communicator is never freed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::deadline::{Deadline, backoff};
+use crate::deadline::Deadline;
 use crate::nccl::state::inner::Inner;
 
 /// How long a call takes before it counts as blocked: longer than what the driver does in a first call, and less than
 /// [`GRACE`](crate::nccl::life::abort::GRACE), so that an abort comes through within that.
 pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
 
-/// How often a thread is looked for that cannot be woken.
-const PATIENT: Duration = Duration::from_millis(20);
+/// Whether what NCCL does can be stopped.
+pub(super) const IS_POSSIBLE: bool = cfg!(nccl_ge_2_28_7);
 
-/// Waits until nobody is inside any of `members`, for which it wakes who does not leave by itself, and has not for so long; those that it
-/// revoked for that, by their ids.
-///
-/// All of them were condemned or retired, or are about to be, and only this thread ends those that are not ended.
-pub(crate) fn clear(members: &[Arc<Inner>]) -> Vec<u64> {
-    let soon = Deadline::after(BLOCKED);
-    let mut revoked = Vec::new();
-    let mut round = 0;
-    loop {
-        let is_inside = |inner: &&Arc<Inner>| inner.is_active() || !inner.is_left();
-        let Some(_) = members.iter().find(is_inside) else { return revoked };
-        let blocks = |inner: &&Arc<Inner>| {
-            !inner.is_active()
-                && !inner.is_left()
-                && (soon.expired() || inner.is_stuck())
-                && !revoked.contains(&inner.id)
-        };
-        match members.iter().find(blocks) {
-            Some(inner) => {
-                if revoke(inner) {
-                    revoked.push(inner.id);
-                }
-                // Where there is no such call, nothing helps.
-                std::thread::sleep(PATIENT);
-            }
-            None if soon.expired() => std::thread::sleep(PATIENT),
-            None => backoff(round),
-        }
-        round += 1;
+/// When a call that is inside counts as blocked.
+pub(super) struct Interruption<'a> {
+    inner: &'a Inner,
+    soon: Deadline,
+}
+
+impl<'a> Interruption<'a> {
+    /// That of a call inside `inner`, whose gate is shut.
+    pub(super) fn of(inner: &'a Inner) -> Self {
+        Self { inner, soon: Deadline::after(BLOCKED) }
+    }
+
+    /// Whether there is a call that does not leave by itself, and has not for so long.
+    pub(super) fn is_due(&self) -> bool {
+        !self.inner.is_left() && (self.soon.expired() || self.inner.is_stuck())
     }
 }
 
@@ -67,8 +52,8 @@ pub(crate) fn revoke(inner: &Inner) -> bool {
     use crate::sys;
 
     // SAFETY: the handle is live: this thread alone ends the communicator, and has not yet. Revoking sets flags that NCCL
-    // reads while it waits, and is made to be called while calls are under way. It takes them back, for all that share them: no other
-    // thread ends one of those meanwhile.
+    // reads while it waits, and is made to be called while calls are under way. It takes them back, for all of this rank that share them:
+    // who ends one of those has the turn of their lock.
     let _ = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
     true
 }
@@ -78,7 +63,3 @@ pub(crate) fn revoke(inner: &Inner) -> bool {
 pub(crate) fn revoke(_inner: &Inner) -> bool {
     false
 }
-
-#[cfg(all(test, gpucomm_emulator))]
-#[path = "interrupt_tests.rs"]
-mod tests;

@@ -10,5 +10,7 @@ pub(crate) mod init;
 pub(crate) mod interrupt;
 pub(crate) mod reaper;
 pub(crate) mod registration;
+pub(crate) mod release;
 pub(crate) mod scope;
+pub(crate) mod together;
 pub(crate) mod watchdog;

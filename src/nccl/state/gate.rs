@@ -15,8 +15,8 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
@@ -30,11 +30,18 @@ pub(crate) struct Lock {
     locked: AtomicBool,
     /// Its place in the order in which locks are taken.
     pub(crate) order: u64,
+    /// For the threads that end those that have it.
+    turn: Mutex<()>,
 }
 
 impl Lock {
     pub(crate) fn new(order: u64) -> Arc<Self> {
-        Arc::new(Self { locked: AtomicBool::new(false), order })
+        Arc::new(Self { locked: AtomicBool::new(false), order, turn: Mutex::default() })
+    }
+
+    /// For the one thread that stops one of those that have this lock: they have a flag in common.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

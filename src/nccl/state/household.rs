@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::children::{Child, Children};
-use super::sharers::Sharers;
+use super::together::Together;
 use crate::error::Error;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
@@ -31,8 +31,8 @@ pub(crate) struct Household<R> {
     /// That of the communicator that this one was split off from: whose configurations NCCL goes on using.
     parent: Option<Arc<Self>>,
     pub(crate) lineage: Lineage,
-    /// Those that they share what NCCL has for them with, all of which end together.
-    sharers: OnceLock<Arc<Sharers<R>>>,
+    /// Those that they end together with: of sharers all have one.
+    together: Arc<Together<R>>,
     children: Children<Self>,
     /// How many NCCL has not let go of.
     open: AtomicUsize,
@@ -63,12 +63,13 @@ impl<R> Households<R> {
         all.retain(|_, household| household.strong_count() > 0);
         let household = all.get(id.as_bytes()).and_then(Weak::upgrade).unwrap_or_else(|| {
             let lineage = Lineage { id: *id.as_bytes(), splits: Vec::new() };
-            Arc::new(Household::new(None, lineage, OnceLock::new()))
+            Arc::new(Household::new(None, lineage, Arc::new(Together::new())))
         });
         all.insert(*id.as_bytes(), Arc::downgrade(&household));
         household.open.fetch_add(ranks, Ordering::Relaxed);
+        household.together.join(ranks);
         if shares {
-            household.sharers.get_or_init(Arc::default).join(ranks);
+            household.together.set_shared();
         }
         household
     }
@@ -87,11 +88,11 @@ impl<R> Households<R> {
 }
 
 impl<R> Household<R> {
-    fn new(parent: Option<Arc<Self>>, lineage: Lineage, sharers: OnceLock<Arc<Sharers<R>>>) -> Self {
+    fn new(parent: Option<Arc<Self>>, lineage: Lineage, together: Arc<Together<R>>) -> Self {
         Self {
             parent,
             lineage,
-            sharers,
+            together,
             children: Children::default(),
             open: AtomicUsize::default(),
             configs: Mutex::default(),
@@ -116,24 +117,27 @@ impl<R> Household<R> {
         let one = self.children.of(child, || {
             let splits = self.lineage.splits.iter().copied().chain([child]).collect();
             let lineage = Lineage { splits, ..self.lineage };
-            Self::new(Some(Arc::clone(self)), lineage, self.sharers.clone())
+            let together = self.sharers().map_or_else(|| Arc::new(Together::new()), Arc::clone);
+            Self::new(Some(Arc::clone(self)), lineage, together)
         });
         one.open.fetch_add(1, Ordering::Relaxed);
-        one.sharers.get().into_iter().for_each(|sharers| sharers.join(1));
+        one.together.join(1);
         one
     }
 
     /// Those that they share what NCCL has for them with.
-    pub(crate) fn sharers(&self) -> Option<&Arc<Sharers<R>>> {
-        self.sharers.get()
+    pub(crate) fn sharers(&self) -> Option<&Arc<Together<R>>> {
+        Some(&self.together).filter(|together| together.are_shared())
+    }
+
+    /// Those that they end together with.
+    pub(crate) fn together(&self) -> &Arc<Together<R>> {
+        &self.together
     }
 
     /// The first of those that share.
     fn top(&self) -> &Self {
-        let shares = |parent: &&Arc<Self>| match (self.sharers.get(), parent.sharers.get()) {
-            (Some(own), Some(of_parent)) => Arc::ptr_eq(own, of_parent),
-            _ => false,
-        };
+        let shares = |parent: &&Arc<Self>| Arc::ptr_eq(&self.together, &parent.together);
         self.parent.as_ref().filter(shares).map_or(self, |parent| parent.top())
     }
 
@@ -160,6 +164,7 @@ impl<R> Household<R> {
         all.started.extend(ranks.iter().map(Arc::downgrade));
         let cause = all.cause.clone();
         drop(all);
+        self.together.admit(ranks.len());
         // Who fails a parent writes that down before it looks for children.
         cause.or_else(|| self.parent.as_ref()?.failure())
     }
@@ -199,10 +204,16 @@ impl<R> Household<R> {
         self.children.all().iter().for_each(|child| child.visit(see));
     }
 
-    /// NCCL has let go of one rank.
-    pub(crate) fn leave(&self) {
+    /// NCCL has let go of `rank`.
+    pub(crate) fn leave(&self, rank: &R) {
         self.open.fetch_sub(1, Ordering::AcqRel);
-        self.sharers.get().into_iter().for_each(|sharers| sharers.leave());
+        self.together.leave(rank);
+    }
+
+    /// One rank has not started, and will not.
+    pub(crate) fn withdraw(&self) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+        self.together.withdraw();
     }
 
     /// Whether NCCL has let go of all of them.
@@ -229,9 +240,9 @@ mod tests {
         assert!(told.to_string().contains("the test aborts"), "{told}");
         drop(first);
         assert_eq!(household.fail(&cause), [second]);
-        household.leave();
+        household.withdraw();
         assert!(!household.is_empty());
-        again.leave();
+        again.withdraw();
         assert!(household.is_empty());
     }
 

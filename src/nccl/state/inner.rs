@@ -270,7 +270,7 @@ impl Inner {
     /// NCCL has let go of this rank.
     pub(crate) fn set_ended(&self) {
         if self.standing.end() {
-            self.household.leave();
+            self.household.leave(self);
         }
     }
 

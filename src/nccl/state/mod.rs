@@ -9,9 +9,9 @@ pub(crate) mod household;
 pub(crate) mod inner;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod registered;
-pub(crate) mod sharers;
 pub(crate) mod standing;
 pub(crate) mod streams;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
+pub(crate) mod together;
 pub(crate) mod windows;
 pub(crate) mod works;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::group::{self, Job};
-use super::reclaim::reclaim;
+use super::reclaim::{reclaim, wait_for_peers};
+use crate::emulator::lock::lock;
 use crate::emulator::meet::layout::Life;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, heed_captures};
@@ -45,7 +46,7 @@ fn outlast_graphs(comm: &Comm, left: impl Fn(&Segment) -> u32) {
 }
 
 /// The end of a rank: the last one of this process frees what all of them have, and waits for the graphs of all of them.
-fn part(comm: &Comm, life: Life) {
+fn part(comm: &Arc<Comm>, life: Life) {
     comm.part(life);
     let me = std::process::id();
     outlast_graphs(comm, |segment| {
@@ -130,18 +131,22 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     Ok(ncclResult_t::ncclSuccess)
 }
 
-/// `ncclCommRevoke`: ends every wait of the communicator like an abort, and frees nothing. What NCCL had marked as failed, it
-/// forgets, and the stop is taken back. After that the communicator can only be divided, destroyed or aborted, and its windows
+/// `ncclCommRevoke`: ends every wait of the communicator like an abort, waits for its streams, and frees nothing. What NCCL had marked as
+/// failed, it forgets, and the stop is taken back. After that the communicator can only be divided, destroyed or aborted, and its windows
 /// deregistered.
+///
+/// The last of those that share their resources waits for its peers, until they have let go of this rank.
 pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     comm.begin_revoke()?;
     comm.resources.abort.set();
-    let until = Instant::now() + PATIENCE;
-    while comm.resources.progress.running() && Instant::now() < until {
-        std::thread::sleep(Duration::from_micros(100));
-    }
+    let progress = &comm.resources.progress;
+    let batches = *lock(&progress.launched);
+    progress.wait(batches, || false);
     // Where this fails, what is stopped stays stopped.
     heed_captures(functions::ncclCommRevoke)?;
+    if comm.let_go() {
+        wait_for_peers(comm);
+    }
     comm.end_revoke();
     Ok(ncclResult_t::ncclSuccess)
 }

@@ -123,6 +123,7 @@ pub(crate) unsafe fn register(
                 return Ok(());
             }
             let window = agree(&job, epoch, address, bytes, flags)?;
+            job.place().into_iter().for_each(|place| place.connect_all());
             out.put(job.windows.add(window));
             Ok(())
         });

@@ -1,11 +1,12 @@
 //! A communicator: one rank's view of it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::abort::Sleeper;
 use super::handle;
 use super::link::Links;
+use super::proxies::Place;
 use super::redop::Redops;
 use super::registrations::Registrations;
 use super::resources::Resources;
@@ -52,8 +53,8 @@ pub(crate) struct Comm {
     pub(crate) registrations: Registrations,
     pub(crate) resources: Resources,
     pub(crate) waits: Waits,
-    /// All ranks have met.
-    started: AtomicBool,
+    /// All ranks have met; how it is connected since.
+    started: OnceLock<Option<Arc<Place>>>,
     /// 0, [`FINALIZED`] or [`REVOKED`].
     closed: AtomicU32,
     state: AtomicU32,
@@ -91,7 +92,7 @@ impl Comm {
             registrations: Registrations::default(),
             resources,
             waits: Waits::default(),
-            started: AtomicBool::new(false),
+            started: OnceLock::new(),
             closed: AtomicU32::new(0),
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
             text: Mutex::new(None),
@@ -182,7 +183,7 @@ impl Comm {
         let stopped = self.resources.abort.is_set();
         let closed = self.closed.load(Ordering::Acquire);
         let aborted = closed != REVOKED && stopped;
-        let unusable = if !self.started.load(Ordering::Acquire) && self.config.blocking {
+        let unusable = if !self.has_started() && self.config.blocking {
             "its start has failed, and it can only be aborted"
         } else if aborted {
             "a communicator that shares its resources was aborted, and its operations end without a result"
@@ -216,12 +217,28 @@ impl Comm {
 
     /// The ranks have met.
     pub(crate) fn start(&self) {
-        self.started.store(true, Ordering::Release);
+        let place = |segment| self.resources.proxies.hold(segment, self.rank, self.size);
+        self.started.get_or_init(|| self.segment.get().map(place));
     }
 
     /// Whether they have.
     pub(crate) fn has_started(&self) -> bool {
-        self.started.load(Ordering::Acquire)
+        self.started.get().is_some()
+    }
+
+    /// How it is connected, if its ranks have met.
+    pub(crate) fn place(&self) -> Option<&Arc<Place>> {
+        self.started.get()?.as_ref()
+    }
+
+    /// It serves its peers no more, and uses none of theirs; whether it was the last that shares the threads for that.
+    pub(crate) fn let_go(&self) -> bool {
+        self.place().is_some_and(|place| self.resources.proxies.let_go(place))
+    }
+
+    /// A peer that has not let go of this rank.
+    pub(crate) fn missing(&self) -> Option<usize> {
+        self.resources.proxies.missing(self.resources.abort.is_set())
     }
 
     /// Refuses a second finalize; a revoke is one, too.

@@ -6,6 +6,7 @@ mod handle;
 pub(crate) mod inside;
 pub(crate) mod link;
 pub(crate) mod progress;
+pub(crate) mod proxies;
 pub(crate) mod redop;
 pub(crate) mod registrations;
 pub(crate) mod registry;

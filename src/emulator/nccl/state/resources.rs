@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::abort::AbortFlag;
 use super::inside::Visits;
 use super::progress::Progress;
+use super::proxies::Proxies;
 
 /// The flag that stops all sharers, the stream on which their operations come one after another, and who is inside them.
 #[derive(Debug, Default)]
@@ -13,6 +14,7 @@ pub(crate) struct Resources {
     pub(crate) abort: Arc<AbortFlag>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) visits: Visits,
+    pub(super) proxies: Arc<Proxies>,
     /// How many collectives this one has launched.
     pub(crate) collectives: Arc<AtomicU64>,
     /// The same of those that it was split off from, as far as they share.
@@ -26,6 +28,7 @@ impl Resources {
             abort: self.abort.clone(),
             progress: self.progress.clone(),
             visits: self.visits.clone(),
+            proxies: self.proxies.clone(),
             collectives: Arc::default(),
             above: self.above.iter().chain([&self.collectives]).cloned().collect(),
         }

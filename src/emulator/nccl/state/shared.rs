@@ -61,6 +61,8 @@ pub(crate) struct Own {
     pub(crate) departed: AtomicU64,
     /// First meetings inside calls of collectives that it has come to.
     pub(crate) connected: AtomicU64,
+    /// It is connected to nobody any more.
+    pub(crate) let_go: AtomicU32,
     /// What it has captured, and graphs still have.
     pub(crate) graphs: AtomicU32,
     /// The collective operation it has come to.

@@ -1,0 +1,113 @@
+//! The threads of a rank that serve its peers.
+//!
+//! NCCL ends them when the last communicator lets go of them that shares them, and waits until no peer is connected to them any more: each
+//! lets go of its connections at the same moment. Ranks of one process are connected where they have windows, those of others always
+//! where they have met. What was aborted does not wait, unless some process has several ranks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::link::{Link, Links};
+use super::shared::Shared;
+use crate::emulator::lock::lock;
+use crate::emulator::meet::layout::Life;
+use crate::emulator::meet::segment::Segment;
+
+/// Those of one rank.
+#[derive(Debug, Default)]
+pub(crate) struct Proxies(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    /// How many communicators have not let go.
+    holders: usize,
+    /// All that ever held them.
+    places: Vec<Arc<Place>>,
+}
+
+/// The rank in one of the communicators that share them.
+#[derive(Debug)]
+pub(crate) struct Place {
+    segment: Arc<Segment>,
+    rank: usize,
+    size: usize,
+    /// Peers of other processes that it is connected with, and whether with those of this one as well.
+    peers: Mutex<Vec<usize>>,
+    windows: AtomicBool,
+    has_let_go: AtomicBool,
+}
+
+impl Place {
+    /// What was connected.
+    pub(crate) fn connect(&self, links: &Links) {
+        let mut peers = lock(&self.peers);
+        for link in links {
+            match link {
+                Link::All(..) => peers.extend(0..self.size),
+                Link::To(peer) | Link::From(peer) => peers.push(*peer),
+            }
+        }
+    }
+
+    /// Windows were made: all ranks are connected.
+    pub(crate) fn connect_all(&self) {
+        self.windows.store(true, Ordering::Release);
+    }
+
+    /// A peer that is connected and has not let go.
+    fn missing(&self, aborted: bool) -> Option<usize> {
+        let process = |rank: usize| self.segment.rank(rank).pid.load(Ordering::Acquire);
+        let direct = (0..self.size).any(|one| (0..one).any(|other| process(one) == process(other)));
+        if aborted && !direct {
+            return None;
+        }
+        let (here, peers) = (process(self.rank), lock(&self.peers));
+        let connected =
+            |&peer: &usize| self.windows.load(Ordering::Acquire) || process(peer) != here && peers.contains(&peer);
+        let holds = |&peer: &usize| {
+            let life = self.segment.rank(peer).life();
+            self.segment.own(peer).let_go.load(Ordering::Acquire) == 0
+                && life != Life::Absent
+                && !self.segment.rank(peer).dead()
+        };
+        (0..self.size).filter(|&peer| peer != self.rank).filter(connected).find(holds)
+    }
+}
+
+impl Proxies {
+    /// One more communicator uses them, as `rank` of `size`.
+    pub(super) fn hold(&self, segment: &Arc<Segment>, rank: usize, size: usize) -> Arc<Place> {
+        let place = Arc::new(Place {
+            segment: Arc::clone(segment),
+            rank,
+            size,
+            peers: Mutex::default(),
+            windows: AtomicBool::new(false),
+            has_let_go: AtomicBool::new(false),
+        });
+        let mut held = lock(&self.0);
+        held.holders += 1;
+        held.places.push(Arc::clone(&place));
+        place
+    }
+
+    /// A communicator uses them no more; whether it was the last.
+    pub(super) fn let_go(&self, place: &Place) -> bool {
+        if place.has_let_go.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let mut held = lock(&self.0);
+        held.holders -= 1;
+        let last = held.holders == 0;
+        if last {
+            held.places.iter().for_each(|place| place.segment.own(place.rank).let_go.store(1, Ordering::Release));
+        }
+        last
+    }
+
+    /// A peer that is still connected, in whichever of the communicators.
+    pub(super) fn missing(&self, aborted: bool) -> Option<usize> {
+        let places = lock(&self.0).places.clone();
+        places.iter().find_map(|place| place.missing(aborted))
+    }
+}

@@ -1,0 +1,105 @@
+//! The end of communicators in an abort, together with the other ranks of this process.
+//!
+//! Each gets ready on its own thread. Sharers are then freed on one of these.
+
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::interrupt::Interruption;
+use super::{freeing, interrupt, release};
+use crate::cuda;
+use crate::deadline::{Deadline, backoff};
+use crate::nccl::state::inner::Inner;
+use crate::nccl::state::together::{Pass, Together};
+
+/// How long those in whom nobody is wait for the others before they are stopped: who is inside may wait for them.
+const SOON: Duration = Duration::from_millis(300);
+
+/// Has `inner`, whose gate is shut, be taken down. All that end together are told so before the first is stopped: that may wait for a
+/// device, and so for those of others, whose flags are not raised yet.
+pub(super) fn doom(inner: &Arc<Inner>) {
+    inner.household.together().doom(Arc::clone(inner));
+}
+
+/// Takes down `inner`, which was doomed, on its own thread, where each of those comes that it ends together with.
+pub(crate) fn take_down(inner: &Arc<Inner>) {
+    let together = inner.household.together();
+    for other in together.wake() {
+        other.clone().helper().run(move || take_down(&other));
+    }
+    let (revoked, pass) = get_ready(inner, together);
+    match pass {
+        Pass::All(mut condemned) => {
+            let _ending = together.ending();
+            // First what the others were split off from: with the last rank of that, the flags of all are raised.
+            condemned.sort_unstable_by_key(|inner| inner.id);
+            free(&condemned, revoked);
+        }
+        Pass::Alone => free(slice::from_ref(inner), revoked),
+        Pass::Taken | Pass::Wait => {}
+    }
+}
+
+/// Waits until nobody is inside any of those that end together, and all were revoked if one has to be; whether `inner` was, and what it
+/// may do.
+fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inner>) {
+    let (interruption, soon) = (Interruption::of(inner), Deadline::after(SOON));
+    let have_all_revoked = || {
+        if interrupt::IS_POSSIBLE {
+            together.have_all_revoked(inner)
+        }
+    };
+    let (mut clear, mut revoked, mut must) = (false, false, false);
+    let mut round = 0;
+    loop {
+        if !clear && inner.is_left() {
+            must = release::follows_registrations(inner);
+            // The last sharer of each rank is freed when those of the others are: one thread cannot do that, one after the other.
+            let all = together.are_shared() || release::loses_windows(inner);
+            if must || all || freeing::is_held_up(slice::from_ref(inner)) {
+                have_all_revoked();
+            }
+            together.set_clear(inner);
+            clear = true;
+        }
+        let blocks = interruption.is_due();
+        if blocks || (clear && soon.expired()) {
+            have_all_revoked();
+        }
+        if interrupt::IS_POSSIBLE && !revoked && (blocks || (clear && (must || together.revokes(inner)))) {
+            let _turn = inner.shared_lock().map(|lock| lock.turn());
+            interrupt::revoke(inner);
+            revoked = true;
+            together.set_revoked(inner);
+        }
+        match together.pass(inner) {
+            // Nothing could be stopped meanwhile.
+            Pass::Wait if clear && !interrupt::IS_POSSIBLE && !together.are_shared() => return (false, Pass::Alone),
+            Pass::Wait => {}
+            pass => return (revoked, pass),
+        }
+        backoff(round);
+        round += 1;
+    }
+}
+
+/// Aborts `condemned`, in which nobody is, and which were revoked or not.
+fn free(condemned: &[Arc<Inner>], revoked: bool) {
+    if revoked {
+        // The devices have left all of them.
+        let registered = |inner: &&Arc<Inner>| release::loses_windows(inner) || release::follows_registrations(inner);
+        condemned.iter().filter(registered).for_each(release::take_off_registered);
+        // To free them waits for others that go on there.
+        freeing::wait_for_devices(condemned, || condemned.iter().for_each(|inner| inner.set_stopped()));
+    }
+    for inner in condemned {
+        // Streams go on a thread of their device.
+        let _ = cuda::settle(inner.device);
+        release::abort_one(inner);
+    }
+}
+
+#[cfg(all(test, gpucomm_emulator))]
+#[path = "together_tests.rs"]
+mod tests;
