@@ -64,7 +64,7 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
             clear = true;
         }
         let blocks = interruption.is_due();
-        if blocks || (clear && soon.expired()) {
+        if blocks {
             have_all_revoked();
         }
         if interrupt::IS_POSSIBLE && !revoked && (blocks || (clear && (must || together.revokes(inner)))) {
@@ -76,6 +76,7 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
         match together.pass(inner) {
             // Nothing could be stopped meanwhile.
             Pass::Wait if clear && !interrupt::IS_POSSIBLE && !together.are_shared() => return (false, Pass::Alone),
+            Pass::Wait if clear && soon.expired() => have_all_revoked(),
             Pass::Wait => {}
             pass => return (revoked, pass),
         }
