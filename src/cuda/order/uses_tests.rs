@@ -7,7 +7,10 @@ use super::{Access, Lane, Uses};
 use crate::cuda::order::tracker::Tracker;
 use crate::error::{Error, Result};
 
-const LANES: usize = 4;
+const LANES: usize = 12;
+
+/// As many as random accesses use, so that they often meet.
+const BUSY: usize = 4;
 
 /// How much of the work of each lane is known to be done.
 type Clock = [u64; LANES];
@@ -147,7 +150,7 @@ fn run(seed: u64, failing: bool) {
             let op = Op {
                 halves: 1 + world.below(3) as u8,
                 access: if world.below(2) == 0 { Access::Read } else { Access::Write },
-                lane: world.below(LANES),
+                lane: world.below(BUSY),
                 number: 0,
                 step: 0,
             };
@@ -191,7 +194,7 @@ fn run(seed: u64, failing: bool) {
     }
     // The free.
     world.failing.set(false);
-    let home = world.below(LANES);
+    let home = world.below(BUSY);
     let free = Op { halves: 3, access: Access::Write, lane: home, number: 0, step: 0 };
     uses.order(Access::Write, &lanes[home]).unwrap();
     check_after(&lanes[home].enqueue().0, &free, &enqueued, seed);
@@ -252,6 +255,25 @@ fn reads_do_not_wait_for_reads() {
     assert_eq!(world.waits.get(), 0);
     uses.order(Access::Write, &lanes[0]).unwrap();
     assert_eq!(world.waits.get(), LANES - 1);
+}
+
+/// Where there are many, entries of lanes that are done go, and the others stay.
+#[test]
+fn of_many_lanes_none_is_lost() {
+    for seed in 0..200 {
+        let world = World::new(seed);
+        let lanes = world.lanes();
+        let mut uses = Uses::new();
+        let mut numbers = Vec::new();
+        for lane in &lanes {
+            uses.order(Access::Read, lane).unwrap();
+            numbers.push(lane.enqueue().1);
+            uses.note(Access::Read, lane);
+        }
+        uses.order(Access::Write, &lanes[0]).unwrap();
+        let (before, _) = lanes[0].enqueue();
+        assert!(before.iter().zip(&numbers).all(|(before, number)| before >= number), "seed {seed}: {before:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,24 @@
+//! What the emulator knowingly does otherwise than the libraries, beside what is true of all functions.
+
+/// Functions, and what differs.
+pub const ALL: &[(&[&str], &str)] = &[
+    (
+        &["ncclAllReduce", "ncclReduce", "ncclReduceScatter"],
+        "where a step of a sum or product of floats has to be rounded, the last bits may differ: NCCL chooses the order of the ranks",
+    ),
+    (&["ncclRedOpCreatePreMulSum"], "rounding, as with ncclAllReduce"),
+    (&["cudaDeviceGetAttribute"], "attributes for which this crate does not ask are refused"),
+    (
+        &["gpucommDriverEntryPoint"],
+        "finds the functions for which this crate asks, and those for mapped memory; no others",
+    ),
+    (&["cudaGetErrorString", "ncclGetErrorString", "ncclGetLastError"], "says it in other words"),
+    (&["cudaMemGetInfo"], "contexts, kernels, streams and events take no memory"),
+    (&["cudaEventElapsedTime"], "the time of threads on a CPU"),
+    (&["ncclGetUniqueId", "ncclCommInitRankConfig"], "ranks meet on one machine only, under one user"),
+    (
+        &["gpucommNcclConfigInit"],
+        "fields that choose between algorithms, channels and networks are checked, and have no effect",
+    ),
+    (&["cudaDeviceCanAccessPeer", "cudaDeviceGetP2PAttribute"], "all devices reach each other, as over NVLink"),
+];

@@ -1,0 +1,59 @@
+//! `docs/emulator.md`: for each C function of the interface, what the emulator has of it, what tests it, on which GPUs that was compared, and
+//! what is knowingly another thing. `GPUCOMM_WRITE_DOCS=1 cargo test --features emulator --test fidelity` writes it anew.
+
+mod differences;
+mod interface;
+mod runs;
+mod table;
+
+const BEGIN: &str = "<!-- from tests/fidelity -->\n";
+
+#[test]
+fn the_documentation_has_the_same_table() {
+    let path = interface::root().join("docs/emulator.md");
+    let whole = std::fs::read_to_string(&path).expect("docs/emulator.md");
+    let (text, got) = whole.split_once(BEGIN).expect("a line that says where the table begins");
+    let table = table::of_all();
+    if std::env::var_os("GPUCOMM_WRITE_DOCS").is_some_and(|value| value == "1") {
+        std::fs::write(path, format!("{text}{BEGIN}{table}")).expect("docs/emulator.md can be written");
+        return;
+    }
+    assert_eq!(got, table, "GPUCOMM_WRITE_DOCS=1 cargo test --features emulator --test fidelity");
+}
+
+#[test]
+fn each_function_is_emulated_and_tested() {
+    let declared = interface::declared();
+    assert!(declared.len() > 80, "{declared:?}");
+    for function in &declared {
+        assert!(interface::emulated().contains(function), "{function} is declared, and the emulator has none");
+        let uses = interface::Uses::of(function);
+        assert!(uses.unit || !uses.layer.is_empty() || !uses.suites.is_empty(), "nothing tests {function}");
+    }
+    for function in interface::emulated() {
+        assert!(declared.contains(&function), "{function} is emulated, and not declared");
+    }
+}
+
+#[test]
+fn what_differs_is_of_functions_that_are_there() {
+    let declared = interface::declared();
+    for (functions, _) in differences::ALL {
+        functions.iter().for_each(|name| assert!(declared.iter().any(|one| one == name), "{name}"));
+    }
+}
+
+#[test]
+fn runs_are_on_record() {
+    let declared = interface::declared();
+    for run in runs::ALL {
+        let path = interface::root().join("docs/measurements").join(run.page);
+        let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", run.page));
+        for word in [run.date, run.nccl, run.commit] {
+            assert!(page.contains(word), "{} does not hold {word:?}", run.page);
+        }
+        for name in run.newer.iter().chain(run.functions()) {
+            assert!(declared.iter().any(|one| one == name), "{name}");
+        }
+    }
+}

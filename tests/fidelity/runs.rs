@@ -1,0 +1,133 @@
+//! What was run on GPUs as it runs on the emulator, and gave the same answers: the record that `docs/emulator.md` rests on.
+
+/// What was run.
+#[derive(Debug, Clone, Copy)]
+pub enum What {
+    /// Test programs of this crate.
+    Programs(&'static [&'static str]),
+    /// Calls of these functions by a program in C, whose answers the emulator's unit tests hold.
+    Calls(&'static [&'static str]),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    pub date: &'static str,
+    pub gpus: &'static str,
+    /// The version of NCCL, or of CUDA where NCCL had no part.
+    pub nccl: &'static str,
+    /// Of this crate; empty where only C was run.
+    pub commit: &'static str,
+    pub what: What,
+    /// Functions that the interface has got since.
+    pub newer: &'static [&'static str],
+    /// In docs/measurements.
+    pub page: &'static str,
+}
+
+const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"];
+
+/// Since 71bc38c.
+const SINCE_FOUR: &[&str] = &[GRAPHS[0], GRAPHS[1], GRAPHS[2], GRAPHS[3], "ncclCommRegister", "ncclCommDeregister"];
+
+/// Since 40fb03e and 7a900fb.
+const SINCE_TWO: &[&str] = &[
+    GRAPHS[0],
+    GRAPHS[1],
+    GRAPHS[2],
+    GRAPHS[3],
+    "ncclCommRegister",
+    "ncclCommDeregister",
+    "cudaDeviceGetByPCIBusId",
+    "gpucommPointerInfo",
+];
+
+pub const ALL: &[Run] = &[
+    Run {
+        date: "2026-11-22",
+        gpus: "2 H200",
+        nccl: "2.28.9",
+        commit: "40fb03e",
+        what: What::Programs(&["conformance"]),
+        newer: SINCE_TWO,
+        page: "2026-11-22-h200-two.md",
+    },
+    Run {
+        date: "2026-11-22",
+        gpus: "2 H200",
+        nccl: "2.30.7",
+        commit: "40fb03e",
+        what: What::Programs(&["random"]),
+        newer: SINCE_TWO,
+        page: "2026-11-22-h200-two.md",
+    },
+    Run {
+        date: "2026-11-22",
+        gpus: "4 H200",
+        nccl: "2.28.9",
+        commit: "7a900fb",
+        what: What::Programs(&["conformance", "random"]),
+        newer: SINCE_TWO,
+        page: "2026-11-22-h200-four.md",
+    },
+    Run {
+        date: "2026-11-22",
+        gpus: "4 H200",
+        nccl: "2.28.9",
+        commit: "71bc38c",
+        what: What::Programs(&["cuda", "random"]),
+        newer: SINCE_FOUR,
+        page: "2026-11-22-h200-four.md",
+    },
+    Run {
+        date: "2026-11-22",
+        gpus: "1 H100",
+        nccl: "CUDA 13.0",
+        commit: "",
+        what: What::Calls(&[
+            "cudaStreamBeginCapture",
+            "cudaStreamEndCapture",
+            "cudaStreamIsCapturing",
+            "cudaGraphInstantiate",
+            "cudaGraphLaunch",
+            "cudaGraphExecDestroy",
+            "cudaGraphDestroy",
+        ]),
+        newer: &[],
+        page: "2026-11-22-h100-captures.md",
+    },
+    Run {
+        date: "2026-11-22",
+        gpus: "4 H200",
+        nccl: "CUDA 13.0",
+        commit: "",
+        what: What::Calls(&["cudaMemcpyAsync", "cudaMemcpyPeerAsync", "cudaMemsetAsync", "gpucommDriverEntryPoint"]),
+        newer: &[],
+        page: "2026-11-22-h200-access.md",
+    },
+];
+
+impl Run {
+    /// The functions that C called.
+    pub fn functions(&self) -> &'static [&'static str] {
+        match self.what {
+            What::Programs(_) => &[],
+            What::Calls(functions) => functions,
+        }
+    }
+
+    /// Whether a function that these test programs go through had a part in it.
+    pub fn has(&self, function: &str, programs: &[&str]) -> bool {
+        match self.what {
+            What::Calls(functions) => functions.contains(&function),
+            What::Programs(ran) => ran.iter().any(|one| programs.contains(one)) && !self.newer.contains(&function),
+        }
+    }
+
+    /// What was run, in words.
+    pub fn what(&self) -> String {
+        match self.what {
+            What::Programs(names) => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+            What::Calls(_) => "the calls, in C".to_owned(),
+        }
+    }
+}
