@@ -174,6 +174,35 @@ fn layouts_that_do_not_fit() {
 }
 
 #[test]
+fn parts_of_another_length_than_the_layout_says() {
+    refused(|comm, stream| {
+        let (n, me) = (comm.size(), comm.rank());
+        let x = zeros(stream, 11 * n)?;
+        let mut y = zeros(stream, 10 * n)?;
+        let tens = vec![10; n];
+        let packed = Layout { counts: &tens, offsets: None };
+        for len in [9, 11] {
+            let (part, got) = (x.slice(..len), len.to_string());
+            assert_argument(comm.all_gather_v((part, &mut y), packed, stream), "all_gather_v", "10", &got);
+            assert_argument(comm.gather_v((part, &mut y), packed, me, stream), "gather_v", "10", &got);
+            if n > 1 {
+                let root = (me + 1) % n;
+                assert_argument(comm.gather_v(SendOnly(part), packed, root, stream), "gather_v", "10", &got);
+            }
+        }
+        let sum = ReduceOp::Sum;
+        let short = y.slice_mut(..9);
+        assert_argument(comm.reduce_scatter_v((&x, short), packed, sum, stream), "reduce_scatter_v", "10", "9");
+        assert_argument(comm.scatter_v((&x, y.slice_mut(..9)), packed, me, stream), "scatter_v", "10", "9");
+        if n > 1 {
+            let (root, short) = ((me + 1) % n, RecvOnly(y.slice_mut(..9)));
+            assert_argument(comm.scatter_v(short, packed, root, stream), "scatter_v", "10", "9");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn counts_that_overflow() {
     refused(|comm, stream| {
         let n = comm.size();

@@ -90,6 +90,15 @@ fn mixtures_are_refused() {
             0 => comm.reduce(InPlace(&mut m.window), ReduceOp::Max, 0, stream),
             _ => comm.reduce(SendOnly(&m.plain), ReduceOp::Max, 0, stream),
         });
+        // The root's own two buffers, where what all ranks compare is alike.
+        refused("broadcast within the root", |comm, stream, mut m| match comm.rank() {
+            0 => comm.broadcast((&m.plain, &mut m.window), 0, stream),
+            _ => comm.broadcast(RecvOnly(&mut m.plain), 0, stream),
+        });
+        refused("reduce within the root", |comm, stream, mut m| match comm.rank() {
+            0 => comm.reduce((&m.window, &mut m.plain), ReduceOp::Max, 0, stream),
+            _ => comm.reduce(SendOnly(&m.window), ReduceOp::Max, 0, stream),
+        });
         refused("gather", |comm, stream, mut m| match comm.rank() {
             0 => comm.gather((m.plain.slice(..6), &mut m.other), 0, stream),
             _ => comm.gather(SendOnly(m.window.slice(..6)), 0, stream),
