@@ -163,6 +163,14 @@ fn layouts_that_do_not_fit() {
         assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &need, &have);
         assert_argument(comm.all_gather_v((&x.slice(0..10), &mut y), wrong, stream), "all_gather_v", "", "");
         assert_argument(comm.scatter_v((&x, &mut y), wrong, comm.rank(), stream), "scatter_v", &need, &have);
+        if n > 1 {
+            assert_argument(
+                comm.gather_v((x.slice(..11), &mut y), wrong, comm.rank(), stream),
+                "gather_v",
+                &need,
+                &have,
+            );
+        }
         let sum = ReduceOp::Sum;
         assert_argument(comm.reduce_scatter_v((&x, &mut y), wrong, sum, stream), "reduce_scatter_v", &need, &have);
         let far = vec![10 * n; n];

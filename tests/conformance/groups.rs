@@ -1,6 +1,6 @@
 //! Groups: recorded first, submitted as one block, or not at all.
 
-use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, SendOnly, Stream, group};
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, SendOnly, Stream, group};
 
 use crate::support::{Rig, assert_names, each_type, rank_counts, still_works, watched};
 
@@ -331,5 +331,33 @@ fn messages_to_oneself() {
             });
             rig.close();
         }
+    });
+}
+
+/// Each locks both communicators, in one order whatever order they are named in.
+#[test]
+fn two_threads_name_communicators_in_opposite_orders() {
+    watched(60.0, || {
+        let device = Device::new(0).unwrap();
+        let cliques = [(); 2].map(|()| Clique::init_all(&[device]).unwrap());
+        std::thread::scope(|scope| {
+            for order in [[0, 1], [1, 0]] {
+                let comms = order.map(|at: usize| cliques[at].rank(0));
+                scope.spawn(move || {
+                    let stream = Stream::new(device).unwrap();
+                    let mut buffers = [(); 2].map(|()| DeviceBuffer::<u32>::zeroed(&stream, 5).unwrap());
+                    for _ in 0..3000 {
+                        group(|group| {
+                            for (comm, buffer) in comms.iter().zip(&mut buffers) {
+                                group.all_reduce(comm, InPlace(buffer), ReduceOp::Sum, &stream)?;
+                            }
+                            Ok(())
+                        })
+                        .unwrap();
+                    }
+                    stream.synchronize().unwrap();
+                });
+            }
+        });
     });
 }
