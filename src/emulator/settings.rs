@@ -34,6 +34,8 @@ pub(in crate::emulator) struct Settings {
     pub bugs: Bugs,
     /// GPUCOMM_EMULATOR_WINDOWS: whether ranks can map each other's memory, which windows need.
     pub windows: bool,
+    /// GPUCOMM_EMULATOR_ORDER: whether different orders of communicators on devices are a violation.
+    pub order: bool,
     /// GPUCOMM_EMULATOR_FLOATS: how reductions of floats round.
     pub floats: Floats,
     /// GPUCOMM_EMULATOR_DEAD_PEER: who learns that a process has ended.
@@ -65,6 +67,7 @@ impl Default for Settings {
             nccl: bugs::NCCL,
             bugs: Bugs::default(),
             windows: true,
+            order: false,
             floats: Floats::default(),
             dead_peer: DeadPeer::Silent,
             deadlock: Some(Duration::from_secs(10)),
@@ -113,6 +116,7 @@ impl Variables {
         self.take("BUGS", &mut all.bugs, Bugs::EXPECTED, Bugs::parse);
         all.bugs = all.bugs.of(all.nccl);
         self.take("WINDOWS", &mut all.windows, "0 or 1", flag);
+        self.take("ORDER", &mut all.order, "0 or 1", flag);
         self.take("FLOATS", &mut all.floats, Floats::EXPECTED, Floats::parse);
         self.take("DEAD_PEER", &mut all.dead_peer, "silent, told or ends", |text| match text {
             "silent" => Some(DeadPeer::Silent),
@@ -201,7 +205,8 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS WINDOWS FLOATS DEAD_PEER DEADLOCK STRICT QUIET";
+            let names =
+                "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS WINDOWS ORDER FLOATS DEAD_PEER DEADLOCK STRICT QUIET";
             for name in names.split(' ') {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");

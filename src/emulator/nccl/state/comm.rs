@@ -1,11 +1,12 @@
 //! A communicator: one rank's view of it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::abort::Sleeper;
 use super::handle;
 use super::link::Links;
+use super::neighbours::{self, NEIGHBOURS, Neighbour};
 use super::proxies::Place;
 use super::redop::Redops;
 use super::registrations::Registrations;
@@ -53,6 +54,8 @@ pub(crate) struct Comm {
     pub(crate) registrations: Registrations,
     pub(crate) resources: Resources,
     pub(crate) waits: Waits,
+    /// It was told that ranks use it and others in different orders.
+    pub(crate) told_order: AtomicBool,
     /// All ranks have met; how it is connected since.
     started: OnceLock<Option<Arc<Place>>>,
     /// 0, [`FINALIZED`] or [`REVOKED`].
@@ -92,6 +95,7 @@ impl Comm {
             registrations: Registrations::default(),
             resources,
             waits: Waits::default(),
+            told_order: AtomicBool::new(false),
             started: OnceLock::new(),
             closed: AtomicU32::new(0),
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
@@ -219,6 +223,20 @@ impl Comm {
     pub(crate) fn start(&self) {
         let place = |segment| self.resources.proxies.hold(segment, self.rank, self.size);
         self.started.get_or_init(|| self.segment.get().map(place));
+        if let Some(segment) = self.segment.get().filter(|_| self.size > 1) {
+            let (handle, device, collectives) = (self.handle, self.device, self.resources.collectives.clone());
+            neighbours::add(Neighbour { handle, device, nonce: segment.nonce(), collectives, family: self.family() });
+        }
+    }
+
+    /// Names those that it shares its resources with.
+    fn family(&self) -> usize {
+        Arc::as_ptr(&self.resources.progress).addr()
+    }
+
+    /// Others on its device that share nothing with it: what their ranks know them by, and how many collectives they have launched.
+    pub(crate) fn neighbours(&self) -> [Option<(u64, u64)>; NEIGHBOURS] {
+        neighbours::others(self.device, self.family())
     }
 
     /// Whether they have.
@@ -301,6 +319,7 @@ impl Comm {
 
     /// Tells the others that this rank will do nothing more, unless a fault has made it dead.
     pub(crate) fn part(&self, life: Life) {
+        neighbours::remove(self.handle);
         self.windows.leave_behind(self.segment.get().map(|segment| &segment.common().stranded));
         let left = self.registrations.clear();
         if left > 0 {

@@ -5,6 +5,7 @@ pub(crate) mod comm;
 mod handle;
 pub(crate) mod inside;
 pub(crate) mod link;
+mod neighbours;
 pub(crate) mod progress;
 pub(crate) mod proxies;
 pub(crate) mod redop;

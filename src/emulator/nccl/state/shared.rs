@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
+use super::neighbours::NEIGHBOURS;
 use super::stranded::Stranded;
 use crate::emulator::meet::futex::Gate;
 use crate::emulator::meet::plan::Plan;
@@ -71,6 +72,8 @@ pub(crate) struct Own {
     pub(crate) group: [AtomicU64; GROUP_WORDS],
     /// Of those that share their resources with others: the number of a collective, and after how many of the others it comes.
     pub(crate) orders: [AtomicU64; ORDERS],
+    /// Of others on its device: the number of a collective, and after how many of theirs it comes; what their ranks know them by.
+    pub(crate) neighbours: [[[AtomicU64; 2]; NEIGHBOURS]; ORDERS],
 }
 
 /// One message at a time between an ordered pair of ranks.

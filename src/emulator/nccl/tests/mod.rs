@@ -11,6 +11,7 @@ mod inside;
 mod lifecycle;
 mod mapped;
 mod messages;
+mod orders;
 mod processes;
 mod registrations;
 mod replays;
