@@ -84,7 +84,9 @@ pub(crate) fn end() -> Outcome<ncclResult_t> {
             Some(failure) => {
                 for job in &state.jobs {
                     job.comm.give_up(&failure);
+                    job.comm.refuse(&failure);
                 }
+                state.batches.iter().for_each(|batch| batch.comm.refuse(&failure));
                 Err(Failure::new(failure.code, format!("a call inside the group failed: {}", failure.text)))
             }
             None => submit(std::mem::take(&mut state.batches), std::mem::take(&mut state.jobs), state.blocking),

@@ -1,5 +1,7 @@
 //! Issuing operations.
 
+use std::sync::Arc;
+
 use super::group;
 use crate::emulator::cuda::core::stream;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
@@ -8,6 +10,7 @@ use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::requests::order::Order;
 use crate::emulator::nccl::requests::request::Request;
 use crate::emulator::nccl::run::alone;
+use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
 use crate::sys::{cudaStream_t, ncclComm_t, ncclResult_t};
@@ -17,27 +20,31 @@ pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -
     group::call(|| {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         let epoch = comm.ensure_usable()?;
-        // The null stream is that of the communicator's device, which NCCL makes current.
-        let (device, capture) = match stream::place(stream) {
-            _ if stream.is_null() => (comm.device, None),
-            place => place.map_err(|error| cuda("the stream", error))?,
-        };
-        if device != comm.device {
-            return Err(Failure::argument(format!(
-                "the stream belongs to device {device}, expected device {} of rank {}",
-                comm.device, comm.rank
-            )));
-        }
-        let operation = Operation::start(&comm, &Order::new(&comm, request)?)?;
-        if !request.kind.message() {
-            if request.count == 0 {
-                // NCCL drops it: it holds up nobody, and orders nothing.
-                return Ok(());
-            }
-            if comm.size == 1 {
-                return alone::launch(&comm, operation, StreamHandle(stream));
-            }
-        }
-        group::add_operation(&comm, epoch, operation, (StreamHandle(stream), capture))
+        add(&comm, epoch, stream, request).inspect_err(|failure| comm.refuse(failure))
     })
+}
+
+fn add(comm: &Arc<Comm>, epoch: u32, stream: cudaStream_t, request: &Request) -> Outcome {
+    // The null stream is that of the communicator's device, which NCCL makes current.
+    let (device, capture) = match stream::place(stream) {
+        _ if stream.is_null() => (comm.device, None),
+        place => place.map_err(|error| cuda("the stream", error))?,
+    };
+    if device != comm.device {
+        return Err(Failure::argument(format!(
+            "the stream belongs to device {device}, expected device {} of rank {}",
+            comm.device, comm.rank
+        )));
+    }
+    let operation = Operation::start(comm, &Order::new(comm, request)?)?;
+    if !request.kind.message() {
+        if request.count == 0 {
+            // NCCL drops it: it holds up nobody, and orders nothing.
+            return Ok(());
+        }
+        if comm.size == 1 {
+            return alone::launch(comm, operation, StreamHandle(stream));
+        }
+    }
+    group::add_operation(comm, epoch, operation, (StreamHandle(stream), capture))
 }

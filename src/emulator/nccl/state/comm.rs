@@ -56,6 +56,8 @@ pub(crate) struct Comm {
     pub(crate) waits: Waits,
     /// It was told that ranks use it and others in different orders.
     pub(crate) told_order: AtomicBool,
+    /// It has failed, but only because a call was refused.
+    refused: AtomicBool,
     /// All ranks have met; how it is connected since.
     started: OnceLock<Option<Arc<Place>>>,
     /// 0, [`FINALIZED`] or [`REVOKED`].
@@ -96,6 +98,7 @@ impl Comm {
             resources,
             waits: Waits::default(),
             told_order: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             started: OnceLock::new(),
             closed: AtomicU32::new(0),
             state: AtomicU32::new(ncclResult_t::ncclInProgress.0),
@@ -152,6 +155,15 @@ impl Comm {
         }
     }
 
+    /// A call was refused, or the group that it was part of. Of a non-blocking communicator that is its asynchronous error; what was enqueued
+    /// before goes on.
+    pub(crate) fn refuse(&self, failure: &Failure) {
+        if !self.config.blocking && self.state() == ncclResult_t::ncclSuccess {
+            self.refused.store(true, Ordering::Release);
+            self.fail(failure);
+        }
+    }
+
     /// How often everything that this communicator does was stopped by a revoke. What began in an earlier epoch never goes on.
     pub(crate) fn epoch(&self) -> u32 {
         self.resources.abort.epoch()
@@ -164,8 +176,8 @@ impl Comm {
 
     /// Whether work of this communicator has lost its meaning: aborted, or failed.
     pub(crate) fn stopped(&self) -> bool {
-        self.resources.abort.is_set()
-            || !matches!(self.state(), ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress)
+        let well = || matches!(self.state(), ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress);
+        self.resources.abort.is_set() || !well() && !self.refused.load(Ordering::Acquire)
     }
 
     /// Whether a call may use the communicator now: the epoch in which it begins. NCCL itself looks only whether it was revoked, is
@@ -294,6 +306,7 @@ impl Comm {
         self.resources.abort.take_back();
         let mut text = lock(&self.text);
         *text = None;
+        self.refused.store(false, Ordering::Release);
         self.state.store(ncclResult_t::ncclSuccess.0, Ordering::Release);
     }
 

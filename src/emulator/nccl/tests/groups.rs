@@ -192,6 +192,35 @@ fn blocking_and_non_blocking_mix_as_in_nccl() {
     });
 }
 
+/// A call that is refused leaves a blocking communicator well. Any other has failed with it, and so have those in the same group.
+#[test]
+fn a_refused_call_is_the_error_of_communicators_that_do_not_block() {
+    within_limit(|| {
+        set_device(0);
+        let blocking = [true, false, false];
+        let ranks = blocking.map(|blocking| Rank::new(0, 1, init(1, unique_id(), 0, config(blocking)).1));
+        ranks.iter().for_each(|rank| while rank.state() == ncclResult_t::ncclInProgress {});
+        let (buffer, float, argument) =
+            (Buffer::new(&[1.0, 0.0]), ncclDataType_t::ncclFloat32, ncclResult_t::ncclInvalidArgument);
+        let hold = hold_up(ranks[1].stream);
+        assert_eq!(ranks[1].to_itself(&buffer), ncclResult_t::ncclInProgress);
+        while ranks[1].state() == ncclResult_t::ncclInProgress {}
+        // SAFETY: refused.
+        let refused = |rank: &Rank| unsafe { ncclSend(buffer.0, 1, float, 7, rank.comm, rank.stream) };
+        assert_eq!([0, 1].map(|at| refused(&ranks[at])), [argument; 2]);
+        assert_eq!(ranks.each_ref().map(Rank::state), [OK, argument, OK]);
+        drop(hold);
+        ranks[1].wait();
+        assert_eq!(buffer.values(), [1.0, 1.0], "what was enqueued before goes on");
+        start();
+        assert_eq!(ranks[2].to_itself(&buffer), OK);
+        assert_eq!(refused(&ranks[0]), argument);
+        assert_eq!(end(), argument);
+        assert_eq!(ranks.each_ref().map(Rank::state), [OK, argument, argument]);
+        ranks.iter().for_each(Rank::end);
+    });
+}
+
 #[test]
 fn a_thread_that_ends_inside_a_group_is_reported() {
     let expected = expect("a thread ended inside a group");
