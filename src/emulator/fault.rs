@@ -12,11 +12,14 @@
 //! | `oom=device0@3` | the third allocation on device 0 fails |
 //! | `start=rank1@2` | the second start of a rank 1 in this process fails before it meets the others |
 //! | `lose=device0@op5` | device 0 is lost when it comes to its work number 5: that, and what is queued, never runs, and every call that touches the device fails from then on |
-//! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` `start=0.01` `lose=0.001` | the same, with that chance, at each operation, allocation, start or piece of work |
+//! | `slow=device0@op5:5ms` | the work number 5 of device 0 begins 5 ms late; with `slow_copy`, `slow_fill`, `slow_function` (of the host), `slow_communication` only if it is that |
+//! | `slow_wait=device0@op3:5ms` | streams of device 0 stay 5 ms longer where they wait for another for the third time, or take the time of an event |
+//! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` `start=0.01` `lose=0.001` `slow=0.1:2ms` | the same, with that chance, at each operation, allocation, start, piece of work or wait |
 //!
 //! Operations are the collectives, sends and receives that a rank issues on one communicator, counted from 1 in the order
 //! of their launch; collectives of nothing are never launched. Devices are meant by their numbers on the machine, whatever a process calls them. Allocations are counted from 1 on each device, and so is its work: kernels, copies, fills and host
-//! functions, in the order in which they begin. A rule that names a number acts once in a process. A chance depends on nothing but the seed, the rule, the rank or device and the number, so the same program
+//! functions, in the order in which they begin; and so are its waits. Slow work changes nothing in a program that waits where it must,
+//! so it is not told; in another one, what is missing shows in the data. A rule that names a number acts once in a process. A chance depends on nothing but the seed, the rule, the rank or device and the number, so the same program
 //! meets the same faults again. A value that does not follow this grammar is an error at the
 //! first use of a device.
 
@@ -56,6 +59,32 @@ enum Effect {
     Start,
     /// A device is lost in front of a piece of work.
     Lose,
+    /// Some work begins late, or all.
+    Slow(Option<Work>, Duration),
+}
+
+/// What takes its time on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::emulator) enum Work {
+    Copy,
+    Fill,
+    /// Of the host.
+    Function,
+    Communication,
+    /// For another stream, and the time of an event.
+    Wait,
+}
+
+impl Work {
+    /// What the C function `name` asks for.
+    pub(in crate::emulator) fn of(name: &str) -> Self {
+        match name {
+            "cudaLaunchHostFunc" => Self::Function,
+            _ if name.starts_with("cudaMemcpy") => Self::Copy,
+            _ if name.starts_with("cudaMemset") || name.starts_with("cuMemset") => Self::Fill,
+            _ => Self::Communication,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -97,6 +126,11 @@ pub(in crate::emulator) fn at(rank: usize, number: u64) -> Option<Fault> {
 /// Whether `device` is lost when it comes to its work `number`.
 pub(in crate::emulator) fn loses(device: i32, number: u64) -> bool {
     !PLAN.rules.is_empty() && PLAN.hits(Effect::Lose, u64::from(device.unsigned_abs()), number)
+}
+
+/// How long that work of `device` is to begin late: its work number so much, or its wait.
+pub(in crate::emulator) fn slows(device: i32, work: Work, number: u64) -> Option<Duration> {
+    if PLAN.rules.is_empty() { None } else { PLAN.slows(u64::from(device.unsigned_abs()), work, number) }
 }
 
 /// Whether the allocation of `bytes` bytes on `device` is to fail. Counts the allocations.
@@ -144,25 +178,35 @@ impl Plan {
                 "oom" => ("device", "", "oom=device0@3 or oom=0.01"),
                 "start" => ("rank", "", "start=rank1@2 or start=0.01"),
                 "lose" => ("device", "op", "lose=device0@op5 or lose=0.001"),
+                "slow" | "slow_copy" | "slow_fill" | "slow_function" | "slow_communication" | "slow_wait" => {
+                    ("device", "op", "slow=device0@op5:5ms or slow=0.1:2ms")
+                }
                 "late" => ("rank", "op", "late=rank0@op2:200ms or late=0.01:5ms"),
                 "die" => ("rank", "op", "die=rank1@op5 or die=0.001"),
                 "hang" => ("rank", "op", "hang=rank1@op5 or hang=0.001"),
                 "async_error" => ("rank", "op", "async_error=rank1@op5 or async_error=0.001"),
-                _ => return Err(wrong("seed, die, hang, late, async_error, oom, start or lose")),
+                _ => return Err(wrong("seed, die, hang, late, async_error, oom, start, lose or slow")),
             };
+            let timed = name == "late" || name.starts_with("slow");
             let (when, delay) = match value.split_once(':') {
-                Some((when, delay)) if name == "late" => (when, Some(duration(delay).ok_or_else(|| wrong(example))?)),
-                None if name != "late" => (value, None),
+                Some((when, delay)) if timed => (when, duration(delay).ok_or_else(|| wrong(example))?),
+                None if !timed => (value, Duration::ZERO),
                 _ => return Err(wrong(example)),
             };
             let when = When::parse(when, place, prefix).ok_or_else(|| wrong(example))?;
             let effect = match name {
                 "die" => Effect::Rank(Fault::Die),
                 "hang" => Effect::Rank(Fault::Hang),
-                "late" => Effect::Rank(Fault::Late(delay.unwrap_or_default())),
+                "late" => Effect::Rank(Fault::Late(delay)),
                 "async_error" => Effect::Rank(Fault::AsyncError),
                 "lose" => Effect::Lose,
                 "start" => Effect::Start,
+                "slow" => Effect::Slow(None, delay),
+                "slow_copy" => Effect::Slow(Some(Work::Copy), delay),
+                "slow_fill" => Effect::Slow(Some(Work::Fill), delay),
+                "slow_function" => Effect::Slow(Some(Work::Function), delay),
+                "slow_communication" => Effect::Slow(Some(Work::Communication), delay),
+                "slow_wait" => Effect::Slow(Some(Work::Wait), delay),
                 _ => Effect::OutOfMemory,
             };
             plan.rules.push(Rule { effect, when, used: AtomicBool::new(false) });
@@ -174,6 +218,17 @@ impl Plan {
     fn fault(&self, rank: u64, number: u64) -> Option<Fault> {
         self.rules.iter().enumerate().find_map(|(index, rule)| match rule.effect {
             Effect::Rank(fault) => rule.acts(self.seed, index, rank, number).then_some(fault),
+            _ => None,
+        })
+    }
+
+    /// How late that work of a device begins, or that wait. A rule for all work means no waits where it names a number.
+    fn slows(&self, device: u64, work: Work, number: u64) -> Option<Duration> {
+        self.rules.iter().enumerate().find_map(|(index, rule)| match rule.effect {
+            Effect::Slow(None, _) if work == Work::Wait && matches!(rule.when, When::At { .. }) => None,
+            Effect::Slow(only, delay) if only.is_none_or(|only| only == work) => {
+                rule.acts(self.seed, index, device, number).then_some(delay)
+            }
             _ => None,
         })
     }
@@ -255,6 +310,20 @@ mod tests {
     }
 
     #[test]
+    fn work_of_one_kind_is_slow_or_all() {
+        let plan = Plan::parse("slow_copy=device1@op3:2ms;slow=device0@op1:1s;slow_wait=1:5us").expect("valid");
+        let ms = Duration::from_millis;
+        assert_eq!(plan.slows(1, Work::Fill, 3), None);
+        assert_eq!(plan.slows(1, Work::Copy, 3), Some(ms(2)));
+        assert_eq!(plan.slows(1, Work::Copy, 3), None);
+        assert_eq!(plan.slows(0, Work::Wait, 1), Some(Duration::from_micros(5)));
+        assert_eq!(plan.slows(0, Work::Communication, 1), Some(ms(1000)));
+        let names = ["cudaMemcpyPeerAsync", "cudaMemsetAsync", "cuMemsetD32Async", "cudaLaunchHostFunc", "AllReduce"];
+        let kinds = [Work::Copy, Work::Fill, Work::Fill, Work::Function, Work::Communication];
+        assert_eq!(names.map(Work::of), kinds);
+    }
+
+    #[test]
     fn chances_repeat_with_the_seed_and_differ_between_seeds() {
         let draws = |seed: u64| {
             let plan = Plan::parse(&format!("seed={seed};late=0.25:5ms")).expect("valid");
@@ -283,6 +352,9 @@ mod tests {
             "oom=2",
             "lose=device0@5",
             "lose=rank0@op5",
+            "slow=0.1",
+            "slow_kernel=0.1:2ms",
+            "slow_copy=rank0@op1:2ms",
             "seed=x",
             "explode=rank0@op1",
             "die=rank1@op5:3ms",

@@ -4,13 +4,15 @@
 //! this process, with the order and the errors of the originals, and both check what a GPU does not: see `report`. What
 //! may be asked of them by environment variables is in `settings` and `fault`.
 //!
-//! Below both lie `memory`, what devices hold and what addresses mean, and `meet`, where threads and processes of one machine
-//! find each other.
+//! Below both lie `memory`, what devices hold and what addresses mean, `meet`, where threads and processes of one machine
+//! find each other, and `races`, accesses to memory that nothing puts in order.
 
 pub(in crate::emulator) mod bugs;
 pub(crate) mod cuda;
 mod fault;
 mod floats;
+#[cfg(test)]
+mod isolated;
 pub(in crate::emulator) mod lock;
 #[cfg(feature = "nccl")]
 pub(crate) mod meet;
@@ -18,6 +20,7 @@ pub(crate) mod memory;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
 pub(in crate::emulator) mod patience;
+pub(crate) mod races;
 pub(in crate::emulator) mod report;
 pub(in crate::emulator) mod settings;
 #[cfg(test)]

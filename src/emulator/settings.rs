@@ -44,6 +44,8 @@ pub(in crate::emulator) struct Settings {
     pub deadlock: Option<Duration>,
     /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
     pub strict: bool,
+    /// GPUCOMM_EMULATOR_RACES: accesses to memory are looked at; as `strict` where it is not set.
+    pub races: bool,
 }
 
 /// What becomes of operations that wait for a peer that is dead, or on a communicator that has failed.
@@ -72,6 +74,7 @@ impl Default for Settings {
             dead_peer: DeadPeer::Silent,
             deadlock: Some(Duration::from_secs(10)),
             strict: false,
+            races: false,
         }
     }
 }
@@ -129,6 +132,8 @@ impl Variables {
             Some((!time.is_zero()).then_some(time))
         });
         self.take("STRICT", &mut all.strict, "0 or 1", flag);
+        all.races = all.strict;
+        self.take("RACES", &mut all.races, "0 or 1", flag);
         self.take("QUIET", &mut false, "0 or 1", flag);
         all
     }
@@ -202,11 +207,12 @@ mod tests {
             Some(value.into())
         });
         assert_eq!((settings.devices, settings.deadlock, settings.strict, wrong.len()), (64, None, true, 0));
+        assert!(settings.races, "as strict is");
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
             let names =
-                "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS WINDOWS ORDER FLOATS DEAD_PEER DEADLOCK STRICT QUIET";
+                "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS WINDOWS ORDER FLOATS DEAD_PEER DEADLOCK STRICT RACES QUIET";
             for name in names.split(' ') {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");

@@ -74,6 +74,11 @@ fn copies_on_two_streams_keep_their_order() {
     assert!(b.wait(Duration::from_millis(50)).is_err());
     gate.open();
     assert!(target.as_slice().unwrap().iter().all(|v| *v == 2));
+    // What one stream has brought, another one takes away.
+    let mut back = DeviceBuffer::<i32>::zeroed(&b, 3000).unwrap();
+    ones.copy_to_pinned(&a, &mut target).unwrap();
+    back.copy_from_pinned(&b, &target).unwrap();
+    assert_eq!(back.to_vec(&b).unwrap(), [1; 3000]);
 }
 
 /// Dropping does not wait, neither for a copy from the memory nor for what other streams and devices do, and whoever gets

@@ -2,6 +2,7 @@
 
 use super::access::Access;
 use super::ground::Ground;
+use crate::emulator::races::touches::{Actor, Touches, Touching};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -29,6 +30,8 @@ pub(crate) struct Block {
     pub origin: Origin,
     pub(super) span: u64,
     uses: AtomicU32,
+    /// What its bytes were used for.
+    pub(crate) touches: Touches,
     /// Freed by the program, if not yet in stream order. Written under the lock of the device's heap.
     pub(super) freed: AtomicBool,
     /// The range went to another block, or was never to be returned by this one. Written under the same lock.
@@ -45,6 +48,7 @@ impl Block {
             origin,
             span,
             uses: AtomicU32::new(0),
+            touches: Touches::default(),
             freed: AtomicBool::new(false),
             passed_on: AtomicBool::new(false),
         })
@@ -65,6 +69,11 @@ impl Block {
         } else {
             self.uses.fetch_sub(1, Ordering::Release);
         }
+    }
+
+    /// What is done with all of it.
+    pub(crate) fn whole(&self, writes: bool, actor: Actor) -> Touching<'_> {
+        Touching { memory: &self.touches, by: 0, range: 0..self.bytes, writes, actor }
     }
 
     /// How many pieces of queued or running work use this block.

@@ -3,6 +3,7 @@
 use super::channel::{CHANNELS, Channel};
 use super::fork;
 use super::line::{Line, Manner, Ticket};
+use crate::emulator::fault::Work;
 use crate::emulator::lock::lock;
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::heap::{self, Heap};
@@ -23,6 +24,8 @@ pub(crate) struct Device {
     sticky: AtomicU32,
     /// How many pieces of work have begun.
     begun: AtomicU64,
+    /// How many waits.
+    waits: AtomicU64,
     /// See [`crate::emulator::cuda::core::driver_lock`].
     pub driver: RwLock<()>,
     channels: [Channel; CHANNELS],
@@ -115,6 +118,7 @@ impl Device {
             heap,
             sticky: AtomicU32::new(0),
             begun: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
             driver: RwLock::new(()),
             channels: Default::default(),
             made: AtomicUsize::new(0),
@@ -141,9 +145,22 @@ impl Device {
         let _ = self.sticky.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Counts the work `name` that is about to begin; a fault that was asked for may take the device away from it.
+    /// Counts a wait, or the time of an event, that a stream has come to; it may last longer, as was asked for.
+    pub fn begin_wait(&self) {
+        let number = self.waits.fetch_add(1, Ordering::Relaxed) + 1;
+        self.dawdle(Work::Wait, number);
+    }
+
+    fn dawdle(&self, work: Work, number: u64) {
+        if let Some(delay) = fault::slows(self.number(), work, number) {
+            std::thread::sleep(delay);
+        }
+    }
+
+    /// Counts the work `name` that is about to begin; a fault that was asked for may hold it up, or take the device away from it.
     pub fn begin_work(&self, name: &str) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        self.dawdle(Work::of(name), number);
         if fault::loses(self.number(), number) {
             let (variable, device) = (fault::VARIABLE, self.ordinal);
             report::line(format!("injected by {variable}: device {device} is lost at its work #{number}, {name}"));

@@ -86,6 +86,10 @@ impl Event {
         self.device.check()?;
         match &*record {
             Some(Record::Live { ticket, .. }) if !ticket.done() => Err(cudaError::cudaErrorNotReady),
+            Some(Record::Live { ticket, .. }) => {
+                ticket.see();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -98,10 +102,7 @@ impl Event {
             Some(Record::Captured(mark)) => capture::wait(&stream.line, &mark),
             Some(Record::Live { ticket, .. }) => {
                 capture::isolate(&stream.line)?;
-                if !ticket.done() && !ticket.is_of(&stream.line) {
-                    stream.push(Task::Wait(ticket))?;
-                }
-                Ok(())
+                stream.follow(ticket)
             }
         }
     }
@@ -113,7 +114,9 @@ impl Event {
         if self.device.ordinal != start.device.ordinal {
             return Err(unusable);
         }
-        let (first, last) = (lock(&start.record).clone().ok_or(unusable)?, lock(&self.record).clone().ok_or(unusable)?);
+        // One after the other: both may be the same.
+        let first = lock(&start.record).clone().ok_or(unusable)?;
+        let last = lock(&self.record).clone().ok_or(unusable)?;
         let taken = |record| match record {
             Record::Live { ticket, time } => Ok((ticket, time.ok_or(unusable)?)),
             Record::Captured(mark) => Err(capture::asked(&mark, false)),
@@ -125,6 +128,7 @@ impl Event {
         let (Some(&from), Some(&to)) = (first_time.get(), last_time.get()) else {
             return Err(cudaError::cudaErrorNotReady);
         };
+        [first, last].iter().for_each(Ticket::see);
         let forward = to.saturating_duration_since(from).as_secs_f64();
         let backward = from.saturating_duration_since(to).as_secs_f64();
         Ok(((forward - backward) * 1e3) as f32)

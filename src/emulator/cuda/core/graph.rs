@@ -8,15 +8,15 @@
 //! Whoever launches a graph and enqueues on one of its communicators at the same time, from two threads, leaves open which comes first:
 //! NCCL asks for one thread at a time there.
 
-use super::capture;
 use super::handle::Registry;
 use super::line::Ticket;
 use super::plan::Plan;
 use super::stream::{Stream, Task};
+use super::{capture, unordered};
 use crate::emulator::lock::lock;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaGraph_t, cudaGraphExec_t};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 /// Graphs by their handles.
 static GRAPHS: Registry<Plan> = Registry::new(0x54);
@@ -27,6 +27,8 @@ struct Exec {
     plan: Arc<Plan>,
     /// In which order its nodes are done.
     order: Vec<usize>,
+    /// Its pieces were looked at.
+    looked: Once,
     /// Its last launch.
     last: Mutex<Option<Ticket>>,
 }
@@ -68,7 +70,7 @@ pub(crate) fn instantiate(graph: cudaGraph_t, flags: u64) -> Result<cudaGraphExe
         return Err(cudaError::cudaErrorInvalidValue);
     }
     let plan = find(graph)?;
-    let exec = Exec { order: plan.order(), plan, last: Mutex::default() };
+    let exec = Exec { order: plan.order(), plan, looked: Once::new(), last: Mutex::default() };
     EXECS.insert(Arc::new(exec)).ok_or(cudaError::cudaErrorMemoryAllocation)
 }
 
@@ -84,13 +86,12 @@ pub(crate) fn launch(exec: cudaGraphExec_t, stream: &Arc<Stream>) -> Result<(), 
     capture::refuse(&stream.line)?;
     // Held until it is enqueued, so that two launches come one after the other everywhere.
     let mut last = lock(&exec.last);
-    let steps = exec.plan.start(&exec.order)?;
-    if let Some(before) = last.take()
-        && !before.done()
-        && !before.is_of(&stream.line)
-    {
-        stream.push(Task::Wait(before))?;
+    let mut steps = exec.plan.start(&exec.order)?;
+    if let Some(before) = last.take() {
+        stream.follow(before)?;
     }
+    exec.looked.call_once(|| unordered::report(&exec.plan, &exec.order, &steps));
+    steps.iter_mut().for_each(|step| stream.place(&mut *step.run));
     *last = Some(stream.push(Task::Graph(steps, exec.plan.clone()))?);
     Ok(())
 }

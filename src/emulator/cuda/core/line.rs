@@ -1,6 +1,7 @@
 //! Lines: how far streams have come.
 
 use crate::emulator::lock::lock;
+use crate::emulator::races::course::{Point, Track};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ pub(crate) struct Line {
     pub manner: Manner,
     /// The ordinal of the device of its stream.
     pub device: i32,
+    /// What its work comes after, where races are looked for.
+    pub track: Option<Track>,
     /// How many were ever enqueued; changes under the lock of the stream's queue.
     submitted: AtomicU64,
     /// How many are done; only the stream's thread changes it.
@@ -38,6 +41,7 @@ impl Line {
         Arc::new(Self {
             manner,
             device,
+            track: Track::new(device),
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
@@ -48,13 +52,17 @@ impl Line {
 
     /// The last task that was enqueued.
     pub(crate) fn last(self: &Arc<Self>) -> Ticket {
-        Ticket { line: self.clone(), number: self.submitted.load(Ordering::Acquire) }
+        self.ticket(self.submitted.load(Ordering::Acquire))
+    }
+
+    fn ticket(self: &Arc<Self>, number: u64) -> Ticket {
+        Ticket { line: self.clone(), number, point: self.track.as_ref().map(Track::point) }
     }
 
     /// The last task that was enqueued, if it is not done.
     pub(crate) fn unfinished(self: &Arc<Self>) -> Option<Ticket> {
         let last = self.submitted.load(Ordering::Acquire);
-        (self.completed.load(Ordering::Acquire) < last).then(|| Ticket { line: self.clone(), number: last })
+        (self.completed.load(Ordering::Acquire) < last).then(|| self.ticket(last))
     }
 
     /// So many tasks were enqueued; said by who holds the lock of the queue.
@@ -62,7 +70,7 @@ impl Line {
         // Only that lock's holder writes, so this is no race.
         let number = self.submitted.load(Ordering::Relaxed) + tasks;
         self.submitted.store(number, Ordering::Release);
-        Ticket { line: self.clone(), number }
+        self.ticket(number)
     }
 
     /// One more task is done; said by the stream's thread.
@@ -83,6 +91,8 @@ impl Line {
 pub(crate) struct Ticket {
     line: Arc<Line>,
     number: u64,
+    /// What is enqueued up to here, and what that comes after, where races are looked for.
+    pub point: Option<Point>,
 }
 
 impl Ticket {
@@ -101,9 +111,17 @@ impl Ticket {
         self.line.completed.load(Ordering::Acquire) >= self.number
     }
 
-    /// Sleeps until the stream has come this far.
+    /// The host has seen that the stream has come this far.
+    pub(crate) fn see(&self) {
+        if let Some(point) = &self.point {
+            point.see();
+        }
+    }
+
+    /// Sleeps until the stream has come this far, which the host then has seen.
     pub(crate) fn wait(&self) {
         self.wait_until(None);
+        self.see();
     }
 
     /// Sleeps until the stream has come this far, but no longer than `time`. Whether it has.

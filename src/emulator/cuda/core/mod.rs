@@ -14,4 +14,5 @@ mod per_device;
 pub(crate) mod plan;
 pub(crate) mod safety;
 pub(crate) mod stream;
+mod unordered;
 pub(crate) mod work;

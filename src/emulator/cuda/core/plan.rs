@@ -76,6 +76,11 @@ impl Plan {
         self.nodes.len()
     }
 
+    /// What a piece comes after: numbers lower than its own.
+    pub fn after(&self, node: usize) -> &[usize] {
+        &self.nodes[node].after
+    }
+
     /// Whether all of it is done once `front` is.
     pub fn ends_with(&self, front: &[usize]) -> bool {
         let mut reached = vec![false; self.nodes.len()];

@@ -15,6 +15,7 @@ use super::work::{Run, Step, Work};
 use super::{capture, driver_lock, frees};
 use crate::emulator::lock::lock;
 use crate::emulator::memory::block::Block;
+use crate::emulator::races::touches::Actor;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::collections::VecDeque;
@@ -119,13 +120,10 @@ pub(crate) fn enqueue(
     stream.awaken()?;
     joined.iter().try_for_each(Stream::awaken)?;
     for other in &joined {
-        let here = other.mark()?;
-        if !here.done() {
-            stream.push(Task::Wait(here))?;
-        }
+        stream.follow(other.mark()?)?;
     }
     let done = stream.push_run(name, run)?;
-    joined.iter().try_for_each(|other| other.push(Task::Wait(done.clone())).map(drop))
+    joined.iter().try_for_each(|other| other.follow(done.clone()))
 }
 
 /// Writes `work` of `owner` down for `streams`, if the first of them is being captured. Whether it is.
@@ -143,6 +141,13 @@ pub(crate) fn record(
 pub(crate) fn place(stream: cudaStream_t) -> Result<(i32, Option<u64>), cudaError> {
     let stream = find(stream)?;
     Ok((stream.device.ordinal, capture::number(&stream.line)))
+}
+
+/// Waits until a stream has nothing left to do, without the host having seen that.
+#[cfg(test)]
+pub(crate) fn come_to_the_end(handle: cudaStream_t) {
+    let last = find(handle).unwrap().line.last();
+    while !last.wait_for(SLICE) {}
 }
 
 /// The stream behind a handle.
@@ -185,6 +190,7 @@ impl Stream {
 
     /// Everything before this call, on this stream and on those whose order it keeps.
     pub fn mark(self: &Arc<Self>) -> Result<Ticket, cudaError> {
+        self.join_predecessors();
         match self.predecessors().pop() {
             None => Ok(self.line.last()),
             // The others are waited for in front of this task, as in front of any.
@@ -192,9 +198,26 @@ impl Stream {
         }
     }
 
-    /// Whether nothing is left to do, here and on the streams whose order this one keeps.
+    /// Whether nothing is left to do, here and on the streams whose order this one keeps. Where that is so, the host has seen it.
     pub fn is_idle(self: &Arc<Self>) -> bool {
-        self.line.last().done() && self.predecessors().is_empty()
+        self.join_predecessors();
+        let last = self.line.last();
+        let idle = last.done() && self.predecessors().is_empty();
+        if idle {
+            last.see();
+        }
+        idle
+    }
+
+    /// Lets what is enqueued later come after `ticket`.
+    pub fn follow(self: &Arc<Self>, ticket: Ticket) -> Result<(), cudaError> {
+        if let (Some(track), Some(point)) = (&self.line.track, &ticket.point) {
+            track.join(point);
+        }
+        if !ticket.done() && !ticket.is_of(&self.line) {
+            self.push(Task::Wait(ticket))?;
+        }
+        Ok(())
     }
 
     /// Starts a piece of work, and appends that run of it; in a capture, writes the work down.
@@ -212,8 +235,26 @@ impl Stream {
     }
 
     /// Appends a run.
-    pub fn push_run(self: &Arc<Self>, name: &'static str, run: Box<dyn Run>) -> Result<Ticket, cudaError> {
+    pub fn push_run(self: &Arc<Self>, name: &'static str, mut run: Box<dyn Run>) -> Result<Ticket, cudaError> {
+        self.place(&mut *run);
         self.push(Task::Run(Step { device: self.device, name, run }))
+    }
+
+    /// Gives a run its place in the order of everything, and looks for others that use its memory and have none before it. To be
+    /// called before it is appended.
+    pub fn place(&self, run: &mut dyn Run) {
+        let Some(track) = &self.line.track else { return };
+        self.join_predecessors();
+        let point = run.chain().map_or_else(|| track.step(), |chain| chain.step(track));
+        run.tell(&mut |touching| touching.at(&point));
+        run.place(&point);
+    }
+
+    /// The same for what takes or gives all of a block of memory.
+    pub fn place_block(&self, name: &'static str, block: &Block) {
+        let Some(track) = &self.line.track else { return };
+        self.join_predecessors();
+        block.whole(true, Actor::alone(name)).at(&track.step());
     }
 
     /// Appends a task. Where the launch queue is full, waits for room, however long that takes and whatever happens
@@ -269,6 +310,23 @@ impl Stream {
         }
     }
 
+    /// What is enqueued now comes after all of these, also where they are done.
+    fn join_predecessors(&self) {
+        let Some(track) = &self.line.track else { return };
+        let join = |line: &Arc<Line>| {
+            if let Some(other) = &line.track {
+                track.join(&other.point());
+            }
+        };
+        match self.line.manner {
+            Manner::NonBlocking => {}
+            Manner::Blocking => self.device.legacy_if_used().into_iter().for_each(join),
+            Manner::Legacy => {
+                self.device.lines().iter().filter(|line| line.manner == Manner::Blocking).for_each(join);
+            }
+        }
+    }
+
     fn start(self: &Arc<Self>) -> Result<(), cudaError> {
         let stream = self.clone();
         let name = format!("gpucomm-dev{}", self.device.ordinal);
@@ -302,6 +360,9 @@ impl Stream {
     }
 
     fn perform(&self, task: Task) {
+        if matches!(task, Task::Wait(_) | Task::Stamp(_)) {
+            self.device.begin_wait();
+        }
         match task {
             // A lost device waits for nothing; what it comes to is dropped.
             Task::Wait(ticket) => while self.device.check().is_ok() && !ticket.wait_for(SLICE) {},

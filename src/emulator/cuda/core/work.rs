@@ -4,6 +4,8 @@
 //! look up what a run uses, keep that for it, and give it its numbers; so it can be started again.
 
 use super::device::Device;
+use crate::emulator::races::course::{Chain, Point};
+use crate::emulator::races::touches::Touching;
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +29,17 @@ pub(crate) trait Work: Send + Sync + 'static {
 pub(crate) trait Run: Send {
     /// Does it.
     fn run(self: Box<Self>, running: &Running);
+
+    /// Tells which memory it will read and write.
+    fn tell<'a>(&'a self, _tell: &mut dyn FnMut(Touching<'a>)) {}
+
+    /// The runs that it comes after, and before, on whatever streams they are.
+    fn chain(&self) -> Option<&Chain> {
+        None
+    }
+
+    /// It is enqueued at that point.
+    fn place(&mut self, _at: &Point) {}
 }
 
 impl<F: FnOnce(&Running) + Send> Run for F {

@@ -12,6 +12,7 @@ use crate::emulator::cuda::core::work::{Run, Running, Work};
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::space::held::InUse;
 use crate::emulator::memory::space::locate;
+use crate::emulator::races::touches::{Actor, Touching};
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaMemcpyKind};
 use std::ffi::c_void;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 /// What a pointer points to, kept alive as long as this lives.
 enum Place {
     Device(InUse),
-    Pinned(#[allow(dead_code, reason = "held for its drop")] PinnedUse),
+    Pinned(PinnedUse),
     Pageable,
 }
 
@@ -39,6 +40,15 @@ impl Place {
             Ok(None) if ptr.is_null() => Err(reject(operation, format!("null, where {bytes} bytes were to be used"))),
             Ok(None) => Ok(Self::Pageable),
             Err(text) => Err(reject(operation, text)),
+        }
+    }
+
+    /// Tells what `actor` does with it. What is done with pageable memory is over when the call returns.
+    fn tell<'a>(&'a self, writes: bool, actor: Actor, tell: &mut dyn FnMut(Touching<'a>)) {
+        match self {
+            Self::Device(used) => used.tell(writes, actor, tell),
+            Self::Pinned(used) => used.tell(writes, actor, tell),
+            Self::Pageable => {}
         }
     }
 
@@ -166,12 +176,16 @@ impl Work for Copying {
 
     fn start(&self) -> Result<Move, cudaError> {
         let Self { name, dst, src, bytes, rule } = *self;
+        // Onto itself is no harm.
+        if (1..bytes).contains(&dst.addr().abs_diff(src.addr())) {
+            return Err(reject(name, format!("{bytes} bytes at {src:p} and at {dst:p} overlap, expected them apart")));
+        }
         let (to, from) = (Place::of(name, dst, bytes)?, Place::of(name, src, bytes)?);
         if let Some(text) = rule.refuses(self, &from, &to) {
             return Err(reject(name, text));
         }
         rule.check(name, &from, &to)?;
-        Ok(Move { dst, src: Source::Memory(src, from), bytes, to })
+        Ok(Move { name, dst, src: Source::Memory(src, from), bytes, to })
     }
 }
 
@@ -183,6 +197,7 @@ enum Source {
 
 /// One copy that is ready to run.
 struct Move {
+    name: &'static str,
     dst: *mut c_void,
     src: Source,
     bytes: usize,
@@ -195,13 +210,21 @@ struct Move {
 unsafe impl Send for Move {}
 
 impl Run for Move {
+    fn tell<'a>(&'a self, tell: &mut dyn FnMut(Touching<'a>)) {
+        let actor = Actor::alone(self.name);
+        if let Source::Memory(_, from) = &self.src {
+            from.tell(false, actor, tell);
+        }
+        self.to.tell(true, actor, tell);
+    }
+
     fn run(self: Box<Self>, _: &Running) {
         let src = match &self.src {
             Source::Memory(src, _) => *src,
             Source::Staged(bytes) => bytes.as_ptr().cast(),
         };
-        // SAFETY: both ranges were checked when the copy was enqueued, and live as the guards do. They may overlap, which
-        // memmove allows. Other work may touch the same bytes at the same time where the emulated program forgot to order
+        // SAFETY: both ranges were checked when the copy was enqueued, and live as the guards do. They may be the same memory under two
+        // addresses, which memmove allows. Other work may touch the same bytes at the same time where the emulated program forgot to order
         // its work; as on a device, the bytes are then unspecified.
         unsafe { libc::memmove(self.dst, src, self.bytes) };
     }

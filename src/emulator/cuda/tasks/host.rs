@@ -6,6 +6,8 @@ use crate::emulator::cuda::core::stream::Stream;
 use crate::emulator::cuda::core::work::{HOST_FUNCTION, Run, Running, Work};
 use crate::emulator::lock::lock;
 use crate::emulator::memory::poison;
+use crate::emulator::races::course::Point;
+use crate::emulator::races::touches::{Actor, Touches, Touching};
 use crate::emulator::report;
 use crate::emulator::settings::settings;
 use crate::sys::{cudaError, cudaHostFn_t};
@@ -13,6 +15,7 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 const PAGE: usize = 4096;
@@ -29,18 +32,29 @@ pub(crate) struct Pinned {
     bytes: usize,
     uses: Mutex<usize>,
     unused: Condvar,
+    touches: Touches,
 }
 
 /// As long as this lives, queued or running work uses pinned memory.
 #[derive(Debug)]
-pub(crate) struct PinnedUse(Arc<Pinned>);
+pub(crate) struct PinnedUse {
+    pinned: Arc<Pinned>,
+    range: Range<u64>,
+}
+
+impl PinnedUse {
+    /// Tells what `actor` does with it.
+    pub(crate) fn tell<'a>(&'a self, writes: bool, actor: Actor, tell: &mut dyn FnMut(Touching<'a>)) {
+        tell(Touching { memory: &self.pinned.touches, by: 0, range: self.range.clone(), writes, actor });
+    }
+}
 
 impl Drop for PinnedUse {
     fn drop(&mut self) {
-        let mut uses = lock(&self.0.uses);
+        let mut uses = lock(&self.pinned.uses);
         *uses -= 1;
         if *uses == 0 {
-            self.0.unused.notify_all();
+            self.pinned.unused.notify_all();
         }
     }
 }
@@ -63,7 +77,15 @@ pub(crate) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     // SAFETY: that many bytes were just allocated.
     unsafe { poison::fill(memory, bytes) };
     let address = memory.expose_provenance();
-    let pinned = Pinned { address, device, layout, bytes, uses: Mutex::new(0), unused: Condvar::new() };
+    let pinned = Pinned {
+        address,
+        device,
+        layout,
+        bytes,
+        uses: Mutex::new(0),
+        unused: Condvar::new(),
+        touches: Touches::default(),
+    };
     lock(&PINNED).insert(address, Arc::new(pinned));
     Ok(memory.cast())
 }
@@ -82,6 +104,10 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
         driver_lock::wait_for_all();
     } else {
         driver_lock::wait_for(pinned.device);
+    }
+    if let Some(unseen) = pinned.touches.unseen(&(0..pinned.bytes as u64), 0) {
+        let bytes = pinned.bytes;
+        report::violation(format!("cudaFreeHost frees {bytes} bytes: {unseen}"));
     }
     // A copy that was checked before the memory left the register, and enqueued after.
     let mut uses = lock(&pinned.uses);
@@ -111,7 +137,7 @@ pub(crate) fn hold(address: usize, bytes: usize) -> Result<Option<PinnedUse>, St
         ));
     }
     *lock(&pinned.uses) += 1;
-    Ok(Some(PinnedUse(pinned.clone())))
+    Ok(Some(PinnedUse { pinned: pinned.clone(), range: offset as u64..(offset + bytes) as u64 }))
 }
 
 /// The number of the device by way of which the pinned memory was allocated that lies at `address`, if that is some.
@@ -141,24 +167,37 @@ unsafe impl Send for Call {}
 // SAFETY: as above; nothing in here changes.
 unsafe impl Sync for Call {}
 
+/// One call.
+struct Calling {
+    call: Call,
+    at: Option<Point>,
+}
+
 impl Work for Call {
-    type Run = Self;
+    type Run = Calling;
 
     fn name(&self) -> &'static str {
         HOST_FUNCTION
     }
 
-    fn start(&self) -> Result<Self, cudaError> {
-        Ok(*self)
+    fn start(&self) -> Result<Calling, cudaError> {
+        Ok(Calling { call: *self, at: None })
     }
 }
 
-impl Run for Call {
+impl Run for Calling {
+    fn place(&mut self, at: &Point) {
+        self.at = Some(at.clone());
+    }
+
     fn run(self: Box<Self>, _: &Running) {
+        // Whoever is told so by the function knows that all before it is done.
+        self.at.iter().for_each(Point::see_before);
+        let call = self.call;
         CALLED_BACK.set(true);
         // SAFETY: the caller of cudaLaunchHostFunc vouches for the function and its data: for one call, or, in a capture, for one at
         // each launch of the graph.
-        unsafe { (self.function)(self.data) };
+        unsafe { (call.function)(call.data) };
         CALLED_BACK.set(false);
     }
 }

@@ -75,6 +75,7 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if block.origin != Origin::Pool {
         driver_lock::wait_for(device);
     }
+    check_seen("cudaFree", &block);
     frees::release(&block, "cudaFree");
     device.check()
 }
@@ -86,6 +87,7 @@ pub(crate) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
         return Ok(());
     }
     let (device, block) = condemn("ncclMemFree", ptr)?;
+    check_seen("ncclMemFree", &block);
     frees::release(&block, "ncclMemFree");
     device.check()
 }
@@ -94,6 +96,7 @@ pub(crate) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
 #[cfg(feature = "nccl")]
 pub(crate) fn strand(ptr: *mut c_void) -> Result<(), cudaError> {
     let (device, block) = condemn("ncclMemFree", ptr)?;
+    check_seen("ncclMemFree", &block);
     frees::refuse_uses(&block, "ncclMemFree");
     // It stays among the live ones for ever; only the machine's own memory need not be lost as well.
     device.heap.ground.arena()?.punch(block.offset, block.bytes);
@@ -121,13 +124,14 @@ pub(crate) fn allocate_async(
             Some(block) => block,
             None => match frees::steal(device, bytes) {
                 Some((block, free)) => {
-                    stream.push(Task::Wait(free))?;
+                    stream.follow(free)?;
                     block
                 }
                 None => find_room(device, bytes, Origin::Pool)?,
             },
         },
     };
+    stream.place_block("cudaMallocFromPoolAsync", &block);
     Ok(arena.at(block.offset).cast())
 }
 
@@ -138,6 +142,7 @@ pub(crate) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), c
         return Err(cudaError::cudaErrorInvalidValue);
     }
     let (device, block) = condemn("cudaFreeAsync", ptr)?;
+    stream.place_block("cudaFreeAsync", &block);
     if stream.is_idle() {
         frees::release(&block, "cudaFreeAsync");
         return Ok(());
@@ -145,6 +150,14 @@ pub(crate) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), c
     let free = stream.push(Task::Free(block.clone()))?;
     frees::expect(device, &block, free);
     Ok(())
+}
+
+/// Reports what is not known to be done with memory whose life ends, where the host frees it.
+fn check_seen(operation: &str, block: &Block) {
+    if let Some(unseen) = block.touches.unseen(&(0..block.bytes), 0) {
+        let (bytes, ordinal) = (block.bytes, block.ground.ordinal);
+        report::violation(format!("{operation} frees {bytes} bytes of device {ordinal}: {unseen}"));
+    }
 }
 
 /// A new allocation that nobody used before, or no longer uses. Memory that is reused in the order of a stream does not come

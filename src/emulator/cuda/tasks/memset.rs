@@ -6,6 +6,7 @@ use crate::emulator::cuda::core::work::{Run, Running, Work};
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::space::held::InUse;
 use crate::emulator::memory::space::locate::hold;
+use crate::emulator::races::touches::{Actor, Touching};
 use crate::emulator::report;
 use crate::sys::cudaError;
 use std::ffi::c_void;
@@ -83,7 +84,7 @@ unsafe impl<T: Pattern> Sync for Fill<T> {}
 /// A fill whose memory is kept.
 struct Filling<T> {
     fill: Fill<T>,
-    _used: InUse,
+    used: InUse,
 }
 
 impl<T: Pattern> Work for Fill<T> {
@@ -96,11 +97,15 @@ impl<T: Pattern> Work for Fill<T> {
     fn start(&self) -> Result<Filling<T>, cudaError> {
         let used = hold(self.dst.cast(), self.bytes).map_err(|fault| reject(self.name, &fault.text))?;
         access::check(self.name, &used, self.device, Access::ReadWrite)?;
-        Ok(Filling { fill: *self, _used: used })
+        Ok(Filling { fill: *self, used })
     }
 }
 
 impl<T: Pattern> Run for Filling<T> {
+    fn tell<'a>(&'a self, tell: &mut dyn FnMut(Touching<'a>)) {
+        self.used.tell(true, Actor::alone(self.fill.name), tell);
+    }
+
     fn run(self: Box<Self>, _: &Running) {
         let Fill { dst, value, shape, .. } = self.fill;
         for row in 0..shape.height {

@@ -98,6 +98,9 @@ pub(crate) fn import(fd: OwnedFd) -> Result<u64, Fault> {
 /// Wraps `cuMemUnmap`: waits for nothing, so the memory must not be in use there.
 pub(crate) fn unmap(base: usize, bytes: usize) -> Result<(), Fault> {
     for mapped in table::unmap(base, bytes)? {
+        if let Some(unseen) = mapped.physical.touches.unseen(&mapped.all(), mapped.span().0) {
+            report::violation(format!("cuMemUnmap takes {mapped} away: {unseen}"));
+        }
         let uses = mapped.uses();
         if uses > 0 {
             let ordinal = mapped.physical.nature.ordinal;

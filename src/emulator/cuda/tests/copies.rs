@@ -1,6 +1,7 @@
 //! Copies and fills.
 
 use super::*;
+use crate::emulator::report::expected::reported;
 use std::slice;
 
 fn pinned(bytes: usize) -> *mut u8 {
@@ -77,9 +78,13 @@ fn every_direction_moves_the_bytes() {
     let kind = cudaMemcpyKind::cudaMemcpyHostToHost;
     ok!(cudaMemcpyAsync(host.as_mut_ptr().cast(), values.as_ptr().cast(), 3 << 20, kind, stream.0));
     assert!(host == values);
-    // Overlapping ranges, and parts of an allocation.
-    ok!(cudaMemcpyAsync(near.wrapping_byte_add(4), near, (3 << 20) - 4, cudaMemcpyKind::cudaMemcpyDefault, stream.0));
-    assert!(download::<u32>(near.wrapping_byte_add(4), values.len() - 1, stream.0) == values[..values.len() - 1]);
+    // Parts of an allocation, which must not overlap.
+    let (kind, half) = (cudaMemcpyKind::cudaMemcpyDefault, 3 << 19);
+    reported("overlap, expected them apart", || {
+        assert_eq!(c!(cudaMemcpyAsync(near.wrapping_byte_add(4), near, half, kind, stream.0)), INVALID);
+    });
+    ok!(cudaMemcpyAsync(near.wrapping_byte_add(half), near, half, kind, stream.0));
+    assert!(download::<u32>(near.wrapping_byte_add(half), values.len() / 2, stream.0) == values[..values.len() / 2]);
     assert_eq!(c!(cudaMemcpyPeerAsync(far, 0, near, 0, 8, stream.0)), INVALID, "the device is another one");
     assert_eq!(c!(cudaMemcpyPeerAsync(far, 9, near, 0, 8, stream.0)), cudaError::cudaErrorInvalidDevice);
     ok!(cudaFree(near));

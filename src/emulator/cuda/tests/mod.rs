@@ -8,6 +8,7 @@ mod graph;
 mod lost;
 mod pools;
 mod processes;
+mod races;
 mod replay;
 mod streams;
 mod vmm;
@@ -17,7 +18,7 @@ use crate::emulator::report::expected::expect;
 use crate::emulator::turns::{self, HoldingUp};
 use crate::sys::*;
 use std::ffi::c_void;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::ptr::null_mut;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -134,18 +135,7 @@ fn download<T: Default + Clone>(src: *mut c_void, len: usize, stream: cudaStream
 /// Runs `body` in a process of its own, for what would spoil the devices of other tests. `name` is the path of the calling
 /// test behind `tests::`.
 fn isolated(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) -> Option<Output> {
-    const INSIDE: &str = "GPUCOMM_TEST_INSIDE";
-    if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
-        body();
-        return None;
-    }
-    let program = std::env::current_exe().unwrap();
-    let mut command = Command::new(program);
-    command.args([&format!("emulator::cuda::tests::{name}"), "--exact", "--nocapture", "--test-threads=1"]);
-    let output = command.env(INSIDE, name).envs(environment.iter().copied()).output().unwrap();
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    Some(output)
+    crate::emulator::isolated::isolated(&format!("emulator::cuda::tests::{name}"), environment, body)
 }
 
 /// What an isolated process said on stderr.

@@ -223,17 +223,20 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
         &[("GPUCOMM_EMULATOR_QUEUE", "8")],
         || {
             let (stream, other) = (TestStream::new(0), TestStream::new(0));
-            let memory = malloc(64);
+            let memory = malloc(192);
             let (timed, untimed) = (event(cudaEventDefault), event(cudaEventDisableTiming));
             let (memory, timed, untimed) = (memory.addr(), timed.addr(), untimed.addr());
             let count: &AtomicU32 = Box::leak(Box::default());
             // Each call on its own thread, so addresses, and a number that does not move.
             let call = |kind: u32, stream: usize| {
                 let stream = std::ptr::without_provenance_mut(stream);
-                let memory = std::ptr::with_exposed_provenance_mut(memory);
+                let memory: *mut c_void = std::ptr::with_exposed_provenance_mut(memory);
                 ok!(cudaSetDevice(0));
                 match kind {
-                    0 => ok!(cudaMemsetAsync(memory, 1, 64, stream)),
+                    // On other streams elsewhere.
+                    0 | 8 | 9 => {
+                        ok!(cudaMemsetAsync(memory.wrapping_byte_add(64 * (kind as usize % 7)), 1, 64, stream))
+                    }
                     1 => ok!(cudaMemcpyAsync(memory, memory, 64, cudaMemcpyKind::cudaMemcpyDefault, stream)),
                     2 => ok!(cudaLaunchHostFunc(stream, Some(add), address(count))),
                     3 => ok!(cudaStreamWaitEvent(stream, std::ptr::without_provenance_mut(untimed), 0)),
@@ -266,9 +269,9 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
             for _ in 0..8 {
                 call(0, handle);
             }
-            call(0, more[5].0.addr());
+            call(8, more[5].0.addr());
             let ninth = more[6].0.addr();
-            assert!(blocks(gate, || call(0, ninth)));
+            assert!(blocks(gate, || call(9, ninth)));
         },
     );
 }

@@ -3,12 +3,18 @@
 use super::mapped::Mapped;
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::block::{Block, Origin};
+use crate::emulator::races::touches::{Actor, Touching};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// As long as this lives, queued or running work uses device memory: freeing or unmapping it meanwhile is reported, and it is not
 /// handed out again. Drop it when the work is done, before the work is seen to be done.
 #[derive(Debug, Default)]
-pub(crate) struct InUse(Option<Held>);
+pub(crate) struct InUse {
+    held: Option<Held>,
+    /// What is used: bytes of the allocation, or addresses where memory is mapped.
+    range: Range<u64>,
+}
 
 #[derive(Debug)]
 enum Held {
@@ -18,20 +24,39 @@ enum Held {
 }
 
 impl InUse {
-    pub(super) fn block(block: Arc<Block>) -> Self {
+    /// So many bytes from an offset in the device's memory on.
+    pub(super) fn block(block: Arc<Block>, offset: u64, bytes: usize) -> Self {
         block.used(true);
-        Self(Some(Held::Block(block)))
+        let begin = offset - block.offset;
+        Self { held: Some(Held::Block(block)), range: begin..begin + bytes as u64 }
     }
 
-    /// `mapped` is not empty.
-    pub(super) fn mapped(mapped: Vec<Arc<Mapped>>) -> Self {
+    /// So many bytes from an address on; `mapped` is not empty.
+    pub(super) fn mapped(mapped: Vec<Arc<Mapped>>, address: usize, bytes: usize) -> Self {
         mapped.iter().for_each(|mapped| mapped.used(true));
-        Self(Some(Held::Mapped(mapped.into())))
+        Self { held: Some(Held::Mapped(mapped.into())), range: address as u64..(address + bytes) as u64 }
+    }
+
+    /// Tells what `actor` does with it.
+    pub(crate) fn tell<'a>(&'a self, writes: bool, actor: Actor, tell: &mut dyn FnMut(Touching<'a>)) {
+        match &self.held {
+            None => {}
+            Some(Held::Block(block)) => {
+                tell(Touching { memory: &block.touches, by: 0, range: self.range.clone(), writes, actor });
+            }
+            Some(Held::Mapped(mapped)) => {
+                let addresses = self.range.start as usize..self.range.end as usize;
+                for mapped in mapped {
+                    let (memory, by, range) = (&mapped.physical.touches, mapped.span().0, mapped.part(&addresses));
+                    tell(Touching { memory, by, range, writes, actor });
+                }
+            }
+        }
     }
 
     /// The ordinal of the device whose memory it is; `None` where no bytes are used.
     pub(crate) fn device(&self) -> Option<i32> {
-        self.0.as_ref().map(|held| match held {
+        self.held.as_ref().map(|held| match held {
             Held::Block(block) => block.ground.ordinal,
             Held::Mapped(mapped) => mapped[0].physical.nature.ordinal,
         })
@@ -40,7 +65,7 @@ impl InUse {
     /// Whether it was mapped, so that others can map it too.
     #[cfg(feature = "nccl")]
     pub(crate) fn is_mapped(&self) -> bool {
-        match &self.0 {
+        match &self.held {
             None => false,
             Some(Held::Block(block)) => block.origin == Origin::Nccl,
             Some(Held::Mapped(_)) => true,
@@ -49,12 +74,12 @@ impl InUse {
 
     /// Whether it is memory of cudaMalloc.
     pub(crate) fn is_of_malloc(&self) -> bool {
-        matches!(&self.0, Some(Held::Block(block)) if block.origin == Origin::Malloc)
+        matches!(&self.held, Some(Held::Block(block)) if block.origin == Origin::Malloc)
     }
 
     /// What the device with this ordinal may do with all of it. Anything where there is nothing.
     pub(crate) fn access(&self, device: i32) -> Access {
-        match &self.0 {
+        match &self.held {
             None => Access::ReadWrite,
             Some(Held::Block(block)) => block.access(device),
             Some(Held::Mapped(mapped)) => {
@@ -66,7 +91,7 @@ impl InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        match &self.0 {
+        match &self.held {
             None => {}
             Some(Held::Block(block)) => block.used(false),
             Some(Held::Mapped(mapped)) => mapped.iter().for_each(|mapped| mapped.used(false)),

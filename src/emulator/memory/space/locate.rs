@@ -66,11 +66,11 @@ fn look<R>(
         Kind::Ground { ordinal } => {
             let place = mapping.place(address);
             let block = heap::of(ordinal).ok_or_else(strange)?.find(address, place.offset, bytes)?;
-            Ok((name(address, Found::Allocated(place))?, InUse::block(block)))
+            Ok((name(address, Found::Allocated(place))?, InUse::block(block, place.offset, bytes)))
         }
         Kind::Reserved => {
             let mapped = table::covering(address, bytes)?;
-            Ok((name(address, Found::Mapped(&mapped))?, InUse::mapped(mapped)))
+            Ok((name(address, Found::Mapped(&mapped))?, InUse::mapped(mapped, address, bytes)))
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::emulator::memory::access::Rights;
 use crate::emulator::memory::object::Location;
 use crate::emulator::memory::room::Room;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -55,6 +56,17 @@ impl Mapped {
         let end = offset.checked_add(bytes as u64)?;
         let here = end <= self.bytes as u64 && self.physical.object.begin().same_object(place);
         here.then(|| self.base + offset as usize)
+    }
+
+    /// Which bytes of the physical memory lie at the addresses of `range` that are its own.
+    pub(super) fn part(&self, range: &Range<usize>) -> Range<u64> {
+        let place = |address: usize| self.offset + (address.clamp(self.base, self.end()) - self.base) as u64;
+        place(range.start)..place(range.end)
+    }
+
+    /// Which bytes of the physical memory are mapped here.
+    pub(crate) fn all(&self) -> Range<u64> {
+        self.part(&(self.base..self.end()))
     }
 
     /// How many pieces of queued or running work use it.

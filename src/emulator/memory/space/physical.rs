@@ -5,6 +5,7 @@ use crate::emulator::memory::fault::Fault;
 use crate::emulator::memory::object::{ALIGN, Object};
 use crate::emulator::memory::room::Room;
 use crate::emulator::memory::{heap, poison};
+use crate::emulator::races::touches::Touches;
 use crate::emulator::settings::settings;
 use crate::emulator::visible::visible;
 use crate::sys::cudaError;
@@ -29,6 +30,8 @@ pub(crate) struct Nature {
 pub(crate) struct Physical {
     pub(super) object: Object,
     pub(crate) nature: Nature,
+    /// What its bytes were used for, under whatever addresses.
+    pub(crate) touches: Touches,
     /// The device counts it as used: it was made by this process.
     lent: bool,
     exported: AtomicBool,
@@ -54,7 +57,13 @@ impl Physical {
             Ok(object)
         });
         match made {
-            Ok(object) => Ok(enter(Self { object, nature, lent: true, exported: AtomicBool::new(false) })),
+            Ok(object) => Ok(enter(Self {
+                object,
+                nature,
+                touches: Touches::default(),
+                lent: true,
+                exported: AtomicBool::new(false),
+            })),
             Err(error) => {
                 heap.ground.restore(bytes);
                 Err(out_of_memory(&error.to_string()))
@@ -76,7 +85,7 @@ impl Physical {
         let ordinal = ordinal.ok_or_else(|| no_device(begin.device))? as i32;
         let label = object.label();
         let nature = Nature { ordinal, handles: label as u32, rdma: label >> 32 != 0 };
-        Ok(enter(Self { object, nature, lent: false, exported: AtomicBool::new(true) }))
+        Ok(enter(Self { object, nature, touches: Touches::default(), lent: false, exported: AtomicBool::new(true) }))
     }
 
     /// A descriptor by which another process can import it.

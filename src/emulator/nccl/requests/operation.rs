@@ -14,6 +14,7 @@ use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::redop::Scalar;
+use crate::emulator::races::touches::{Actor, Touching};
 
 /// A run of an operation, with its memory kept from reuse.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct Operation {
     pub(crate) registered: Registered,
     /// How many parts of the result are not there.
     left: Cell<usize>,
-    _used: [InUse; 2],
+    used: [InUse; 2],
 }
 
 impl Deref for Operation {
@@ -54,10 +55,21 @@ impl Operation {
             recv,
             registered: Registered::of(comm, order)?,
             left: Cell::new(parts_received(comm, order)),
-            _used: [send_used, recv_used],
+            used: [send_used, recv_used],
         };
         operation.check_overlap(comm.rank)?;
+        operation.check_alignment()?;
         Ok(operation)
+    }
+
+    /// Tells what `actor` does with the buffers and the scalar of this rank.
+    pub(crate) fn tell<'a>(&'a self, actor: Actor, tell: &mut dyn FnMut(Touching<'a>)) {
+        let [send, recv] = &self.used;
+        send.tell(false, actor, tell);
+        recv.tell(true, actor, tell);
+        if let Scalar::At(_, used) = &self.scalar {
+            used.tell(false, actor, tell);
+        }
     }
 
     /// One more part of the result is there.
@@ -79,6 +91,21 @@ impl Operation {
         // an operation that no rank does leave the buffers of others alone.
         unsafe { at.write_bytes(SPOILT, spoilt) };
         Ok(())
+    }
+
+    /// Refuses to reduce elements at addresses at which the device reads none. What only moves goes as bytes.
+    fn check_alignment(&self) -> Outcome {
+        if !self.kind.reduces() {
+            return Ok(());
+        }
+        let size = self.size;
+        let buffers = [("send", self.send_at, self.whole[0]), ("receive", self.recv_at, self.whole[1])];
+        match buffers.into_iter().find(|(_, at, bytes)| *bytes > 0 && !at.is_multiple_of(size)) {
+            None => Ok(()),
+            Some((what, at, _)) => Err(Failure::unnoticed(format!(
+                "the {what} buffer is at {at:#x}, expected a multiple of {size}, the bytes of an element of a reduction"
+            ))),
+        }
     }
 
     /// Refuses buffers that overlap in another way than an in-place operation's do.

@@ -16,6 +16,7 @@ use crate::emulator::nccl::requests::batch::StreamHandle;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::requests::order::Order;
 use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::races::touches::{Actor, Touching};
 use crate::sys::cudaError;
 
 /// A collective of one rank, as it was asked for.
@@ -57,6 +58,10 @@ struct AloneRun {
 }
 
 impl Run for AloneRun {
+    fn tell<'a>(&'a self, tell: &mut dyn FnMut(Touching<'a>)) {
+        self.operation.tell(Actor { rank: Some(self.comm.rank), ..Actor::alone(self.operation.kind.name()) }, tell);
+    }
+
     fn run(self: Box<Self>, running: &Running) {
         let Self { comm, operation } = *self;
         let done = match (fault::at(comm.rank, operation.number), comm.segment()) {

@@ -12,6 +12,8 @@ use crate::emulator::nccl::basics::error::Outcome;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::patience::Patience;
+use crate::emulator::races::course::Chain;
+use crate::emulator::races::touches::{Actor, Touching};
 use crate::emulator::settings::{DeadPeer, settings};
 use crate::sys::ncclResult_t;
 
@@ -61,6 +63,17 @@ impl BatchRun {
 }
 
 impl Run for BatchRun {
+    fn tell<'a>(&'a self, tell: &mut dyn FnMut(Touching<'a>)) {
+        let rank = Some(self.ending.0.rank);
+        for (part, operation) in self.operations.iter().enumerate() {
+            operation.tell(Actor { name: operation.kind.name(), rank, part }, tell);
+        }
+    }
+
+    fn chain(&self) -> Option<&Chain> {
+        Some(&self.ending.0.resources.chain)
+    }
+
     fn run(self: Box<Self>, running: &Running) {
         let Self { name, epoch, turn, mut operations, ending } = *self;
         let comm = &ending.0;

@@ -42,7 +42,8 @@ static NEXT: AtomicU32 = AtomicU32::new(ncclRedOp_t::ncclNumOps.0);
 pub(crate) enum Scalar {
     None,
     Bits(u64),
-    At(Location, #[expect(dead_code, reason = "keeps the scalar's memory until the operation is done")] InUse),
+    /// It is read from there, which is kept until the operation is done.
+    At(Location, InUse),
 }
 
 /// Makes an operator.
@@ -124,6 +125,11 @@ impl Scalar {
             Some(Residence::Device(address)) => {
                 let (location, used) = locate(std::ptr::without_provenance(address), size)
                     .map_err(|fault| Failure::unnoticed(format!("the scalar of the reduction: {}", fault.text)))?;
+                if !address.is_multiple_of(size) {
+                    return Err(Failure::unnoticed(format!(
+                        "the scalar of the reduction is at {address:#x}, expected a multiple of its {size} bytes"
+                    )));
+                }
                 if used.access(device) < Access::Read {
                     return Err(Failure::unnoticed(format!(
                         "the scalar of the reduction is not open to device {device}"

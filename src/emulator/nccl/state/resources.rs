@@ -7,12 +7,15 @@ use super::abort::AbortFlag;
 use super::inside::Visits;
 use super::progress::Progress;
 use super::proxies::Proxies;
+use crate::emulator::races::course::Chain;
 
 /// The flag that stops all sharers, the stream on which their operations come one after another, and who is inside them.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
     pub(crate) abort: Arc<AbortFlag>,
     pub(crate) progress: Arc<Progress>,
+    /// NCCL lets each launch wait for the last one, on whatever streams they are.
+    pub(crate) chain: Arc<Chain>,
     pub(crate) visits: Visits,
     pub(super) proxies: Arc<Proxies>,
     /// How many collectives this one has launched.
@@ -27,6 +30,7 @@ impl Resources {
         Self {
             abort: self.abort.clone(),
             progress: self.progress.clone(),
+            chain: self.chain.clone(),
             visits: self.visits.clone(),
             proxies: self.proxies.clone(),
             collectives: Arc::default(),

@@ -78,7 +78,8 @@ fn a_failure_inside_launches_nothing_and_the_next_group_works() {
 #[test]
 fn collectives_and_messages_share_a_group() {
     spmd(2, |rank| {
-        let (sum, out, inn) = (Buffer::new(&[1.0; 4]), Buffer::new(&[rank.rank as f32; 4]), Buffer::zeros(4));
+        let (sum, other) = (Buffer::new(&[1.0; 4]), Buffer::new(&[2.0; 4]));
+        let (out, inn) = (Buffer::new(&[rank.rank as f32; 4]), Buffer::zeros(4));
         let (peer, float) = (1 - rank.rank as i32, ncclDataType_t::ncclFloat32);
         start();
         // SAFETY: the buffers stay until the stream is idle.
@@ -86,11 +87,11 @@ fn collectives_and_messages_share_a_group() {
             assert_eq!(ncclRecv(inn.0, 4, float, peer, rank.comm, rank.stream), OK);
             assert_eq!(rank.all_reduce(&sum), OK);
             assert_eq!(ncclSend(out.0, 4, float, peer, rank.comm, rank.stream), OK);
-            assert_eq!(rank.all_reduce(&sum), OK);
+            assert_eq!(rank.all_reduce(&other), OK);
         }
         assert_eq!(end(), OK);
         rank.wait();
-        assert_eq!(sum.values(), [4.0; 4]);
+        assert_eq!([sum.values(), other.values()], [[2.0; 4], [4.0; 4]]);
         assert_eq!(inn.values(), [peer as f32; 4]);
     });
 }
@@ -128,7 +129,8 @@ fn groups_that_differ_between_ranks_are_reported_and_give_garbage() {
 fn messages_and_empty_collectives_may_be_grouped_differently() {
     spmd(2, |rank| {
         rank.connect();
-        let (none, out, inn) = (Buffer::zeros(0), Buffer::new(&[rank.rank as f32; 2]), Buffer::zeros(2));
+        let (none, out) = (Buffer::zeros(0), Buffer::new(&[rank.rank as f32; 2]));
+        let (inn, message) = (Buffer::zeros(2), Buffer::new(&[9.0; 2]));
         let grouped = |yes: bool, number: u32| {
             if yes {
                 // SAFETY: takes no pointers.
@@ -145,13 +147,14 @@ fn messages_and_empty_collectives_may_be_grouped_differently() {
                 assert_eq!(rank.all_reduce(&none), OK);
                 match rank.rank {
                     0 => assert_eq!(ncclSend(out.0, 2, float, peer, rank.comm, rank.stream), OK),
-                    _ => assert_eq!(ncclRecv(inn.0, 2, float, peer, rank.comm, rank.stream), OK),
+                    _ => assert_eq!(ncclRecv(message.0, 2, float, peer, rank.comm, rank.stream), OK),
                 }
             }
             grouped(rank.rank == odd, 1);
         }
         rank.wait();
-        assert_eq!(inn.values(), if rank.rank == 0 { [0.0, 1.0] } else { [0.0; 2] });
+        assert_eq!(inn.values(), [0.0, 1.0]);
+        assert_eq!(message.values(), if rank.rank == 0 { [9.0; 2] } else { [0.0; 2] });
     });
 }
 
@@ -166,22 +169,23 @@ fn blocking_and_non_blocking_mix_as_in_nccl() {
         assert_eq!(result, ncclResult_t::ncclInProgress);
         let ranks = [one, two].map(|comm| Rank::new(0, 1, comm));
         while ranks[1].state() == ncclResult_t::ncclInProgress {}
-        let (from, to) = (Buffer::new(&[1.0]), Buffer::zeros(1));
-        let message = |rank: &Rank| {
-            let (float, comm, stream) = (ncclDataType_t::ncclFloat32, rank.comm, rank.stream);
+        let (from, all) = (Buffer::new(&[1.0]), [1; 2].map(Buffer::zeros));
+        let message = |at: usize| {
+            let (float, Rank { comm, stream, .. }, to) = (ncclDataType_t::ncclFloat32, &ranks[at], &all[at]);
+            let (comm, stream) = (*comm, *stream);
             // SAFETY: the buffers stay until the stream is idle.
             unsafe { [ncclSend(from.0, 1, float, 0, comm, stream), ncclRecv(to.0, 1, float, 0, comm, stream)] }
         };
         for (order, ended) in [([0, 1], ncclResult_t::ncclInProgress), ([1, 0], OK)] {
             start();
-            order.iter().for_each(|&at| assert_eq!(message(&ranks[at]), [OK; 2]));
+            order.iter().for_each(|&at| assert_eq!(message(at), [OK; 2]));
             assert_eq!(end(), ended);
             ranks.iter().for_each(|rank| while rank.state() == ncclResult_t::ncclInProgress {});
             ranks.iter().for_each(Rank::wait);
         }
-        assert_eq!(to.values(), [1.0]);
+        all.iter().for_each(|to| assert_eq!(to.values(), [1.0]));
         start();
-        assert_eq!(message(&ranks[1]), [OK; 2]);
+        assert_eq!(message(1), [OK; 2]);
         let mut child = std::ptr::null_mut();
         // SAFETY: refused.
         let refused = unsafe { ncclCommSplit(ranks[0].comm, 0, 0, &mut child, std::ptr::null_mut()) };

@@ -13,6 +13,7 @@ mod mapped;
 mod messages;
 mod orders;
 mod processes;
+mod races;
 mod registrations;
 mod replays;
 mod windows;

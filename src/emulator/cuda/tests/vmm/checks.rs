@@ -1,6 +1,7 @@
 //! What cannot be, and what must not be.
 
 use super::*;
+use crate::emulator::cuda::core::stream::come_to_the_end;
 use crate::emulator::memory::space::locate::hold;
 use crate::emulator::report::expected::reported;
 
@@ -143,5 +144,26 @@ fn faults_reach_it() {
             ok!(cudaFree(memory));
         }
         assert_eq!(release(memory(0, 4 * GRAIN)), 0);
+    });
+}
+
+#[test]
+fn what_is_mapped_twice_is_one_memory() {
+    isolated("vmm::checks::what_is_mapped_twice_is_one_memory", &[], || {
+        let (a, b) = (TestStream::new(0), TestStream::new(0));
+        let (handle, grain) = (memory(0, 2 * GRAIN), GRAIN as u64);
+        let (whole, second) = (room(2 * GRAIN), room(GRAIN));
+        assert_eq!((map(whole, 2 * GRAIN, 0, handle, 0), allow(whole, 2 * GRAIN, 0, BOTH)), (0, 0));
+        // The driver maps parts only from their beginning.
+        assert_eq!((map(second, GRAIN, 0, handle, 0), allow(second, GRAIN, 0, BOTH)), (0, 0));
+        ok!(cudaMemsetAsync(pointer(whole + grain - 8), 1, 16, a.0));
+        ok!(cudaMemsetAsync(pointer(second), 1, GRAIN - 8, b.0));
+        reported("cudaMemsetAsync writes (bytes 2097144 to 2097145) what cudaMemsetAsync wrote", || {
+            ok!(cudaMemsetAsync(pointer(second + grain - 8), 1, 1, b.0));
+        });
+        b.wait();
+        assert_eq!(unmap(second, GRAIN), 0);
+        come_to_the_end(a.0);
+        reported("and nobody has seen that done", || unmap(whole, 2 * GRAIN));
     });
 }
