@@ -154,7 +154,7 @@ pub(crate) const ABORT_KEEPS_WINDOWS: KnownBug = KnownBug {
     what: "aborting a communicator that has windows loses their device memory until the process ends",
     answer: Answer::GoneAround,
     how: "from 2.28.7 on, the communicator is revoked and its windows are taken away before it is aborted; before, the memory is lost",
-    place: "src/nccl/life/abort.rs",
+    place: "src/nccl/life/release.rs",
 };
 
 /// Registrations that are left over are taken apart with what was freed before.
@@ -170,7 +170,7 @@ pub(crate) const REGISTRATIONS_LEFT: KnownBug = KnownBug {
     how: "what is registered is taken away first, before an abort once the communicator was revoked; the other ranks keep such memory \
           mapped then until their processes end, as revoking ends the threads that would let go of it. Before 2.28.7, which cannot revoke, \
           nothing is registered",
-    place: "src/nccl/life/abort.rs",
+    place: "src/nccl/life/release.rs",
 };
 
 /// What windows do before the first version that has none of this.

@@ -210,20 +210,25 @@ impl Asked {
 
 impl Drop for Division {
     fn drop(&mut self) {
-        for Asked { parent, child, handle, .. } in &self.0 {
-            if !handle.raw().is_null() {
-                let sharers = child.as_ref().and_then(|place| place.household.sharers());
-                // A split that failed, or came too late, has ended the parent. Those that share are not freed before this child is; others
-                // keep a pointer into it until they are.
-                while !parent.has_ended() && !sharers.is_some_and(|sharers| sharers.is_ready(parent)) {
-                    thread::sleep(LOOK);
-                }
-                let _turn = sharers.and(parent.shared_lock()).map(|lock| lock.turn());
-                // SAFETY: nobody else has it, and its parent does not need it any more. Nobody is inside what shares its resources, nor
-                // stops that: who does has the turn.
-                let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
+        let left: Vec<_> = self.0.iter().filter(|one| !one.handle.raw().is_null()).collect();
+        for Asked { parent, child, .. } in &left {
+            let sharers = child.as_ref().and_then(|place| place.household.sharers());
+            // A split that failed, or came too late, has ended the parent. Those that share are not freed before this child is; others
+            // keep a pointer into it until they are.
+            while !parent.has_ended() && !sharers.is_some_and(|sharers| sharers.are_quiet()) {
+                thread::sleep(LOOK);
             }
-            child.iter().for_each(|place| place.household.withdraw());
         }
+        // At the same time: where they are the last of their ranks, each waits for the others.
+        // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+        let _ = unsafe { sys::ncclGroupStart() };
+        for one in &left {
+            // SAFETY: nobody else has it, and its parent does not need it any more. Nobody is inside what shares its resources, and nobody
+            // stops or frees that: all are ready, and wait for this one.
+            let _ = unsafe { sys::ncclCommAbort(one.handle.raw()) };
+        }
+        // SAFETY: this thread has opened the group above.
+        let _ = unsafe { sys::ncclGroupEnd() };
+        self.0.iter().filter_map(|one| one.child.as_ref()).for_each(|place| place.household.withdraw());
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Each gets ready on its own thread. Sharers are then freed on one of these.
 
+use std::cmp::Reverse;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +33,8 @@ pub(crate) fn take_down(inner: &Arc<Inner>) {
     match pass {
         Pass::All(mut condemned) => {
             let _ending = together.ending();
-            // First what the others were split off from: with the last rank of that, the flags of all are raised.
-            condemned.sort_unstable_by_key(|inner| inner.id);
+            // Last what the others were split off from: with the last rank of that, NCCL lets go of all before it waits for one.
+            condemned.sort_unstable_by_key(|inner| Reverse(inner.id));
             free(&condemned, revoked);
         }
         Pass::Alone => free(slice::from_ref(inner), revoked),
@@ -67,7 +68,10 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
         if blocks {
             have_all_revoked();
         }
-        if interrupt::IS_POSSIBLE && !revoked && (blocks || (clear && (must || together.revokes(inner)))) {
+        // A call inside another sharer of this rank would be woken as well.
+        let alone = || soon.expired() || together.are_clear(|other| other.order == inner.order);
+        let is_due = blocks || (clear && (must || together.revokes(inner)) && alone());
+        if interrupt::IS_POSSIBLE && is_due && !revoked {
             let _turn = inner.shared_lock().map(|lock| lock.turn());
             interrupt::revoke(inner);
             revoked = true;

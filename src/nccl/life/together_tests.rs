@@ -71,8 +71,8 @@ fn who_is_clear_is_stopped_beside_a_slow_call() {
         thread::sleep(Duration::from_millis(1200));
         let together = first.household.together();
         assert_eq!(together.revokes(first), interrupt::IS_POSSIBLE);
-        assert!(together.is_ready(all[1]));
-        assert!(!together.is_ready(first));
+        assert!(together.are_clear(|rank| rank.rank == 1) && !together.are_clear(|rank| rank.rank == 0));
+        assert!(!together.are_quiet());
         first.end_visit();
         drop(locked);
         for rank in ranks {

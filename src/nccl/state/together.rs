@@ -6,8 +6,8 @@
 //! aborted. What was closed before rests until then. Who shares nothing is closed *apart*, rank by rank.
 //!
 //! Before an abort frees anything, each is *ready*: nobody is inside it, and where one is revoked, all are. A rank that is revoked waits
-//! for the others to let go of what they have of it, which they do in a revoke, or when the last of all is destroyed. So each is revoked
-//! on its own thread, and none to be freed where another is being destroyed or was.
+//! for the others to let go of what they have of it, which they do in a revoke, in a finalize, or when the last of all is freed. So each is
+//! revoked on its own thread, and none any more once the first is aborted.
 
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,8 +30,8 @@ struct All<R> {
     resting: Vec<Arc<R>>,
     /// Who shares nothing and is being destroyed in order.
     apart: Vec<Arc<R>>,
-    /// Whether there was any such.
-    parted: bool,
+    /// Whether one was aborted that shares nothing: NCCL lets go of it when the last is.
+    aborts: bool,
     /// Who was aborted, and was not taken down.
     doomed: Vec<Doomed<R>>,
     failed: bool,
@@ -87,7 +87,7 @@ impl<R> Together<R> {
             starting: 0,
             resting: Vec::new(),
             apart: Vec::new(),
-            parted: false,
+            aborts: false,
             doomed: Vec::new(),
             failed: false,
             revokes: false,
@@ -145,7 +145,6 @@ impl<R> Together<R> {
         }
         if !all.shares {
             all.apart.push(rank);
-            all.parted = true;
             return Rest::Apart;
         }
         all.resting.push(rank);
@@ -170,10 +169,10 @@ impl<R> Together<R> {
         woken
     }
 
-    /// From now on nobody is ready who was not revoked; without effect where one ends apart, or another takes `rank` down.
+    /// From now on nobody is ready who was not revoked; without effect where one is aborted already, or another takes `rank` down.
     pub(crate) fn have_all_revoked(&self, rank: &R) {
         let mut all = self.all();
-        all.revokes |= !all.parted && all.find(rank).is_some();
+        all.revokes |= !all.aborts && all.find(rank).is_some();
     }
 
     /// Whether `rank` is to be revoked, as all are.
@@ -192,11 +191,15 @@ impl<R> Together<R> {
         self.all().find(rank).into_iter().for_each(|one| one.revoked = true);
     }
 
-    /// Whether `rank` is ready: NCCL does nothing for it that goes on.
-    pub(crate) fn is_ready(&self, rank: &R) -> bool {
-        let mut all = self.all();
-        let revokes = all.revokes;
-        all.find(rank).is_some_and(|one| one.is_ready(revokes))
+    /// Whether nobody is inside any of `which`, as far as they are doomed.
+    pub(crate) fn are_clear(&self, which: impl Fn(&R) -> bool) -> bool {
+        self.all().doomed.iter().all(|one| one.clear || !which(&one.rank))
+    }
+
+    /// Whether all are ready but those that are being started.
+    pub(crate) fn are_quiet(&self) -> bool {
+        let all = self.all();
+        all.are_ready(all.starting)
     }
 
     /// What `rank`, which was doomed, may do. Ready are those that NCCL has not let go of, but for those that end apart; and of sharers
@@ -205,12 +208,12 @@ impl<R> Together<R> {
         let mut all = self.all();
         if all.find(rank).is_none() {
             Pass::Taken
-        } else if !all.are_ready() {
+        } else if !all.are_ready(if all.shares { 0 } else { all.starting }) {
             Pass::Wait
         } else if all.shares {
             Pass::All(std::mem::take(&mut all.doomed).into_iter().map(|one| one.rank).collect())
         } else {
-            all.parted = true;
+            all.aborts = true;
             Pass::Alone
         }
     }
@@ -228,9 +231,10 @@ impl<R> All<R> {
         self.doomed.push(Doomed { rank, clear: false, revoked: false });
     }
 
-    fn are_ready(&self) -> bool {
-        let known = self.doomed.len() + self.apart.len() + if self.shares { 0 } else { self.starting };
-        known >= self.open && self.doomed.iter().all(|one| one.is_ready(self.revokes))
+    /// Whether all are ready but so many, and those that end apart.
+    fn are_ready(&self, but: usize) -> bool {
+        self.doomed.len() + self.apart.len() + but >= self.open
+            && self.doomed.iter().all(|one| one.is_ready(self.revokes))
     }
 
     fn find(&mut self, rank: &R) -> Option<&mut Doomed<R>> {
@@ -296,13 +300,13 @@ mod tests {
             all.iter().for_each(|rank| together.doom(Arc::clone(rank)));
             all.iter().for_each(|rank| together.set_clear(rank));
             together.have_all_revoked(&all[1]);
-            assert!(!together.is_ready(&all[0]) && together.revokes(&all[0]));
+            assert!(together.revokes(&all[0]));
             together.set_revoked(&all[0]);
-            assert!(together.is_ready(&all[0]) && !together.is_ready(&all[1]));
             assert_eq!(together.pass(&all[0]), Pass::Wait);
             together.set_revoked(&all[1]);
             // One more is being started.
             together.join(1);
+            assert!(together.are_quiet());
             if shares {
                 assert_eq!(together.pass(&all[0]), Pass::Wait);
             }
@@ -317,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_revoked_beside_one_that_is_destroyed() {
+    fn nobody_is_revoked_once_one_is_aborted() {
         let (together, all) = started::<4>(false);
         assert_eq!(together.rest(Arc::clone(&all[0])), Rest::Apart);
         assert_eq!(together.rest(Arc::clone(&all[1])), Rest::Apart);
         together.doom(Arc::clone(&all[2]));
-        together.have_all_revoked(&all[2]);
+        assert!(!together.are_clear(|_| true) && together.are_clear(|rank| *rank == 3));
         together.set_clear(&all[2]);
-        assert!(!together.revokes(&all[2]) && together.is_ready(&all[2]));
+        assert!(together.are_clear(|_| true));
         assert_eq!(together.pass(&all[2]), Pass::Wait, "one goes on");
         together.doom(Arc::clone(&all[3]));
         together.set_clear(&all[3]);

@@ -194,6 +194,11 @@ pub(crate) fn add_job(job: Job) -> Outcome {
     })?
 }
 
+/// Adds an abort, which the caller waits for whatever its communicator says of blocking.
+pub(crate) fn add_abort(job: Job) -> Outcome {
+    with(|state| state.add_job(job))
+}
+
 /// Adds a window to be registered.
 pub(crate) fn add_window(job: Job) -> Outcome {
     with(|state| {

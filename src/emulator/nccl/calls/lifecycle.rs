@@ -69,6 +69,7 @@ pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
             wait_blindly(&job, functions::ncclCommFinalize);
             job.drain()?;
             outlast_graphs(&job, |segment| segment.own(job.rank).graphs.load(Ordering::Acquire));
+            job.let_go();
             Ok(())
         });
         group::add_job(Job { comm: comm.clone(), name: "ncclCommFinalize", run })
@@ -112,22 +113,27 @@ pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     Ok(ncclResult_t::ncclSuccess)
 }
 
-/// `ncclCommAbort`: ends every wait of the communicator, and what it still had to do.
-///
-/// In a group it does not wait for the end of the group, so that several can be aborted together.
+/// `ncclCommAbort`: ends every wait of the communicator at once, and what it still had to do at the end of the group.
 pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     let (_, _inside) = registry::enter(handle, Manner::End)?;
     let Some(comm) = registry::remove(handle) else {
         return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
     };
     comm.resources.abort.set();
-    wait_blindly(&comm, functions::ncclCommAbort);
-    let until = Instant::now() + PATIENCE;
-    let busy = || comm.resources.progress.running() || comm.state() == ncclResult_t::ncclInProgress;
-    while busy() && Instant::now() < until {
-        std::thread::sleep(Duration::from_micros(100));
-    }
-    part(&comm, Life::Aborted);
+    group::call(|| {
+        let job = comm.clone();
+        let run = Box::new(move || {
+            wait_blindly(&job, functions::ncclCommAbort);
+            let until = Instant::now() + PATIENCE;
+            let busy = || job.resources.progress.running() || job.state() == ncclResult_t::ncclInProgress;
+            while busy() && Instant::now() < until {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            part(&job, Life::Aborted);
+            Ok(())
+        });
+        group::add_abort(Job { comm: comm.clone(), name: "ncclCommAbort", run })
+    })?;
     Ok(ncclResult_t::ncclSuccess)
 }
 
@@ -144,9 +150,8 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     progress.wait(batches, || false);
     // Where this fails, what is stopped stays stopped.
     heed_captures(functions::ncclCommRevoke)?;
-    if comm.let_go() {
-        wait_for_peers(comm);
-    }
+    comm.let_go();
+    wait_for_peers(comm);
     comm.end_revoke();
     Ok(ncclResult_t::ncclSuccess)
 }

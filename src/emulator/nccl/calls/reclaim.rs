@@ -20,8 +20,11 @@ use crate::emulator::report;
 /// Who has ended, and was not freed.
 static ENDED: Mutex<Vec<Arc<Comm>>> = Mutex::new(Vec::new());
 
-/// The wait of the last that lets go of a rank, until its peers are not connected to it any more.
+/// The wait of the last that has let go of a rank, until its peers are not connected to it any more.
 pub(super) fn wait_for_peers(comm: &Comm) {
+    if !comm.is_last() {
+        return;
+    }
     let (call, mut patience) = (report::call(), Patience::new());
     while let Some(peer) = comm.missing() {
         patience.check(|| format!("{call} of rank {}: rank {peer} is connected to it, and it", comm.rank));
@@ -42,8 +45,8 @@ pub(crate) fn reclaim(comm: &Arc<Comm>) {
     }
     let is_here = |one: &mut Arc<Comm>| one.segment.get().is_some_and(|other| other.nonce() == segment.nonce());
     let freed: Vec<_> = lock(&ENDED).extract_if(.., is_here).collect();
-    let last: Vec<_> = freed.into_iter().filter(|one| one.let_go()).collect();
-    last.iter().for_each(|one| wait_for_peers(one));
+    freed.iter().for_each(|one| one.let_go());
+    freed.iter().for_each(|one| wait_for_peers(one));
     if capture::check().is_err() {
         return;
     }

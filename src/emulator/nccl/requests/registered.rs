@@ -75,5 +75,8 @@ fn look(comm: &Comm, address: usize, bytes: usize) -> Option<Option<Found>> {
     }
     let found = comm.registrations.find(address, bytes)?;
     let located = locate(std::ptr::without_provenance(address), bytes);
-    located.is_ok_and(|(_, used)| used.is_mapped()).then_some(Some(found))
+    located.is_ok_and(|(_, used)| used.is_mapped()).then(|| {
+        comm.place().into_iter().for_each(|place| place.connect_all());
+        Some(found)
+    })
 }

@@ -261,9 +261,14 @@ impl Comm {
         self.started.get()?.as_ref()
     }
 
-    /// It serves its peers no more, and uses none of theirs; whether it was the last that shares the threads for that.
-    pub(crate) fn let_go(&self) -> bool {
-        self.place().is_some_and(|place| self.resources.proxies.let_go(place))
+    /// It serves its peers no more, and uses none of theirs.
+    pub(crate) fn let_go(&self) {
+        self.place().into_iter().for_each(|place| self.resources.proxies.let_go(place));
+    }
+
+    /// Whether it was the last that let go, and so ends the threads for that.
+    pub(crate) fn is_last(&self) -> bool {
+        self.place().is_some_and(|place| place.is_last())
     }
 
     /// A peer that has not let go of this rank.

@@ -1,8 +1,8 @@
 //! The threads of a rank that serve its peers.
 //!
 //! NCCL ends them when the last communicator lets go of them that shares them, and waits until no peer is connected to them any more: each
-//! lets go of its connections at the same moment. Ranks of one process are connected where they have windows, those of others always
-//! where they have met. What was aborted does not wait, unless some process has several ranks.
+//! lets go of its connections at the same moment. Ranks of one process are connected where they have windows or have used registered memory,
+//! those of others always where they have met. What was aborted does not wait, unless some process has several ranks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,6 +35,8 @@ pub(crate) struct Place {
     peers: Mutex<Vec<usize>>,
     windows: AtomicBool,
     has_let_go: AtomicBool,
+    /// It was the last that let go.
+    is_last: AtomicBool,
 }
 
 impl Place {
@@ -49,21 +51,30 @@ impl Place {
         }
     }
 
-    /// Windows were made: all ranks are connected.
+    /// Windows were made, or registered memory was used: all ranks are connected.
     pub(crate) fn connect_all(&self) {
         self.windows.store(true, Ordering::Release);
     }
 
+    fn process(&self, rank: usize) -> u32 {
+        self.segment.rank(rank).pid.load(Ordering::Acquire)
+    }
+
+    /// Whether a process has several of the ranks.
+    fn is_direct(&self) -> bool {
+        (0..self.size).any(|one| (0..one).any(|other| self.process(one) == self.process(other)))
+    }
+
+    /// It was the last that let go.
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last.load(Ordering::Acquire)
+    }
+
     /// A peer that is connected and has not let go.
-    fn missing(&self, aborted: bool) -> Option<usize> {
-        let process = |rank: usize| self.segment.rank(rank).pid.load(Ordering::Acquire);
-        let direct = (0..self.size).any(|one| (0..one).any(|other| process(one) == process(other)));
-        if aborted && !direct {
-            return None;
-        }
-        let (here, peers) = (process(self.rank), lock(&self.peers));
+    fn missing(&self) -> Option<usize> {
+        let (here, peers) = (self.process(self.rank), lock(&self.peers));
         let connected =
-            |&peer: &usize| self.windows.load(Ordering::Acquire) || process(peer) != here && peers.contains(&peer);
+            |&peer: &usize| self.windows.load(Ordering::Acquire) || self.process(peer) != here && peers.contains(&peer);
         let holds = |&peer: &usize| {
             let life = self.segment.rank(peer).life();
             self.segment.own(peer).let_go.load(Ordering::Acquire) == 0
@@ -84,6 +95,7 @@ impl Proxies {
             peers: Mutex::default(),
             windows: AtomicBool::new(false),
             has_let_go: AtomicBool::new(false),
+            is_last: AtomicBool::new(false),
         });
         let mut held = lock(&self.0);
         held.holders += 1;
@@ -91,23 +103,24 @@ impl Proxies {
         place
     }
 
-    /// A communicator uses them no more; whether it was the last.
-    pub(super) fn let_go(&self, place: &Place) -> bool {
+    /// A communicator uses them no more.
+    pub(super) fn let_go(&self, place: &Place) {
         if place.has_let_go.swap(true, Ordering::AcqRel) {
-            return false;
+            return;
         }
         let mut held = lock(&self.0);
         held.holders -= 1;
-        let last = held.holders == 0;
-        if last {
+        if held.holders == 0 {
+            place.is_last.store(true, Ordering::Release);
             held.places.iter().for_each(|place| place.segment.own(place.rank).let_go.store(1, Ordering::Release));
         }
-        last
     }
 
     /// A peer that is still connected, in whichever of the communicators.
     pub(super) fn missing(&self, aborted: bool) -> Option<usize> {
         let places = lock(&self.0).places.clone();
-        places.iter().find_map(|place| place.missing(aborted))
+        // The first is what the others were split off from.
+        let waits = !aborted || places.first().is_some_and(|place| place.is_direct());
+        places.iter().filter(|_| waits).find_map(|place| place.missing())
     }
 }
