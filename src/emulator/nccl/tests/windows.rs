@@ -216,11 +216,11 @@ fn sums_between_symmetric_windows_are_rounded_once() {
             let value = if rank.rank == 0 { 1.0 } else { 2f32.powi(-11) };
             // SAFETY: the memory is there until it is freed at the end.
             unsafe {
-                at.cast::<half::f16>().write(half::f16::from_f32(value));
+                at.cast::<::half::f16>().write(::half::f16::from_f32(value));
                 assert_eq!(ncclCommWindowRegister(rank.comm, at, 4096, &mut window, flags), OK, "{}", last_error());
                 assert_eq!(ncclAllReduce(at, at, 1, half, ncclRedOp_t::ncclSum, rank.comm, rank.stream), OK);
                 rank.wait();
-                assert_eq!(at.cast::<half::f16>().read().to_f32(), want);
+                assert_eq!(at.cast::<::half::f16>().read().to_f32(), want);
                 assert_eq!(ncclCommWindowDeregister(rank.comm, window), OK);
                 assert_eq!(ncclMemFree(at), OK);
             }
