@@ -246,7 +246,10 @@ impl Pair {
         let first = match entry.compare_exchange(0, mine.0, Ordering::SeqCst, Ordering::Acquire).map_err(Word) {
             Ok(_) => true,
             Err(theirs) if theirs == mine.mirrored() => {
-                entry.store(0, Ordering::Release);
+                // The other end may have marked it in between.
+                if entry.swap(0, Ordering::AcqRel) & Word::LISTED != 0 {
+                    side.detour.store(number + ENTRIES, Ordering::Relaxed);
+                }
                 false
             }
             Err(_) => return self.unusual(end, number, mine),

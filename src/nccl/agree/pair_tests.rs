@@ -125,3 +125,35 @@ fn words_say_which_end_is_further() {
     assert!(at(3).is_before(700) && at(2047).is_before(2048 + 300) && !at(700).is_before(3));
     assert!(at(255).is_before(256) && !at(256).is_before(256) && !at(257).is_before(256));
 }
+
+/// One end empties an entry at the very moment at which the other, which is ahead as far as there are entries, marks it.
+#[test]
+fn a_mark_is_not_lost_that_comes_as_its_entry_is_emptied() {
+    let all = messages(fastrand::u64(..), ENTRIES as usize + 2);
+    let come = |pair: &Pair, end, numbers: std::ops::Range<usize>| {
+        for &message in &all[numbers] {
+            pair.agree(end, message).unwrap();
+        }
+    };
+    let (full, last) = (ENTRIES as usize, all.len());
+    let pairs: Vec<Pair> = (0..300).map(|_| Pair::new()).collect();
+    pairs.iter().for_each(|pair| come(pair, End::Sender, 0..full));
+    let here = std::sync::atomic::AtomicUsize::new(0);
+    let side_by_side = |end, numbers: std::ops::Range<usize>| {
+        for (round, pair) in pairs.iter().enumerate() {
+            here.fetch_add(1, Ordering::SeqCst);
+            while here.load(Ordering::SeqCst) < 2 * (round + 1) {
+                std::hint::spin_loop();
+            }
+            come(pair, end, numbers.clone());
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| side_by_side(End::Sender, full..last));
+        scope.spawn(|| side_by_side(End::Receiver, 0..1));
+    });
+    for pair in &pairs {
+        come(pair, End::Receiver, 1..last);
+        assert!(is_empty(pair));
+    }
+}
