@@ -104,6 +104,15 @@ pub const ALL: &[Run] = &[
         newer: &[],
         page: "2026-11-22-h200-access.md",
     },
+    Run {
+        date: "2026-11-22",
+        gpus: "2 H200",
+        nccl: "2.28.9",
+        commit: "e407662",
+        what: What::Programs(&["random"]),
+        newer: &[],
+        page: "2026-11-22-h200-ends.md",
+    },
 ];
 
 impl Run {
