@@ -11,7 +11,7 @@ pub(crate) mod inner;
 pub(crate) mod registered;
 pub(crate) mod standing;
 pub(crate) mod streams;
-#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 pub(crate) mod together;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 pub(crate) mod windows;
 pub(crate) mod works;
