@@ -38,7 +38,9 @@ impl Aborter {
     /// Waits until all are gone, for at most ten seconds: NCCL then frees memory, which waits for its devices. Where another
     /// communicator's operation runs there and waits for what this thread has yet to issue, that is [`AbortOutcome::StillRunning`], and the
     /// end comes later; within a host function of a stream not at all. With windows and
-    /// NCCL 2.28.7 to 2.29.6 it takes twice as long, for what those would lose of their memory; before, they lose it.
+    /// NCCL 2.28.7 to 2.29.6 it takes twice as long, for what those would lose of their memory; before, they lose it. So it does for
+    /// communicators that share their resources, or have registered memory, with NCCL 2.28.7 and later; before, those that share may not
+    /// come to their end.
     ///
     /// A thread that is inside NCCL is waited for. One that has not left after five seconds, because it waits for a peer there, is woken,
     /// with NCCL 2.28.7 and later. Where that is not possible, or comes too early because the call was slow and begins to wait after it,
