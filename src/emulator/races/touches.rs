@@ -64,8 +64,7 @@ impl Touching<'_> {
     /// Does so at `point`, and reports what that collides with.
     pub(crate) fn at(self, point: &Point) {
         let Some(Touch { actor, moment, writes, .. }) = self.memory.add(self.touch(point)) else { return };
-        let (what, did, bytes) =
-            (&self, past(writes), format_args!("bytes {} to {}", self.range.start, self.range.end));
+        let (what, did, bytes) = (&self, past(writes), format!("bytes {} to {}", self.range.start, self.range.end));
         report::violation(if moment.is(point.moment()) {
             format!(
                 "in one group, {what} what {actor} {did} ({bytes}): expected memory of their own, for they have no order"
