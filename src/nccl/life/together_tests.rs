@@ -23,39 +23,36 @@ fn ready(inner: &Arc<Inner>) -> bool {
     get_ready(inner, inner.household.together()).0
 }
 
-/// A call in which the driver is slow is none that waits for a peer.
-#[test]
-fn a_slow_call_is_not_interrupted() {
+/// Whether a rank is revoked that is aborted while a call is inside, which lasts so much longer.
+fn is_revoked_beside_a_call(is_stuck: bool, lasts: Duration) -> bool {
     let clique = clique(1);
     let inner = clique.rank(0).inner();
     let (_locked, _) = inner.enter("test").unwrap();
     inner.begin_visit("test").unwrap();
+    if is_stuck {
+        inner.set_stuck(inner.visit());
+    }
     condemned(&clique);
-    thread::scope(|scope| {
+    let revoked = thread::scope(|scope| {
         let revoked = scope.spawn(|| ready(inner));
-        thread::sleep(Duration::from_millis(1500));
+        thread::sleep(lasts);
         inner.end_visit();
-        assert!(!revoked.join().unwrap());
+        revoked.join().unwrap()
     });
-    free(slice::from_ref(inner), false);
+    free(slice::from_ref(inner), revoked);
+    revoked
+}
+
+/// A call in which the driver is slow is none that waits for a peer.
+#[test]
+fn a_slow_call_is_not_interrupted() {
+    assert!(!is_revoked_beside_a_call(false, Duration::from_millis(1500)));
 }
 
 /// Who aborts what has been blocked for long does not wait for as long again.
 #[test]
 fn a_blocked_call_is_interrupted_at_once() {
-    let clique = clique(1);
-    let inner = clique.rank(0).inner();
-    let (_locked, _) = inner.enter("test").unwrap();
-    inner.begin_visit("test").unwrap();
-    inner.set_stuck(inner.visit());
-    condemned(&clique);
-    thread::scope(|scope| {
-        let revoked = scope.spawn(|| ready(inner));
-        thread::sleep(Duration::from_millis(500));
-        inner.end_visit();
-        assert_eq!(revoked.join().unwrap(), interrupt::IS_POSSIBLE);
-    });
-    free(slice::from_ref(inner), interrupt::IS_POSSIBLE);
+    assert_eq!(is_revoked_beside_a_call(true, Duration::from_millis(500)), interrupt::IS_POSSIBLE);
 }
 
 /// Those in whom nobody is are stopped, since who is inside may wait for them, and are freed when that has left.
