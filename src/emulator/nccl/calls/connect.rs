@@ -20,7 +20,7 @@ use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::requests::batch::Batch;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
-use crate::emulator::nccl::state::link::{Link, Links};
+use crate::emulator::nccl::state::link::Link;
 use crate::emulator::nccl::state::shared::{Between, Shared};
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
 use crate::emulator::report;
@@ -206,7 +206,6 @@ impl Meeting for All<'_> {
             }
             (self.ticket, self.watch) = (None, None);
             lock(&self.comm.connected).insert(link);
-            self.comm.place().into_iter().for_each(|place| place.connect(&Links::from([link])));
             self.left.remove(0);
         }
         Ok(true)
@@ -327,9 +326,9 @@ impl Meeting for Pairs<'_> {
         if self.step == COME || !self.all_here()? {
             return Ok(false);
         }
-        let links: Links = self.to.drain(..).map(Link::To).chain(self.from.drain(..).map(Link::From)).collect();
-        self.comm.place().into_iter().for_each(|place| place.connect(&links));
-        lock(&self.comm.connected).extend(links);
+        let mut connected = lock(&self.comm.connected);
+        connected.extend(self.to.drain(..).map(Link::To));
+        connected.extend(self.from.drain(..).map(Link::From));
         Ok(true)
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Comm {
     pub(crate) config: Config,
     pub(crate) segment: OnceLock<Arc<Segment>>,
     pub(crate) issued: Mutex<Issued>,
-    pub(crate) connected: Mutex<Links>,
+    pub(crate) connected: Arc<Mutex<Links>>,
     pub(crate) redops: Redops,
     pub(crate) windows: Windows,
     pub(crate) registrations: Registrations,
@@ -91,7 +91,7 @@ impl Comm {
             config,
             segment: OnceLock::new(),
             issued: Mutex::default(),
-            connected: Mutex::default(),
+            connected: Arc::default(),
             redops: Redops::default(),
             windows: Windows::default(),
             registrations: Registrations::default(),
@@ -233,7 +233,7 @@ impl Comm {
 
     /// The ranks have met.
     pub(crate) fn start(&self) {
-        let place = |segment| self.resources.proxies.hold(segment, self.rank, self.size);
+        let place = |segment| self.resources.proxies.hold(segment, self.rank, self.size, &self.connected);
         self.started.get_or_init(|| self.segment.get().map(place));
         if let Some(segment) = self.segment.get().filter(|_| self.size > 1) {
             let (handle, device, collectives) = (self.handle, self.device, self.resources.collectives.clone());

@@ -31,8 +31,8 @@ pub(crate) struct Place {
     segment: Arc<Segment>,
     rank: usize,
     size: usize,
-    /// Peers of other processes that it is connected with, and whether with those of this one as well.
-    peers: Mutex<Vec<usize>>,
+    /// What it has connected with ranks of other processes, and whether it is connected with those of this one as well.
+    links: Arc<Mutex<Links>>,
     windows: AtomicBool,
     has_let_go: AtomicBool,
     /// It was the last that let go.
@@ -40,17 +40,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What was connected.
-    pub(crate) fn connect(&self, links: &Links) {
-        let mut peers = lock(&self.peers);
-        for link in links {
-            match link {
-                Link::All(..) => peers.extend(0..self.size),
-                Link::To(peer) | Link::From(peer) => peers.push(*peer),
-            }
-        }
-    }
-
     /// Windows were made, or registered memory was used: all ranks are connected.
     pub(crate) fn connect_all(&self) {
         self.windows.store(true, Ordering::Release);
@@ -72,9 +61,13 @@ impl Place {
 
     /// A peer that is connected and has not let go.
     fn missing(&self) -> Option<usize> {
-        let (here, peers) = (self.process(self.rank), lock(&self.peers));
-        let connected =
-            |&peer: &usize| self.windows.load(Ordering::Acquire) || self.process(peer) != here && peers.contains(&peer);
+        let (here, links) = (self.process(self.rank), lock(&self.links));
+        let leads =
+            |link: &Link, to: usize| matches!(link, Link::All(..)) || [Link::To(to), Link::From(to)].contains(link);
+        let connected = |&peer: &usize| {
+            self.windows.load(Ordering::Acquire)
+                || self.process(peer) != here && links.iter().any(|link| leads(link, peer))
+        };
         let holds = |&peer: &usize| {
             let life = self.segment.rank(peer).life();
             self.segment.own(peer).let_go.load(Ordering::Acquire) == 0
@@ -86,13 +79,19 @@ impl Place {
 }
 
 impl Proxies {
-    /// One more communicator uses them, as `rank` of `size`.
-    pub(super) fn hold(&self, segment: &Arc<Segment>, rank: usize, size: usize) -> Arc<Place> {
+    /// One more communicator uses them, as `rank` of `size`, which connects `links`.
+    pub(super) fn hold(
+        &self,
+        segment: &Arc<Segment>,
+        rank: usize,
+        size: usize,
+        links: &Arc<Mutex<Links>>,
+    ) -> Arc<Place> {
         let place = Arc::new(Place {
             segment: Arc::clone(segment),
             rank,
             size,
-            peers: Mutex::default(),
+            links: Arc::clone(links),
             windows: AtomicBool::new(false),
             has_let_go: AtomicBool::new(false),
             is_last: AtomicBool::new(false),
