@@ -6,7 +6,16 @@ use std::time::Duration;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Every error of this crate. `operation` is the name of the C function or of the method that failed.
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// Its `Debug` form is one line too, the text and the name of the variant, so that a `main` that returns it ends with something that can
+/// be read:
+///
+/// ```
+/// # use gpucomm::Error;
+/// let error = Error::Unsupported { operation: "split", needs: "NCCL 2.18 or newer".into() };
+/// assert_eq!(format!("Error: {error:?}"), "Error: split: not supported: needs NCCL 2.18 or newer [Unsupported]");
+/// ```
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// This machine has no GPU that can be used. Match on it to fall back to the CPU or to one device.
@@ -192,7 +201,39 @@ pub enum Error {
     },
 }
 
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = self.to_string();
+        // Libraries, and reasons of users, may have several lines.
+        if text.contains('\n') {
+            text = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+        }
+        write!(f, "{text} [{}]", self.variant())
+    }
+}
+
 impl Error {
+    /// The name of the variant.
+    const fn variant(&self) -> &'static str {
+        match self {
+            Self::NoDevice { .. } => "NoDevice",
+            Self::DriverTooOld { .. } => "DriverTooOld",
+            Self::OutOfMemory { .. } => "OutOfMemory",
+            Self::Cuda { .. } => "Cuda",
+            Self::DeviceLost { .. } => "DeviceLost",
+            Self::Nccl { .. } => "Nccl",
+            Self::InvalidArgument { .. } => "InvalidArgument",
+            Self::Disagreement { .. } => "Disagreement",
+            Self::Timeout { .. } => "Timeout",
+            Self::Aborted { .. } => "Aborted",
+            Self::Gone { .. } => "Gone",
+            Self::Exchange { .. } => "Exchange",
+            Self::Unsupported { .. } => "Unsupported",
+            Self::LibraryTooOld { .. } => "LibraryTooOld",
+            Self::InvalidUsage { .. } => "InvalidUsage",
+        }
+    }
+
     /// What a later `operation` gets, after this has ended a communicator. An [`Error::Timeout`] is of who has waited for so long, and
     /// nobody else: who gets one may wait again.
     pub(crate) fn later(&self, operation: &'static str) -> Self {
@@ -251,5 +292,22 @@ impl Error {
         got: impl std::fmt::Display,
     ) -> Self {
         Self::InvalidArgument { operation, what, expected: expected.to_string(), got: got.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a `main` that returns it ends with.
+    #[test]
+    fn debug_is_one_line() {
+        let error = Error::argument("all_reduce", "recv", "at least 2 elements", "1 elements");
+        let want = "all_reduce: recv: expected at least 2 elements, got 1 elements [InvalidArgument]";
+        assert_eq!((format!("{error:?}"), format!("{error:#?}")), (want.to_owned(), want.to_owned()));
+        let last = Some("Bootstrap:\n  connection refused\n\n".to_owned());
+        let error = Error::Nccl { operation: "ncclAllReduce", code: 2, message: "system error".into(), last };
+        let want = "ncclAllReduce: NCCL error 2 (system error): Bootstrap:; connection refused [Nccl]";
+        assert_eq!(format!("{error:?}"), want);
     }
 }

@@ -67,5 +67,7 @@ pub use element::{Element, ElementKind};
 pub use error::{Error, Result};
 pub use half::{bf16, f16};
 #[cfg(feature = "nccl")]
-pub use nccl::{Clique, CommBuffer, Communicator, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, UniqueId, group};
+pub use nccl::{
+    Clique, CommBuffer, Communicator, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, UniqueId, group, try_group,
+};
 pub use version::Version;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::life::abort::{AbortOutcome, GRACE, abort};
+use super::life::failure;
 use super::state::inner::Inner;
 use super::state::standing::State;
 use crate::deadline::Deadline;
@@ -49,6 +50,7 @@ impl Aborter {
         match self.inner.upgrade() {
             Some(inner) => {
                 let cause = Error::Aborted { operation: "abort", reason: reason.to_owned() };
+                failure::begin(&cause);
                 abort(&inner.relatives(), &cause, &Deadline::after(GRACE))
             }
             None => AbortOutcome::Already,

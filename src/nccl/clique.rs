@@ -1,22 +1,15 @@
 //! All ranks of a communicator within one process.
 
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::agree::presence::Run;
 use super::comm_buffer::CommBuffer;
 use super::communicator::{Communicator, abort_members, close_members, drop_members};
 use super::life::abort::AbortOutcome;
-use super::life::failure::{Failure, What, blame};
 use super::life::init;
-use super::life::scope::Scope;
 use super::memory::{allocate, register};
-use super::raw::outside::outside_of_host_functions;
 use super::registration::Registration;
 use super::setup::config::InitOptions;
-use super::state::helper;
 use super::state::inner::Inner;
 use crate::cuda::{Device, Slice, Stream};
 use crate::element::Element;
@@ -87,93 +80,6 @@ impl Clique {
     pub fn into_ranks(self) -> Vec<Communicator> {
         let mut clique = self;
         std::mem::take(&mut clique.ranks)
-    }
-
-    /// Runs `program` once for each rank, all at the same time, each on a thread of its own on which the rank's device is
-    /// current. Returns what they return, in the order of ranks, when all have returned: an error of one rank comes out when the
-    /// programs of the others have come to an end, too.
-    ///
-    /// Communicators and cliques that `program` makes on these threads end with it: where a rank fails, they are aborted as
-    /// well, and those that are being made are given up.
-    ///
-    /// A rank whose program has returned comes to nothing more in this run. Others that wait for it, in a call or for the device, are
-    /// told so at once, by [`Error::Disagreement`], unless they wait for what it had issued before. That goes for the threads that run
-    /// the programs; others may wait for what a later run brings, and are told at their deadline. Asking,
-    /// by [`Stream::query`](crate::Stream::query) and [`Event::query`](crate::Event::query), is no waiting: who asks again and again is
-    /// told nothing, and has to look at the clock.
-    ///
-    /// # Errors
-    /// That of the rank at fault, which its text names at the end: the first failure in time, of those that say more than that a communicator was aborted, if there are
-    /// any; where ranks disagree, that of the rank which differs. All ranks are aborted then, so that none waits for one that has
-    /// given up. [`Error::InvalidUsage`] where a thread cannot be started,
-    /// and within a host function of a stream; `program` has not run then, and the clique is as it was.
-    ///
-    /// # Panics
-    /// Where the rank at fault has panicked, all are aborted as well, and the panic goes on here when all have ended.
-    pub fn spmd<R: Send>(&self, program: impl Fn(&Communicator) -> Result<R> + Sync) -> Result<Vec<R>> {
-        const SPMD: &str = "spmd";
-        outside_of_host_functions(SPMD)?;
-        let scope = Scope::new();
-        let presence = self.ranks.first().and_then(|first| first.inner().family.as_ref());
-        let presence = presence.map(|family| family.ledger.presence());
-        let program_run = presence.map(Run::begin);
-        let failures = Mutex::new(Vec::new());
-        let fail = |failure: Failure| {
-            let reason = failure.to_string();
-            let is_first = {
-                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-                failures.push(failure);
-                failures.len() == 1
-            };
-            if is_first {
-                let _ = abort_members(&self.ranks, scope.fail(&reason), reason);
-            }
-        };
-        let run = |communicator: &Communicator| {
-            let rank = communicator.rank();
-            let _joined = scope.join();
-            let _here = program_run.as_ref().map(Run::here);
-            presence.into_iter().for_each(|presence| presence.drive(rank));
-            let attempt = panic::catch_unwind(AssertUnwindSafe(|| {
-                let _current = communicator.device().set_current()?;
-                program(communicator)
-            }));
-            match attempt {
-                Ok(Ok(value)) => {
-                    program_run.iter().for_each(|run| run.returns(rank));
-                    return Some(value);
-                }
-                Ok(Err(error)) => fail(Failure::new(rank, What::Error(error))),
-                Err(payload) => fail(Failure::new(rank, What::Panic(payload))),
-            }
-            None
-        };
-        // Held until all threads are there, or one is not to be had.
-        let go = Mutex::new(true);
-        let values: Vec<_> = thread::scope(|scope| {
-            let mut held = go.lock().unwrap_or_else(PoisonError::into_inner);
-            let start = |rank| {
-                let (run, go) = (&run, &go);
-                let wait_and_run = move || {
-                    let go = *go.lock().unwrap_or_else(PoisonError::into_inner);
-                    if go { run(rank) } else { None }
-                };
-                thread::Builder::new().name(format!("rank {}", rank.rank())).spawn_scoped(scope, wait_and_run)
-            };
-            let threads: std::io::Result<Vec<_>> = self.ranks.iter().map(start).collect();
-            *held = threads.is_ok();
-            drop(held);
-            let threads = threads.map_err(|error| helper::cannot_start(SPMD, &error))?;
-            Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect())
-        })?;
-        match blame(failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(Failure::into_what) {
-            None => values
-                .into_iter()
-                .collect::<Option<Vec<R>>>()
-                .ok_or_else(|| Error::InvalidUsage { operation: SPMD, reason: "a rank ended without a value".into() }),
-            Some(What::Error(error)) => Err(error),
-            Some(What::Panic(payload)) => panic::resume_unwind(payload),
-        }
     }
 
     /// A [`CommBuffer`] of `len` zeroed elements for each rank, for one thread that drives them all; rank `r` uses

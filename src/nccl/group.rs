@@ -10,13 +10,15 @@ use super::enqueue::submit::{Calls, GroupMark};
 use super::reduce_op::ReduceOp;
 use crate::cuda::{Slice, SliceMut, Stream};
 use crate::element::Element;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Wraps `ncclGroupStart` and `ncclGroupEnd`: the operations that `record` issues on the [`Group`] start together.
 ///
 /// They are checked and recorded first. When `record` has returned `Ok`, all of them are submitted in one block; when it
 /// returned an error, or panicked, none is. Buffers stay borrowed until then. One thread may so drive several ranks,
 /// and ranks may send to and receive from each other in any order.
+///
+/// A closure with an error type of its own is for [`try_group`].
 ///
 /// Ranks group collectives alike, and messages as they like, but for one thing: between two ranks NCCL does the first message
 /// of a group in one direction together with the first in the other, and begins the second ones when both are done. So where a
@@ -29,6 +31,44 @@ use crate::error::Result;
 /// # Errors
 /// What `record` returned; [`InvalidUsage`](crate::Error::InvalidUsage) within another group; what the operations return.
 pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Result<R> {
+    try_group(record)
+}
+
+/// As [`group`], for a closure with an error type of its own.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream, try_group};
+/// #[derive(Debug)]
+/// enum Failed {
+///     Gpu(gpucomm::Error),
+///     NoGradients,
+/// }
+///
+/// impl From<gpucomm::Error> for Failed {
+///     fn from(error: gpucomm::Error) -> Self {
+///         Self::Gpu(error)
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Failed> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.try_spmd(|comm| -> Result<(), Failed> {
+/// # let stream = Stream::new(comm.device())?;
+/// # let mut gradients = vec![DeviceBuffer::<f32>::zeroed(&stream, 16)?];
+/// try_group(|g| {
+///     let Some(first) = gradients.first_mut() else { return Err(Failed::NoGradients) };
+///     g.all_reduce(comm, InPlace(first), ReduceOp::Avg, &stream)?;
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`group`]; those of this crate are made into an `E`.
+pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) -> Result<R, E>) -> Result<R, E> {
     let mut group = Group { calls: Calls::new() };
     let value = {
         let _mark = GroupMark::set("group")?;

@@ -81,6 +81,7 @@ mod reduce_op;
 mod registration;
 mod setup;
 mod split;
+mod spmd;
 mod state;
 mod wait;
 
@@ -89,7 +90,7 @@ pub use calls::io::{FromRoot, InPlace, Layout, RecvOnly, SendOnly, SendRecv, ToR
 pub use clique::Clique;
 pub use comm_buffer::CommBuffer;
 pub use communicator::Communicator;
-pub use group::{Group, group};
+pub use group::{Group, group, try_group};
 pub use life::abort::AbortOutcome;
 pub use pre_mul_sum::PreMulSum;
 pub use reduce_op::ReduceOp;

@@ -42,6 +42,7 @@ mod neighbours;
 mod nested;
 mod no_threads;
 mod out_of_memory;
+mod own_errors;
 mod p2p;
 mod panics;
 mod premul;

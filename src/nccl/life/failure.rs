@@ -2,6 +2,9 @@
 //!
 //! The error that comes first may be that of a victim: who fails ends its communicators, and waits for that, while the
 //! others are woken at once. So a thread notes when it begins to end communicators, and why.
+//!
+//! Programs may fail by errors of their own, of which nothing can be asked. What brought those is told by what has become of the rank's
+//! communicator, and by whom.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,89 +16,97 @@ use crate::nccl::wait::departure;
 
 thread_local! {
     /// When this thread last began to end communicators, and why.
-    static BEGUN: RefCell<Option<(u64, String)>> = const { RefCell::new(None) };
+    static BEGUN: RefCell<Option<(u64, Error)>> = const { RefCell::new(None) };
 }
 
 /// This thread is about to end communicators because of `error`, which it reports when that is done.
 pub(crate) fn begin(error: &Error) {
-    BEGUN.set(Some((now(), format!("{error:?}"))));
+    BEGUN.set(Some((now(), error.clone())));
 }
 
 /// How a rank failed.
-pub(crate) struct Failure {
+pub(crate) struct Failure<E> {
     rank: usize,
     /// When that began.
     since: u64,
-    what: What,
+    /// Whether all that it says is that somebody else has ended a communicator: by an abort, or its own, in good order, as who fails
+    /// drops what it has split off.
+    is_told: bool,
+    /// The rank that differs from others, where it says so. In a part it has another number.
+    differs: Option<usize>,
+    /// In words, for the others.
+    text: String,
+    what: What<E>,
 }
 
-pub(crate) enum What {
-    Error(Error),
+/// What comes out of a program, of which rank.
+pub(crate) enum What<E> {
+    Error(usize, E),
     Panic(Box<dyn Any + Send>),
 }
 
-impl Failure {
-    /// `rank` has failed, on this thread.
-    pub(crate) fn new(rank: usize, what: What) -> Self {
-        let now = now();
-        let begun = BEGUN.take().filter(|(_, error)| what.is_of(error));
-        Self { rank, since: begun.map_or(now, |(since, _)| since), what }
+impl<E> Failure<E> {
+    /// `rank` has returned `error`, on this thread, which is `known` to be one of this crate, or one of the program's own; then the
+    /// communicator of the rank may have `ended` because of another.
+    pub(crate) fn returned(rank: usize, error: E, known: Option<&Error>, ended: Option<&Error>) -> Self {
+        let brought = known.or(ended);
+        let begun = BEGUN.take().filter(|(_, begun)| brought.is_none_or(|error| same(begun, error)));
+        let is_told = match known {
+            Some(error) => is_told_by(error),
+            // Who has ended it need not be told.
+            None => ended.is_some() && begun.is_none(),
+        };
+        let since = begun.map_or_else(now, |(since, _)| since);
+        let said = known.map_or_else(|| String::from(" of its own"), |error| format!(": {error}"));
+        let text = format!("rank {rank} returned an error{said}");
+        let differs = brought.and_then(differs);
+        Self { rank, since, is_told, differs, text, what: What::Error(rank, error) }
     }
 
-    /// Whether all that it says is that somebody else has ended a communicator: by an abort, or its own, in good order, as who fails
-    /// drops what it has split off.
-    fn is_told(&self) -> bool {
-        matches!(&self.what, What::Error(error) if matches!(error, Error::Aborted { .. }) || departure::is_told_by(error))
+    /// `rank` has panicked, on this thread.
+    pub(crate) fn panicked(rank: usize, payload: Box<dyn Any + Send>) -> Self {
+        let said = payload.downcast_ref::<String>();
+        let begun = BEGUN.take().filter(|(_, error)| said.is_some_and(|text| text.contains(&format!("{error:?}"))));
+        let since = begun.map_or_else(now, |(since, _)| since);
+        let text = format!("rank {rank} panicked");
+        Self { rank, since, is_told: false, differs: None, text, what: What::Panic(payload) }
     }
 
-    /// The rank that differs from others. In a part it has another number.
-    fn differs(&self) -> Option<usize> {
-        match &self.what {
-            What::Error(error @ Error::Disagreement { rank, .. })
-                if !departure::is_told_by(error) && !is_of_part(error) =>
-            {
-                Some(*rank)
-            }
-            _ => None,
-        }
+    /// In words, for the other ranks.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
-}
 
-impl What {
-    /// Whether it is the error with these words, or a panic over that.
-    fn is_of(&self, error: &str) -> bool {
-        match self {
-            Self::Error(own) => format!("{own:?}") == error,
-            Self::Panic(payload) => payload.downcast_ref::<String>().is_some_and(|text| text.contains(error)),
-        }
-    }
-}
-
-impl Failure {
-    /// What comes out of the program: an error says whose it is.
-    pub(crate) fn into_what(self) -> What {
-        match self.what {
-            What::Error(error) => What::Error(error.of_rank(self.rank)),
-            panic => panic,
-        }
+    /// What comes out of the program.
+    pub(crate) fn into_what(self) -> What<E> {
+        self.what
     }
 }
 
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.what {
-            What::Error(error) => write!(f, "rank {} returned an error: {error}", self.rank),
-            What::Panic(_) => write!(f, "rank {} panicked", self.rank),
-        }
+/// Whether both say the same.
+fn same(one: &Error, other: &Error) -> bool {
+    format!("{one:?}") == format!("{other:?}")
+}
+
+/// Whether all that `error` says is that somebody else has ended a communicator.
+fn is_told_by(error: &Error) -> bool {
+    matches!(error, Error::Aborted { .. }) || departure::is_told_by(error)
+}
+
+/// The rank that differs from others, where `error` says so.
+fn differs(error: &Error) -> Option<usize> {
+    match error {
+        Error::Disagreement { rank, .. } if !departure::is_told_by(error) && !is_of_part(error) => Some(*rank),
+        _ => None,
     }
 }
 
 /// The failure that brought the others: of the rank that differs, where ranks disagree, else the one that began first; of those
 /// who were told that somebody else had ended a communicator only where there is no other.
-pub(crate) fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
-    let differs = failures.iter().find_map(Failure::differs);
-    let at_fault = |failure: &Failure| failure.differs().is_some() && Some(failure.rank) == differs;
-    let order = |failure: &Failure| (!at_fault(failure), failure.is_told(), failure.since);
+pub(crate) fn blame<E>(mut failures: Vec<Failure<E>>) -> Option<Failure<E>> {
+    let differs = failures.iter().find_map(|failure| failure.differs);
+    let at_fault = |failure: &Failure<E>| failure.differs.is_some() && Some(failure.rank) == differs;
+    let order = |failure: &Failure<E>| (!at_fault(failure), failure.is_told, failure.since);
     let at = (0..failures.len()).min_by_key(|&at| order(&failures[at]))?;
     Some(failures.swap_remove(at))
 }
@@ -104,24 +115,33 @@ pub(crate) fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
 mod tests {
     use super::*;
 
-    fn disagreement(at: usize, rank: usize, operation: &'static str) -> Failure {
+    /// `rank` has returned an error of this crate.
+    fn with(rank: usize, error: Error) -> Failure<()> {
+        Failure::returned(rank, (), Some(&error), None)
+    }
+
+    fn disagreement(at: usize, rank: usize, operation: &'static str) -> Failure<()> {
         let (expected, got) = (String::from("this"), String::from("that"));
-        Failure::new(at, What::Error(Error::Disagreement { operation, rank, peer: 0, expected, got }))
+        with(at, Error::Disagreement { operation, rank, peer: 0, expected, got })
     }
 
     fn error(reason: &str) -> Error {
         Error::InvalidUsage { operation: "the test", reason: reason.to_owned() }
     }
 
-    fn other(at: usize) -> Failure {
-        Failure::new(at, What::Error(error("")))
+    fn other(at: usize) -> Failure<()> {
+        with(at, error(""))
     }
 
-    fn told(at: usize) -> Failure {
-        Failure::new(at, What::Error(Error::Aborted { operation: "the test", reason: String::new() }))
+    fn abort(reason: &str) -> Error {
+        Error::Aborted { operation: "the test", reason: reason.to_owned() }
     }
 
-    fn blamed(failures: Vec<Failure>) -> Option<usize> {
+    fn told(at: usize) -> Failure<()> {
+        with(at, abort(""))
+    }
+
+    fn blamed(failures: Vec<Failure<()>>) -> Option<usize> {
         blame(failures).map(|failure| failure.rank)
     }
 
@@ -132,14 +152,14 @@ mod tests {
         assert_eq!(blamed(vec![other(0), disagreement(1, 2, "a"), disagreement(2, 2, "b")]), Some(2));
         // The rank that differs may have panicked over its error, or never come to it.
         assert_eq!(blamed(vec![disagreement(1, 2, "a"), other(2)]), Some(1));
-        let panic = Failure::new(3, What::Panic(Box::new("because")));
+        let panic = Failure::panicked(3, Box::new("because"));
         assert_eq!(blamed(vec![panic, other(1)]), Some(3));
     }
 
     /// Told that rank 1 has closed a communicator.
-    fn left(at: usize) -> Failure {
+    fn left(at: usize) -> Failure<()> {
         let (expected, got) = (String::new(), String::from("nothing: rank 1 has closed its communicator"));
-        Failure::new(at, What::Error(Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got }))
+        with(at, Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got })
     }
 
     /// Rank 1 of a part, which is rank 3 or so here, differs from rank 0 of it.
@@ -147,8 +167,7 @@ mod tests {
     fn ranks_of_parts_have_other_numbers() {
         let of_part = |at| {
             let (expected, got) = (String::from("this"), String::from("that (ranks of the part of color 0)"));
-            let error = Error::Disagreement { operation: "a", rank: 1, peer: 0, expected, got };
-            Failure::new(at, What::Error(error))
+            with(at, Error::Disagreement { operation: "a", rank: 1, peer: 0, expected, got })
         };
         assert_eq!(blamed(vec![of_part(3), other(1), of_part(1)]), Some(3));
         assert_eq!(blamed(vec![of_part(1), disagreement(2, 2, "a")]), Some(2));
@@ -167,16 +186,44 @@ mod tests {
     #[test]
     fn who_began_is_at_fault() {
         begin(&error("out of memory"));
-        let panic = |text: String| What::Panic(Box::new(text));
         let victim = std::thread::spawn(|| other(0)).join().unwrap();
-        assert_eq!(blamed(vec![victim, Failure::new(1, What::Error(error("out of memory")))]), Some(1));
+        assert_eq!(blamed(vec![victim, with(1, error("out of memory"))]), Some(1));
         begin(&error("out of memory"));
-        let victim = std::thread::spawn(move || Failure::new(0, panic("victim".into()))).join().unwrap();
+        let victim = std::thread::spawn(|| Failure::panicked(0, Box::new(String::from("victim")))).join().unwrap();
         let own = format!("called `Result::unwrap()` on an `Err` value: {:?}", error("out of memory"));
-        assert_eq!(blamed(vec![victim, Failure::new(1, panic(own))]), Some(1));
+        assert_eq!(blamed(vec![victim, Failure::panicked(1, Box::new(own))]), Some(1));
         // What was noted of a failure that the rank has got over is no part of a later one.
         begin(&error("out of memory"));
         let first = std::thread::spawn(|| other(0)).join().unwrap();
         assert_eq!(blamed(vec![first, other(1)]), Some(0));
+    }
+
+    /// `rank` has returned an error of the program's own, when its communicator had ended because of this, or had not ended.
+    fn own(rank: usize, ended: Option<&Error>) -> Failure<()> {
+        Failure::returned(rank, (), None, ended)
+    }
+
+    /// What is not known of errors is known of communicators.
+    #[test]
+    fn errors_of_programs() {
+        let (lost, late) = (abort("rank 1 returned an error of its own"), error("a peer does not come"));
+        assert_eq!(blamed(vec![own(0, Some(&lost)), own(1, None), own(2, Some(&lost))]), Some(1));
+        // Who ends the communicator comes back last.
+        begin(&late);
+        let victim = std::thread::spawn({
+            let late = late.clone();
+            move || own(0, Some(&late))
+        });
+        assert_eq!(blamed(vec![victim.join().unwrap(), own(1, Some(&late))]), Some(1));
+        // It was another one that it has ended, such as a part: the others' communicators may be well.
+        begin(&late);
+        let victim = std::thread::spawn(|| own(0, None)).join().unwrap();
+        assert_eq!(blamed(vec![victim, own(1, None)]), Some(1));
+        begin(&late);
+        assert_eq!(blamed(vec![own(0, Some(&lost)), own(1, None)]), Some(1), "it has got over that");
+        let (expected, got) = (String::from("this"), String::from("that"));
+        let differs = Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got };
+        assert_eq!(blamed(vec![own(0, Some(&differs)), own(1, Some(&differs))]), Some(1));
+        assert_eq!(own(3, None).text(), "rank 3 returned an error of its own");
     }
 }

@@ -158,6 +158,11 @@ impl Inner {
         self.standing.refusal(operation)
     }
 
+    /// Why it is aborted; `None` while it is not.
+    pub(crate) fn cause(&self) -> Option<&Error> {
+        self.standing.cause()
+    }
+
     /// The error of `operation`, a call that was inside NCCL and did not come back in time, so that the communicator was ended.
     pub(crate) fn stayed_inside(&self, operation: &'static str) -> Option<Error> {
         let cause = self.standing.cause()?;
