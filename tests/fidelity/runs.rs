@@ -113,6 +113,15 @@ pub const ALL: &[Run] = &[
         newer: &[],
         page: "2026-11-22-h200-ends.md",
     },
+    Run {
+        date: "2026-11-22",
+        gpus: "4 H200",
+        nccl: "2.28.9",
+        commit: "5cc701d",
+        what: What::Programs(&["random"]),
+        newer: &[],
+        page: "2026-11-22-h200-differential.md",
+    },
 ];
 
 impl Run {

@@ -35,7 +35,7 @@ impl Cell {
 pub struct Float {
     /// The largest relative error of one rounding.
     pub roundoff: f64,
-    /// Below this, values may be rounded to a multiple of it: a GPU flushes subnormal singles to zero, and bf16 are singles there.
+    /// The smallest value above zero, which all are a multiple of: subnormal numbers are kept, on GPUs too.
     pub least: f64,
     pub largest: f64,
 }
@@ -44,9 +44,9 @@ pub struct Float {
 pub fn properties(kind: ElementKind) -> Option<Float> {
     let (roundoff, least, largest) = match kind {
         ElementKind::F16 => (1.0 / 2048.0, 1.0 / 16_777_216.0, 65504.0),
-        ElementKind::Bf16 => (1.0 / 256.0, f64::from(f32::MIN_POSITIVE), f64::from(bf16::MAX)),
-        ElementKind::F32 => (f64::from(f32::EPSILON) / 2.0, f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
-        ElementKind::F64 => (f64::EPSILON / 2.0, f64::MIN_POSITIVE, f64::MAX),
+        ElementKind::Bf16 => (1.0 / 256.0, f64::from(f32::MIN_POSITIVE) / 128.0, f64::from(bf16::MAX)),
+        ElementKind::F32 => (f64::from(f32::EPSILON) / 2.0, f64::from(f32::from_bits(1)), f64::from(f32::MAX)),
+        ElementKind::F64 => (f64::EPSILON / 2.0, f64::from_bits(1), f64::MAX),
         _ => return None,
     };
     Some(Float { roundoff, least, largest })

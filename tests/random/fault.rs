@@ -118,8 +118,9 @@ impl Fault {
         let waited = actor.wait();
         seen.push(match (self.kind, rank.number()) {
             (Kind::Away, _) => given_up(&waited),
-            // The root of a broadcast is done when NCCL has taken its elements, which it may before the others are told.
-            (Kind::OtherRoot, 0) if matches!(waited, Err(Error::Disagreement { .. })) => outcome(&Ok(())),
+            // NCCL hands the elements of a broadcast on from rank to rank: the root, and whoever comes before the rank that has another
+            // one, may be done before they are told.
+            (Kind::OtherRoot, _) if matches!(waited, Err(Error::Disagreement { .. })) => outcome(&Ok(())),
             _ => outcome(&waited),
         });
         if self.kind == Kind::Away {

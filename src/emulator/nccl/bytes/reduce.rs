@@ -15,7 +15,8 @@
 //!
 //! All of this is from the source of NCCL 2.28.9 (`reduce_kernel.h`, `enqueue.cc`, `symmetric/`), but for the fusion, which is what the
 //! compiler made of it: the code for compute capability 9.0 in NVIDIA's build of 2.28.9 for CUDA 13 multiplies and adds in one
-//! instruction in all of its rings, for all four types. None of that code's additions and multiplications flushes small numbers to zero. What NVLink
+//! instruction in all of its rings, for all four types. None of that code's additions and multiplications flushes small numbers to zero, and
+//! none did on H200s, where an average of subnormal `f32` showed the fusion as well (docs/measurements/2026-11-22-h200-differential.md). What NVLink
 //! switches do, which add up themselves where NVLS is used, stands in no document: sums of two-byte types are kept in `f32` there, and
 //! atomic additions of `f32` in memory are known to flush. Hence the two options of `GPUCOMM_EMULATOR_FLOATS`: `wide-sums` keeps all
 //! sums of two-byte types in `f32`, and `flush-denormals` takes each `f32` that is no normal number for zero, in and out.
