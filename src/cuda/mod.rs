@@ -48,6 +48,11 @@
 //! until the device is done. [`Slice::from_raw_parts`] and [`SliceMut::from_raw_parts`] are views for a call, whose order the
 //! caller sees to. The other way round, `as_raw` gives the address of whatever there is.
 //!
+//! # Kernels of others
+//!
+//! [`Stream::launch`] is a bracket around a kernel of yours, or any call that enqueues something: it lends addresses, and what is enqueued
+//! counts as a use of the buffers like a copy. `examples/own_kernel.rs` launches one between two collectives.
+//!
 //! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its
 //! device.
 
@@ -77,7 +82,11 @@ pub(crate) use memory::address::Address;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::allocation::{Allocation, FreeHook, Freed};
 pub use memory::block::trim_pinned;
+#[cfg(feature = "nccl")]
+pub(crate) use memory::bracket::LentUses;
+pub use memory::bracket::{Lend, Lent, LentMut};
 pub use memory::buffer::DeviceBuffer;
+pub use memory::launch::LentStream;
 pub use memory::pinned::PinnedBuffer;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::region::Region;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::communicator::Communicator;
 use super::memory::allocate;
 use super::state::inner::Inner;
-use crate::cuda::{Allocation, Device, Slice, SliceMut, Stream};
+use crate::cuda::{Access, Allocation, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -235,6 +235,30 @@ impl<'a, T: Element> From<&'a mut CommBuffer<'_, T>> for Slice<'a, T> {
 impl<'a, T: Element> From<&'a mut CommBuffer<'_, T>> for SliceMut<'a, T> {
     fn from(buffer: &'a mut CommBuffer<'_, T>) -> Self {
         buffer.as_slice_mut()
+    }
+}
+
+impl<T: Element> Lend for &CommBuffer<'_, T> {
+    type Lent<'l> = Lent<'l, T>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.add(self.as_slice(), Access::Read);
+    }
+
+    fn lent<'l>(&self) -> Lent<'l, T> {
+        Lent::of(self.as_raw().cast(), self.len)
+    }
+}
+
+impl<T: Element> Lend for &mut CommBuffer<'_, T> {
+    type Lent<'l> = LentMut<'l, T>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.add(self.as_slice(), Access::Write);
+    }
+
+    fn lent<'l>(&self) -> LentMut<'l, T> {
+        LentMut::of(self.as_raw().cast(), self.len)
     }
 }
 

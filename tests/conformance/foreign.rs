@@ -137,3 +137,42 @@ fn an_owner_waits_for_the_end_of_an_operation() {
         }
     });
 }
+
+/// A launch of the user's may carry anything that it was lent anywhere that it may write.
+#[test]
+fn a_bracket_carries_what_has_failed() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let (rig, meeting) = (Rig::new(ranks), std::sync::Barrier::new(ranks));
+            rig.run(|comm, stream| {
+                let mut x = comm.alloc_local::<i32>(stream, 4)?;
+                let mut y = DeviceBuffer::from_slice(stream, &[1; 4])?;
+                let mut whole = DeviceBuffer::from_slice(stream, &[2; 4])?;
+                let other = Stream::new(comm.device())?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                stream.synchronize()?;
+                meeting.wait();
+                if comm.rank() > 0 {
+                    return Ok(());
+                }
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                other.launch((&x, &mut y), |_, _| ())?;
+                other.launch((&y, &mut whole), |_, _| ())?;
+                abort(comm);
+                assert_aborted(y.to_vec(stream));
+                assert_aborted(whole.to_vec(&other));
+                assert_aborted(other.wait(slower(20.0)));
+                // Nobody knows whether a launch overwrites all of what it is lent.
+                stream.accept();
+                other.accept();
+                other.launch(&mut y, |_, _| ())?;
+                assert_aborted(y.to_vec(stream));
+                whole.fill(&other, 3)?;
+                assert_eq!(whole.to_vec(&other)?, [3; 4]);
+                Ok(())
+            });
+            drop(rig);
+            still_works(ranks);
+        }
+    });
+}

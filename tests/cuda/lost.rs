@@ -3,12 +3,12 @@
 //! Each scenario is a process: a device does not come back within one. On the emulator the device is lost on demand, on real
 //! GPUs by a kernel that traps.
 
-use std::ffi::{c_char, c_uint, c_void};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gpucomm::{Backend, Device, DeviceBuffer, Error, Event, PinnedBuffer, Result, Stream, sys};
+use gpucomm::{Backend, Device, DeviceBuffer, Error, Event, PinnedBuffer, Result, Stream};
 
+use crate::kernel::Kernel;
 use crate::{LONG, device, two_devices};
 
 const ROLE: &str = "GPUCOMM_TEST_LOST";
@@ -56,57 +56,18 @@ fn child() {
 }
 
 /// A kernel that does nothing but fail.
-const TRAP: &std::ffi::CStr = c".version 7.0
+const TRAP: &str = ".version 7.0
 .target sm_70
 .address_size 64
 .visible .entry fail() { trap; }
-";
-
-/// The driver function of this name and version.
-fn entry(symbol: &std::ffi::CStr, version: c_uint) -> *mut c_void {
-    let mut function = std::ptr::null_mut();
-    // SAFETY: writes one pointer to the address given and reads a C string.
-    let code = unsafe { sys::gpucommDriverEntryPoint(&raw mut function, symbol.as_ptr().cast(), version) };
-    assert!(code == sys::cudaError::cudaSuccess && !function.is_null(), "{symbol:?}");
-    function
-}
-
-type LoadData = unsafe extern "C" fn(module: *mut *mut c_void, image: *const c_void) -> c_uint;
-type GetFunction = unsafe extern "C" fn(function: *mut *mut c_void, module: *mut c_void, name: *const c_char) -> c_uint;
-type Launch = unsafe extern "C" fn(
-    function: *mut c_void,
-    grid_x: c_uint,
-    grid_y: c_uint,
-    grid_z: c_uint,
-    block_x: c_uint,
-    block_y: c_uint,
-    block_z: c_uint,
-    shared: c_uint,
-    stream: sys::cudaStream_t,
-    parameters: *mut *mut c_void,
-    extra: *mut *mut c_void,
-) -> c_uint;
-
-fn launch_trap(stream: &Stream) {
-    let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-    let none = std::ptr::null_mut::<*mut c_void>();
-    // SAFETY: the driver's functions of these names and versions have these types. The image is PTX that ends in a zero, the
-    // kernel takes nothing, and the stream is alive and of the device that is made current.
-    unsafe {
-        let load: LoadData = std::mem::transmute(entry(c"cuModuleLoadData", 2000));
-        let get: GetFunction = std::mem::transmute(entry(c"cuModuleGetFunction", 2000));
-        let launch: Launch = std::mem::transmute(entry(c"cuLaunchKernel", 4000));
-        assert_eq!(sys::cudaSetDevice(stream.device().ordinal()), sys::cudaError::cudaSuccess);
-        assert_eq!(load(&raw mut module, TRAP.as_ptr().cast()), 0, "cuModuleLoadData");
-        assert_eq!(get(&raw mut function, module, c"fail".as_ptr()), 0, "cuModuleGetFunction");
-        assert_eq!(launch(function, 1, 1, 1, 1, 1, 1, 0, stream.as_raw(), none, none), 0, "cuLaunchKernel");
-    }
-}
+\0";
 
 /// Loses device 0, and waits until that shows.
 fn lose(stream: &Stream) {
     if gpucomm::backend() == Backend::Nvidia {
-        launch_trap(stream);
+        let trap = Kernel::load(stream.device(), TRAP, c"fail");
+        // SAFETY: the kernel takes nothing, and the stream is alive and of the device that loading has made current.
+        unsafe { trap.launch(1, 1, stream.as_raw(), &mut []) };
     }
     let start = Instant::now();
     while start.elapsed() < LONG {

@@ -17,6 +17,8 @@ mod emulator;
 mod fill;
 mod foreign;
 mod forget;
+mod kernel;
+mod launch;
 mod lost;
 mod order;
 mod pinned;

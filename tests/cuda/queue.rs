@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::{DeviceBuffer, Error, Event, PinnedBuffer, Stream};
 
+use crate::launch::{raw_copy, raw_fill};
 use crate::{Gate, LONG, device, random, stream};
 
 /// More than the driver's launch queue holds.
@@ -65,7 +66,7 @@ struct Things {
     kept: Vec<DeviceBuffer<u32>>,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 11] = [
     ("fill", |stream, things| things.a.fill(stream, 0x0102_0304).unwrap()),
     ("upload", |stream, things| things.b.copy_from_slice(stream, &[5; 100]).unwrap()),
     ("copy", |stream, things| things.a.copy_from(stream, &things.b).unwrap()),
@@ -73,6 +74,13 @@ const KINDS: [Kind; 9] = [
     ("record", |stream, things| things.event.record(stream).unwrap()),
     ("timed record", |stream, things| things.timing.record(stream).unwrap()),
     ("wait", |stream, things| stream.wait_event(&things.event).unwrap()),
+    ("bracket", |stream, things| stream.launch(&mut things.a, |stream, mut a| raw_fill(stream, &mut a, 3)).unwrap()),
+    ("bracket of four", |stream, things| {
+        let launched = stream.launch_many(4, (&things.a, &mut things.b), |stream, (a, mut b)| {
+            (0..4).for_each(|_| raw_copy(stream, &a, &mut b));
+        });
+        launched.unwrap();
+    }),
     ("host function", |stream, things| {
         let calls = Arc::clone(&things.calls);
         stream

@@ -170,6 +170,11 @@ impl Allocation {
         &self.lineage
     }
 
+    /// Who uses it.
+    pub(crate) fn uses(&self) -> &Tracker {
+        &self.uses
+    }
+
     /// Before an enqueue on `stream`, after it has made room for that: makes it wait for the conflicting accesses of other streams. The
     /// caller holds a borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
     #[inline]

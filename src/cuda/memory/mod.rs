@@ -3,11 +3,13 @@
 pub(crate) mod address;
 pub(crate) mod allocation;
 pub(crate) mod block;
+pub(crate) mod bracket;
 pub(crate) mod buffer;
 pub(crate) mod bytes;
 pub(crate) mod copy;
 pub(crate) mod fill;
 mod foreign;
+pub(crate) mod launch;
 mod lent;
 pub(crate) mod pinned;
 pub(crate) mod region;

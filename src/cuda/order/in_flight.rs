@@ -31,7 +31,7 @@ pub(crate) const ENTRY: u64 = 1;
 pub(crate) const LAUNCH: u64 = 3;
 
 /// The cost between two marks, where there are not many streams.
-const CHUNK: u64 = 96;
+pub(crate) const CHUNK: u64 = 96;
 
 /// Chunks that may be on their way: 96 launches of NCCL. With 128 an abort on four H200s took 0.7 s and, once in sixty times, 1.02; with
 /// 64 at most 0.82 (docs/measurements/2026-11-22-h200-four.md), and every mark costs as much as several launches.

@@ -117,8 +117,10 @@ impl Stream {
 
     /// The `cudaStream_t`. It lives as long as this value.
     ///
-    /// What others enqueue on it is not known to this crate: order it yourself against the buffers that it uses. From now
-    /// on fewer operations of this crate may be on their way there, because the others take places in its queue as well.
+    /// [`Stream::launch`] is the way to enqueue a kernel or a copy of one's own. What others enqueue by way of this handle is not known to
+    /// this crate: nobody orders it against the uses of buffers, the memory is not kept for it, and *the bound on what is on its way
+    /// ends there*: behind work that hangs, who enqueues too much waits inside the driver, for ever perhaps, and an abort with it. From
+    /// now on fewer operations of this crate may be on their way there, because the others take places in its queue as well.
     /// While others capture it into a graph, whatever this crate would enqueue there or ask of it is an
     /// [`Error::InvalidUsage`](crate::Error::InvalidUsage).
     #[inline]

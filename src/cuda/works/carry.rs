@@ -144,6 +144,14 @@ fn merge(origins: &Origins, to: &Lineage, whole: bool, history: &History) {
     });
 }
 
+/// After work of others that may have carried what comes from `origins` to any of the bytes of `to`.
+#[inline]
+pub(crate) fn mingle(origins: &Origins, to: &Lineage) {
+    if !origins.is_empty() {
+        to.change(|list| list.merge(origins));
+    }
+}
+
 #[cfg(test)]
 #[path = "carry_tests.rs"]
 mod tests;

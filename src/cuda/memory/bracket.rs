@@ -1,0 +1,282 @@
+//! What a bracket lends: memory, for as long as its closure runs, and what is noted of that.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use smallvec::SmallVec;
+
+use super::buffer::DeviceBuffer;
+use super::pinned::PinnedBuffer;
+use super::slice::{Slice, SliceMut};
+use crate::cuda::order::lanes::Tracker;
+use crate::cuda::order::stream::Stream;
+use crate::cuda::order::uses::Access;
+use crate::cuda::works::carry;
+use crate::cuda::works::lineage::Lineage;
+use crate::cuda::works::work::Origins;
+use crate::element::Element;
+use crate::error::Result;
+
+/// What [`Stream::launch`] takes: memory that a launch reads (`&x`, [`Slice`]) and memory that it writes (`&mut x`, [`SliceMut`]), in
+/// device memory of any kind, or pinned; tuples, arrays and vectors of such, and `()`.
+///
+/// The compiler sees to it that what is written is borrowed once. Nobody else can implement it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no memory that a launch can be lent",
+    note = "lend buffers and slices, of devices or pinned, by `&` to be read and by `&mut` to be written; several as a tuple"
+)]
+pub trait Lend {
+    /// What the closure is given of it.
+    type Lent<'l>;
+
+    #[doc(hidden)]
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>);
+
+    #[doc(hidden)]
+    fn lent<'l>(&self) -> Self::Lent<'l>;
+}
+
+/// Elements that a launch may read: an address of the device, which is good within the closure of [`Stream::launch`] only.
+pub struct Lent<'l, T: Element> {
+    ptr: *const T,
+    len: usize,
+    _bracket: PhantomData<&'l T>,
+}
+
+/// Elements that a launch may write, and read; see [`Lent`].
+pub struct LentMut<'l, T: Element> {
+    ptr: *mut T,
+    len: usize,
+    _bracket: PhantomData<&'l mut T>,
+}
+
+impl<T: Element> Lent<'_, T> {
+    /// The address on the device, which the host must not read through; null where the whole buffer is empty.
+    pub fn as_ptr(&self) -> *const T {
+        self.ptr
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<T: Element> LentMut<'_, T> {
+    /// The address on the device, which the host must not read or write through; null where the whole buffer is empty.
+    pub fn as_mut_ptr(&mut self) -> *mut T {
+        self.ptr
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<T: Element> fmt::Debug for Lent<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lent<{}>({} elements)", T::KIND, self.len)
+    }
+}
+
+impl<T: Element> fmt::Debug for LentMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LentMut<{}>({} elements)", T::KIND, self.len)
+    }
+}
+
+impl<T: Element> Lent<'_, T> {
+    pub(crate) fn of(ptr: *const T, len: usize) -> Self {
+        Self { ptr, len, _bracket: PhantomData }
+    }
+}
+
+impl<T: Element> LentMut<'_, T> {
+    pub(crate) fn of(ptr: *mut T, len: usize) -> Self {
+        Self { ptr, len, _bracket: PhantomData }
+    }
+}
+
+/// What a launch uses.
+#[derive(Default)]
+pub struct LentUses<'s>(SmallVec<[(&'s Tracker, &'s Lineage, Access); 4]>);
+
+impl fmt::Debug for LentUses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LentUses").field(&self.0.len()).finish()
+    }
+}
+
+impl<'s> LentUses<'s> {
+    pub(super) fn of(memory: &'s impl Lend) -> Self {
+        let mut uses = Self::default();
+        memory.uses(&mut uses);
+        uses
+    }
+
+    pub(crate) fn add<T: Element>(&mut self, slice: Slice<'s, T>, access: Access) {
+        let alloc = slice.region().alloc;
+        self.0.push((alloc.uses(), alloc.lineage(), access));
+    }
+
+    /// What all of it comes from, on `stream`: a launch may carry anything that it is lent anywhere that it may write. To be asked
+    /// before the stream is ordered.
+    pub(super) fn origins(&self, stream: &Stream) -> Origins {
+        let mut origins = Origins::new();
+        for (_, lineage, _) in &self.0 {
+            origins.merge(&carry::origins(lineage, stream.history()));
+        }
+        origins
+    }
+
+    /// Before the launch: makes `stream` wait for what conflicts with it.
+    pub(super) fn order(&self, stream: &Stream) -> Result<()> {
+        self.0.iter().try_for_each(|(tracker, _, access)| tracker.order(*access, stream))
+    }
+
+    /// After it, or an attempt.
+    pub(super) fn note(&self, stream: &Stream, origins: &Origins) {
+        self.0.iter().for_each(|(tracker, _, access)| tracker.note(*access, stream));
+        stream.history().cover(origins);
+        let written = self.0.iter().filter(|(_, _, access)| *access == Access::Write);
+        written.for_each(|(_, lineage, _)| carry::mingle(origins, lineage));
+    }
+}
+
+impl<T: Element> Lend for Slice<'_, T> {
+    type Lent<'l> = Lent<'l, T>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.add(*self, Access::Read);
+    }
+
+    fn lent<'l>(&self) -> Lent<'l, T> {
+        Lent::of(self.as_raw().cast(), self.len())
+    }
+}
+
+impl<T: Element> Lend for SliceMut<'_, T> {
+    type Lent<'l> = LentMut<'l, T>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.add(self.as_slice(), Access::Write);
+    }
+
+    fn lent<'l>(&self) -> LentMut<'l, T> {
+        LentMut::of(self.as_raw().cast(), self.len())
+    }
+}
+
+impl<T: Element> Lend for &PinnedBuffer<T> {
+    type Lent<'l> = Lent<'l, T>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.0.push((PinnedBuffer::uses(self), self.lineage(), Access::Read));
+    }
+
+    fn lent<'l>(&self) -> Lent<'l, T> {
+        Lent::of(self.ptr(), self.len())
+    }
+}
+
+impl<T: Element> Lend for &mut PinnedBuffer<T> {
+    type Lent<'l> = LentMut<'l, T>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.0.push((PinnedBuffer::uses(self), self.lineage(), Access::Write));
+    }
+
+    fn lent<'l>(&self) -> LentMut<'l, T> {
+        LentMut::of(self.ptr(), self.len())
+    }
+}
+
+/// What is shown by a slice is lent as that is.
+macro_rules! as_slices {
+    ($($(#[$attribute:meta])* $type:ty => $lent:ident, $access:ident;)*) => {$(
+        $(#[$attribute])*
+        impl<T: Element> Lend for $type {
+            type Lent<'l> = $lent<'l, T>;
+
+            fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+                uses.add(self.slice(..), Access::$access);
+            }
+
+            fn lent<'l>(&self) -> $lent<'l, T> {
+                $lent::of(self.as_raw().cast(), self.len())
+            }
+        }
+    )*};
+}
+
+as_slices! {
+    &Slice<'_, T> => Lent, Read;
+    &SliceMut<'_, T> => Lent, Read;
+    &mut SliceMut<'_, T> => LentMut, Write;
+    &DeviceBuffer<T> => Lent, Read;
+    &mut DeviceBuffer<T> => LentMut, Write;
+}
+
+impl<M: Lend> Lend for Vec<M> {
+    type Lent<'l> = Vec<M::Lent<'l>>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        self.iter().for_each(|one| one.uses(uses));
+    }
+
+    fn lent<'l>(&self) -> Self::Lent<'l> {
+        self.iter().map(M::lent).collect()
+    }
+}
+
+impl<M: Lend, const N: usize> Lend for [M; N] {
+    type Lent<'l> = [M::Lent<'l>; N];
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        self.iter().for_each(|one| one.uses(uses));
+    }
+
+    fn lent<'l>(&self) -> Self::Lent<'l> {
+        std::array::from_fn(|at| self[at].lent())
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $at:tt)*))*) => {$(
+        impl<$($name: Lend),*> Lend for ($($name,)*) {
+            type Lent<'l> = ($($name::Lent<'l>,)*);
+
+            fn uses<'s>(&'s self, _uses: &mut LentUses<'s>) {
+                $(self.$at.uses(_uses);)*
+            }
+
+            #[allow(clippy::unused_unit)]
+            fn lent<'l>(&self) -> Self::Lent<'l> {
+                ($(self.$at.lent(),)*)
+            }
+        }
+    )*};
+}
+
+tuples! {
+    ()
+    (A 0)
+    (A 0 B 1)
+    (A 0 B 1 C 2)
+    (A 0 B 1 C 2 D 3)
+    (A 0 B 1 C 2 D 3 E 4)
+    (A 0 B 1 C 2 D 3 E 4 F 5)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7)
+}

@@ -1,0 +1,138 @@
+//! Kernels of users, and whatever else others enqueue: between two brackets, so that it is ordered, bounded and remembered.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::bracket::{Lend, LentUses};
+use crate::cuda::devices::device::Device;
+use crate::cuda::order::in_flight::{CHUNK, ENTRY};
+use crate::cuda::order::stream::Stream;
+use crate::cuda::works::work::Origins;
+use crate::deadline::default_timeout;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// What one bracket may enqueue.
+const MOST: u64 = CHUNK / ENTRY;
+
+/// The stream that [`Stream::launch`] is called on, for as long as its closure runs.
+#[derive(Clone, Copy)]
+pub struct LentStream<'l> {
+    raw: sys::cudaStream_t,
+    device: Device,
+    _bracket: PhantomData<&'l ()>,
+}
+
+impl LentStream<'_> {
+    /// The `cudaStream_t`, which is the `CUstream` of the driver as well. Good within the closure only.
+    pub fn as_raw(&self) -> sys::cudaStream_t {
+        self.raw
+    }
+
+    /// Its device, which is the current one.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+}
+
+impl fmt::Debug for LentStream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LentStream({:p} of {})", self.raw, self.device)
+    }
+}
+
+impl Stream {
+    /// Wraps what others call, such as `cuLaunchKernel`: runs `f`, which enqueues *one* kernel, copy or host function of its own on this
+    /// stream, that uses `memory`.
+    ///
+    /// The stream is ordered and the uses are remembered as those of a copy are: what is lent by `&` is read, by `&mut` read and
+    /// written. Work of other streams that conflicts comes before or after it, the memory is not freed before it is done, and the bound on
+    /// what is on its way on a stream holds. What comes from an operation of a communicator that has failed
+    /// ([failed work](crate::cuda#failed-work)) counts as carried to all that is lent by `&mut`. `f` runs at once, on this thread, with the
+    /// device of the stream current; what it returns is handed on. The uses count whatever it returns, and where it panics.
+    ///
+    /// This is safe; the call of another library within is not. Who makes it promises, beside what that call asks for:
+    ///
+    /// - it enqueues on this stream alone, no more than was declared, and nothing uses the addresses or the handle after `f`, but what was
+    ///   enqueued;
+    /// - what is enqueued stays within the lengths, and does not write to what is lent by `&`; memory that is not lent is ordered by the
+    ///   caller;
+    /// - the stream is not captured, destroyed or waited for.
+    ///
+    /// Without the bracket, by way of [`Stream::as_raw`], none of this is known: see there.
+    ///
+    /// ```no_run
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # use gpucomm::{Device, DeviceBuffer, Stream, sys};
+    /// # /// # Safety
+    /// # /// As the kernel says.
+    /// # unsafe fn launch_axpy(a: f32, x: *const f32, y: *mut f32, len: usize, stream: sys::cudaStream_t) -> u32 { 0 }
+    /// let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1f32; 1000])?;
+    /// let mut y = DeviceBuffer::zeroed(&stream, 1000)?;
+    /// let code = stream.launch((&x, &mut y), |stream, (x, mut y)| {
+    ///     // SAFETY: one kernel on this stream, which reads `x.len()` elements of `x`, and writes as many of `y`.
+    ///     unsafe { launch_axpy(2.0, x.as_ptr(), y.as_mut_ptr(), x.len(), stream.as_raw()) }
+    /// })?;
+    /// assert_eq!(code, 0, "the kernel was not launched");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Timeout`](Error::Timeout) where too much is on its way; [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the
+    /// stream is being captured; what CUDA says. `f` has not run then.
+    pub fn launch<M: Lend, R>(&self, memory: M, f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R) -> Result<R> {
+        self.launch_for("Stream::launch", 1, memory, f)
+    }
+
+    /// As [`Stream::launch`], where `f` enqueues up to `launches` kernels, copies, host functions, or events that are recorded or waited for.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](Error::InvalidArgument) for no launch, and for more than 96: they go into several brackets. As
+    /// [`Stream::launch`].
+    pub fn launch_many<M: Lend, R>(
+        &self,
+        launches: usize,
+        memory: M,
+        f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R,
+    ) -> Result<R> {
+        self.launch_for("Stream::launch_many", launches, memory, f)
+    }
+
+    fn launch_for<M: Lend, R>(
+        &self,
+        operation: &'static str,
+        launches: usize,
+        memory: M,
+        f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R,
+    ) -> Result<R> {
+        let cost = match u64::try_from(launches) {
+            Ok(launches @ 1..=MOST) => launches * ENTRY,
+            _ => return Err(Error::argument(operation, "launches", format_args!("1 to {MOST}"), launches)),
+        };
+        let uses = LentUses::of(&memory);
+        // Those who call the driver need its context bound to the thread.
+        let _current = self.device().bind(operation)?;
+        self.make_room(cost, operation, default_timeout(), || None)?;
+        let origins = uses.origins(self);
+        uses.order(self)?;
+        let _noted = Noted { stream: self, cost, uses, origins };
+        Ok(f(LentStream { raw: self.raw(), device: self.device(), _bracket: PhantomData }, memory.lent()))
+    }
+}
+
+/// Notes what a launch uses, also where that panics: some of it may be enqueued.
+struct Noted<'s> {
+    stream: &'s Stream,
+    cost: u64,
+    uses: LentUses<'s>,
+    origins: Origins,
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        self.stream.count(self.cost);
+        self.uses.note(self.stream, &self.origins);
+    }
+}
