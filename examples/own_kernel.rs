@@ -75,7 +75,8 @@ impl Axpy {
             let get: ModuleGetFunction = std::mem::transmute(entry(c"cuModuleGetFunction", 2000)?);
             succeed("cuModuleLoadData", load(&raw mut module, IMAGE.as_ptr().cast()))?;
             succeed("cuModuleGetFunction", get(&raw mut function, module, c"axpy".as_ptr()))?;
-            Ok(Self::Kernel { function, launch: std::mem::transmute(entry(c"cuLaunchKernel", 4000)?) })
+            let launch: LaunchKernel = std::mem::transmute(entry(c"cuLaunchKernel", 4000)?);
+            Ok(Self::Kernel { function, launch })
         }
     }
 

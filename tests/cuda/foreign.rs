@@ -279,10 +279,22 @@ fn what_cannot_be_is_refused() {
     // On a GPU more may lie there than was asked for.
     if gpucomm::backend() == Backend::Emulator {
         all_refuse(device(), tensor.ptr, 17, &[&name, "the last of 68 bytes"]);
+    }
+}
+
+/// By itself: other tests would soon have something at the same address.
+#[test]
+fn what_is_freed_is_refused() {
+    if gpucomm::backend() != Backend::Emulator {
+        return;
+    }
+    let ended = child("foreign::what_is_freed_is_refused", &[], || {
+        let tensor = Tensor::new(device(), 64);
         let ptr = tensor.ptr;
         drop(tensor);
         all_refuse(device(), ptr, 16, &["does not know"]);
-    }
+    });
+    ended.assert_success();
 }
 
 /// What the contract forbids, the emulator says.

@@ -85,7 +85,7 @@ fn random_brackets_are_in_order() {
                 let (front, back) = buffers[to].split_at_mut(at);
                 let launched = stream.launch_many(2, [front, back], |stream, halves| {
                     for (mut half, byte) in halves.into_iter().zip([1, 2]) {
-                        if half.len() > 0 {
+                        if !half.is_empty() {
                             raw_fill(stream, &mut half, byte);
                         }
                     }
