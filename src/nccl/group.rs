@@ -87,6 +87,11 @@ pub struct Group<'a> {
 /// Operations: those of [`Communicator`], with the communicator first. Errors are found while recording, except those
 /// that only submitting can bring.
 impl<'a> Group<'a> {
+    /// Where calls are recorded.
+    pub(crate) fn calls(&mut self) -> &mut Calls<'a> {
+        &mut self.calls
+    }
+
     /// How many calls were recorded.
     pub fn len(&self) -> usize {
         self.calls.len()

@@ -18,7 +18,9 @@
 //! | [`scatter`](Communicator::scatter) | `(&send[n * size], &mut recv[n])`, `RecvOnly(&mut recv[n])` | `InPlace(&mut buffer[n * size])` | `ncclScatter` |
 //! | [`send`](Communicator::send), [`recv`](Communicator::recv) | `&send[n]`, `&mut recv[n]` | | `ncclSend`, `ncclRecv` |
 //!
-//! The forms with `_v` take a count for each rank. [`group`] starts several operations together.
+//! The forms with `_v` take a count for each rank. [`group`] starts several operations together, and
+//! [`all_reduce_many`](Communicator::all_reduce_many) one for each of many buffers. [`barrier`](Communicator::barrier) and
+//! [`all_reduce_scalar`](Communicator::all_reduce_scalar) are made of `ncclAllReduce`.
 //!
 //! # Parts
 //!
@@ -64,6 +66,8 @@
 
 mod aborter;
 mod agree;
+mod barrier;
+mod buckets;
 mod calls;
 mod children;
 mod clique;
@@ -79,6 +83,7 @@ mod pre_mul_sum;
 mod raw;
 mod reduce_op;
 mod registration;
+mod scalars;
 mod setup;
 mod split;
 mod spmd;

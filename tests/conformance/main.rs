@@ -16,6 +16,8 @@
 
 mod bad_input;
 mod bad_usage;
+mod barriers;
+mod buckets;
 mod buffers;
 mod capture;
 mod collectives;
@@ -51,6 +53,7 @@ mod registration;
 mod registration_ends;
 mod retire;
 mod returns;
+mod scalars;
 mod separate;
 mod sharing;
 mod sharing_ends;

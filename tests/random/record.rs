@@ -23,7 +23,8 @@ impl Record {
 
 /// An error as its kind.
 pub fn kind(error: &Error) -> String {
-    format!("{error:?}").split(' ').next().unwrap_or_default().to_owned()
+    let text = format!("{error:?}");
+    text.rsplit(['[', ']']).nth(1).unwrap_or_default().to_owned()
 }
 
 /// An error as its kind and the operation that met it.

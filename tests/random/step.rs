@@ -7,7 +7,7 @@ use crate::deviation::Deviation;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
-use crate::steps::{bad, buffer, check, copy, crowd, exchange, order, part, registration};
+use crate::steps::{bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, scalar};
 
 /// One step of all ranks.
 ///
@@ -60,6 +60,9 @@ pub const KINDS: &[(u32, Draw)] = &[
     (12, exchange::group),
     (9, exchange::messages),
     (1, crowd::crowd),
+    (3, barrier::barrier),
+    (2, scalar::scalar),
+    (2, buckets::buckets),
     (1, part::split),
     (4, registration::register),
     (2, registration::deregister),

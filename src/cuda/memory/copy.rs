@@ -30,7 +30,7 @@ impl<T: Element> Slice<'_, T> {
     /// # Errors
     /// As [`Slice::copy_to_slice_within`].
     pub fn copy_to_slice(&self, stream: &Stream, values: &mut [T]) -> Result<()> {
-        self.copy_to_slice_for("Slice::copy_to_slice", stream, values, default_timeout())
+        self.copy_to_slice_until("Slice::copy_to_slice", stream, values, &Deadline::after(default_timeout()))
     }
 
     /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
@@ -45,21 +45,21 @@ impl<T: Element> Slice<'_, T> {
     /// has failed, such as [`Error::Aborted`]; what CUDA says; [`Error::Timeout`], after which a first part of `values` may
     /// have been written, in whole elements, and nothing more will be.
     pub fn copy_to_slice_within(&self, stream: &Stream, values: &mut [T], timeout: Duration) -> Result<()> {
-        self.copy_to_slice_for("Slice::copy_to_slice_within", stream, values, timeout)
+        self.copy_to_slice_until("Slice::copy_to_slice_within", stream, values, &Deadline::after(timeout))
     }
 
     /// The copy of `operation`.
-    fn copy_to_slice_for(
+    pub(crate) fn copy_to_slice_until(
         &self,
         operation: &'static str,
         stream: &Stream,
         values: &mut [T],
-        timeout: Duration,
+        deadline: &Deadline,
     ) -> Result<()> {
         same_length(operation, self.len(), values.len())?;
         same_device(operation, self.device(), stream)?;
         // SAFETY: `values` is that many bytes, exclusively borrowed, and every bit pattern is an element.
-        unsafe { download(operation, self.region(), stream, values.as_mut_ptr().cast(), &Deadline::after(timeout)) }
+        unsafe { download(operation, self.region(), stream, values.as_mut_ptr().cast(), deadline) }
     }
 
     /// Wraps `cudaMemcpyAsync`: the elements as a vector, after the earlier work on `stream`. Waits for that, no
@@ -69,7 +69,7 @@ impl<T: Element> Slice<'_, T> {
     /// As [`Slice::copy_to_slice_within`].
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         let mut values = vec![T::ZERO; self.len()];
-        self.copy_to_slice_for("Slice::to_vec", stream, &mut values, default_timeout())?;
+        self.copy_to_slice_until("Slice::to_vec", stream, &mut values, &Deadline::after(default_timeout()))?;
         Ok(values)
     }
 

@@ -54,7 +54,7 @@ impl Stream {
     /// # Errors
     /// As [`Stream::wait`].
     pub fn synchronize(&self) -> Result<()> {
-        self.wait_for("Stream::synchronize", default_timeout())
+        self.wait_until("Stream::synchronize", &Deadline::after(default_timeout()))
     }
 
     /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than `timeout`.
@@ -69,13 +69,12 @@ impl Stream {
     /// [`InvalidUsage`](crate::Error::InvalidUsage) where a host function of the stream has panicked since the last wait; what CUDA
     /// says, failures of earlier work on the device among others.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
-        self.wait_for("Stream::wait", timeout)
+        self.wait_until("Stream::wait", &Deadline::after(timeout))
     }
 
     /// The wait of `operation`.
-    fn wait_for(&self, operation: &'static str, timeout: Duration) -> Result<()> {
+    pub(crate) fn wait_until(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
         self.ready(operation)?;
-        let deadline = Deadline::after(timeout);
         let origins = self.history().origins();
         if !self.is_idle()? {
             // What other threads enqueue from now on is not waited for.
@@ -85,7 +84,7 @@ impl Stream {
             let look = || origins.look_around();
             deadline.poll_and_look(operation, what, look, done).inspect_err(|_| self.history().tell(&origins, true))?;
         }
-        self.judge(operation, &origins, &deadline)
+        self.judge(operation, &origins, deadline)
     }
 
     /// Whether the stream has come to `mark`, a point of its own.

@@ -11,6 +11,7 @@ use super::site::Site;
 use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
 use crate::error::Result;
+use crate::sys;
 
 #[inline]
 pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op: Reduction<'a>) -> Result<Call<'a>> {
@@ -30,6 +31,14 @@ pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op
         }
     }
     call.scalar = op.scalar();
+    Ok(call)
+}
+
+/// What no rank is done with before all have come to it: an all_reduce of nothing that anybody reads.
+pub(crate) fn barrier(site: Site<'_>) -> Result<Call<'_>> {
+    let mut call = site.call::<u8>(Kind::AllReduce { op: sys::ncclRedOp_t::ncclMax }, 1);
+    call.send_in_recv = Some(0);
+    call.recv = Some(site.comm.scratch.get(site.stream)?);
     Ok(call)
 }
 

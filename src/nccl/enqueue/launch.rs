@@ -16,8 +16,8 @@ use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::calls::call::Call;
 use crate::nccl::raw::check;
-use crate::nccl::state::inner;
 use crate::nccl::state::inner::{Guarded, Inner};
+use crate::nccl::wait::entry;
 use crate::sys;
 
 /// Makes one call, whose memory was ordered, and comes from `read`.
@@ -84,7 +84,7 @@ pub(crate) fn group(
     let Some(first) = calls().next() else { return Ok(()) };
     each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
     write_down(all, members);
-    inner::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
+    entry::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
@@ -165,7 +165,7 @@ pub(crate) fn connect(
         let room = stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation));
         room.or_else(|error| inner.refusal(operation).map(drop).ok_or(error))?;
     }
-    inner::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
+    entry::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {

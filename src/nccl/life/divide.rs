@@ -20,7 +20,8 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
-use crate::nccl::state::inner::{Family, Inner, Parts, begin_visits};
+use crate::nccl::state::inner::{Family, Inner, Parts};
+use crate::nccl::wait::entry::begin_visits;
 use crate::nccl::wait::pending;
 use crate::sys;
 

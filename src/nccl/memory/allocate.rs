@@ -30,9 +30,9 @@ use crate::nccl::raw::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
 #[cfg(nccl_ge_2_27)]
-use crate::nccl::state::inner::begin_visits;
-#[cfg(nccl_ge_2_27)]
 use crate::nccl::state::windows::Burial;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::wait::entry::begin_visits;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::entry::{Entered, enter_all};
 use crate::sys;

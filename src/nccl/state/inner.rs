@@ -13,6 +13,7 @@ use super::family;
 use super::gate::{Gate, Lock, Locked, LockedAll};
 use super::helper::Helper;
 use super::household::{Household, Households};
+use super::scratch::Scratch;
 use super::standing::{Standing, State};
 use super::streams::Streams;
 use super::windows::Windows;
@@ -69,6 +70,7 @@ pub(crate) struct Inner {
     /// For sums that must not be sums to NCCL.
     pub(crate) factors: Factors,
     pub(crate) windows: Windows,
+    pub(crate) scratch: Scratch,
     /// Written under the lock.
     pub(crate) recent: Recent,
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
@@ -125,6 +127,7 @@ impl Inner {
             timeout_ms: AtomicU64::new(0),
             factors: Factors::default(),
             windows: Windows::default(),
+            scratch: Scratch::default(),
             recent: Recent::default(),
             force_windows: parts.force_windows,
             dropped_ops: Mutex::default(),
@@ -381,18 +384,4 @@ impl Inner {
         }
         Err(Error::argument(operation, what, format!("a rank below {}", self.size), rank))
     }
-}
-
-/// Begins a visit to each of `members`, or none. The caller holds their locks, and ends the visits.
-pub(crate) fn begin_visits<'a>(
-    members: impl Iterator<Item = &'a Inner> + Clone,
-    operation: &'static str,
-) -> Result<()> {
-    for (begun, inner) in members.clone().enumerate() {
-        if let Err(error) = inner.begin_visit(operation) {
-            members.take(begun).for_each(Inner::end_visit);
-            return Err(error);
-        }
-    }
-    Ok(())
 }

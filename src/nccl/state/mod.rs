@@ -9,6 +9,7 @@ pub(crate) mod household;
 pub(crate) mod inner;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod registered;
+pub(crate) mod scratch;
 pub(crate) mod standing;
 pub(crate) mod streams;
 pub(crate) mod together;

@@ -68,6 +68,20 @@ pub(crate) fn enter_all<'a>(members: &[&'a Inner], operation: &'static str) -> R
     Ok(entered.into_iter().flatten().collect())
 }
 
+/// Begins a visit to each of `members`, or none. The caller holds their locks, and ends the visits.
+pub(crate) fn begin_visits<'a>(
+    members: impl Iterator<Item = &'a Inner> + Clone,
+    operation: &'static str,
+) -> Result<()> {
+    for (begun, inner) in members.clone().enumerate() {
+        if let Err(error) = inner.begin_visit(operation) {
+            members.take(begun).for_each(Inner::end_visit);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// Another thread has not left `inner` before the deadline.
 #[cold]
 pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) -> Error {

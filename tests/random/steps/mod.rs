@@ -1,6 +1,8 @@
 //! The kinds of steps.
 
 pub mod bad;
+pub mod barrier;
+pub mod buckets;
 pub mod buffer;
 pub mod check;
 pub mod copy;
@@ -9,3 +11,4 @@ pub mod exchange;
 pub mod order;
 pub mod part;
 pub mod registration;
+pub mod scalar;

@@ -1,0 +1,116 @@
+//! Barriers: points that no rank passes before all have come to them.
+
+use super::calls::prepare;
+use super::calls::site::Site;
+use super::clique::Clique;
+use super::communicator::Communicator;
+use super::enqueue::submit;
+use super::enqueue::submit::Calls;
+use crate::cuda::Stream;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// Barriers. NCCL has none: each is an `ncclAllReduce` of one byte, which ranks compare with other operations like any.
+impl Communicator {
+    /// Wraps `ncclAllReduce`: what is enqueued on `stream` from now on is not begun before all ranks have come to this point on theirs.
+    /// Returns at once.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// clique.spmd(|comm| {
+    ///     let stream = Stream::new(comm.device())?;
+    ///     comm.barrier(&stream)?;
+    ///     // All ranks have come to the barrier when this is done.
+    ///     stream.synchronize()
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of operations.
+    pub fn barrier(&self, stream: &Stream) -> Result<()> {
+        submit::one(&prepare::barrier(Site::new("barrier", self.inner(), stream)?)?)
+    }
+
+    /// Wraps `ncclAllReduce`: returns when all ranks have come to this call, or to [`Communicator::barrier`], and everything that came
+    /// before it on `stream` is done. Waits no longer than [`Communicator::timeout`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # use std::sync::atomic::{AtomicUsize, Ordering};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let ready = AtomicUsize::new(0);
+    /// clique.spmd(|comm| {
+    ///     let stream = Stream::new(comm.device())?;
+    ///     ready.fetch_add(1, Ordering::Relaxed);
+    ///     comm.wait_at_barrier(&stream)?;
+    ///     assert_eq!(ready.load(Ordering::Relaxed), comm.size());
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of operations and of [`Stream::wait`]; [`Error::Timeout`] says which rank has not come.
+    pub fn wait_at_barrier(&self, stream: &Stream) -> Result<()> {
+        const OPERATION: &str = "wait_at_barrier";
+        let deadline = Deadline::after(self.timeout());
+        submit::one(&prepare::barrier(Site::new(OPERATION, self.inner(), stream)?)?)?;
+        stream.wait_until(OPERATION, &deadline)
+    }
+}
+
+/// Barriers, for one thread that drives all ranks.
+impl Clique {
+    /// Wraps `ncclAllReduce`, once a rank, in one group: [`Communicator::barrier`] of all ranks; rank `r` on `streams[r]`.
+    ///
+    /// # Errors
+    /// Those of operations; [`Error::InvalidArgument`] where there is not one stream a rank.
+    pub fn barrier(&self, streams: &[Stream]) -> Result<()> {
+        self.enqueue_barrier("barrier", streams)
+    }
+
+    /// Wraps `ncclAllReduce`, once a rank, in one group: returns when everything that came before on `streams` is done, on all of them.
+    /// Waits no longer than the [timeout](Communicator::timeout) of rank 0.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, Result, Stream};
+    /// # fn main() -> Result<()> {
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<Result<_>>()?;
+    /// let zeros = DeviceBuffer::<f32>::zeroed(&streams[0], 1000)?;
+    /// clique.wait_at_barrier(&streams)?;
+    /// assert!(streams[0].query()?);
+    /// # drop(zeros);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Clique::barrier`] and [`Stream::wait`].
+    pub fn wait_at_barrier(&self, streams: &[Stream]) -> Result<()> {
+        const OPERATION: &str = "wait_at_barrier";
+        let Some(first) = self.ranks().first() else { return Ok(()) };
+        let deadline = Deadline::after(first.timeout());
+        self.enqueue_barrier(OPERATION, streams)?;
+        streams.iter().try_for_each(|stream| stream.wait_until(OPERATION, &deadline))
+    }
+
+    /// The barrier of `operation`.
+    fn enqueue_barrier(&self, operation: &'static str, streams: &[Stream]) -> Result<()> {
+        if streams.len() != self.size() {
+            let expected = format!("{} streams, one a rank", self.size());
+            return Err(Error::argument(operation, "streams", expected, format!("{} streams", streams.len())));
+        }
+        let mut calls = Calls::new();
+        for (rank, stream) in self.ranks().iter().zip(streams) {
+            calls.push(prepare::barrier(Site::new(operation, rank.inner(), stream)?)?);
+        }
+        submit::all(&calls)
+    }
+}

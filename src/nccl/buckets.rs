@@ -1,0 +1,89 @@
+//! One reduction over many buffers, as trainers have for their gradients.
+
+use super::calls::io::SendRecv;
+use super::calls::prepare;
+use super::calls::site::Site;
+use super::communicator::Communicator;
+use super::enqueue::submit;
+use super::enqueue::submit::Calls;
+use super::group::Group;
+use super::reduce_op::ReduceOp;
+use crate::cuda::Stream;
+use crate::element::Element;
+use crate::error::Result;
+
+/// Reductions of many buffers.
+impl Communicator {
+    /// Wraps `ncclAllReduce`, once a buffer, in one group: NCCL launches them together. Each is in place or out of place, as
+    /// [`Communicator::all_reduce`] is; ranks pass as many, of the same lengths, in the same order.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+    /// # fn main() -> Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let shapes = [1024, 10, 4096];
+    /// let mut gradients: Vec<_> =
+    ///     shapes.into_iter().map(|len| DeviceBuffer::from_slice(&stream, &vec![1f32; len])).collect::<Result<_>>()?;
+    /// comm.all_reduce_many(gradients.iter_mut().map(InPlace), ReduceOp::Avg, &stream)?;
+    ///
+    /// let mut sums: Vec<_> = shapes.into_iter().map(|len| DeviceBuffer::zeroed(&stream, len)).collect::<Result<_>>()?;
+    /// comm.all_reduce_many(gradients.iter().zip(&mut sums), ReduceOp::Sum, &stream)?;
+    /// assert_eq!(sums[1].to_vec(&stream)?, [comm.size() as f32; 10]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of operations; of an argument, its text says which buffer it is about, counted from 0. Nothing was submitted then.
+    pub fn all_reduce_many<'a, T: Element>(
+        &'a self,
+        buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
+        op: ReduceOp<'a, T>,
+        stream: &'a Stream,
+    ) -> Result<()> {
+        let site = Site::new("all_reduce_many", self.inner(), stream)?;
+        let mut calls = Calls::new();
+        prepare_all(site, buffers, op, &mut calls)?;
+        submit::all(&calls)
+    }
+}
+
+impl<'a> Group<'a> {
+    /// Records [`Communicator::all_reduce_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn all_reduce_many<T: Element>(
+        &mut self,
+        comm: &'a Communicator,
+        buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
+        op: ReduceOp<'a, T>,
+        stream: &'a Stream,
+    ) -> Result<()> {
+        prepare_all(Site::new("all_reduce_many", comm.inner(), stream)?, buffers, op, self.calls())
+    }
+}
+
+/// Adds the calls to `calls`, or none.
+fn prepare_all<'a, T: Element>(
+    site: Site<'a>,
+    buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
+    op: ReduceOp<'a, T>,
+    calls: &mut Calls<'a>,
+) -> Result<()> {
+    let before = calls.len();
+    for (at, io) in buffers.into_iter().enumerate() {
+        match prepare::all_reduce(site, io.into(), op.reduction()) {
+            Ok(call) => calls.push(call),
+            Err(error) => {
+                calls.truncate(before);
+                return Err(error.noted(format_args!("of buffer {at}")));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Reductions of values that the host has, and wants back.
+
+use super::calls::io::SendRecv;
+use super::calls::prepare;
+use super::calls::site::Site;
+use super::communicator::Communicator;
+use super::enqueue::submit;
+use super::reduce_op::ReduceOp;
+use crate::cuda::{DeviceBuffer, Stream};
+use crate::deadline::Deadline;
+use crate::element::Element;
+use crate::error::Result;
+
+/// Reductions of values of the host: losses, counts, votes. Each waits for the result, and for what came before it on `stream`.
+impl Communicator {
+    /// Wraps `ncclAllReduce`: reduces the values of all ranks, and gives every rank the result. Waits for it, no longer than
+    /// [`Communicator::timeout`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let slowest = clique.spmd(|comm| {
+    ///     let stream = Stream::new(comm.device())?;
+    ///     let seconds = 1.5 + comm.rank() as f64;
+    ///     comm.all_reduce_scalar(seconds, ReduceOp::Max, &stream)
+    /// })?;
+    /// assert_eq!(slowest, vec![0.5 + clique.size() as f64; clique.size()]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of operations, and of copies between the host and the device; [`Timeout`](crate::Error::Timeout) says which rank has not come.
+    pub fn all_reduce_scalar<T: Element>(&self, value: T, op: ReduceOp<'_, T>, stream: &Stream) -> Result<T> {
+        self.reduce_values("all_reduce_scalar", [value], op, stream).map(|[value]| value)
+    }
+
+    /// Wraps `ncclAllReduce`: as [`Communicator::all_reduce_scalar`], for a few values, which are reduced position by position.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let means = clique.spmd(|comm| {
+    ///     let stream = Stream::new(comm.device())?;
+    ///     let (loss, samples) = (10.0, 4.0);
+    ///     let [loss, samples] = comm.all_reduce_scalars([loss, samples], ReduceOp::Sum, &stream)?;
+    ///     Ok(loss / samples)
+    /// })?;
+    /// assert_eq!(means[0], 2.5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_scalar`].
+    pub fn all_reduce_scalars<T: Element, const N: usize>(
+        &self,
+        values: [T; N],
+        op: ReduceOp<'_, T>,
+        stream: &Stream,
+    ) -> Result<[T; N]> {
+        self.reduce_values("all_reduce_scalars", values, op, stream)
+    }
+
+    /// The reduction of `operation`.
+    fn reduce_values<T: Element, const N: usize>(
+        &self,
+        operation: &'static str,
+        mut values: [T; N],
+        op: ReduceOp<'_, T>,
+        stream: &Stream,
+    ) -> Result<[T; N]> {
+        let deadline = Deadline::after(self.timeout());
+        let site = Site::new(operation, self.inner(), stream)?;
+        submit::outside_of_groups(operation)?;
+        let mut buffer = DeviceBuffer::from_slice(stream, &values)?;
+        submit::one(&prepare::all_reduce(site, SendRecv::InPlace(buffer.as_slice_mut()), op.reduction())?)?;
+        buffer.as_slice().copy_to_slice_until(operation, stream, &mut values, &deadline)?;
+        Ok(values)
+    }
+}

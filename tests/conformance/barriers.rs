@@ -1,0 +1,137 @@
+//! Barriers: nobody passes before all have come, on the device and on the host.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gpucomm::{Clique, DeviceBuffer, Error, Result, Stream};
+
+use crate::support::{Rig, assert_argument, assert_names, quick, rank_counts, slower, still_works, watched};
+
+/// What a stream does after a barrier comes after what all others do before it.
+#[test]
+fn on_the_device() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            let came: Vec<_> = (0..10).map(|_| AtomicUsize::new(0)).collect();
+            let came = std::sync::Arc::new(came);
+            let seen = rig.run(|comm, stream| {
+                let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+                for round in 0..10 {
+                    let (before, after, all) = (came.clone(), came.clone(), seen.clone());
+                    let late = Duration::from_millis(if comm.rank() == round % ranks { 10 } else { 0 });
+                    stream.launch_host(move || {
+                        std::thread::sleep(late);
+                        before[round].fetch_add(1, Ordering::SeqCst);
+                    })?;
+                    comm.barrier(stream)?;
+                    stream.launch_host(move || all.lock().unwrap().push(after[round].load(Ordering::SeqCst)))?;
+                }
+                stream.synchronize()?;
+                Ok(seen.lock().unwrap().clone())
+            });
+            assert!(seen.iter().flatten().all(|came| *came == ranks), "{ranks} ranks: {seen:?}");
+            rig.close();
+        }
+    });
+}
+
+/// A thread for each rank, and one for all.
+#[test]
+fn on_the_host() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            let came = AtomicUsize::new(0);
+            rig.run(|comm, stream| {
+                for round in 1..=20 {
+                    came.fetch_add(1, Ordering::SeqCst);
+                    comm.wait_at_barrier(stream)?;
+                    assert!(came.load(Ordering::SeqCst) >= round * comm.size());
+                }
+                Ok(())
+            });
+            let streams = streams(&rig.clique).unwrap();
+            let (runs, sleeps) = (std::sync::Arc::new(AtomicUsize::new(0)), Duration::from_millis(20));
+            for stream in &streams {
+                let runs = std::sync::Arc::clone(&runs);
+                let host = move || {
+                    std::thread::sleep(sleeps);
+                    runs.fetch_add(1, Ordering::SeqCst);
+                };
+                stream.launch_host(host).unwrap();
+            }
+            rig.clique.barrier(&streams).unwrap();
+            rig.clique.wait_at_barrier(&streams).unwrap();
+            assert_eq!(runs.load(Ordering::SeqCst), ranks);
+            rig.close();
+        }
+    });
+}
+
+fn streams(clique: &Clique) -> Result<Vec<Stream>> {
+    clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect()
+}
+
+/// The deadline is that of the communicator, and who does not come is named.
+#[test]
+fn where_a_rank_does_not_come() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::new(ranks);
+            let result = quick(slower(3.0), || {
+                rig.try_run(|comm, stream| {
+                    comm.set_timeout(slower(1.0));
+                    comm.wait_at_barrier(stream)?;
+                    if comm.rank() == 1 { Ok(()) } else { comm.wait_at_barrier(stream) }
+                })
+            });
+            let error = result.expect_err("rank 1 has not come");
+            assert!(matches!(error, Error::Timeout { operation: "wait_at_barrier", .. }), "{error:?}");
+            assert_names(&error, &["rank 1"]);
+            quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// It is an operation like others: ranks that do something else disagree.
+#[test]
+fn where_a_rank_does_something_else() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let result = rig.try_run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 4])?;
+                if comm.rank() == 0 {
+                    comm.barrier(stream)
+                } else {
+                    comm.all_reduce(gpucomm::InPlace(&mut x), gpucomm::ReduceOp::Sum, stream)
+                }
+            });
+            let error = result.expect_err("they disagree");
+            assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
+        }
+    });
+}
+
+#[test]
+fn bad_input() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let mut streams = streams(&rig.clique).unwrap();
+            assert_argument(rig.clique.barrier(&streams[..1]), "barrier", "2 streams", "1 streams");
+            assert_argument(rig.clique.wait_at_barrier(&[]), "wait_at_barrier", "2 streams", "0 streams");
+            streams.swap(0, 1);
+            assert_argument(rig.clique.barrier(&streams), "barrier", "device 0", "device 1");
+            let of_rank_0 = rig.clique.rank(0).wait_at_barrier(&streams[0]);
+            assert_argument(of_rank_0, "wait_at_barrier", "device 0", "device 1");
+            let grouped = gpucomm::group(|_| rig.clique.rank(0).barrier(&streams[1]));
+            assert!(matches!(grouped, Err(Error::InvalidUsage { operation: "barrier", .. })), "{grouped:?}");
+            streams.swap(0, 1);
+            rig.clique.wait_at_barrier(&streams).unwrap();
+            rig.close();
+        }
+    });
+}

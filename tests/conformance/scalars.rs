@@ -1,0 +1,70 @@
+//! Reductions of values of the host.
+
+use gpucomm::{Error, ReduceOp, Stream};
+
+use crate::support::{Number, Rig, assert_argument, each_type, quick, rank_counts, slower, still_works, watched};
+
+/// One more than its rank: what comes of it is a small number, whatever the type.
+fn one<T: Number>(ranks: usize) {
+    let rig = Rig::new(ranks);
+    let value = |number: usize| T::of(number as u8);
+    rig.run(|comm, stream| {
+        let mine = value(comm.rank() + 1);
+        let sum = value((1..=ranks).sum());
+        assert_eq!(comm.all_reduce_scalar(mine, ReduceOp::Sum, stream)?.to_f64(), sum.to_f64());
+        assert_eq!(comm.all_reduce_scalar(mine, ReduceOp::Max, stream)?.to_f64(), value(ranks).to_f64());
+        assert_eq!(comm.all_reduce_scalar(mine, ReduceOp::Min, stream)?.to_f64(), value(1).to_f64());
+        let twice = comm.pre_mul_sum(value(2))?;
+        let [sum_of_twice, none] = comm.all_reduce_scalars([mine, value(0)], ReduceOp::PreMul(&twice), stream)?;
+        assert_eq!((sum_of_twice.to_f64(), none.to_f64()), (value((1..=ranks).map(|it| 2 * it).sum()).to_f64(), 0.0));
+        let several = comm.all_reduce_scalars([mine, value(3), value(0)], ReduceOp::Max, stream)?;
+        assert_eq!(several.map(T::to_f64), [value(ranks), value(3), value(0)].map(T::to_f64));
+        let nothing: [T; 0] = comm.all_reduce_scalars([], ReduceOp::Sum, stream)?;
+        assert!(nothing.is_empty());
+        Ok(())
+    });
+    rig.close();
+}
+
+#[test]
+fn all_types() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            each_type!(one(ranks));
+        }
+    });
+}
+
+/// The deadline is that of the communicator, and a group has no room for what waits.
+#[test]
+fn bad_input() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let grouped = gpucomm::group(|_| {
+                let stream = Stream::new(rig.clique.rank(0).device())?;
+                rig.clique.rank(0).all_reduce_scalar(1, ReduceOp::Sum, &stream)
+            });
+            let operation = "all_reduce_scalar";
+            assert!(
+                matches!(&grouped, Err(Error::InvalidUsage { operation: of, .. }) if *of == operation),
+                "{grouped:?}"
+            );
+            let elsewhere = Stream::new(rig.clique.rank(1).device()).unwrap();
+            let result = rig.clique.rank(0).all_reduce_scalar(1, ReduceOp::Sum, &elsewhere);
+            assert_argument(result, operation, "device 0", "device 1");
+            let result = quick(slower(3.0), || {
+                rig.try_run(|comm, stream| {
+                    comm.set_timeout(slower(1.0));
+                    comm.all_reduce_scalar(1i32, ReduceOp::Sum, stream)?;
+                    if comm.rank() == 1 { Ok(0) } else { comm.all_reduce_scalar(1i32, ReduceOp::Sum, stream) }
+                })
+            });
+            let error = result.expect_err("rank 1 has not come");
+            assert!(matches!(&error, Error::Timeout { operation: of, .. } if *of == operation), "{error:?}");
+            crate::support::assert_names(&error, &["rank 1"]);
+            quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}

@@ -1,0 +1,30 @@
+//! Barriers.
+
+use gpucomm::Result;
+
+use crate::generator::Generator;
+use crate::model::Model;
+use crate::rank::Rank;
+use crate::step::Step;
+
+/// A point that no rank passes before all have come to it.
+#[derive(Debug)]
+struct Barrier {
+    streams: Vec<usize>,
+    /// Whether the host waits as well.
+    host: Vec<bool>,
+}
+
+pub fn barrier(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let host = g.each(|g| g.chance(3));
+    Some(Box::new(Barrier { streams: g.streams(), host }))
+}
+
+impl Step for Barrier {
+    fn apply(&self, _: &mut Model) {}
+
+    fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
+        let stream = rank.stream(&self.streams);
+        if self.host[rank.number()] { rank.comm.wait_at_barrier(stream) } else { rank.comm.barrier(stream) }
+    }
+}
