@@ -2,10 +2,11 @@
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{AbortOutcome, Aborter};
-use gpucomm::{Communicator, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
+use gpucomm::{Communicator, DeviceBuffer, Error, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::support::{Rig, quick, random, rank_counts, slower, still_works, watched};
 
@@ -162,6 +163,36 @@ fn any_mix() {
                 behind_a_rank_that_never_comes(ranks, mix);
             }
         }
+    });
+}
+
+/// Who waits for room on a stream is told at once that the communicator has ended, also where something else holds up the stream.
+#[test]
+fn who_waits_for_room_is_told_of_the_end() {
+    watched(60.0, || {
+        let rig = Rig::new(1);
+        rig.run(|comm, stream| {
+            let (open, opened) = channel::<()>();
+            stream.launch_host(move || assert!(opened.recv().is_err()))?;
+            let (taken, (tell, told)) = (AtomicUsize::new(0), channel());
+            let mut x = DeviceBuffer::<f32>::zeroed(stream, 300)?;
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut enqueue = || {
+                        taken.fetch_add(1, Ordering::SeqCst);
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+                    };
+                    let _ = tell.send((0..2000).try_for_each(|_| enqueue()));
+                });
+                settle(&taken);
+                let aborts = scope.spawn(|| comm.aborter().abort("somebody waits for room"));
+                let told = told.recv_timeout(Duration::from_secs(30)).unwrap();
+                assert!(matches!(told, Err(Error::Aborted { .. })), "{told:?}");
+                drop(open);
+                assert_ne!(aborts.join().unwrap(), AbortOutcome::StillRunning);
+            });
+            Ok(())
+        });
     });
 }
 

@@ -4,7 +4,7 @@ use std::ptr;
 
 use gpucomm::{DeviceBuffer, Error, Event, PinnedBuffer, Result, Stream, sys};
 
-use crate::foreign::{lives, told};
+use crate::owners::{lives, told};
 use crate::{LONG, device, stream};
 
 /// Runs `body` while `stream` is being captured by another library, which nothing may spoil.
@@ -80,9 +80,9 @@ fn what_the_stream_has_used_before() {
     assert_eq!(y.to_vec(&other).unwrap(), [6; 1000]);
 }
 
-/// Memory is freed neither within the graph nor never: a device does not hold what all rounds allocate.
-#[test]
-fn what_is_dropped_is_freed_afterwards() {
+/// Memory is freed neither within the graph nor never: a device does not hold what all rounds allocate. `make` gets the stream that is
+/// captured while what it returns is dropped, another one, and how much to allocate.
+fn is_freed_afterwards(make: impl Fn(&Stream, &Stream, usize) -> DeviceBuffer<u8>) {
     const ROUNDS: usize = 24;
     let (stream, other) = (stream(), stream());
     let settle = || {
@@ -91,18 +91,40 @@ fn what_is_dropped_is_freed_afterwards() {
         }
     };
     // Whether a pool gives memory of one stream to another it decides by itself, as long as there is more.
-    let len = device().memory_info().unwrap().free / 8;
+    let len = device().memory_info().unwrap().free / 4;
     for _ in 0..ROUNDS {
-        let of_stream = DeviceBuffer::<u8>::uninit(&stream, len).unwrap();
-        let mut of_other = DeviceBuffer::<u8>::uninit(&other, len).unwrap();
-        of_other.slice_mut(..1000).fill(&stream, 1).unwrap();
-        settle();
-        captured(&stream, || drop((of_stream, of_other)));
+        let dropped = make(&stream, &other, len);
+        captured(&stream, || drop(dropped));
         settle();
         // What was dropped is tried again where work goes on.
         drop(DeviceBuffer::<u8>::zeroed(&other, 1).unwrap());
         settle();
     }
+}
+
+#[test]
+fn what_is_dropped_is_freed_afterwards() {
+    is_freed_afterwards(|stream, _, len| DeviceBuffer::uninit(stream, len).unwrap());
+}
+
+/// The stream of the memory would have to wait for the other one, which would be no wait of the graph.
+#[test]
+fn what_others_used_last_is_freed_afterwards() {
+    is_freed_afterwards(|stream, other, len| {
+        let mut buffer = DeviceBuffer::uninit(stream, len).unwrap();
+        buffer.slice_mut(..1000).fill(other, 1).unwrap();
+        buffer
+    });
+}
+
+/// The other stream would have to wait for a mark on the one that is captured, which has none yet.
+#[test]
+fn what_is_still_used_is_freed_afterwards() {
+    is_freed_afterwards(|stream, other, len| {
+        let mut buffer = DeviceBuffer::uninit(other, len).unwrap();
+        buffer.slice_mut(..1000).fill(stream, 1).unwrap();
+        buffer
+    });
 }
 
 #[test]

@@ -38,6 +38,12 @@ pub fn child(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) -> E
     Ended { status: output.status, text }
 }
 
+/// Runs `body` in a process of its own: what waits for a whole device there, such as `cudaFree`, does not wait for what other tests hold up,
+/// nor hold up those.
+pub fn alone(name: &str, body: impl FnOnce()) {
+    child(name, &[], body).assert_success();
+}
+
 impl Ended {
     #[track_caller]
     pub fn assert_success(&self) {

@@ -2,18 +2,16 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread::ThreadId;
-use std::time::Duration;
+use std::sync::mpsc::channel;
 
 use gpucomm::cuda::{Slice, SliceMut};
-use gpucomm::{Backend, Device, DeviceBuffer, Element, Error, PinnedBuffer, Result, Stream, sys};
+use gpucomm::{Backend, Device, DeviceBuffer, Element, Error, PinnedBuffer, Result, sys};
 
-use crate::child::child;
+use crate::child::{alone, child};
+use crate::owners::{Told, lives};
 use crate::{Gate, LONG, Sample, device, for_each_element, random, samples, stream, two_devices};
 
-/// What another library would have: memory of its own.
+/// What another library would have: memory of its own. Freeing it waits for the device, so tests that do so are [`alone`].
 #[derive(Debug)]
 struct Tensor {
     device: Device,
@@ -48,32 +46,11 @@ impl Drop for Tensor {
     }
 }
 
-/// An owner that says on which thread it is dropped.
-struct Told(Sender<ThreadId>);
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        let _ = self.0.send(std::thread::current().id());
-    }
-}
-
-/// A buffer over memory of a pool, whose owner tells of its end and has that memory until then.
-pub fn told(stream: &Stream, len: usize) -> (DeviceBuffer<u32>, Receiver<ThreadId>) {
-    let (tell, end) = channel();
-    let memory = DeviceBuffer::<u32>::zeroed(stream, len).unwrap();
-    stream.synchronize().unwrap();
-    let (device, ptr) = (memory.device(), memory.as_raw());
-    // SAFETY: the memory goes with its owner, and what was done with it before is done.
-    (unsafe { DeviceBuffer::from_raw_parts(device, ptr, len, (Told(tell), memory)) }.unwrap(), end)
-}
-
-pub fn lives(end: &Receiver<ThreadId>) -> bool {
-    end.try_recv() == Err(TryRecvError::Empty)
-}
-
 #[test]
 fn a_tensor_is_a_buffer() {
-    for_each_element!(a_tensor_is_a_buffer_of());
+    alone("foreign::a_tensor_is_a_buffer", || {
+        for_each_element!(a_tensor_is_a_buffer_of());
+    });
 }
 
 fn a_tensor_is_a_buffer_of<T: Sample + PartialEq>() {
@@ -122,118 +99,6 @@ fn no_elements_lie_nowhere() {
     assert_eq!(view.to_vec(&stream).unwrap(), []);
 }
 
-#[test]
-fn an_owner_goes_when_the_work_is_done() {
-    let (a, b) = (stream(), stream());
-    let (mut x, end) = told(&a, 1000);
-    x.fill(&a, 1).unwrap();
-    a.synchronize().unwrap();
-    drop(x);
-    assert_eq!(end.recv_timeout(LONG).unwrap(), std::thread::current().id(), "there is nothing to wait for");
-    for elsewhere in [false, true] {
-        let (mut x, end) = told(&a, 1000);
-        // SAFETY: this thread alone uses both, one after the other.
-        let mut alias = unsafe { x.alias(5..) }.unwrap();
-        let (gate, later) = (Gate::close(&a), Gate::close(&b));
-        x.fill(&a, 1).unwrap();
-        alias.fill(&b, 2).unwrap();
-        let here = std::thread::current().id();
-        if elsewhere {
-            std::thread::spawn(move || drop(x)).join().unwrap();
-        } else {
-            drop(x);
-        }
-        drop(alias);
-        std::thread::sleep(Duration::from_millis(30));
-        assert!(lives(&end));
-        gate.open();
-        a.synchronize().unwrap();
-        std::thread::sleep(Duration::from_millis(30));
-        assert!(lives(&end));
-        later.open();
-        assert_ne!(end.recv_timeout(LONG).unwrap(), here);
-    }
-}
-
-/// What panics when it is dropped, and then once more.
-struct Bomb(#[allow(dead_code, reason = "tells when it is dropped")] Told);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        std::panic::panic_any(Again);
-    }
-}
-
-struct Again;
-
-impl Drop for Again {
-    fn drop(&mut self) {
-        panic!("a panic that panics");
-    }
-}
-
-#[test]
-fn a_panic_of_an_owner_ends_there() {
-    let stream = stream();
-    for busy in [false, true, false, true] {
-        let (tell, end) = channel();
-        let memory = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
-        stream.synchronize().unwrap();
-        let (device, ptr) = (memory.device(), memory.as_raw());
-        let owner = (memory, Bomb(Told(tell)));
-        // SAFETY: the memory goes with its owner, and what was done with it before is done.
-        let mut x = unsafe { DeviceBuffer::<u32>::from_raw_parts(device, ptr, 100, owner) }.unwrap();
-        let gate = busy.then(|| Gate::close(&stream));
-        x.fill(&stream, 1).unwrap();
-        if !busy {
-            stream.synchronize().unwrap();
-        }
-        drop(x);
-        assert_eq!(lives(&end), busy);
-        if let Some(gate) = gate {
-            gate.open();
-            end.recv_timeout(LONG).unwrap();
-        }
-    }
-    let (x, end) = told(&stream, 10);
-    drop(x);
-    assert!(!lives(&end));
-}
-
-#[test]
-fn a_forgotten_buffer_keeps_its_owner() {
-    let (x, end) = told(&stream(), 10);
-    std::mem::forget(x);
-    std::thread::sleep(Duration::from_millis(50));
-    assert!(lives(&end));
-}
-
-#[test]
-fn owners_outlive_random_work() {
-    let mut random = random("owners_outlive_random_work");
-    let streams: Vec<Stream> = (0..4).map(|_| stream()).collect();
-    let mut ends = Vec::new();
-    for _ in 0..30 {
-        let len = random.usize(1..2000);
-        let mut all: Vec<_> = (0..4).map(|_| told(random.choice(&streams).unwrap(), len)).collect();
-        for _ in 0..random.usize(..20) {
-            random.shuffle(&mut all);
-            let stream = random.choice(&streams).unwrap();
-            let [x, y, ..] = &mut all[..] else { panic!("four") };
-            match random.u32(..3) {
-                0 => x.0.fill(stream, 7).unwrap(),
-                1 => x.0.copy_from(stream, &y.0).unwrap(),
-                _ => drop(x.0.slice(..len / 2).to_vec(stream).unwrap()),
-            }
-        }
-        // The emulator says what is freed while it is in use.
-        ends.extend(all.into_iter().map(|(_, end)| end));
-    }
-    for end in ends {
-        end.recv_timeout(LONG).unwrap();
-    }
-}
-
 #[track_caller]
 fn refused<V: std::fmt::Debug>(result: Result<V>, words: &[&str]) {
     let error = result.expect_err("taken");
@@ -261,40 +126,30 @@ fn all_refuse(device: Device, ptr: *mut c_void, len: usize, words: &[&str]) {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let tensor = Tensor::new(device(), 64);
-    let name = device().to_string();
-    all_refuse(device(), std::ptr::null_mut(), 1, &["null"]);
-    all_refuse(device(), tensor.ptr.wrapping_byte_add(2), 1, &["a multiple of 4"]);
-    all_refuse(device(), tensor.ptr, usize::MAX / 2, &["at most"]);
-    all_refuse(device(), std::ptr::without_provenance_mut(usize::MAX - 7), 4, &["16 bytes behind it"]);
-    let mut mine = [0f32; 4];
-    all_refuse(device(), mine.as_mut_ptr().cast(), 4, &[&name, "of the host", "the first of 16 bytes"]);
-    let pinned = PinnedBuffer::<f32>::new(4).unwrap();
-    let ptr = pinned.as_slice().unwrap().as_ptr().cast_mut().cast();
-    all_refuse(device(), ptr, 4, &[&name, "pinned memory of the host"]);
-    if let Some((a, b)) = two_devices() {
-        let there = Tensor::new(b, 64);
-        all_refuse(a, there.ptr, 16, &[&format!("expected memory of {a}"), "memory of device 1 at"]);
-    }
-    // On a GPU more may lie there than was asked for.
-    if gpucomm::backend() == Backend::Emulator {
-        all_refuse(device(), tensor.ptr, 17, &[&name, "the last of 68 bytes"]);
-    }
-}
-
-/// By itself: other tests would soon have something at the same address.
-#[test]
-fn what_is_freed_is_refused() {
-    if gpucomm::backend() != Backend::Emulator {
-        return;
-    }
-    let ended = child("foreign::what_is_freed_is_refused", &[], || {
+    alone("foreign::what_cannot_be_is_refused", || {
         let tensor = Tensor::new(device(), 64);
-        let ptr = tensor.ptr;
-        drop(tensor);
-        all_refuse(device(), ptr, 16, &["does not know"]);
+        let name = device().to_string();
+        all_refuse(device(), std::ptr::null_mut(), 1, &["null"]);
+        all_refuse(device(), tensor.ptr.wrapping_byte_add(2), 1, &["a multiple of 4"]);
+        all_refuse(device(), tensor.ptr, usize::MAX / 2, &["at most"]);
+        all_refuse(device(), std::ptr::without_provenance_mut(usize::MAX - 7), 4, &["16 bytes behind it"]);
+        let mut mine = [0f32; 4];
+        all_refuse(device(), mine.as_mut_ptr().cast(), 4, &[&name, "of the host", "the first of 16 bytes"]);
+        let pinned = PinnedBuffer::<f32>::new(4).unwrap();
+        let ptr = pinned.as_slice().unwrap().as_ptr().cast_mut().cast();
+        all_refuse(device(), ptr, 4, &[&name, "pinned memory of the host"]);
+        if let Some((a, b)) = two_devices() {
+            let there = Tensor::new(b, 64);
+            all_refuse(a, there.ptr, 16, &[&format!("expected memory of {a}"), "memory of device 1 at"]);
+        }
+        // On a GPU more may lie there than was asked for.
+        if gpucomm::backend() == Backend::Emulator {
+            all_refuse(device(), tensor.ptr, 17, &[&name, "the last of 68 bytes"]);
+            let ptr = tensor.ptr;
+            drop(tensor);
+            all_refuse(device(), ptr, 16, &["does not know"]);
+        }
     });
-    ended.assert_success();
 }
 
 /// What the contract forbids, the emulator says.
@@ -321,98 +176,70 @@ fn memory_that_goes_too_early_is_a_violation() {
 
 #[test]
 fn pinned_memory_has_an_address() {
-    let (stream, mut from) = (stream(), PinnedBuffer::from_slice(&[1u32, 2, 3]).unwrap());
-    assert_eq!(from.as_raw().cast_const(), from.as_slice().unwrap().as_ptr().cast());
-    assert!(PinnedBuffer::<u8>::new(0).unwrap().as_raw().is_null());
-    let tensor = Tensor::new(device(), 12);
-    let kind = sys::cudaMemcpyKind::cudaMemcpyHostToDevice;
-    from.as_mut_slice().unwrap()[0] = 9;
-    // SAFETY: both have that many bytes, live until the stream is done, and nobody else uses them.
-    let copied = unsafe { sys::cudaMemcpyAsync(tensor.ptr, from.as_raw(), 12, kind, stream.as_raw()) };
-    assert_eq!(copied, sys::cudaError::cudaSuccess);
-    stream.synchronize().unwrap();
-    assert_eq!(tensor.into_buffer::<u32>().to_vec(&stream).unwrap(), [9, 2, 3]);
+    alone("foreign::pinned_memory_has_an_address", || {
+        let (stream, mut from) = (stream(), PinnedBuffer::from_slice(&[1u32, 2, 3]).unwrap());
+        assert_eq!(from.as_raw().cast_const(), from.as_slice().unwrap().as_ptr().cast());
+        assert!(PinnedBuffer::<u8>::new(0).unwrap().as_raw().is_null());
+        let tensor = Tensor::new(device(), 12);
+        let kind = sys::cudaMemcpyKind::cudaMemcpyHostToDevice;
+        from.as_mut_slice().unwrap()[0] = 9;
+        // SAFETY: both have that many bytes, live until the stream is done, and nobody else uses them.
+        let copied = unsafe { sys::cudaMemcpyAsync(tensor.ptr, from.as_raw(), 12, kind, stream.as_raw()) };
+        assert_eq!(copied, sys::cudaError::cudaSuccess);
+        stream.synchronize().unwrap();
+        assert_eq!(tensor.into_buffer::<u32>().to_vec(&stream).unwrap(), [9, 2, 3]);
+    });
 }
 
 #[test]
 fn a_host_function_makes_nothing_of_it() {
-    let stream = stream();
-    let (say, said) = channel();
-    let ptr = Tensor::new(device(), 64);
-    stream
-        .launch_host(move || {
-            let device = ptr.device;
-            // SAFETY: the tensor lives until the end.
-            let made = unsafe { DeviceBuffer::<u8>::from_raw_parts(device, ptr.ptr, 64, ()) };
-            let _ = say.send((made.map(drop), ptr));
-        })
-        .unwrap();
-    let (made, _tensor) = said.recv_timeout(LONG).unwrap();
-    assert!(matches!(made, Err(Error::InvalidUsage { .. })), "{made:?}");
+    alone("foreign::a_host_function_makes_nothing_of_it", || {
+        let stream = stream();
+        let (say, said) = channel();
+        let ptr = Tensor::new(device(), 64);
+        stream
+            .launch_host(move || {
+                let device = ptr.device;
+                // SAFETY: the tensor lives until the end.
+                let made = unsafe { DeviceBuffer::<u8>::from_raw_parts(device, ptr.ptr, 64, ()) };
+                let _ = say.send((made.map(drop), ptr));
+            })
+            .unwrap();
+        let (made, _tensor) = said.recv_timeout(LONG).unwrap();
+        assert!(matches!(made, Err(Error::InvalidUsage { .. })), "{made:?}");
+    });
 }
 
 #[test]
 fn a_view_works_as_others_do_and_orders_nothing() {
-    let (a, b) = (stream(), stream());
-    let mut tensor = Tensor::new(device(), 4000);
-    let (at, ptr) = (tensor.device, tensor.ptr);
-    let mut copy = DeviceBuffer::<u32>::zeroed(&b, 990).unwrap();
-    // SAFETY: all uses of the memory are done before the tensor is dropped, or on one stream, in order, but where the test says otherwise.
-    unsafe {
-        let mut all = SliceMut::<u32>::from_raw_parts(&mut tensor, at, ptr, 1000).unwrap();
-        assert_eq!((all.len(), all.device(), all.as_raw()), (1000, at, ptr));
-        all.fill(&a, 1).unwrap();
-        let (mut front, mut back) = all.split_at_mut(10);
-        front.copy_from_slice(&a, &[2; 10]).unwrap();
-        back.copy_from_pinned(&a, &PinnedBuffer::from_slice(&[3; 990]).unwrap()).unwrap();
+    alone("foreign::a_view_works_as_others_do_and_orders_nothing", || {
+        let (a, b) = (stream(), stream());
+        let mut tensor = Tensor::new(device(), 4000);
+        let (at, ptr) = (tensor.device, tensor.ptr);
+        let mut copy = DeviceBuffer::<u32>::zeroed(&b, 990).unwrap();
+        // SAFETY: all uses of the memory are done before the tensor is dropped, or on one stream, in order, but where the test says otherwise.
+        unsafe {
+            let mut all = SliceMut::<u32>::from_raw_parts(&mut tensor, at, ptr, 1000).unwrap();
+            assert_eq!((all.len(), all.device(), all.as_raw()), (1000, at, ptr));
+            all.fill(&a, 1).unwrap();
+            let (mut front, mut back) = all.split_at_mut(10);
+            front.copy_from_slice(&a, &[2; 10]).unwrap();
+            back.copy_from_pinned(&a, &PinnedBuffer::from_slice(&[3; 990]).unwrap()).unwrap();
+            a.synchronize().unwrap();
+            let gate = Gate::close(&a);
+            SliceMut::<u32>::from_raw_parts(&mut tensor, at, ptr, 10).unwrap().fill(&a, 9).unwrap();
+            // Nobody waits for that.
+            let view = Slice::<u32>::from_raw_parts(&tensor, at, ptr.wrapping_byte_add(40), 990).unwrap();
+            copy.copy_from(&b, view).unwrap();
+            assert_eq!(copy.to_vec(&b).unwrap(), [3; 990]);
+            assert_eq!(view.slice(980..).to_vec(&b).unwrap(), [3; 10]);
+            assert!(!a.query().unwrap());
+            gate.open();
+            let mut pinned = PinnedBuffer::<u32>::new(10).unwrap();
+            let view = Slice::<u32>::from_raw_parts(&tensor, at, ptr, 10).unwrap();
+            view.copy_to_pinned(&a, &mut pinned).unwrap();
+            assert_eq!(pinned.as_slice().unwrap(), [9; 10]);
+        }
         a.synchronize().unwrap();
-        let gate = Gate::close(&a);
-        SliceMut::<u32>::from_raw_parts(&mut tensor, at, ptr, 10).unwrap().fill(&a, 9).unwrap();
-        // Nobody waits for that.
-        let view = Slice::<u32>::from_raw_parts(&tensor, at, ptr.wrapping_byte_add(40), 990).unwrap();
-        copy.copy_from(&b, view).unwrap();
-        assert_eq!(copy.to_vec(&b).unwrap(), [3; 990]);
-        assert_eq!(view.slice(980..).to_vec(&b).unwrap(), [3; 10]);
-        assert!(!a.query().unwrap());
-        gate.open();
-        let mut pinned = PinnedBuffer::<u32>::new(10).unwrap();
-        let view = Slice::<u32>::from_raw_parts(&tensor, at, ptr, 10).unwrap();
-        view.copy_to_pinned(&a, &mut pinned).unwrap();
-        assert_eq!(pinned.as_slice().unwrap(), [9; 10]);
-    }
-    a.synchronize().unwrap();
+    });
 }
-
-/// Each buffer owns the one before: letting go of the last lets go of all, on a small stack.
-#[test]
-fn a_long_chain_of_owners_goes_one_by_one() {
-    let gone = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&gone);
-    let chain = move || {
-        struct Link(Option<DeviceBuffer<u8>>, Arc<AtomicUsize>);
-
-        impl Drop for Link {
-            fn drop(&mut self) {
-                drop(self.0.take());
-                self.1.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-
-        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
-        let mut last = DeviceBuffer::<u8>::zeroed(&stream, 64).unwrap();
-        stream.synchronize().unwrap();
-        for _ in 0..LINKS {
-            let (device, ptr) = (last.device(), last.as_raw());
-            let owner = Link(Some(last), Arc::clone(&count));
-            // SAFETY: the memory goes with its owner, which nobody else has.
-            last = unsafe { DeviceBuffer::from_raw_parts(device, ptr, 64, owner).unwrap() };
-        }
-        assert_eq!(last.to_vec(&stream).unwrap(), [0; 64]);
-        drop(last);
-    };
-    std::thread::Builder::new().stack_size(256 << 10).spawn(chain).unwrap().join().unwrap();
-    assert_eq!(gone.load(Ordering::SeqCst), LINKS);
-}
-
-/// More than a stack takes where each is dropped within the one before.
-const LINKS: usize = 5000;

@@ -21,6 +21,7 @@ mod kernel;
 mod launch;
 mod lost;
 mod order;
+mod owners;
 mod pinned;
 mod queue;
 mod slice;

@@ -135,3 +135,30 @@ impl Later {
         unsafe { free_on(self.ptr, stream) }.map(|()| true)
     }
 }
+
+#[cfg(all(test, gpucomm_emulator))]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::cuda::DeviceBuffer;
+
+    /// Behind work that hangs, what is dropped adds nothing to a stream that has no room for it.
+    #[test]
+    fn nothing_is_added_to_a_full_stream() {
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, 10).unwrap();
+        let (open, opened) = mpsc::channel::<()>();
+        stream.launch_host(move || assert!(opened.recv().is_err())).unwrap();
+        buffer.fill(&stream, 1).unwrap();
+        stream.count(10_000);
+        assert!(!stream.in_flight().has_reserve(stream.queue()).unwrap());
+        let before = stream.in_flight().position();
+        drop(buffer);
+        assert_eq!(stream.in_flight().position(), before);
+        // The emulator says what is freed while it is in use.
+        retry(&Stream::new(stream.device()).unwrap());
+        drop(open);
+        stream.synchronize().unwrap();
+    }
+}

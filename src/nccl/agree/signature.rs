@@ -19,8 +19,8 @@ pub(crate) struct Signature(pub(crate) [u64; 6]);
 pub(crate) enum Memory {
     /// Whether it lies in windows, or in registered memory.
     InWindows(bool),
-    /// Where it lies, and whether what is sent is a part of what is received.
-    At { send: Place, recv: Place, in_place: bool },
+    /// Where it lies: in place where both begin at one byte, as nothing else may.
+    At { send: Place, recv: Place },
 }
 
 /// Of the number of a window: it is none, but memory that each rank has registered by itself.
@@ -44,8 +44,7 @@ const ELEMENT: u32 = 8;
 const REDUCTION: u32 = 16;
 const ROOT: u32 = 24;
 const GROUP: u32 = 40;
-const IN_PLACE: u32 = 63;
-const IN_WINDOWS: u32 = 62;
+const IN_WINDOWS: u32 = 63;
 
 /// Collectives of one communicator that a group may hold.
 pub(crate) const MAX_GROUP: usize = (1 << (IN_WINDOWS - GROUP)) - 1;
@@ -76,10 +75,7 @@ impl Signature {
         let (head, count) = (head | (group as u64) << GROUP, count as u64);
         match memory {
             Memory::InWindows(is) => Self([head | u64::from(is) << IN_WINDOWS, count, 0, 0, 0, 0]),
-            Memory::At { send, recv, in_place } => {
-                let head = head | u64::from(in_place && recv.window != 0) << IN_PLACE;
-                Self([head, count, send.window, send.offset, recv.window, recv.offset])
-            }
+            Memory::At { send, recv } => Self([head, count, send.window, send.offset, recv.window, recv.offset]),
         }
     }
 
@@ -169,10 +165,10 @@ impl Signature {
                 text.push_str(&format!(", {what} at byte {offset} of {whose} {}", window & !REGISTERED));
             }
         }
-        if head >> IN_WINDOWS & 1 != 0 {
+        if head >> IN_WINDOWS != 0 {
             text.push_str(", in windows or registered memory");
         }
-        if head >> IN_PLACE != 0 {
+        if recv != 0 && (send, send_offset) == (recv, recv_offset) {
             text.push_str(", in place");
         }
         text

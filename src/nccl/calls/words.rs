@@ -9,8 +9,7 @@ impl Call<'_> {
     #[inline]
     pub(crate) fn signature(&self, group: usize) -> Signature {
         let memory = if self.kind.symmetric() {
-            let in_place = self.send.is_none() && self.send_in_recv.is_some();
-            Memory::At { send: self.place(self.source()), recv: self.place(self.recv.as_ref()), in_place }
+            Memory::At { send: self.place(self.source()), recv: self.place(self.recv.as_ref()) }
         } else {
             Memory::InWindows(self.is_in_window())
         };
