@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Clique, CommBuffer, Communicator, Device, Element, InPlace, ReduceOp, Result, Stream, f16};
+use gpucomm::{Clique, CommBuffer, Communicator, Device, InPlace, Reduce, ReduceOp, Result, Stream, f16};
 
 /// Calls in a loop that is timed; the last one is waited for.
 const CALLS: usize = 100;
@@ -17,14 +17,14 @@ const LOOPS: usize = 15;
 const SIZES: [usize; 5] = [64, 4 << 10, 64 << 10, 1 << 20, 16 << 20];
 
 /// Two buffers of one rank.
-struct Pair<'c, T: Element> {
+struct Pair<'c, T: Reduce> {
     send: CommBuffer<'c, T>,
     recv: CommBuffer<'c, T>,
 }
 
 type Operation<T> = fn(&Communicator, &mut Pair<'_, T>, usize, usize, &Stream) -> Result<()>;
 
-fn all_gather<T: Element>(comm: &Communicator, of: &mut Pair<'_, T>, at: usize, len: usize, on: &Stream) -> Result<()> {
+fn all_gather<T: Reduce>(comm: &Communicator, of: &mut Pair<'_, T>, at: usize, len: usize, on: &Stream) -> Result<()> {
     comm.all_gather((of.send.slice(at..at + len), of.recv.slice_mut(..len * comm.size())), on)
 }
 
@@ -43,7 +43,7 @@ fn reduce_scatter(comm: &Communicator, of: &mut Pair<'_, f16>, at: usize, len: u
 }
 
 /// The median over the loops, in µs.
-fn time<T: Element>(
+fn time<T: Reduce>(
     comm: &Communicator,
     stream: &Stream,
     operation: Operation<T>,
@@ -67,7 +67,7 @@ fn time<T: Element>(
     Ok(times[LOOPS / 2])
 }
 
-fn table<T: Element>(clique: &Clique, name: &str, operation: Operation<T>) -> Result<()> {
+fn table<T: Reduce>(clique: &Clique, name: &str, operation: Operation<T>) -> Result<()> {
     for bytes in SIZES {
         let len = bytes / size_of::<T>();
         let rows = clique.spmd(|comm| {

@@ -17,6 +17,7 @@
 //! | | |
 //! |---|---|
 //! | [`cuda`] | [`Device`], [`Stream`], [`Event`], [`DeviceBuffer`], [`PinnedBuffer`] |
+//! | [`Element`], [`Reduce`] | what memory may hold and operations may move, and what of it NCCL reduces |
 //! | [`nccl`] | [`Clique`], [`Communicator`], [`CommBuffer`], [`group`], the table of operations |
 //! | [`exchange`] | what ranks tell each other outside NCCL: ids, votes, who is left |
 //! | [`sys`] | the C interface as it is |
@@ -41,7 +42,8 @@
 //!
 //! # Features
 //!
-//! `nccl` (default), `nvshmem` (its C interface, in [`sys`]), `emulator`, and `cli` for the program `gpucomm`.
+//! `nccl` (default), `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), and `cli` for the
+//! program `gpucomm`.
 
 // The rooms below nccl/ offer it things that nobody else uses.
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]
@@ -61,9 +63,12 @@ pub mod sys;
 pub mod version;
 
 pub use backend::{Backend, backend, emulator_violations};
+#[cfg(feature = "bytemuck")]
+#[doc(hidden)]
+pub use bytemuck;
 pub use cuda::{Device, DeviceBuffer, Event, PinnedBuffer, Stream};
 pub use deadline::{default_timeout, set_default_timeout};
-pub use element::{Element, ElementKind};
+pub use element::{Element, ElementKind, Reduce};
 pub use error::{Error, Result};
 pub use half::{bf16, f16};
 #[cfg(feature = "nccl")]

@@ -16,5 +16,9 @@ fn programs_that_must_not_compile() {
         println!("skipped: the messages are those of {TOOLCHAIN}x, this is {version}");
         return;
     }
-    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/compile_fail/*.rs");
+    if cfg!(feature = "bytemuck") {
+        cases.compile_fail("tests/compile_fail/with_bytemuck/*.rs");
+    }
 }

@@ -9,7 +9,7 @@ use super::enqueue::submit::Calls;
 use super::group::Group;
 use super::reduce_op::ReduceOp;
 use crate::cuda::Stream;
-use crate::element::Element;
+use crate::element::Reduce;
 use crate::error::Result;
 
 /// Reductions of many buffers.
@@ -39,7 +39,7 @@ impl Communicator {
     ///
     /// # Errors
     /// Those of operations; of an argument, its text says which buffer it is about, counted from 0. Nothing was submitted then.
-    pub fn all_reduce_many<'a, T: Element>(
+    pub fn all_reduce_many<'a, T: Reduce>(
         &'a self,
         buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
         op: ReduceOp<'a, T>,
@@ -57,7 +57,7 @@ impl<'a> Group<'a> {
     ///
     /// # Errors
     /// As there.
-    pub fn all_reduce_many<T: Element>(
+    pub fn all_reduce_many<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
         buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
@@ -69,7 +69,7 @@ impl<'a> Group<'a> {
 }
 
 /// Adds the calls to `calls`, or none.
-fn prepare_all<'a, T: Element>(
+fn prepare_all<'a, T: Reduce>(
     site: Site<'a>,
     buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
     op: ReduceOp<'a, T>,

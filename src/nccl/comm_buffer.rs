@@ -10,7 +10,7 @@ use super::communicator::Communicator;
 use super::memory::allocate;
 use super::state::inner::Inner;
 use crate::cuda::{Access, Allocation, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream};
-use crate::element::Element;
+use crate::element::{self, Element};
 use crate::error::{Error, Result};
 
 /// Device memory that NCCL allocated (`ncclMemAlloc`), registered as a symmetric window of its communicator where the
@@ -265,7 +265,7 @@ impl<T: Element> Lend for &mut CommBuffer<'_, T> {
 impl<T: Element> fmt::Debug for CommBuffer<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommBuffer")
-            .field("element", &T::KIND)
+            .field("element", &format_args!("{}", element::name::<T>()))
             .field("len", &self.len)
             .field("device", &self.device())
             .field("window", &self.is_window())

@@ -9,7 +9,7 @@ use super::enqueue::submit;
 use super::enqueue::submit::{Calls, GroupMark};
 use super::reduce_op::ReduceOp;
 use crate::cuda::{Slice, SliceMut, Stream};
-use crate::element::Element;
+use crate::element::{Element, Reduce};
 use crate::error::{Error, Result};
 
 /// Wraps `ncclGroupStart` and `ncclGroupEnd`: the operations that `record` issues on the [`Group`] start together.
@@ -103,7 +103,7 @@ impl<'a> Group<'a> {
     }
 
     /// Records [`Communicator::all_reduce`].
-    pub fn all_reduce<T: Element>(
+    pub fn all_reduce<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
         io: impl Into<SendRecv<'a, T>>,
@@ -116,7 +116,7 @@ impl<'a> Group<'a> {
     }
 
     /// Records [`Communicator::reduce`].
-    pub fn reduce<T: Element>(
+    pub fn reduce<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
         io: impl Into<ToRoot<'a, T>>,
@@ -155,7 +155,7 @@ impl<'a> Group<'a> {
     }
 
     /// Records [`Communicator::reduce_scatter`].
-    pub fn reduce_scatter<T: Element>(
+    pub fn reduce_scatter<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
         io: impl Into<SendRecv<'a, T>>,
@@ -261,7 +261,7 @@ impl<'a> Group<'a> {
     }
 
     /// Records [`Communicator::reduce_scatter_v`].
-    pub fn reduce_scatter_v<'b, T: Element>(
+    pub fn reduce_scatter_v<'b, T: Reduce>(
         &mut self,
         comm: &'a Communicator,
         io: impl Into<SendRecv<'a, T>>,

@@ -18,6 +18,9 @@
 //! | [`scatter`](Communicator::scatter) | `(&send[n * size], &mut recv[n])`, `RecvOnly(&mut recv[n])` | `InPlace(&mut buffer[n * size])` | `ncclScatter` |
 //! | [`send`](Communicator::send), [`recv`](Communicator::recv) | `&send[n]`, `&mut recv[n]` | | `ncclSend`, `ncclRecv` |
 //!
+//! Those that reduce take [`Reduce`](crate::Reduce), the ten types that NCCL computes with; the others move any [`Element`](crate::Element), a type
+//! of your own as well. Ranks of a clique compare the type, not only its size.
+//!
 //! The forms with `_v` take a count for each rank. [`group`] starts several operations together, and
 //! [`all_reduce_many`](Communicator::all_reduce_many) one for each of many buffers. [`barrier`](Communicator::barrier) and
 //! [`all_reduce_scalar`](Communicator::all_reduce_scalar) are made of `ncclAllReduce`.

@@ -9,7 +9,7 @@ use super::enqueue::submit;
 use super::enqueue::submit::Calls;
 use super::reduce_op::ReduceOp;
 use crate::cuda::{Slice, SliceMut, Stream};
-use crate::element::Element;
+use crate::element::{Element, Reduce};
 use crate::error::Result;
 
 /// Operations. Each is enqueued on a stream and returns at once; its result is there when the stream has come to it.
@@ -30,7 +30,7 @@ impl Communicator {
     ///
     /// Out of place, `send` has `n` elements and `recv` at least as many; in place, the buffer has `n`.
     #[inline]
-    pub fn all_reduce<'a, T: Element>(
+    pub fn all_reduce<'a, T: Reduce>(
         &'a self,
         io: impl Into<SendRecv<'a, T>>,
         op: ReduceOp<'a, T>,
@@ -43,7 +43,7 @@ impl Communicator {
     /// Wraps `ncclReduce`: reduces the elements of all ranks, position by position, and gives the result to `root`.
     ///
     /// `send` has `n` elements; at the root, `recv` has at least as many. In place, the buffer has `n`.
-    pub fn reduce<'a, T: Element>(
+    pub fn reduce<'a, T: Reduce>(
         &'a self,
         io: impl Into<ToRoot<'a, T>>,
         op: ReduceOp<'a, T>,
@@ -80,7 +80,7 @@ impl Communicator {
     ///
     /// Out of place, `send` has `n * size` elements and `recv` at least `n`. In place, the buffer has `n * size` elements,
     /// the result is written at `n * rank`, and the rest is unspecified afterwards.
-    pub fn reduce_scatter<'a, T: Element>(
+    pub fn reduce_scatter<'a, T: Reduce>(
         &'a self,
         io: impl Into<SendRecv<'a, T>>,
         op: ReduceOp<'a, T>,
@@ -208,7 +208,7 @@ impl Communicator {
     ///
     /// `layout` divides `send` and is the same on all ranks; `recv` is at least as long as this rank's part. In place, the
     /// result is written where this rank's part is, and the rest of the buffer is left as it was.
-    pub fn reduce_scatter_v<'a, 'b, T: Element>(
+    pub fn reduce_scatter_v<'a, 'b, T: Reduce>(
         &'a self,
         io: impl Into<SendRecv<'a, T>>,
         layout: impl Into<Layout<'b>>,

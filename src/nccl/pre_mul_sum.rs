@@ -11,7 +11,7 @@ use super::raw::data_type;
 use super::raw::outside::outside_of_host_functions;
 use super::state::inner::Inner;
 use crate::cuda::{self, Region, Slice};
-use crate::element::Element;
+use crate::element::Reduce;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -22,7 +22,7 @@ use crate::sys;
 /// `ncclRedOpDestroy`, later where another thread is inside a call on the communicator: it waits for nobody. Operations that
 /// were enqueued with it go on.
 #[derive(Debug)]
-pub struct PreMulSum<'a, T: Element> {
+pub struct PreMulSum<'a, T: Reduce> {
     // Dropped before the communicator that it may keep.
     op: Op,
     factor: Option<Region<'a>>,
@@ -44,7 +44,7 @@ impl Communicator {
     ///
     /// # Errors
     /// What NCCL says.
-    pub fn pre_mul_sum<T: Element>(&self, factor: T) -> Result<PreMulSum<'_, T>> {
+    pub fn pre_mul_sum<T: Reduce>(&self, factor: T) -> Result<PreMulSum<'_, T>> {
         PreMulSum::with_host_factor(self.inner(), factor)
     }
 
@@ -53,12 +53,12 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device.
-    pub fn pre_mul_sum_device<'a, T: Element>(&'a self, factor: impl Into<Slice<'a, T>>) -> Result<PreMulSum<'a, T>> {
+    pub fn pre_mul_sum_device<'a, T: Reduce>(&'a self, factor: impl Into<Slice<'a, T>>) -> Result<PreMulSum<'a, T>> {
         PreMulSum::with_device_factor(self.inner(), factor.into())
     }
 }
 
-impl<'a, T: Element> PreMulSum<'a, T> {
+impl<'a, T: Reduce> PreMulSum<'a, T> {
     fn with_host_factor(inner: &Arc<Inner>, mut factor: T) -> Result<Self> {
         let factor: *mut T = &mut factor;
         // SAFETY: NCCL reads one element at `factor` during the call.

@@ -2,12 +2,12 @@
 
 use super::calls::reduction::Reduction;
 use super::pre_mul_sum::PreMulSum;
-use crate::element::Element;
+use crate::element::Reduce;
 use crate::sys;
 
 /// What a reducing operation does with the elements of the ranks. All ranks must name the same one.
 #[derive(Debug, Clone, Copy)]
-pub enum ReduceOp<'a, T: Element> {
+pub enum ReduceOp<'a, T: Reduce> {
     /// `ncclSum`. Integers wrap around.
     Sum,
     /// `ncclProd`. Integers wrap around.
@@ -22,7 +22,7 @@ pub enum ReduceOp<'a, T: Element> {
     PreMul(&'a PreMulSum<'a, T>),
 }
 
-impl<'a, T: Element> ReduceOp<'a, T> {
+impl<'a, T: Reduce> ReduceOp<'a, T> {
     /// The same without the type, which was compared with that of the buffers.
     #[inline]
     pub(crate) fn reduction(self) -> Reduction<'a> {

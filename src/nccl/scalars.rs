@@ -8,7 +8,7 @@ use super::enqueue::submit;
 use super::reduce_op::ReduceOp;
 use crate::cuda::{DeviceBuffer, Stream};
 use crate::deadline::Deadline;
-use crate::element::Element;
+use crate::element::Reduce;
 use crate::error::Result;
 
 /// Reductions of values of the host: losses, counts, votes. Each waits for the result, and for what came before it on `stream`.
@@ -32,7 +32,7 @@ impl Communicator {
     ///
     /// # Errors
     /// Those of operations, and of copies between the host and the device; [`Timeout`](crate::Error::Timeout) says which rank has not come.
-    pub fn all_reduce_scalar<T: Element>(&self, value: T, op: ReduceOp<'_, T>, stream: &Stream) -> Result<T> {
+    pub fn all_reduce_scalar<T: Reduce>(&self, value: T, op: ReduceOp<'_, T>, stream: &Stream) -> Result<T> {
         self.reduce_values("all_reduce_scalar", [value], op, stream).map(|[value]| value)
     }
 
@@ -55,7 +55,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_scalar`].
-    pub fn all_reduce_scalars<T: Element, const N: usize>(
+    pub fn all_reduce_scalars<T: Reduce, const N: usize>(
         &self,
         values: [T; N],
         op: ReduceOp<'_, T>,
@@ -65,7 +65,7 @@ impl Communicator {
     }
 
     /// The reduction of `operation`.
-    fn reduce_values<T: Element, const N: usize>(
+    fn reduce_values<T: Reduce, const N: usize>(
         &self,
         operation: &'static str,
         mut values: [T; N],

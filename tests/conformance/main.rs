@@ -39,6 +39,7 @@ mod lifecycle;
 mod long_groups;
 mod meeting;
 mod mixed;
+mod moved;
 mod movement;
 mod neighbours;
 mod nested;

@@ -1,6 +1,6 @@
 //! Fills with every kind of pattern.
 
-use gpucomm::{DeviceBuffer, Element};
+use gpucomm::{DeviceBuffer, Reduce};
 
 use crate::{Gate, Sample, for_each_element, random, stream};
 
@@ -32,7 +32,7 @@ fn every_type() {
     for_each_element!(patterns(&mut random));
 }
 
-fn one<T: Element>(value: T) {
+fn one<T: Reduce>(value: T) {
     let stream = stream();
     let mut buffer = DeviceBuffer::<T>::zeroed(&stream, 1001).unwrap();
     buffer.fill(&stream, value).unwrap();

@@ -20,6 +20,7 @@ mod forget;
 mod kernel;
 mod launch;
 mod lost;
+mod moved;
 mod order;
 mod owners;
 mod pinned;
@@ -81,7 +82,7 @@ impl Gate {
 }
 
 /// An element from random bits; no NaN, so that values compare.
-pub trait Sample: Element {
+pub trait Sample: Element + std::fmt::Debug + PartialEq {
     fn sample(random: &mut fastrand::Rng) -> Self;
 }
 
@@ -106,7 +107,29 @@ sample! {
     bf16: |r| bf16::from_f32(r.f32() - 0.5);
     f32: |r| r.f32() - 0.5;
     f64: |r| r.f64() - 0.5;
+    i16: |r| r.i16(..);
+    u16: |r| r.u16(..);
+    i128: |r| r.i128(..);
+    usize: |r| r.usize(..);
+    bool: |r| r.bool();
+    char: |r| r.char(..);
+    [u8; 2]: |r| [r.u8(..), r.u8(..)];
+    [u16; 3]: |r| [r.u16(..), r.u16(..), r.u16(..)];
+    [[bool; 2]; 2]: |r| [[r.bool(), r.bool()], [r.bool(), r.bool()]];
+    Particle: |r| Particle { place: [r.f32(), r.f32(), r.f32()], mark: r.u16(..), kinds: [r.u8(..), r.u8(..)] };
 }
+
+/// What a user would define.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C)]
+pub struct Particle {
+    place: [f32; 3],
+    mark: u16,
+    kinds: [u8; 2],
+}
+
+// SAFETY: 16 bytes of numbers, and no padding between them.
+unsafe impl Element for Particle {}
 
 pub fn samples<T: Sample>(random: &mut fastrand::Rng, len: usize) -> Vec<T> {
     (0..len).map(|_| T::sample(random)).collect()
@@ -126,5 +149,15 @@ macro_rules! for_each_element {
         $function::<gpucomm::bf16>($($argument),*);
         $function::<f32>($($argument),*);
         $function::<f64>($($argument),*);
+        $function::<i16>($($argument),*);
+        $function::<u16>($($argument),*);
+        $function::<i128>($($argument),*);
+        $function::<usize>($($argument),*);
+        $function::<bool>($($argument),*);
+        $function::<char>($($argument),*);
+        $function::<[u8; 2]>($($argument),*);
+        $function::<[u16; 3]>($($argument),*);
+        $function::<[[bool; 2]; 2]>($($argument),*);
+        $function::<$crate::Particle>($($argument),*);
     };
 }

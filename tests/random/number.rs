@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use gpucomm::cuda::{Slice, SliceMut};
 use gpucomm::nccl::PreMulSum;
-use gpucomm::{CommBuffer, DeviceBuffer, Element, ElementKind, bf16, f16};
+use gpucomm::{CommBuffer, DeviceBuffer, ElementKind, Reduce, bf16, f16};
 
 /// A buffer of either kind of memory.
-pub enum Buffer<'c, T: Element> {
+pub enum Buffer<'c, T: Reduce> {
     Device(DeviceBuffer<T>),
     Comm(CommBuffer<'c, T>),
 }
 
-impl<T: Element> Buffer<'_, T> {
+impl<T: Reduce> Buffer<'_, T> {
     pub fn len(&self) -> usize {
         match self {
             Self::Device(buffer) => buffer.len(),
@@ -43,7 +43,7 @@ impl<T: Element> Buffer<'_, T> {
 }
 
 /// An element type, in and out of the enums over all types.
-pub trait Number: Element {
+pub trait Number: Reduce {
     fn of_bits(bits: u64) -> Self;
     fn bits(self) -> u64;
 

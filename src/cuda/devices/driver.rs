@@ -21,7 +21,7 @@ fn entry(symbol: &CStr, version: c_uint) -> *mut c_void {
 }
 
 /// `cuMemsetD16Async`, `cuMemsetD32Async` and `cuMemsetD2D32Async`; each is `None` where the driver has none.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Memset {
     pub(crate) d16: sys::PFN_cuMemsetD16Async_v3020,
     pub(crate) d32: sys::PFN_cuMemsetD32Async_v3020,

@@ -14,7 +14,7 @@ use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;
-use crate::element::Element;
+use crate::element::{self, Element};
 use crate::error::Result;
 
 /// What [`Stream::launch`] takes: memory that a launch reads (`&x`, [`Slice`]) and memory that it writes (`&mut x`, [`SliceMut`]), in
@@ -86,13 +86,13 @@ impl<T: Element> LentMut<'_, T> {
 
 impl<T: Element> fmt::Debug for Lent<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lent<{}>({} elements)", T::KIND, self.len)
+        write!(f, "Lent<{}>({} elements)", element::name::<T>(), self.len)
     }
 }
 
 impl<T: Element> fmt::Debug for LentMut<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LentMut<{}>({} elements)", T::KIND, self.len)
+        write!(f, "LentMut<{}>({} elements)", element::name::<T>(), self.len)
     }
 }
 

@@ -13,7 +13,7 @@ use super::pinned::PinnedBuffer;
 use super::slice::{Slice, SliceMut};
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::stream::Stream;
-use crate::element::Element;
+use crate::element::{self, Element};
 use crate::error::Result;
 
 /// Elements in the memory of a device.
@@ -273,6 +273,6 @@ impl<'a, T: Element> From<&'a mut DeviceBuffer<T>> for SliceMut<'a, T> {
 
 impl<T: Element> std::fmt::Debug for DeviceBuffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DeviceBuffer<{}>({} elements on {})", T::KIND, self.len, self.device())
+        write!(f, "DeviceBuffer<{}>({} elements on {})", element::name::<T>(), self.len, self.device())
     }
 }

@@ -8,6 +8,7 @@ use super::pinned::PinnedBuffer;
 use super::region::Region;
 use super::slice::{Slice, SliceMut};
 use super::staging::Staged;
+use super::values;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::in_flight::ENTRY;
@@ -43,7 +44,8 @@ impl<T: Element> Slice<'_, T> {
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; why an operation of a communicator
     /// has failed, such as [`Error::Aborted`]; what CUDA says; [`Error::Timeout`], after which a first part of `values` may
-    /// have been written, in whole elements, and nothing more will be.
+    /// have been written, in whole elements of up to 64 KiB, and nothing more will be. [`Error::InvalidArgument`] also where what comes is no value
+    /// of a type that has invalid ones, such as `bool`; then nothing was written.
     pub fn copy_to_slice_within(&self, stream: &Stream, values: &mut [T], timeout: Duration) -> Result<()> {
         self.copy_to_slice_until("Slice::copy_to_slice_within", stream, values, &Deadline::after(timeout))
     }
@@ -58,8 +60,28 @@ impl<T: Element> Slice<'_, T> {
     ) -> Result<()> {
         same_length(operation, self.len(), values.len())?;
         same_device(operation, self.device(), stream)?;
+        if T::CHECK.is_some() {
+            // Elsewhere first: what is no value must not lie in `values`.
+            values.copy_from_slice(&self.fetch(operation, stream, deadline)?);
+            return Ok(());
+        }
+        let to = values.as_mut_ptr().cast();
         // SAFETY: `values` is that many bytes, exclusively borrowed, and every bit pattern is an element.
-        unsafe { download(operation, self.region(), stream, values.as_mut_ptr().cast(), deadline) }
+        unsafe { download(operation, (self.region(), size_of::<T>()), stream, to, deadline) }
+    }
+
+    /// The elements as a vector, for `operation`.
+    fn fetch(&self, operation: &'static str, stream: &Stream, deadline: &Deadline) -> Result<Vec<T>> {
+        same_device(operation, self.device(), stream)?;
+        let mut elements = Vec::<T>::with_capacity(self.len());
+        let (region, to) = (self.region(), elements.as_mut_ptr().cast::<u8>());
+        // SAFETY: the vector has room for that many bytes.
+        unsafe { download(operation, (region, size_of::<T>()), stream, to, deadline)? };
+        // SAFETY: so many bytes were written there.
+        values::check::<T>(operation, unsafe { std::slice::from_raw_parts(to, region.bytes) })?;
+        // SAFETY: they are so many values: every bit pattern is one, or was looked at.
+        unsafe { elements.set_len(self.len()) };
+        Ok(elements)
     }
 
     /// Wraps `cudaMemcpyAsync`: the elements as a vector, after the earlier work on `stream`. Waits for that, no
@@ -68,9 +90,7 @@ impl<T: Element> Slice<'_, T> {
     /// # Errors
     /// As [`Slice::copy_to_slice_within`].
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
-        let mut values = vec![T::ZERO; self.len()];
-        self.copy_to_slice_until("Slice::to_vec", stream, &mut values, &Deadline::after(default_timeout()))?;
-        Ok(values)
+        self.fetch("Slice::to_vec", stream, &Deadline::after(default_timeout()))
     }
 
     /// Wraps `cudaMemcpyAsync`: copies to pinned memory, without waiting. Reading `target` waits.
@@ -291,13 +311,13 @@ pub(crate) fn park(block: Staged, stream: &Stream) {
     }
 }
 
-/// Copies `region` to `to` through staging blocks, and waits.
+/// Copies `region`, of elements of so many bytes, to `to` through staging blocks, and waits.
 ///
 /// # Safety
 /// `to` has as many bytes as `region`, and nobody else uses them now.
 unsafe fn download(
     operation: &'static str,
-    region: Region<'_>,
+    (region, element): (Region<'_>, usize),
     stream: &Stream,
     to: *mut u8,
     deadline: &Deadline,
@@ -329,7 +349,9 @@ unsafe fn download(
                 Ok(None) => break,
                 Err(error) => return finish(region, stream, queue, Err(error)),
             };
-            let bytes = block.size().min(left);
+            // Whole elements, unless there is no room for one.
+            let beyond = if element <= block.size() { block.size() % element } else { 0 };
+            let bytes = (block.size() - beyond).min(left);
             // SAFETY: `asked + bytes` is within the region; the block has room for `bytes`, and is neither used by
             // others nor freed before the copy is done.
             let copied = unsafe {

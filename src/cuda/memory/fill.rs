@@ -16,9 +16,12 @@ use crate::element::Element;
 use crate::error::Result;
 use crate::sys;
 
+/// Bytes that come from the host where the driver has no such fill.
+const PIECE: usize = 64 << 10;
+
 impl<T: Element> SliceMut<'_, T> {
     /// Wraps `cudaMemsetAsync`, `cuMemsetD16Async`, `cuMemsetD32Async` and `cuMemsetD2D32Async`: sets every element to
-    /// `value`, without waiting.
+    /// `value`, without waiting. What is larger than eight bytes, and has not the same in all of them, goes from the host, and then by copies.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a stream of another device; what CUDA says.
@@ -33,13 +36,12 @@ impl<T: Element> SliceMut<'_, T> {
         if region.bytes == 0 {
             return Ok(());
         }
-        let mut bytes = [0; 8];
-        // SAFETY: an element has at most 8 bytes, all of them initialised.
-        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping((&raw const value).cast(), size_of::<T>()) };
+        // SAFETY: all bytes of an element are initialised, and it stays until this returns.
+        let pattern = unsafe { std::slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
         let _current = stream.device().bind(operation)?;
         stream.room_for_one(operation, default_timeout())?;
         region.alloc.order(Access::Write, stream)?;
-        let result = fill(operation, region, &bytes[..size_of::<T>()], stream);
+        let result = fill(operation, region, pattern, stream);
         // Elements of 8 bytes may take two fills.
         stream.count(if size_of::<T>() == 8 { 2 * ENTRY } else { ENTRY });
         region.alloc.note(Access::Write, stream);
@@ -63,15 +65,17 @@ fn fill(operation: &'static str, region: Region<'_>, pattern: &[u8], stream: &St
         let code = unsafe { sys::cudaMemsetAsync(to, i32::from(pattern[0]), region.bytes, raw) };
         return check_on(stream.device().ordinal(), "cudaMemsetAsync", code);
     }
-    let memset = driver::memset();
+    // A driver fills by words, whose addresses are multiples of them; of an array of bytes it may be any.
+    let word = pattern.len().min(4);
+    let memset = if to.addr().is_multiple_of(word) { driver::memset() } else { driver::Memset::default() };
     match (pattern, memset) {
         (&[a, b], driver::Memset { d16: Some(d16), .. }) => {
-            // SAFETY: as above; addresses of 2-byte elements are even.
+            // SAFETY: as above; the address is even.
             let code = unsafe { d16(address, u16::from_ne_bytes([a, b]), count, raw) };
             result("cuMemsetD16Async", code)
         }
         (&[a, b, c, d], driver::Memset { d32: Some(d32), .. }) => {
-            // SAFETY: as above; addresses of 4-byte elements are multiples of 4.
+            // SAFETY: as above; the address is a multiple of 4.
             let code = unsafe { d32(address, u32::from_ne_bytes([a, b, c, d]), count, raw) };
             result("cuMemsetD32Async", code)
         }
@@ -99,23 +103,10 @@ fn result(operation: &'static str, code: sys::CUresult) -> Result<()> {
     check(operation, sys::cudaError(code.0 as _))
 }
 
-/// For drivers without the fill that is needed: a first piece from the host, then copies of what is there, twice as
-/// long each time.
+/// Where the driver has no such fill: a first piece from the host, then copies of what is there, twice as long each time.
 fn fill_by_copies(operation: &'static str, region: Region<'_>, pattern: &[u8], stream: &Stream) -> Result<()> {
     let deadline = Deadline::after(default_timeout());
-    let first = region.bytes.min(64 << 10);
-    let block = Staged::take(operation, stream, first, &deadline)?;
-    let first = first.min(block.size());
-    // SAFETY: the block has room for `first` bytes, a multiple of the pattern, and nobody else uses it.
-    let piece = unsafe { std::slice::from_raw_parts_mut(block.ptr(), first) };
-    for chunk in piece.chunks_exact_mut(pattern.len()) {
-        chunk.copy_from_slice(pattern);
-    }
-    // SAFETY: the region is at least that long; it and the block stay until the copy is done.
-    let copied = unsafe { enqueue(region.ptr(), block.ptr().cast::<c_void>(), first, Way::ToDevice, stream) };
-    super::copy::park(block, stream);
-    copied?;
-    let mut done = first;
+    let mut done = first_piece(operation, region, pattern, stream, &deadline)?;
     while done < region.bytes {
         stream.room_for_one(operation, deadline.remaining())?;
         let bytes = done.min(region.bytes - done);
@@ -124,4 +115,33 @@ fn fill_by_copies(operation: &'static str, region: Region<'_>, pattern: &[u8], s
         done += bytes;
     }
     Ok(())
+}
+
+/// Fills the beginning of `region` from the host: how many bytes, a multiple of the pattern.
+fn first_piece(
+    operation: &'static str,
+    region: Region<'_>,
+    pattern: &[u8],
+    stream: &Stream,
+    deadline: &Deadline,
+) -> Result<usize> {
+    let most = region.bytes.min(PIECE.max(pattern.len()));
+    let (mut done, bytes) = (0, most - most % pattern.len());
+    while done < bytes {
+        stream.room_for_one(operation, deadline.remaining())?;
+        let block = Staged::take(operation, stream, bytes - done, deadline)?;
+        let length = block.size().min(bytes - done);
+        // SAFETY: the block has room for that many bytes, which were initialised when it was made, and nobody else uses it.
+        let piece = unsafe { std::slice::from_raw_parts_mut(block.ptr(), length) };
+        for (to, byte) in piece.iter_mut().zip(pattern.iter().cycle().skip(done % pattern.len())) {
+            *to = *byte;
+        }
+        let to = region.ptr().wrapping_byte_add(done);
+        // SAFETY: the region is at least that long; it and the block stay until the copy is done.
+        let copied = unsafe { enqueue(to, block.ptr().cast::<c_void>(), length, Way::ToDevice, stream) };
+        super::copy::park(block, stream);
+        copied?;
+        done += length;
+    }
+    Ok(done)
 }

@@ -15,3 +15,4 @@ pub(crate) mod pinned;
 pub(crate) mod region;
 pub(crate) mod slice;
 pub(crate) mod staging;
+pub(crate) mod values;

@@ -4,12 +4,13 @@ use std::ffi::c_void;
 
 use super::block::Block;
 use super::bytes::bytes_of;
+use super::values;
 use crate::cuda::devices::device::{Device, in_host_function, outside_host_functions};
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
-use crate::element::Element;
+use crate::element::{self, Element};
 use crate::error::Result;
 
 /// Elements in pinned memory of the host. Copies between it and devices are asynchronous; access from the host waits
@@ -116,19 +117,28 @@ impl<T: Element> PinnedBuffer<T> {
         origins.judge_within(operation, &deadline)
     }
 
+    /// The bytes of the elements, of which there are some, when the copies to them are done.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes, initialised when they were allocated. Copies to them need an exclusive borrow, and the caller has waited
+        // for the earlier ones.
+        unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.len * size_of::<T>()) }
+    }
+
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
     ///
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout); where the elements come from an operation of a communicator that has failed, each time why, such
-    /// as [`Aborted`](crate::Error::Aborted); what CUDA says.
+    /// as [`Aborted`](crate::Error::Aborted); [`InvalidArgument`](crate::Error::InvalidArgument) where they are no values of a type that has
+    /// invalid ones, such as `bool`, of which all are looked at each time; what CUDA says.
     pub fn as_slice(&self) -> Result<&[T]> {
         const OPERATION: &str = "PinnedBuffer::as_slice";
         self.wait_for_copies(OPERATION, "to", || self.uses.written())?;
         if self.len == 0 {
             return Ok(&[]);
         }
-        // SAFETY: `len` elements, initialised when they were allocated, any bit pattern being one. Copies to them need
-        // an exclusive borrow, and the earlier ones are done.
+        values::check::<T>(OPERATION, self.bytes())?;
+        // SAFETY: `len` elements, initialised when they were allocated, any bit pattern being one, or looked at. Copies to them
+        // need an exclusive borrow, and the earlier ones are done.
         Ok(unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
     }
 
@@ -142,6 +152,7 @@ impl<T: Element> PinnedBuffer<T> {
         if self.len == 0 {
             return Ok(&mut []);
         }
+        values::check::<T>(OPERATION, self.bytes())?;
         // SAFETY: as in `as_slice`; the borrow is exclusive, and no device uses the memory.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) })
     }
@@ -155,7 +166,7 @@ fn outside(operation: &'static str, asked: Result<bool>) -> Result<bool> {
 
 impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PinnedBuffer<{}>({} elements)", T::KIND, self.len)
+        write!(f, "PinnedBuffer<{}>({} elements)", element::name::<T>(), self.len)
     }
 }
 

@@ -8,7 +8,7 @@ use super::address::Address;
 use super::allocation::Allocation;
 use super::region::Region;
 use crate::cuda::devices::device::Device;
-use crate::element::Element;
+use crate::element::{self, Element};
 use crate::error::{Error, Result};
 
 /// A view of elements in device memory, to read: what `&[T]` is to host memory, without access from the host.
@@ -291,12 +291,12 @@ impl<'a, T: Element> From<&'a mut SliceMut<'_, T>> for SliceMut<'a, T> {
 
 impl<T: Element> std::fmt::Debug for Slice<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Slice<{}>({} elements on {})", T::KIND, self.len, self.device())
+        write!(f, "Slice<{}>({} elements on {})", element::name::<T>(), self.len, self.device())
     }
 }
 
 impl<T: Element> std::fmt::Debug for SliceMut<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SliceMut<{}>({} elements on {})", T::KIND, self.len, self.device())
+        write!(f, "SliceMut<{}>({} elements on {})", element::name::<T>(), self.len, self.device())
     }
 }

@@ -15,3 +15,4 @@ pub(crate) mod recent;
 pub(crate) mod signature;
 pub(crate) mod splits;
 pub(crate) mod track;
+pub(crate) mod types;

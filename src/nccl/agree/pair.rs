@@ -15,7 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::hint;
 use super::hint::Apart;
 use super::signature::{describe, head_of_message};
-use crate::element::ElementKind;
+use super::types;
+use super::types::Type;
 
 /// Messages that one end may be ahead of the other before it goes on in a list.
 const ENTRIES: u64 = 512;
@@ -46,7 +47,7 @@ impl End {
 /// A message, as one of its ends issues it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Message {
-    pub(crate) element: ElementKind,
+    pub(crate) element: Type,
     pub(crate) count: usize,
     /// Whether this end lies in a window, or in registered memory.
     pub(crate) window: bool,
@@ -63,7 +64,7 @@ impl Word {
     const PRESENT: u64 = 1;
     const RECEIVER: u64 = 2;
     const KIND: u32 = 2;
-    const EXCHANGES: u32 = 8;
+    const EXCHANGES: u32 = Self::KIND + types::BITS;
     /// Exchanges count up to this, and begin again.
     const LAPS: u64 = (1 << (Self::COUNT - Self::EXCHANGES)) - 1;
     const COUNT: u32 = 19;
@@ -74,13 +75,13 @@ impl Word {
 
     #[inline]
     pub(crate) fn new(end: End, message: Message) -> Self {
-        // There are fewer than 64 types, no buffer holds 2^43 elements, and no rank is 2^10 collectives ahead of another.
+        // No buffer holds 2^43 elements, and no rank is 2^10 collectives ahead of another.
         let end = if end == End::Receiver { Self::RECEIVER } else { 0 };
         let window = if message.window { Self::WINDOW } else { 0 };
         Self(
             Self::PRESENT
                 | end
-                | (message.element as u64) << Self::KIND
+                | message.element.number() << Self::KIND
                 | (message.exchanges & Self::LAPS) << Self::EXCHANGES
                 | (message.count as u64) << Self::COUNT & !(Self::LISTED | Self::WINDOW)
                 | window,
@@ -101,7 +102,7 @@ impl Word {
     /// In words, for an error that sets it against what the other end said; `peer` is the rank of that one.
     pub(crate) fn against(self, other: Self, peer: usize) -> String {
         let count = (self.0 & !(Self::LISTED | Self::WINDOW)) >> Self::COUNT;
-        let element = self.0 >> Self::KIND & 0x3f;
+        let element = Type::numbered(self.0 >> Self::KIND & ((1 << types::BITS) - 1));
         let mut text = describe(head_of_message(self.said_by(End::Receiver), element, peer), count);
         if (self.0 ^ other.0) & Self::WINDOW != 0 {
             text.push_str(if self.0 & Self::WINDOW != 0 {

@@ -1,11 +1,12 @@
 use super::*;
+use crate::element::ElementKind;
 
 fn messages(seed: u64, count: usize) -> Vec<Message> {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     (0..count)
         .map(|_| Message {
-            element: random.choice(ElementKind::ALL).unwrap(),
+            element: random.choice(ElementKind::ALL).unwrap().into(),
             count: random.usize(..1 << 40),
             window: random.bool(),
             exchanges: random.u64(..),
@@ -14,7 +15,7 @@ fn messages(seed: u64, count: usize) -> Vec<Message> {
 }
 
 fn message(element: ElementKind, count: usize) -> Message {
-    Message { element, count, window: false, exchanges: 0 }
+    Message { element: element.into(), count, window: false, exchanges: 0 }
 }
 
 fn is_empty(pair: &Pair) -> bool {
@@ -110,7 +111,7 @@ fn words_tell_all_messages_apart() {
         assert_eq!(word.mirrored(), Word::new(End::Receiver, message));
         assert_eq!(word.0 & Word::LISTED, 0);
         let text = word.against(word, 3);
-        assert_eq!(text, format!("send of {} {} to rank 3", message.count, message.element.name()));
+        assert_eq!(text, format!("send of {} {} to rank 3", message.count, message.element));
         assert_eq!(word.exchanges(), message.exchanges & Word::LAPS);
     }
 }

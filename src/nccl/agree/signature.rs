@@ -2,6 +2,7 @@
 
 use super::code;
 use super::code::{RECLAIM, RECV, REGISTER, SEND, SHOW, SPLIT};
+use super::types::Type;
 use crate::element::ElementKind;
 use crate::sys;
 
@@ -180,19 +181,25 @@ pub(crate) const HEAD: u32 = GROUP;
 
 /// The first of the words that say what an operation is: its [`code`], element type, reduction, and root or peer.
 #[inline]
-pub(crate) fn head(code: u8, element: ElementKind, reduction: Option<sys::ncclRedOp_t>, other: Option<usize>) -> u64 {
+pub(crate) fn head(code: u8, element: Type, reduction: Option<sys::ncclRedOp_t>, other: Option<usize>) -> u64 {
     let reduction = match reduction {
         None => 0,
         Some(op) if op.0 >= sys::ncclRedOp_t::ncclNumOps.0 => PRE_MUL,
         Some(op) => u64::from(op.0) + 1,
     };
     let other = other.map_or(0, |rank| (rank as u64 + 1) & 0xffff);
-    u64::from(code) | (element as u64) << ELEMENT | reduction << REDUCTION | other << ROOT
+    u64::from(code) | element.number() << ELEMENT | reduction << REDUCTION | other << ROOT
 }
 
-/// The [`head`] of a message of elements of the type with number `element`; `peer` is the other rank.
-pub(crate) fn head_of_message(receives: bool, element: u64, peer: usize) -> u64 {
-    u64::from(if receives { RECV } else { SEND }) | element << ELEMENT | (peer as u64 + 1) << ROOT
+/// The [`head`] of a message; `peer` is the other rank.
+pub(crate) fn head_of_message(receives: bool, element: Type, peer: usize) -> u64 {
+    u64::from(if receives { RECV } else { SEND }) | element.number() << ELEMENT | (peer as u64 + 1) << ROOT
+}
+
+/// Of a [`head`]: the element type.
+#[inline]
+pub(crate) fn element(head: u64) -> Type {
+    Type::numbered(head >> ELEMENT & 0xff)
 }
 
 /// Of the [`head`] of a message: whether it is received, and the other rank.
@@ -219,7 +226,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         RECLAIM | SPLIT => return name.to_owned(),
         SHOW if count == 0 => return format!("{name} of memory that has to be copied"),
         SHOW => return format!("{name} of memory that ranks can reach"),
-        _ => format!("{name} of {count} {}", element_name(head >> ELEMENT & 0xff)),
+        _ => format!("{name} of {count} {}", element(head)),
     };
     match head >> REDUCTION & 0xff {
         0 => {}
@@ -238,11 +245,6 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
 /// The method of an operation, by its [`head`].
 pub(crate) fn name(head: u64) -> &'static str {
     code::name(head as u8)
-}
-
-/// The name of the element type with this number.
-pub(crate) fn element_name(number: u64) -> &'static str {
-    ElementKind::ALL.iter().find(|&&kind| kind as u64 == number).map_or("?", |kind| kind.name())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use super::kind::Kind;
 use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
 use crate::nccl::agree::recent::NOWHERE;
-#[cfg(doc)]
 use crate::nccl::agree::signature;
+use crate::nccl::agree::types::Type;
 use crate::nccl::state::inner::Inner;
 
 /// One call: what is passed to C, and the memory that it touches.
@@ -19,11 +19,14 @@ pub(crate) struct Call<'a> {
     pub(crate) comm: &'a Inner,
     pub(crate) stream: &'a Stream,
     pub(crate) kind: Kind,
+    /// What C is told that they are: what only moves goes as bytes.
     pub(crate) element: ElementKind,
     /// See [`head`](crate::nccl::agree::signature::head).
     pub(crate) head: u64,
     /// Elements, as the C function counts them.
     pub(crate) count: usize,
+    /// Elements, as the user and the other ranks count them.
+    pub(crate) elements: usize,
     /// What is read; `None` where this rank reads nothing, or reads what it writes.
     pub(crate) send: Option<Region<'a>>,
     /// What is written; `None` where this rank receives nothing.
@@ -45,8 +48,8 @@ impl<'a> Call<'a> {
         comm: &'a Inner,
         stream: &'a Stream,
         kind: Kind,
-        element: ElementKind,
-        count: usize,
+        (of, elements): (Type, usize),
+        (element, count): (ElementKind, usize),
     ) -> Self {
         Self {
             operation,
@@ -54,8 +57,9 @@ impl<'a> Call<'a> {
             stream,
             kind,
             element,
-            head: kind.head(element),
+            head: kind.head(of),
             count,
+            elements,
             send: None,
             recv: None,
             send_in_recv: None,
@@ -78,6 +82,12 @@ impl<'a> Call<'a> {
             visit(recv, Access::Write)?;
         }
         Ok(())
+    }
+
+    /// The type of the elements, as the ranks compare it.
+    #[inline]
+    pub(crate) fn of(&self) -> Type {
+        signature::element(self.head)
     }
 
     /// What is read: the one buffer there is, where that is also written.

@@ -1,10 +1,10 @@
 //! What NCCL can be asked for.
 
-use crate::element::ElementKind;
 use crate::nccl::agree::code;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::past::Exchange;
 use crate::nccl::agree::signature;
+use crate::nccl::agree::types::Type;
 use crate::sys;
 
 /// Which C function, with the arguments that only it has.
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// See [`signature::head`].
     #[inline]
-    pub(crate) fn head(self, element: ElementKind) -> u64 {
+    pub(crate) fn head(self, element: Type) -> u64 {
         let other = self.root().or(self.message().map(|(_, peer)| peer));
         signature::head(self.code(), element, self.redop(), other)
     }

@@ -4,12 +4,12 @@ use super::call::Call;
 use super::kind::Kind;
 use super::site::Site;
 use crate::cuda::Region;
-use crate::element::{Element, ElementKind};
+use crate::element::Element;
 
-/// `count` elements of `kind` at element `offset` of a region whose bounds were checked.
+/// `count` elements at element `offset` of a region whose bounds were checked.
 #[inline]
-pub(crate) fn part(region: Region<'_>, kind: ElementKind, offset: usize, count: usize) -> Region<'_> {
-    region.part(offset * kind.size(), count * kind.size())
+pub(crate) fn part<T: Element>(region: Region<'_>, offset: usize, count: usize) -> Region<'_> {
+    region.part(offset * size_of::<T>(), count * size_of::<T>())
 }
 
 /// A message of a part of `from` to `peer`.
@@ -21,7 +21,7 @@ pub(crate) fn send_part<'a, T: Element>(
     peer: usize,
 ) -> Call<'a> {
     let mut call = site.call::<T>(Kind::Send { peer }, count);
-    call.send = Some(part(from, T::KIND, offset, count));
+    call.send = Some(part::<T>(from, offset, count));
     call
 }
 
@@ -34,6 +34,6 @@ pub(crate) fn recv_part<'a, T: Element>(
     peer: usize,
 ) -> Call<'a> {
     let mut call = site.call::<T>(Kind::Recv { peer }, count);
-    call.recv = Some(part(to, T::KIND, offset, count));
+    call.recv = Some(part::<T>(to, offset, count));
     call
 }

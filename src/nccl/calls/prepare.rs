@@ -9,12 +9,12 @@ use super::mixed;
 use super::reduction::Reduction;
 use super::site::Site;
 use crate::cuda::{Slice, SliceMut};
-use crate::element::Element;
+use crate::element::{Element, Reduce};
 use crate::error::Result;
 use crate::sys;
 
 #[inline]
-pub(crate) fn all_reduce<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>, op: Reduction<'a>) -> Result<Call<'a>> {
+pub(crate) fn all_reduce<'a, T: Reduce>(site: Site<'a>, io: SendRecv<'a, T>, op: Reduction<'a>) -> Result<Call<'a>> {
     let kind = Kind::AllReduce { op: op.to_raw(&site)? };
     let mut call;
     match io {
@@ -43,7 +43,7 @@ pub(crate) fn barrier(site: Site<'_>) -> Result<Call<'_>> {
 }
 
 #[inline]
-pub(crate) fn reduce<'a, T: Element>(
+pub(crate) fn reduce<'a, T: Reduce>(
     site: Site<'a>,
     io: ToRoot<'a, T>,
     op: Reduction<'a>,
@@ -132,7 +132,7 @@ pub(crate) fn all_gather<'a, T: Element>(site: Site<'a>, io: SendRecv<'a, T>) ->
 }
 
 #[inline]
-pub(crate) fn reduce_scatter<'a, T: Element>(
+pub(crate) fn reduce_scatter<'a, T: Reduce>(
     site: Site<'a>,
     io: SendRecv<'a, T>,
     op: Reduction<'a>,

@@ -3,8 +3,9 @@
 use super::call::Call;
 use super::kind::Kind;
 use crate::cuda::{Device, Region, Slice, SliceMut, Stream};
-use crate::element::Element;
+use crate::element::{self, Element, ElementKind};
 use crate::error::{Error, Result};
+use crate::nccl::agree::types::Type;
 use crate::nccl::state::inner::Inner;
 
 /// Where an operation is to run.
@@ -65,7 +66,16 @@ impl<'a> Site<'a> {
 
     #[inline]
     pub(crate) fn call<T: Element>(&self, kind: Kind, count: usize) -> Call<'a> {
-        Call::new(self.operation, self.comm, self.stream, kind, T::KIND, count)
+        let of = Type::of::<T>();
+        // What a rank counts lies in its memory, so that the bytes can be counted, too.
+        let (told, carried) = match const { element::kind::<T>() } {
+            Some(kind) => (count, (kind, count)),
+            None => {
+                let bytes = count * size_of::<T>();
+                (if of.is_shared() { bytes } else { count }, (ElementKind::U8, bytes))
+            }
+        };
+        Call::new(self.operation, self.comm, self.stream, kind, (of, told), carried)
     }
 
     /// `count` elements for each rank.

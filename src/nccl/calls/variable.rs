@@ -10,7 +10,7 @@ use super::pieces::{part, recv_part, send_part};
 use super::reduction::Reduction;
 use super::site::Site;
 use crate::cuda::{Slice, SliceMut};
-use crate::element::Element;
+use crate::element::{Element, Reduce};
 use crate::error::{Error, Result};
 
 pub(crate) fn all_to_all_v<'a, T: Element>(
@@ -51,7 +51,7 @@ pub(crate) fn all_gather_v<'a, T: Element>(
     mixed::check(&site, send.as_ref(), Some(&recv))?;
     for (root, (offset, count)) in layout.parts().enumerate() {
         let mut call = site.call::<T>(Kind::Broadcast { root }, count);
-        call.recv = Some(part(recv, T::KIND, offset, count));
+        call.recv = Some(part::<T>(recv, offset, count));
         call.send = send.filter(|_| root == site.comm.rank);
         call.send_in_recv = (send.is_none() && root == site.comm.rank).then_some(0);
         push(call);
@@ -59,7 +59,7 @@ pub(crate) fn all_gather_v<'a, T: Element>(
     Ok(())
 }
 
-pub(crate) fn reduce_scatter_v<'a, T: Element>(
+pub(crate) fn reduce_scatter_v<'a, T: Reduce>(
     site: Site<'a>,
     io: SendRecv<'a, T>,
     layout: Layout<'_>,
@@ -83,14 +83,14 @@ pub(crate) fn reduce_scatter_v<'a, T: Element>(
         let mut call = site.call::<T>(Kind::Reduce { op: raw, root }, count);
         match send {
             Some(send) => {
-                call.send = Some(part(send, T::KIND, offset, count));
-                call.recv = (root == rank).then(|| part(recv, T::KIND, 0, count));
+                call.send = Some(part::<T>(send, offset, count));
+                call.recv = (root == rank).then(|| part::<T>(recv, 0, count));
             }
             None if root == rank => {
-                call.recv = Some(part(recv, T::KIND, offset, count));
+                call.recv = Some(part::<T>(recv, offset, count));
                 call.send_in_recv = Some(0);
             }
-            None => call.send = Some(part(recv, T::KIND, offset, count)),
+            None => call.send = Some(part::<T>(recv, offset, count)),
         }
         call.scalar = op.scalar();
         push(call);

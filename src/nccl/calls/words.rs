@@ -13,7 +13,7 @@ impl Call<'_> {
         } else {
             Memory::InWindows(self.is_in_window())
         };
-        Signature::new(self.head, self.count, group, memory)
+        Signature::new(self.head, self.elements, group, memory)
     }
 
     /// Whether it is done in a window, or in registered memory. An empty one lies nowhere. The buffers of what is not compared by place

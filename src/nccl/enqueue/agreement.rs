@@ -150,7 +150,7 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
     let past = family.ledger.past(rank);
     let window = call.is_in_window();
     let exchanges = exchanges(past, (rank, end), peer);
-    let message = Message { element: call.element, count: call.count, window, exchanges };
+    let message = Message { element: call.of(), count: call.elements, window, exchanges };
     match family.ledger.message((rank, end), peer, message) {
         Ok(met) if met.first && is_too_late(&family.ledger, (rank, end), peer, message.exchanges, met.number) => {
             Err(too_late(family, call, peer, Word::new(end, message)))
@@ -352,7 +352,7 @@ mod tests {
     /// Between the comparison and the look at what the other end has come to, that goes on: with the message, or without it.
     #[test]
     fn who_goes_on_meanwhile_is_not_too_late() {
-        let message = Message { element: ElementKind::U8, count: 5, window: false, exchanges: 0 };
+        let message = Message { element: ElementKind::U8.into(), count: 5, window: false, exchanges: 0 };
         for end in [End::Sender, End::Receiver] {
             for comes in [true, false] {
                 let ledger = Ledger::new(2, None);

@@ -36,7 +36,7 @@ pub(crate) fn check_group(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
     loop {
         let (call, expected, got) = match (sends.next(), recvs.next()) {
             (None, None) => return Ok(()),
-            (Some(send), Some(recv)) if (send.element, send.count) == (recv.element, recv.count) => continue,
+            (Some(send), Some(recv)) if (send.of(), send.elements) == (recv.of(), recv.elements) => continue,
             (Some(send), Some(recv)) => (recv, format!("{}, as it sends itself", what(send)), what(recv)),
             (Some(send), None) => {
                 (send, "a recv from itself in the same group".to_owned(), format!("a send of {}", what(send)))
@@ -55,5 +55,5 @@ pub(crate) fn check_group(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
 }
 
 fn what(call: &Call<'_>) -> String {
-    format!("{} {}", call.count, call.element.name())
+    format!("{} {}", call.elements, call.of())
 }

@@ -47,7 +47,7 @@ fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
     Record {
         number,
         head: call.head,
-        count: call.count as u64,
+        count: call.elements as u64,
         agreed: call.agreed.get(),
         operation: call.operation,
         visit: call.comm.next_visit(),

@@ -15,7 +15,7 @@ use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing}
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
-use crate::element::Element;
+use crate::element::{Element, must_fit};
 use crate::error::{Error, Result};
 #[cfg(nccl_ge_2_27)]
 use crate::known_bugs::ENDLESS_WINDOWS;
@@ -53,6 +53,7 @@ struct Size {
 
 impl Size {
     fn of<T: Element>(operation: &'static str, len: usize) -> Result<Self> {
+        must_fit::<T>();
         let used = len.checked_mul(size_of::<T>());
         let pages = used.and_then(|used| used.max(1).checked_next_multiple_of(PAGE));
         match (used, pages.filter(|&pages| isize::try_from(pages).is_ok())) {

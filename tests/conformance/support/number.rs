@@ -1,7 +1,7 @@
 //! Element types as the host computes with them, and which random values suit which reduction.
 
 use fastrand::Rng;
-use gpucomm::{Communicator, Element, ReduceOp, Result, bf16, f16};
+use gpucomm::{Communicator, Reduce, ReduceOp, Result, bf16, f16};
 
 /// A reduction, without the operator object that [`ReduceOp::PreMul`] borrows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn scalar_of<T: Number>(rank: usize) -> T {
 }
 
 /// An element type with the arithmetic of the reference.
-pub trait Number: Element {
+pub trait Number: Reduce {
     /// The largest relative error of one rounding; 0 for integers.
     const ROUNDOFF: f64;
 

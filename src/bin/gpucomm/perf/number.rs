@@ -1,9 +1,9 @@
 //! Element types as the host computes with them.
 
-use gpucomm::{Element, bf16, f16};
+use gpucomm::{Reduce, bf16, f16};
 
 /// An element that can be made from a small number and compared with one.
-pub trait Number: Element {
+pub trait Number: Reduce {
     /// What fills memory that nothing may write: never a result of a check.
     const POISON: Self;
     /// From an integer that the type can hold, else modulo its range.
