@@ -59,6 +59,7 @@
 mod devices;
 mod memory;
 mod order;
+pub mod vmm;
 mod works;
 
 pub use devices::attribute::{DeviceAttribute, P2pAttribute};

@@ -29,6 +29,7 @@ mod slice;
 mod stream;
 mod threads;
 mod timeout;
+mod vmm;
 
 /// Time enough for anything that is not stuck.
 pub const LONG: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use crate::sys;
 
 /// The driver function `symbol` as of CUDA `version`, or null where the driver has none.
-fn entry(symbol: &CStr, version: c_uint) -> *mut c_void {
+pub(crate) fn entry(symbol: &CStr, version: c_uint) -> *mut c_void {
     let mut function = std::ptr::null_mut();
     // SAFETY: writes one pointer to the address given and reads a C string.
     let code = unsafe { sys::gpucommDriverEntryPoint(&raw mut function, symbol.as_ptr(), version) };

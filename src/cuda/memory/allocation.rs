@@ -1,5 +1,6 @@
 //! Allocations of device memory, shared by the buffers and slices that show them.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -40,6 +41,14 @@ pub(crate) struct Freed {
 /// Frees external memory, at once or, where uses are not done, later.
 pub(crate) type FreeHook = Box<dyn FnOnce(Freed) + Send + Sync>;
 
+/// What shows memory at the address of an allocation, or of several.
+pub(crate) trait Shown: Any + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+
+    /// An allocation that it is shown by is gone; its uses may not be done.
+    fn let_go(self: Arc<Self>);
+}
+
 enum Kind {
     /// No memory: zero bytes.
     Empty,
@@ -49,6 +58,8 @@ enum Kind {
     Malloc,
     /// Made and freed by somebody else.
     External(FreeHook),
+    /// Mapped.
+    Mapped(Arc<dyn Shown>),
 }
 
 /// Memory of a device, and who uses it: one of these for the same bytes, however many buffers show them, at whatever addresses. Freed
@@ -64,22 +75,55 @@ pub(crate) struct Allocation {
     owner: u64,
     /// Taken by the destructor.
     kind: Kind,
+    /// Taken by the destructor, too.
+    book: Book,
+    reach: Option<Reach>,
+}
+
+/// Who uses some memory, and where its bytes come from.
+pub(crate) struct Known {
     uses: Tracker,
     lineage: Lineage,
 }
 
+impl Known {
+    pub(crate) fn new() -> Self {
+        Self { uses: Tracker::new(), lineage: Lineage::new() }
+    }
+
+    /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
+    pub(crate) fn is_idle(&self) -> Result<bool> {
+        self.uses.is_done()
+    }
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Known").field("lineage", &self.lineage).finish_non_exhaustive()
+    }
+}
+
+/// Where that stands: with the allocation, or, where the same memory is mapped at several addresses, with all of its mappings.
+enum Book {
+    Own(Known),
+    Shared(Arc<Known>),
+}
+
+/// The devices that can get at mapped memory, wherever it lies, and whether they may write to it.
+pub(crate) type Reach = Box<[(Device, bool)]>;
+
 impl Allocation {
     fn make(address: Address, bytes: usize, device: Device, owner: u64, kind: Kind) -> Arc<Self> {
-        let known = (Tracker::new(), Lineage::new());
-        Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), owner, kind, known))
+        let book = Book::Own(Known::new());
+        Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), owner, kind, book, None))
     }
 
     /// What stands for all memory of `device` of which nothing is kept: uses of it are neither ordered nor remembered, nor is where its
     /// bytes come from, and no region is the whole of it.
     pub(crate) fn untracked(device: Device) -> Self {
         let nowhere = Address::new(std::ptr::null_mut());
-        let nothing = (Tracker::none(), Lineage::unknown());
-        Self::with(Weak::new(), (nowhere, usize::MAX, device), 0, Kind::Empty, nothing)
+        let nothing = Book::Own(Known { uses: Tracker::none(), lineage: Lineage::unknown() });
+        Self::with(Weak::new(), (nowhere, usize::MAX, device), 0, Kind::Empty, nothing, None)
     }
 
     fn with(
@@ -87,10 +131,11 @@ impl Allocation {
         (address, bytes, device): (Address, usize, Device),
         owner: u64,
         kind: Kind,
-        (uses, lineage): (Tracker, Lineage),
+        book: Book,
+        reach: Option<Reach>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self { me, id: NEXT.fetch_add(1, Ordering::Relaxed), address, bytes, device, owner, kind, uses, lineage }
+        Self { me, id: NEXT.fetch_add(1, Ordering::Relaxed), address, bytes, device, owner, kind, book, reach }
     }
 
     /// Keeps the memory alive for longer than it is borrowed; `None` where nobody keeps book of it, so that nobody can.
@@ -136,6 +181,50 @@ impl Allocation {
         Self::make(address, bytes, device, owner, Kind::External(free))
     }
 
+    /// Memory of `device` that `shown` shows at `address` to the devices of `reach`, and of which `known` is kept, which the memory has in
+    /// common with all of its mappings.
+    pub(crate) fn mapped(
+        (address, bytes): (Address, usize),
+        device: Device,
+        known: Arc<Known>,
+        reach: Reach,
+        shown: Arc<dyn Shown>,
+    ) -> Arc<Self> {
+        let (kind, book) = (Kind::Mapped(shown), Book::Shared(known));
+        Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), 0, kind, book, Some(reach)))
+    }
+
+    #[inline]
+    fn known(&self) -> &Known {
+        match &self.book {
+            Book::Own(known) => known,
+            Book::Shared(known) => known,
+        }
+    }
+
+    /// Whether streams of `device` can get at it in this way.
+    #[inline]
+    pub(crate) fn serves(&self, device: Device, access: Access) -> bool {
+        match &self.reach {
+            None => device == self.device,
+            Some(reach) => reach.iter().any(|(one, writes)| *one == device && (*writes || access == Access::Read)),
+        }
+    }
+
+    /// What shows it, if it is mapped.
+    pub(crate) fn shown(&self) -> Option<&Arc<dyn Shown>> {
+        if let Kind::Mapped(shown) = &self.kind { Some(shown) } else { None }
+    }
+
+    /// What can get at it, in words.
+    #[cold]
+    pub(crate) fn who(&self) -> String {
+        let Some(reach) = &self.reach else { return format!("memory of {}", self.device) };
+        let one = |(device, writes): &(Device, bool)| format!("{device}{}", if *writes { "" } else { " to read" });
+        let all: Vec<_> = reach.iter().map(one).collect();
+        format!("memory of {} that is mapped for {}", self.device, all.join(", "))
+    }
+
     /// Whose it is; 0: anybody's.
     #[inline]
     pub(crate) fn owner(&self) -> u64 {
@@ -167,37 +256,43 @@ impl Allocation {
     /// Which operations of communicators the bytes come from.
     #[inline]
     pub(crate) fn lineage(&self) -> &Lineage {
-        &self.lineage
+        &self.known().lineage
     }
 
     /// Who uses it.
     pub(crate) fn uses(&self) -> &Tracker {
-        &self.uses
+        &self.known().uses
     }
 
     /// Before an enqueue on `stream`, after it has made room for that: makes it wait for the conflicting accesses of other streams. The
     /// caller holds a borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
     #[inline]
     pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
-        self.uses.order(access, stream)
+        self.known().uses.order(access, stream)
     }
 
     /// After an enqueue on `stream`, also one that failed: from now on it uses the memory.
     #[inline]
     pub(crate) fn note(&self, access: Access, stream: &Stream) {
-        self.uses.note(access, stream);
+        self.known().uses.note(access, stream);
     }
 
     /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
     #[cfg(feature = "nccl")]
     pub(crate) fn is_idle(&self) -> Result<bool> {
-        self.uses.is_done()
+        self.known().is_idle()
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let mut uses = self.uses.take();
+        let mut uses = match &mut self.book {
+            Book::Own(known) => known.uses.take(),
+            Book::Shared(known) => {
+                known.uses.let_go();
+                Uses::new()
+            }
+        };
         let kind = std::mem::replace(&mut self.kind, Kind::Empty);
         if in_host_function() {
             // CUDA must not be called here.
@@ -212,13 +307,19 @@ impl Drop for Allocation {
 }
 
 fn release(kind: Kind, bytes: usize, freed: Freed) -> Result<()> {
-    if let Kind::External(free) = kind {
-        free(freed);
-        return Ok(());
-    }
-    let Freed { address, device, mut uses, .. } = freed;
+    let Freed { address, device, mut uses, .. } = match kind {
+        Kind::External(free) => {
+            free(freed);
+            return Ok(());
+        }
+        _ => freed,
+    };
     match kind {
         Kind::Empty | Kind::External(_) => Ok(()),
+        Kind::Mapped(shown) => {
+            shown.let_go();
+            Ok(())
+        }
         Kind::Pool(home) => {
             // SAFETY: from cudaMallocFromPoolAsync, and the last handle is gone.
             unsafe { later::free(address.ptr(), &home, uses) }

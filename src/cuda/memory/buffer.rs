@@ -55,6 +55,10 @@ impl<T: Element> DeviceBuffer<T> {
         Self { alloc, address, len, _elements: PhantomData }
     }
 
+    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
+        &self.alloc
+    }
+
     /// Wraps `cudaMallocFromPoolAsync` and `cudaMemsetAsync`: `len` zeros on the device of `stream`.
     ///
     /// # Errors

@@ -10,7 +10,6 @@ use super::slice::{Slice, SliceMut};
 use super::staging::Staged;
 use super::values;
 use crate::cuda::devices::check::check_on;
-use crate::cuda::devices::device::Device;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::mark::Mark;
 use crate::cuda::order::stream::Stream;
@@ -59,7 +58,7 @@ impl<T: Element> Slice<'_, T> {
         deadline: &Deadline,
     ) -> Result<()> {
         same_length(operation, self.len(), values.len())?;
-        same_device(operation, self.device(), stream)?;
+        reached(operation, self.region(), Access::Read, stream)?;
         if T::CHECK.is_some() {
             // Elsewhere first: what is no value must not lie in `values`.
             values.copy_from_slice(&self.fetch(operation, stream, deadline)?);
@@ -72,7 +71,7 @@ impl<T: Element> Slice<'_, T> {
 
     /// The elements as a vector, for `operation`.
     fn fetch(&self, operation: &'static str, stream: &Stream, deadline: &Deadline) -> Result<Vec<T>> {
-        same_device(operation, self.device(), stream)?;
+        reached(operation, self.region(), Access::Read, stream)?;
         let mut elements = Vec::<T>::with_capacity(self.len());
         let (region, to) = (self.region(), elements.as_mut_ptr().cast::<u8>());
         // SAFETY: the vector has room for that many bytes.
@@ -100,8 +99,8 @@ impl<T: Element> Slice<'_, T> {
     pub fn copy_to_pinned(&self, stream: &Stream, target: &mut PinnedBuffer<T>) -> Result<()> {
         const OPERATION: &str = "Slice::copy_to_pinned";
         same_length(OPERATION, self.len(), target.len())?;
-        same_device(OPERATION, self.device(), stream)?;
         let region = self.region();
+        reached(OPERATION, region, Access::Read, stream)?;
         if region.bytes == 0 {
             return Ok(());
         }
@@ -137,7 +136,7 @@ impl<T: Element> SliceMut<'_, T> {
     /// The copy of `operation`.
     pub(crate) fn copy_from_slice_for(&mut self, operation: &'static str, stream: &Stream, values: &[T]) -> Result<()> {
         same_length(operation, self.len(), values.len())?;
-        same_device(operation, self.device(), stream)?;
+        reached(operation, self.region(), Access::Write, stream)?;
         // SAFETY: `values` is that many bytes.
         unsafe { upload(operation, self.region(), stream, values.as_ptr().cast(), &Deadline::after(default_timeout())) }
     }
@@ -149,8 +148,8 @@ impl<T: Element> SliceMut<'_, T> {
     pub fn copy_from_pinned(&mut self, stream: &Stream, source: &PinnedBuffer<T>) -> Result<()> {
         const OPERATION: &str = "SliceMut::copy_from_pinned";
         same_length(OPERATION, self.len(), source.len())?;
-        same_device(OPERATION, self.device(), stream)?;
         let region = self.region();
+        reached(OPERATION, region, Access::Write, stream)?;
         if region.bytes == 0 {
             return Ok(());
         }
@@ -171,15 +170,13 @@ impl<T: Element> SliceMut<'_, T> {
     /// Wraps `cudaMemcpyAsync`, and `cudaMemcpyPeerAsync` between devices: copies device memory, without waiting.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of a third device; what CUDA says.
+    /// [`Error::InvalidArgument`] for another length, or a stream of a third device, unless both are [mapped](crate::cuda::vmm) for it; what CUDA says.
     pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl Into<Slice<'a, T>>) -> Result<()> {
         const OPERATION: &str = "SliceMut::copy_from";
         let source = source.into();
         same_length(OPERATION, self.len(), source.len())?;
-        if stream.device() != source.device() {
-            same_device(OPERATION, self.device(), stream)?;
-        }
         let (to, from) = (self.region(), source.region());
+        let way = way_between(OPERATION, to, from, stream)?;
         if to.bytes == 0 {
             return Ok(());
         }
@@ -187,11 +184,6 @@ impl<T: Element> SliceMut<'_, T> {
         let read = Source::of(from.alloc.lineage(), stream.history());
         from.alloc.order(Access::Read, stream)?;
         to.alloc.order(Access::Write, stream)?;
-        let way = if to.device() == from.device() {
-            Way::OnDevice
-        } else {
-            Way::Between(to.device().ordinal(), from.device().ordinal())
-        };
         // SAFETY: both have that many bytes, and do not overlap, for one is borrowed exclusively. They are not freed
         // or overwritten before the copy is done, for it is noted in the uses of both; whoever made an alias, or a view of memory
         // of others, has promised the same of that.
@@ -211,12 +203,36 @@ pub(crate) fn same_length(operation: &'static str, expected: usize, got: usize) 
     Err(Error::argument(operation, "length", format_args!("{expected} elements"), format_args!("{got} elements")))
 }
 
-pub(crate) fn same_device(operation: &'static str, expected: Device, stream: &Stream) -> Result<()> {
-    if expected == stream.device() {
+/// Checks that the device of `stream` can get at `region`.
+pub(crate) fn reached(operation: &'static str, region: Region<'_>, access: Access, stream: &Stream) -> Result<()> {
+    if region.alloc.serves(stream.device(), access) {
         return Ok(());
     }
-    let got = stream.device();
-    Err(Error::argument(operation, "stream", format_args!("one of {expected}"), format_args!("one of {got}")))
+    let (does, who) = (if access == Access::Read { "reads" } else { "writes" }, region.alloc.who());
+    Err(Error::argument(
+        operation,
+        "stream",
+        format_args!("one that {does} {who}"),
+        format_args!("one of {}", stream.device()),
+    ))
+}
+
+/// The way of a copy on `stream`: the one that its device can go alone, else between the devices that hold the memory, if it is one of
+/// those.
+fn way_between(operation: &'static str, to: Region<'_>, from: Region<'_>, stream: &Stream) -> Result<Way> {
+    let goes = |to_device, from_device| {
+        to.alloc.serves(to_device, Access::Write) && from.alloc.serves(from_device, Access::Read)
+    };
+    let (device, to_device, from_device) = (stream.device(), to.device(), from.device());
+    if goes(device, device) {
+        return Ok(Way::OnDevice);
+    }
+    if to_device != from_device && [to_device, from_device].contains(&device) && goes(to_device, from_device) {
+        return Ok(Way::Between(to_device.ordinal(), from_device.ordinal()));
+    }
+    let (to, from) = (to.alloc.who(), from.alloc.who());
+    let expected = format_args!("one that writes {to} and reads {from}, or one of these two devices");
+    Err(Error::argument(operation, "stream", expected, format_args!("one of {device}")))
 }
 
 /// From where to where.

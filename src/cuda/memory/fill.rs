@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::copy::{Way, enqueue, same_device};
+use super::copy::{Way, enqueue, reached};
 use super::region::Region;
 use super::slice::SliceMut;
 use super::staging::Staged;
@@ -31,8 +31,8 @@ impl<T: Element> SliceMut<'_, T> {
 
     /// The fill of `operation`.
     pub(crate) fn fill_for(&mut self, operation: &'static str, stream: &Stream, value: T) -> Result<()> {
-        same_device(operation, self.device(), stream)?;
         let region = self.region();
+        reached(operation, region, Access::Write, stream)?;
         if region.bytes == 0 {
             return Ok(());
         }

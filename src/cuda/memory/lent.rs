@@ -5,11 +5,11 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::allocation::{FreeHook, Freed};
+use super::allocation::{FreeHook, Freed, Known};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::settle::settle;
 use crate::cuda::order::lanes::Uses;
@@ -22,7 +22,23 @@ const INTERVAL: Duration = Duration::from_millis(5);
 struct Lent {
     owner: Box<dyn Send>,
     device: Device,
-    uses: Uses,
+    behind: Behind,
+}
+
+/// What is to be done before an owner is dropped.
+enum Behind {
+    Uses(Uses),
+    /// The uses of memory that others may show.
+    Known(Arc<Known>),
+}
+
+impl Behind {
+    fn is_done(&mut self) -> Result<bool> {
+        match self {
+            Self::Uses(uses) => uses.is_done(),
+            Self::Known(known) => known.is_idle(),
+        }
+    }
 }
 
 struct Keeper {
@@ -39,8 +55,8 @@ fn keeper() -> MutexGuard<'static, Keeper> {
     KEEPER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What drops `owner` when memory that it keeps alive is not used any more.
-pub(crate) fn hook(operation: &'static str, owner: impl Send + 'static) -> Result<FreeHook> {
+/// Sees to it that there is the thread that drops owners, for `operation`.
+pub(crate) fn start(operation: &'static str) -> Result<()> {
     let mut keeper = keeper();
     if !keeper.running {
         let spawned = thread::Builder::new().name("gpucomm-owners".into()).spawn(run);
@@ -50,17 +66,32 @@ pub(crate) fn hook(operation: &'static str, owner: impl Send + 'static) -> Resul
         })?;
         keeper.running = true;
     }
+    Ok(())
+}
+
+/// What drops `owner` when memory that it keeps alive is not used any more.
+pub(crate) fn hook(operation: &'static str, owner: impl Send + 'static) -> Result<FreeHook> {
+    start(operation)?;
     // A hook is Sync, and an owner need not be: nobody refers to it.
     let owner = Mutex::new(Box::new(owner));
     Ok(Box::new(move |Freed { device, uses, .. }| {
         let owner: Box<dyn Send> = owner.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left) = (Lent { owner, device, uses }).settled() {
-            let mut keeper = self::keeper();
-            keeper.waiting.push(left);
-            keeper.fresh = true;
-            CHANGED.notify_all();
-        }
+        wait(Lent { owner, device, behind: Behind::Uses(uses) });
     }))
+}
+
+/// Drops `owner` when all of which is known that it uses its memory on `device` is done. The thread was [started](start).
+pub(crate) fn keep(owner: impl Send + 'static, device: Device, known: Arc<Known>) {
+    wait(Lent { owner: Box::new(owner), device, behind: Behind::Known(known) });
+}
+
+fn wait(lent: Lent) {
+    if let Some(left) = lent.settled() {
+        let mut keeper = keeper();
+        keeper.waiting.push(left);
+        keeper.fresh = true;
+        CHANGED.notify_all();
+    }
 }
 
 fn run() {
@@ -86,13 +117,13 @@ fn take() -> Vec<Lent> {
 impl Lent {
     /// As [`Lent::settled`], on the thread of this crate.
     fn look(mut self) -> Option<Self> {
-        let done = settle(self.device).and_then(|()| self.uses.is_done());
+        let done = settle(self.device).and_then(|()| self.behind.is_done());
         self.settle_for(done)
     }
 
     /// Drops the owner, unless something still uses the memory.
     fn settled(mut self) -> Option<Self> {
-        let done = self.uses.is_done();
+        let done = self.behind.is_done();
         self.settle_for(done)
     }
 

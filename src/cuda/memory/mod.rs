@@ -10,7 +10,7 @@ pub(crate) mod copy;
 pub(crate) mod fill;
 mod foreign;
 pub(crate) mod launch;
-mod lent;
+pub(crate) mod lent;
 pub(crate) mod pinned;
 pub(crate) mod region;
 pub(crate) mod slice;

@@ -11,11 +11,15 @@ pub(crate) type Uses = uses::Uses<Stream>;
 /// The uses of an allocation by streams, shared by threads.
 pub(crate) type Tracker = super::tracker::Tracker<Stream>;
 
-#[cfg(feature = "nccl")]
 impl Tracker {
     /// See [`Uses::is_done`].
     pub(crate) fn is_done(&self) -> Result<bool> {
         self.change(Uses::is_done)
+    }
+
+    /// See [`Uses::let_go`].
+    pub(crate) fn let_go(&self) {
+        self.change(Uses::let_go);
     }
 }
 

@@ -7,8 +7,11 @@ const MAGIC: &[u8; 8] = b"gpucommF";
 /// The longest purpose, in bytes.
 pub(super) const MAX_PURPOSE: usize = 256;
 
+/// The most bytes beside a purpose.
+pub(super) const MAX_TEXT: usize = 1024;
+
 /// The longest message.
-pub(super) const MAX_MESSAGE: usize = MAX_PURPOSE + 64;
+pub(super) const MAX_MESSAGE: usize = MAX_PURPOSE + MAX_TEXT + 64;
 
 /// Who sends how many file descriptors, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,11 +21,19 @@ pub(super) struct Header {
     pub(super) from: usize,
     pub(super) count: usize,
     pub(super) purpose: String,
+    /// What the sender says of them.
+    pub(super) about: Vec<u8>,
 }
 
 impl Header {
     pub(super) fn encode(&self) -> Vec<u8> {
-        Writer(MAGIC.to_vec()).u64(self.token).count(self.from).count(self.count).text(&self.purpose).0
+        Writer(MAGIC.to_vec())
+            .u64(self.token)
+            .count(self.from)
+            .count(self.count)
+            .text(&self.purpose)
+            .bytes(&self.about)
+            .0
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -30,7 +41,8 @@ impl Header {
         (reader.take(MAGIC.len())? == MAGIC).then_some(())?;
         let (token, from, count) = (reader.u64()?, reader.count()?, reader.count()?);
         let purpose = reader.text()?.to_owned();
-        reader.end(Self { token, from, count, purpose })
+        let about = reader.bytes()?.to_vec();
+        reader.end(Self { token, from, count, purpose, about })
     }
 }
 
@@ -40,7 +52,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_what_is_heard() {
-        let header = Header { token: 7, from: 1, count: 2, purpose: "memory".to_owned() };
+        let header = Header { token: 7, from: 1, count: 2, purpose: "memory".to_owned(), about: vec![1, 2] };
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Some(header));
         for end in 0..bytes.len() {

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::credentials::stranger;
-use super::message::{Header, MAX_MESSAGE, MAX_PURPOSE};
+use super::message::{Header, MAX_MESSAGE, MAX_PURPOSE, MAX_TEXT};
 use super::socket::{MAX_FDS, accepted, connected, listener, receive, send};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -120,15 +120,34 @@ impl FdSocket {
     /// It returns when the kernel has them; they stay open for the receiver, whatever the sender does with its own. A rank that
     /// has ended is [`Error::Gone`].
     pub fn send(&self, to: usize, purpose: &str, fds: &[BorrowedFd<'_>]) -> Result<()> {
-        let operation = "FdSocket::send";
+        self.send_as("FdSocket::send", to, purpose, &[], fds)
+    }
+
+    /// As [`send`](Self::send), with up to 1024 bytes beside, which say what the descriptors are.
+    pub fn send_with(&self, to: usize, purpose: &str, about: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
+        self.send_as("FdSocket::send_with", to, purpose, about, fds)
+    }
+
+    fn send_as(
+        &self,
+        operation: &'static str,
+        to: usize,
+        purpose: &str,
+        about: &[u8],
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<()> {
         check_rank(operation, to, self.peers.len())?;
         check_purpose(operation, purpose)?;
+        if about.len() > MAX_TEXT {
+            return Err(Error::argument(operation, "about", format_args!("at most {MAX_TEXT} bytes"), about.len()));
+        }
         if !(1..=MAX_FDS).contains(&fds.len()) {
             return Err(Error::argument(operation, "fds", format_args!("1 to {MAX_FDS} descriptors"), fds.len()));
         }
         let (path, token) = &self.peers[to];
         let from = self.exchange.rank();
-        let header = Header { token: *token, from, count: fds.len(), purpose: purpose.to_owned() };
+        let header =
+            Header { token: *token, from, count: fds.len(), purpose: purpose.to_owned(), about: about.to_vec() };
         let deadline = self.exchange.deadline();
         let sent = deadline.until(|| {
             let result = connected(path).and_then(|socket| match stranger(&socket) {
@@ -156,14 +175,22 @@ impl FdSocket {
     ///
     /// Those of one rank and purpose come in the order in which they were sent. A rank that has ended without is [`Error::Gone`].
     pub fn receive(&self, from: usize, purpose: &str) -> Result<Vec<OwnedFd>> {
-        let operation = "FdSocket::receive";
+        self.receive_as("FdSocket::receive", from, purpose).map(|(_, fds)| fds)
+    }
+
+    /// As [`receive`](Self::receive), with what the rank says of them.
+    pub fn receive_with(&self, from: usize, purpose: &str) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
+        self.receive_as("FdSocket::receive_with", from, purpose)
+    }
+
+    fn receive_as(&self, operation: &'static str, from: usize, purpose: &str) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
         check_rank(operation, from, self.peers.len())?;
         check_purpose(operation, purpose)?;
         let deadline = self.exchange.deadline();
         let mut asked = Instant::now();
         loop {
-            if let Some(fds) = self.take(operation, from, purpose)? {
-                return Ok(fds);
+            if let Some(message) = self.take(operation, from, purpose)? {
+                return Ok(message);
             }
             let up = deadline.expired();
             if up || asked.elapsed() >= LOOK {
@@ -221,7 +248,7 @@ impl FdSocket {
     }
 
     /// Looks at all who have connected, and takes the message that is asked for.
-    fn take(&self, operation: &'static str, from: usize, purpose: &str) -> Result<Option<Vec<OwnedFd>>> {
+    fn take(&self, operation: &'static str, from: usize, purpose: &str) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
         let mut inbox = self.inbox();
         loop {
             match accepted(&self.socket) {
@@ -239,7 +266,7 @@ impl FdSocket {
         }
         self.hear(&mut inbox);
         let at = inbox.messages.iter().position(|(header, _)| header.from == from && header.purpose == purpose);
-        Ok(at.map(|at| inbox.messages.remove(at).1))
+        Ok(at.map(|at| inbox.messages.remove(at)).map(|(header, fds)| (header.about, fds)))
     }
 
     /// Takes what those have sent who had said nothing.

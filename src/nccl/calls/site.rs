@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::kind::Kind;
-use crate::cuda::{Device, Region, Slice, SliceMut, Stream};
+use crate::cuda::{Access, Device, Region, Slice, SliceMut, Stream};
 use crate::element::{self, Element, ElementKind};
 use crate::error::{Error, Result};
 use crate::nccl::agree::types::Type;
@@ -26,16 +26,20 @@ impl<'a> Site<'a> {
 
     #[inline]
     fn check_device(&self, what: &'static str, device: Device) -> Result<()> {
-        if device == self.comm.device {
-            return Ok(());
-        }
-        Err(Error::argument(self.operation, what, format!("{} of rank {}", self.comm.device, self.comm.rank), device))
+        if device == self.comm.device { Ok(()) } else { Err(self.wrong_device(what, device)) }
+    }
+
+    #[cold]
+    fn wrong_device(&self, what: &'static str, got: impl std::fmt::Display) -> Error {
+        Error::argument(self.operation, what, format_args!("{} of rank {}", self.comm.device, self.comm.rank), got)
     }
 
     /// Memory that this communicator may touch.
     #[inline]
-    fn check_region(&self, what: &'static str, region: Region<'a>) -> Result<Region<'a>> {
-        self.check_device(what, region.device())?;
+    fn check_region(&self, what: &'static str, region: Region<'a>, access: Access) -> Result<Region<'a>> {
+        if !region.alloc.serves(self.comm.device, access) {
+            return Err(self.wrong_device(what, region.alloc.who()));
+        }
         let owner = region.alloc.owner();
         if owner != 0 && owner != self.comm.id {
             return Err(Error::argument(
@@ -50,18 +54,18 @@ impl<'a> Site<'a> {
 
     #[inline]
     pub(crate) fn read<T: Element>(&self, slice: Slice<'a, T>) -> Result<Region<'a>> {
-        self.check_region("send", slice.region())
+        self.check_region("send", slice.region(), Access::Read)
     }
 
     #[inline]
     pub(crate) fn write<T: Element>(&self, slice: SliceMut<'a, T>) -> Result<Region<'a>> {
-        self.check_region("recv", slice.into_region())
+        self.check_region("recv", slice.into_region(), Access::Write)
     }
 
     /// One buffer that is read and written.
     #[inline]
     pub(crate) fn in_place<T: Element>(&self, slice: SliceMut<'a, T>) -> Result<Region<'a>> {
-        self.check_region("buffer", slice.into_region())
+        self.check_region("buffer", slice.into_region(), Access::Write)
     }
 
     #[inline]

@@ -45,7 +45,7 @@ functions! {
         cudaStreamBeginCapture cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamEndCapture cudaStreamGetFlags
         cudaStreamGetPriority cudaStreamIsCapturing cudaThreadExchangeStreamCaptureMode gpucommDeviceInfo gpucommDriverEntryPoint
         gpucommPointerInfo gpucommPoolCreate
-        cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAddressRange cuMemGetAccess cuMemGetAllocationGranularity
+        cuDeviceGetAttribute cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAddressRange cuMemGetAccess cuMemGetAllocationGranularity
         cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMap cuMemRelease cuMemRetainAllocationHandle
         cuMemSetAccess cuMemUnmap;
     Enqueues:

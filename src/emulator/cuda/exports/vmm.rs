@@ -37,6 +37,10 @@ pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
             }
         };
     }
+    if symbol.to_bytes() == b"cuDeviceGetAttribute" {
+        let function: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> CUresult = attribute;
+        return function as *mut c_void;
+    }
     table! {
         b"cuMemGetAllocationGranularity": PFN_cuMemGetAllocationGranularity_v10020 = granularity,
         b"cuMemCreate": PFN_cuMemCreate_v10020 = create,
@@ -113,16 +117,33 @@ unsafe fn nature(prop: *const CUmemAllocationProp_v1) -> Result<Nature, Fault> {
     }
     let ordinal = device_at(&prop.location)?;
     let handles = prop.requestedHandleTypes.0;
-    if handles & FABRIC != 0 {
-        return Err(no_fabric());
-    }
-    if handles & !FD != 0 || prop.allocFlags.usage != 0 {
+    if handles & !(FD | FABRIC) != 0 || prop.allocFlags.usage != 0 {
         let usage = prop.allocFlags.usage;
         return Err(unsupported(format!(
-            "handles {handles:#x} and usage {usage:#x} were asked for, expected {FD:#x} and 0"
+            "handles {handles:#x} and usage {usage:#x} were asked for, expected {FD:#x}, {FABRIC:#x} or both, and 0"
         )));
     }
     Ok(Nature { ordinal, handles, rdma: prop.allocFlags.gpuDirectRDMACapable != 0 })
+}
+
+/// Those of virtual memory that H200s have: it as such, its descriptors, network cards, and fabric handles, which are of no use without
+/// a fabric.
+const HAS: [c_int; 4] = [102, 103, 110, 128];
+
+unsafe extern "C" fn attribute(value: *mut c_int, attribute: c_int, ordinal: c_int) -> CUresult {
+    driver(functions::cuDeviceGetAttribute, || {
+        // SAFETY: as C declares it: an `int` to write to, or null.
+        let out = unsafe { out(value)? };
+        if device::device(ordinal).is_err() {
+            let text = format!("there is no device {ordinal}");
+            return Err(Fault { cuda: cudaError::cudaErrorInvalidDevice, text });
+        }
+        if !HAS.contains(&attribute) {
+            return Err(Fault::value(format!("attribute {attribute} is not emulated, expected one of {HAS:?}")));
+        }
+        out.set(1);
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn granularity(
@@ -151,6 +172,9 @@ unsafe extern "C" fn create(
         // SAFETY: as C declares it: a handle to write to, and a struct to read.
         let (out, nature) = unsafe { (out(handle)?, nature(prop)?) };
         no_flags(flags)?;
+        if nature.handles & FABRIC != 0 {
+            return Err(no_fabric());
+        }
         out.set(vmm::create(size as u64, nature)?);
         Ok(())
     })
@@ -286,7 +310,7 @@ unsafe extern "C" fn map(
         if offset != 0 {
             return Err(unsupported(format!("the offset is {offset}: the driver maps from the start of memory only")));
         }
-        table::map(address as usize, size, offset, &vmm::physical(handle)?)
+        table::map(address as usize, size, &vmm::physical(handle)?)
     })
 }
 

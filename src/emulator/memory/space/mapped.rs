@@ -1,4 +1,4 @@
-//! Parts of physical memory, mapped at addresses.
+//! Physical memory, mapped at addresses.
 
 use super::physical::Physical;
 use crate::emulator::memory::access::Rights;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A part of physical memory at a range of addresses. The memory stays there until the last of those who know this lets go, so that
+/// Physical memory at a range of addresses. The memory stays there until the last of those who know this lets go, so that
 /// work that is still queued when a program unmaps it harms nobody.
 #[derive(Debug)]
 pub(crate) struct Mapped {
@@ -17,7 +17,6 @@ pub(crate) struct Mapped {
     pub(super) base: usize,
     pub(super) bytes: usize,
     pub(crate) physical: Arc<Physical>,
-    offset: u64,
     /// What devices may do here. Nothing at first.
     pub(crate) rights: Rights,
     uses: AtomicU32,
@@ -29,15 +28,15 @@ impl Mapped {
         (self.base, self.bytes)
     }
 
-    /// Maps `bytes` bytes of `physical` from `offset` on to `base`, in `room`.
+    /// Maps `physical`, which has so many bytes, to `base`, in `room`.
     pub(super) fn new(
         room: &Arc<Room>,
         (base, bytes): (usize, usize),
-        (physical, offset): (&Arc<Physical>, u64),
+        physical: &Arc<Physical>,
     ) -> io::Result<Arc<Self>> {
-        physical.object.map_at(room, base, offset, bytes)?;
+        physical.object.map_at(room, base, 0, bytes)?;
         let (room, physical) = (room.clone(), physical.clone());
-        Ok(Arc::new(Self { room, base, bytes, physical, offset, rights: Rights::default(), uses: AtomicU32::new(0) }))
+        Ok(Arc::new(Self { room, base, bytes, physical, rights: Rights::default(), uses: AtomicU32::new(0) }))
     }
 
     /// Behind its last address.
@@ -47,20 +46,19 @@ impl Mapped {
 
     /// Where a byte of it lies in its object; `address` is one of it.
     pub(super) fn place(&self, address: usize) -> Location {
-        Location { offset: self.offset + (address - self.base) as u64, ..self.physical.object.begin() }
+        Location { offset: (address - self.base) as u64, ..self.physical.object.begin() }
     }
 
     /// The address of `bytes` bytes at a place, if all of them lie here.
     pub(super) fn address(&self, place: &Location, bytes: usize) -> Option<usize> {
-        let offset = place.offset.checked_sub(self.offset)?;
-        let end = offset.checked_add(bytes as u64)?;
+        let end = place.offset.checked_add(bytes as u64)?;
         let here = end <= self.bytes as u64 && self.physical.object.begin().same_object(place);
-        here.then(|| self.base + offset as usize)
+        here.then(|| self.base + place.offset as usize)
     }
 
     /// Which bytes of the physical memory lie at the addresses of `range` that are its own.
     pub(super) fn part(&self, range: &Range<usize>) -> Range<u64> {
-        let place = |address: usize| self.offset + (address.clamp(self.base, self.end()) - self.base) as u64;
+        let place = |address: usize| (address.clamp(self.base, self.end()) - self.base) as u64;
         place(range.start)..place(range.end)
     }
 

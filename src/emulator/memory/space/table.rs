@@ -74,21 +74,19 @@ pub(crate) fn free(base: usize, bytes: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Maps `bytes` bytes of `physical` from `offset` on to `base`.
-pub(crate) fn map(base: usize, bytes: usize, offset: usize, physical: &Arc<Physical>) -> Result<(), Fault> {
+/// Maps `physical` to `base`; `bytes` is how many it has.
+pub(crate) fn map(base: usize, bytes: usize, physical: &Arc<Physical>) -> Result<(), Fault> {
     let range = range(base, bytes)?;
-    let end = offset.checked_add(bytes).filter(|_| offset.is_multiple_of(GRANULARITY));
-    if end.is_none_or(|end| end as u64 > physical.bytes()) {
-        let text =
-            format!("{bytes} bytes from {offset} on, where multiples of {GRANULARITY} were expected within {physical}");
-        return Err(Fault::value(text));
+    if bytes as u64 != physical.bytes() {
+        let text = format!("{bytes} bytes of {physical}: the driver maps all of some memory, or nothing");
+        return Err(Fault { cuda: cudaError::cudaErrorNotSupported, text });
     }
     let mut table = lock(&TABLE);
     if let Some(mapped) = table.within(&range).next() {
         return Err(Fault::value(format!("{bytes} bytes at {base:#x}, where there is something: {mapped}")));
     }
     let room = table.room(&range)?;
-    let mapped = Mapped::new(room, (base, bytes), (physical, offset as u64))
+    let mapped = Mapped::new(room, (base, bytes), physical)
         .map_err(|error| Fault::value(format!("{bytes} bytes at {base:#x} cannot be mapped: {error}")))?;
     table.mapped.insert(base, mapped);
     Ok(())

@@ -28,10 +28,10 @@ impl Space {
         Physical::new((grains * GRANULARITY) as u64, nature).unwrap()
     }
 
-    /// Maps the last so many grains of new memory behind what is there, where its device may do so much with it.
+    /// Maps so many grains of new memory behind what is there, where its device may do so much with it.
     pub(super) fn grow(&mut self, grains: usize, access: Access) {
         let (at, bytes) = (self.base + self.bytes, grains * GRANULARITY);
-        table::map(at, bytes, GRANULARITY, &self.memory(grains + 1)).unwrap();
+        table::map(at, bytes, &self.memory(grains)).unwrap();
         table::set_access(at, bytes, &[(self.device, access)]).unwrap();
         self.bytes += bytes;
     }

@@ -73,11 +73,11 @@ fn the_other_side() {
     assert_eq!(properties(&mut known, handle), 0);
     assert_eq!((known.location.id, known.requestedHandleTypes), (1, FD));
     let all = free_memory(1);
-    let (stream, at) = (TestStream::new(1), room(GRAIN));
-    // Only the first half of it, and without a handle.
-    assert_eq!((map(at, GRAIN, 0, handle, 0), allow(at, GRAIN, 1, BOTH), release(handle)), (0, 0, 0));
+    let (stream, at) = (TestStream::new(1), room(2 * GRAIN));
+    // Without a handle.
+    assert_eq!((map(at, 2 * GRAIN, 0, handle, 0), allow(at, 2 * GRAIN, 1, BOTH), release(handle)), (0, 0, 0));
     assert_eq!(download::<u32>(pointer(at), 3, stream.0), [1, 2, 3]);
     upload(pointer(at + 4), &[20u32], stream.0);
     stream.wait();
-    assert_eq!((unmap(at, GRAIN), free(at, GRAIN), free_memory(1)), (0, 0, all));
+    assert_eq!((unmap(at, 2 * GRAIN), free(at, 2 * GRAIN), free_memory(1)), (0, 0, all));
 }

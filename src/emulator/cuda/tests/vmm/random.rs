@@ -69,8 +69,19 @@ fn sequence(mut random: fastrand::Rng, done: &mut [u32; 5]) {
                 let which = memories.len() - 1 - random.usize(..memories.len().min(4));
                 let chosen = &memories[which];
                 let free = range.clone().all(|grain| mapped[grain].is_none());
-                let fits = len <= chosen.values.len() && !chosen.released && free;
-                assert_eq!(map(address(first), len * GRAIN, 0, chosen.handle, 0), if fits { 0 } else { VALUE });
+                let (all, fits) = (len == chosen.values.len(), !chosen.released && free);
+                let code = map(address(first), len * GRAIN, 0, chosen.handle, 0);
+                assert_eq!(
+                    code,
+                    if all && fits {
+                        0
+                    } else if all || chosen.released {
+                        VALUE
+                    } else {
+                        PARTLY
+                    }
+                );
+                let fits = all && fits;
                 done[0] += u32::from(fits);
                 for grain in range.filter(|_| fits) {
                     let here = Grain { memory: which, grain: grain - first, begin: first, len, rights: [0; 2] };

@@ -1,0 +1,210 @@
+//! Physical memory, mapped at addresses for some devices.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::access;
+use super::access::Access;
+use super::functions;
+use super::physical::{Physical, PhysicalMemory};
+use super::range::AddressRange;
+use crate::cuda::devices::check::check_on;
+use crate::cuda::devices::device::{Device, in_host_function};
+use crate::cuda::memory::allocation::{Known, Shown};
+use crate::cuda::memory::lent;
+use crate::error::{Error, Result};
+
+/// Physical memory, mapped at the first addresses of a range for some devices. As a [buffer](Mapping::into_buffer) it can be used.
+#[derive(Debug)]
+pub struct Mapping(pub(super) Arc<Span>);
+
+/// What lies at the first addresses of a range, without a gap.
+#[derive(Debug)]
+pub(super) struct Span {
+    device: Device,
+    access: Box<[Access]>,
+    known: Arc<Known>,
+    mapped: Mutex<Mapped>,
+    /// Given back when nothing is mapped there any more.
+    range: AddressRange,
+}
+
+#[derive(Debug)]
+struct Mapped {
+    memory: Vec<Arc<Physical>>,
+    /// The sum of their bytes.
+    bytes: usize,
+}
+
+impl AddressRange {
+    /// Wraps `cuMemMap` and `cuMemSetAccess`: maps `memory` at the first of these addresses, for the devices of `access`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](Error::InvalidArgument) for more memory than addresses, no device, one that is given twice, or one that cannot
+    /// reach the memory; what CUDA says. Memory and addresses are given back then.
+    pub fn map(self, memory: PhysicalMemory, access: &[Access]) -> Result<Mapping> {
+        Mapping::new(self, memory, access)
+    }
+}
+
+impl PhysicalMemory {
+    /// Wraps `cuMemAddressReserve`, `cuMemMap` and `cuMemSetAccess`: maps it at addresses for just so many bytes; see
+    /// [`AddressRange::map`].
+    ///
+    /// # Errors
+    /// As there, and as [`AddressRange::reserve`].
+    pub fn map(self, access: &[Access]) -> Result<Mapping> {
+        AddressRange::reserve(self.bytes())?.map(self, access)
+    }
+}
+
+impl Mapping {
+    fn new(range: AddressRange, memory: PhysicalMemory, access: &[Access]) -> Result<Self> {
+        const OPERATION: &str = "AddressRange::map";
+        let device = memory.device();
+        functions::ready(OPERATION, device)?;
+        access::check(OPERATION, device, access)?;
+        // Who will unmap it where the device is not done with it when the last buffer goes.
+        lent::start(OPERATION)?;
+        let known = memory.0.known(OPERATION, None)?;
+        let mapped = Mutex::new(Mapped { memory: Vec::new(), bytes: 0 });
+        let span = Span { device, access: access.into(), known, mapped, range };
+        span.push(OPERATION, memory)?;
+        Ok(Self(Arc::new(span)))
+    }
+
+    /// How many bytes are mapped.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// How many can be mapped at its addresses.
+    pub fn capacity(&self) -> usize {
+        self.0.range.bytes()
+    }
+
+    /// The device that holds the memory.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    /// What devices may do with it.
+    pub fn access(&self) -> &[Access] {
+        &self.0.access
+    }
+
+    /// The first address, for calls of other libraries.
+    pub fn as_raw(&self) -> *mut c_void {
+        self.0.range.as_raw()
+    }
+
+    /// Wraps `cuMemMap` and `cuMemSetAccess`: maps more memory behind what there is, for the same devices.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](Error::InvalidArgument) for memory of another device, or more than the addresses are for;
+    /// [`InvalidUsage`](Error::InvalidUsage) for memory that is mapped elsewhere too; what CUDA says. The mapping stays as it was then.
+    pub fn push(&mut self, memory: PhysicalMemory) -> Result<()> {
+        self.0.push("Mapping::push", memory)
+    }
+}
+
+impl Span {
+    pub(super) fn bytes(&self) -> usize {
+        self.mapped().bytes
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.range.bytes()
+    }
+
+    pub(super) fn device(&self) -> Device {
+        self.device
+    }
+
+    pub(super) fn access(&self) -> &[Access] {
+        &self.access
+    }
+
+    pub(super) fn known(&self) -> &Arc<Known> {
+        &self.known
+    }
+
+    pub(super) fn address(&self) -> *mut c_void {
+        self.range.as_raw()
+    }
+
+    fn mapped(&self) -> MutexGuard<'_, Mapped> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Maps `memory` behind what there is.
+    pub(super) fn push(&self, operation: &'static str, memory: PhysicalMemory) -> Result<()> {
+        let bytes = memory.bytes();
+        if memory.device() != self.device {
+            let expected = format_args!("memory of {}", self.device);
+            return Err(Error::argument(operation, "memory", expected, format_args!("memory of {}", memory.device())));
+        }
+        let mut mapped = self.mapped();
+        let room = self.range.bytes() - mapped.bytes;
+        if bytes > room {
+            let expected = format_args!("at most {room} bytes, as there are addresses for");
+            return Err(Error::argument(operation, "memory", expected, format_args!("{bytes} bytes")));
+        }
+        memory.0.known(operation, Some(&self.known))?;
+        self.map(self.range.base() + mapped.bytes as u64, &memory.0)?;
+        mapped.bytes += bytes;
+        mapped.memory.push(memory.0);
+        Ok(())
+    }
+
+    fn map(&self, address: u64, memory: &Physical) -> Result<()> {
+        let (map, set_access) = (functions::map("cuMemMap")?, functions::set_access("cuMemSetAccess")?);
+        let ordinal = self.device.ordinal();
+        let access: Vec<_> = self.access.iter().map(Access::descriptor).collect();
+        // SAFETY: addresses of a reservation at which nothing is mapped, and a live handle of so many bytes.
+        let result = unsafe { map(address, memory.bytes, 0, memory.raw(), 0) };
+        check_on(ordinal, "cuMemMap", functions::code(result))?;
+        // SAFETY: what was mapped just now, and so many descriptions to read.
+        let result = unsafe { set_access(address, memory.bytes, access.as_ptr(), access.len()) };
+        check_on(ordinal, "cuMemSetAccess", functions::code(result)).inspect_err(|_| unmap(address, memory.bytes))
+    }
+}
+
+/// Takes away what was mapped in one call, and nobody uses.
+fn unmap(address: u64, bytes: usize) {
+    if let Ok(unmap) = functions::unmap("cuMemUnmap") {
+        // SAFETY: the caller has mapped so many bytes there, and no device uses them.
+        let _ = unsafe { unmap(address, bytes) };
+    }
+}
+
+impl Shown for Span {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn let_go(self: Arc<Self>) {
+        // The last allocation that shows it: uses by way of any of them stand in what is known.
+        if let Some(span) = Arc::into_inner(self) {
+            let (device, known) = (span.device, Arc::clone(&span.known));
+            lent::keep(span, device, known);
+        }
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        if in_host_function() {
+            // CUDA must not be called here: the memory is lost, and its addresses too.
+            let mapped = std::mem::take(&mut self.mapped.get_mut().unwrap_or_else(PoisonError::into_inner).memory);
+            std::mem::forget(mapped);
+            return;
+        }
+        let mut address = self.range.base();
+        for memory in &self.mapped.get_mut().unwrap_or_else(PoisonError::into_inner).memory {
+            unmap(address, memory.bytes);
+            address += memory.bytes as u64;
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What physical memory is to be like.
+
+use std::ops::BitOr;
+
+use super::functions;
+use crate::cuda::devices::check::check;
+use crate::cuda::devices::device::Device;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// By which handles memory can be shared with other processes: a set of `CUmemAllocationHandleType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct HandleTypes(pub(super) u32);
+
+impl HandleTypes {
+    /// By none: the memory stays within the process.
+    pub const NONE: Self = Self(0);
+    /// By file descriptors, within a host.
+    pub const FD: Self = Self(1);
+    /// By fabric handles, between the hosts of an NVLink fabric. Needs a fabric that the process may use (an IMEX channel).
+    pub const FABRIC: Self = Self(8);
+
+    /// Whether all of `other` are among these.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for HandleTypes {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl std::fmt::Display for HandleTypes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match (self.contains(Self::FD), self.contains(Self::FABRIC)) {
+            (true, true) => "file descriptors and fabric handles",
+            (true, false) => "file descriptors",
+            (false, true) => "fabric handles",
+            (false, false) => "no handles",
+        })
+    }
+}
+
+/// In which steps there is memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Granularity {
+    /// Sizes and addresses are multiples of this.
+    pub minimum: usize,
+    /// With multiples of this the device is fastest.
+    pub recommended: usize,
+}
+
+/// What physical memory is to be like: a `CUmemAllocationProp` for pinned memory of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Properties {
+    device: Device,
+    handle_types: HandleTypes,
+    gpu_direct_rdma: bool,
+}
+
+impl Properties {
+    /// Memory of `device` that stays within the process.
+    pub fn new(device: Device) -> Self {
+        Self { device, handle_types: HandleTypes::NONE, gpu_direct_rdma: false }
+    }
+
+    /// By which handles it can be shared.
+    #[must_use]
+    pub fn handle_types(mut self, handle_types: HandleTypes) -> Self {
+        self.handle_types = handle_types;
+        self
+    }
+
+    /// Whether network cards are to reach it.
+    #[must_use]
+    pub fn gpu_direct_rdma(mut self, wanted: bool) -> Self {
+        self.gpu_direct_rdma = wanted;
+        self
+    }
+
+    /// The device.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// By which handles it can be shared.
+    pub fn handles(&self) -> HandleTypes {
+        self.handle_types
+    }
+
+    /// Wraps `cuMemGetAllocationGranularity`: in which steps there is such memory.
+    ///
+    /// # Errors
+    /// [`Unsupported`](Error::Unsupported) where driver or device cannot do this; what CUDA says.
+    pub fn granularity(&self) -> Result<Granularity> {
+        const FUNCTION: &str = "cuMemGetAllocationGranularity";
+        functions::ready(FUNCTION, self.device)?;
+        let (function, properties) = (functions::granularity(FUNCTION)?, self.raw());
+        let ask = |which| {
+            let mut bytes = 0;
+            // SAFETY: writes one number to the place given, and reads the properties.
+            let result = unsafe { function(&raw mut bytes, &raw const properties, which) };
+            check(FUNCTION, functions::code(result)).map(|()| bytes)
+        };
+        Ok(Granularity {
+            minimum: ask(sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM)?,
+            recommended: ask(sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)?,
+        })
+    }
+
+    /// The least size for `bytes` bytes, in recommended steps.
+    ///
+    /// # Errors
+    /// As [`Properties::granularity`]; [`InvalidArgument`](Error::InvalidArgument) where there is no such size.
+    pub fn round_up(&self, bytes: usize) -> Result<usize> {
+        let step = self.granularity()?.recommended;
+        bytes.max(1).checked_next_multiple_of(step).ok_or_else(|| {
+            Error::argument(
+                "Properties::round_up",
+                "bytes",
+                format_args!("at most {}", usize::MAX / step * step),
+                bytes,
+            )
+        })
+    }
+
+    /// As C has it.
+    pub(super) fn raw(&self) -> sys::CUmemAllocationProp_v1 {
+        // SAFETY: integers and a pointer, of which zero is a value.
+        let mut raw: sys::CUmemAllocationProp_v1 = unsafe { std::mem::zeroed() };
+        raw.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        raw.requestedHandleTypes = sys::CUmemAllocationHandleType(self.handle_types.0);
+        raw.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        raw.location.id = self.device.ordinal();
+        raw.allocFlags.gpuDirectRDMACapable = u8::from(self.gpu_direct_rdma);
+        raw
+    }
+}

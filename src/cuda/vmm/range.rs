@@ -1,0 +1,73 @@
+//! Addresses, with no memory.
+
+use std::ffi::c_void;
+
+use super::functions;
+use super::properties::Properties;
+use crate::cuda::devices::check::check_memory;
+use crate::cuda::devices::device::{Device, any_ready, in_host_function};
+use crate::error::{Error, Result};
+
+/// A range of addresses that nothing else of this process gets, with no memory as yet.
+#[derive(Debug)]
+pub struct AddressRange {
+    base: u64,
+    bytes: usize,
+}
+
+impl AddressRange {
+    /// Wraps `cuMemAddressReserve`: at least `bytes` addresses, rounded up as memory is.
+    ///
+    /// # Errors
+    /// [`Unsupported`](Error::Unsupported) where the driver cannot do this; [`OutOfMemory`](Error::OutOfMemory) where there are not so
+    /// many addresses; what CUDA says.
+    pub fn reserve(bytes: usize) -> Result<Self> {
+        Self::reserve_aligned(bytes, 0)
+    }
+
+    /// Wraps `cuMemAddressReserve`: as [`AddressRange::reserve`], and the first address is a multiple of `alignment`; 0: of the
+    /// granularity.
+    ///
+    /// # Errors
+    /// As there, and [`InvalidArgument`](Error::InvalidArgument) for an alignment that is no power of two.
+    pub fn reserve_aligned(bytes: usize, alignment: usize) -> Result<Self> {
+        const FUNCTION: &str = "cuMemAddressReserve";
+        if alignment != 0 && !alignment.is_power_of_two() {
+            return Err(Error::argument(FUNCTION, "alignment", "0 or a power of two", alignment));
+        }
+        any_ready(FUNCTION)?;
+        let bytes = Properties::new(Device::current()?).round_up(bytes)?;
+        let mut base = 0;
+        // SAFETY: writes an address to the place given.
+        let result = unsafe { functions::reserve(FUNCTION)?(&raw mut base, bytes, alignment, 0, 0) };
+        check_memory(FUNCTION, functions::code(result), bytes, || String::from("the addresses of this process"))?;
+        Ok(Self { base, bytes })
+    }
+
+    /// How many addresses.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first of them.
+    pub fn as_raw(&self) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(self.base as usize)
+    }
+
+    /// The first of them, as the driver has it.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+}
+
+impl Drop for AddressRange {
+    fn drop(&mut self) {
+        // Within a host function CUDA must not be called.
+        if !in_host_function()
+            && let Ok(free) = functions::free("cuMemAddressFree")
+        {
+            // SAFETY: the whole of a reservation, once. Who has mapped something there has unmapped it, or the driver refuses.
+            let _ = unsafe { free(self.base, self.bytes) };
+        }
+    }
+}
