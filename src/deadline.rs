@@ -101,6 +101,11 @@ impl Deadline {
         self.timeout.saturating_sub(self.start.elapsed())
     }
 
+    /// Whether the wait has lasted for so long that it is time to look around, and is not over.
+    pub(crate) fn has_lasted(&self) -> bool {
+        (LOOK..self.timeout).contains(&self.start.elapsed())
+    }
+
     /// The error that says `operation` was not done in time.
     pub(crate) fn error(&self, operation: &'static str, detail: impl Into<String>) -> Error {
         Error::Timeout { operation, timeout: self.timeout, detail: detail.into() }
@@ -138,7 +143,7 @@ impl Deadline {
     ) -> Result<Option<T>> {
         self.until(|| {
             let had = take()?;
-            if had.is_none() && (LOOK..self.timeout).contains(&self.start.elapsed()) {
+            if had.is_none() && self.has_lasted() {
                 look();
             }
             Ok(had)

@@ -92,6 +92,7 @@ pub use memory::pinned::PinnedBuffer;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::region::Region;
 pub use memory::slice::{Slice, SliceMut};
+pub use order::done::Done;
 pub use order::event::Event;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]

@@ -65,7 +65,8 @@
 //! | dropping anything else | nothing |
 //!
 //! Each communicator has a thread of its own that sleeps until it ends, and the process two: one looks for communicators that
-//! NCCL reports errors of or that stay inside NCCL too long, one frees memory.
+//! NCCL reports errors of or that stay inside NCCL too long, one frees memory. Once there is a future of
+//! a stream ([`Stream::done`](crate::Stream::done)), a third one asks how far such streams are.
 
 mod aborter;
 mod agree;

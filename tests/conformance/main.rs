@@ -31,6 +31,7 @@ mod environment;
 mod failures;
 mod faults;
 mod foreign;
+mod futures;
 mod grouping;
 mod groups;
 mod kept_streams;

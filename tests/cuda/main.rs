@@ -9,10 +9,13 @@ use std::time::Duration;
 use gpucomm::{Device, Element, Stream, bf16, f16};
 
 mod alias;
+#[path = "../support/block_on.rs"]
+mod block_on;
 mod capture;
 mod child;
 mod copy;
 mod device;
+mod done;
 mod emulator;
 mod fill;
 mod foreign;

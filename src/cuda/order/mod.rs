@@ -1,6 +1,7 @@
 //! Streams and events: what comes after what, and how much is on its way.
 
 pub(crate) mod capture;
+pub(crate) mod done;
 pub(crate) mod event;
 pub(crate) mod host_function;
 pub(crate) mod in_flight;
@@ -14,3 +15,4 @@ pub(crate) mod stream;
 pub(crate) mod tracker;
 pub(crate) mod uses;
 pub(crate) mod wait;
+pub(crate) mod watch;

@@ -6,10 +6,11 @@ use super::later;
 use super::mark::Mark;
 use super::stream::Stream;
 use crate::cuda::devices::check::check_ready;
+use crate::cuda::devices::device::in_host_function;
 use crate::cuda::devices::settle::undisturbing;
 use crate::cuda::works::work::Origins;
-use crate::deadline::{Deadline, default_timeout};
-use crate::error::Result;
+use crate::deadline::{Deadline, backoff, default_timeout};
+use crate::error::{Error, Result};
 use crate::sys;
 
 impl Stream {
@@ -74,17 +75,15 @@ impl Stream {
 
     /// The wait of `operation`.
     pub(crate) fn wait_until(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
-        self.ready(operation)?;
-        let origins = self.history().origins();
-        if !self.is_idle()? {
-            // What other threads enqueue from now on is not waited for.
-            let mark = self.in_flight().mark_all(self.queue())?;
-            let what = || format!("work on a stream of {}{}", self.device(), origins.pending());
-            let done = || mark.as_ref().map_or_else(|| self.is_idle(), |mark| self.has_reached(mark));
-            let look = || origins.look_around();
-            deadline.poll_and_look(operation, what, look, done).inspect_err(|_| self.history().tell(&origins, true))?;
+        let mut wait = Wait::begin(operation, self, *deadline)?;
+        let mut round = 0;
+        loop {
+            if let Some(result) = wait.ask() {
+                return result;
+            }
+            backoff(round);
+            round = round.saturating_add(1);
         }
-        self.judge(operation, &origins, deadline)
     }
 
     /// Whether the stream has come to `mark`, a point of its own.
@@ -107,8 +106,87 @@ impl Stream {
         self.tell(origins, origins.judge_within(operation, deadline))
     }
 
+    /// What was found, of which the stream counts as told.
     fn tell(&self, origins: &Origins, judged: Result<()>) -> Result<()> {
         judged.inspect_err(|_| self.history().tell(origins, false))?;
         self.panics().tell()
+    }
+}
+
+/// A wait for what was on a stream when it began, which somebody asks again and again until it is over.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    operation: &'static str,
+    stream: Stream,
+    deadline: Deadline,
+    origins: Origins,
+    /// What other threads enqueue after it is not waited for.
+    mark: Option<Mark>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The device is at it.
+    OnDevice,
+    /// The device is done; what has failed may still write.
+    Failed(Error),
+    Done,
+}
+
+impl Wait {
+    /// The wait of `operation` for what is on `stream` now.
+    pub(crate) fn begin(operation: &'static str, stream: &Stream, deadline: Deadline) -> Result<Self> {
+        stream.ready(operation)?;
+        let origins = stream.history().origins();
+        let (mark, stage) = if stream.is_idle()? {
+            (None, Stage::Done)
+        } else {
+            (stream.in_flight().mark_all(stream.queue())?, Stage::OnDevice)
+        };
+        Ok(Self { operation, stream: stream.clone(), deadline, origins, mark, stage })
+    }
+
+    /// What it comes to; `None` while it goes on. Never waits.
+    pub(crate) fn ask(&mut self) -> Option<Result<()>> {
+        if matches!(self.stage, Stage::OnDevice) {
+            match self.has_come() {
+                Ok(true) => self.stage = Stage::Done,
+                Ok(false) if !self.deadline.expired() => {
+                    if self.deadline.has_lasted() {
+                        self.origins.look_around();
+                    }
+                    return None;
+                }
+                asked => {
+                    self.stream.history().tell(&self.origins, true);
+                    return Some(asked.and_then(|_| Err(self.late())));
+                }
+            }
+        }
+        if matches!(self.stage, Stage::Done)
+            && let Err(error) = self.origins.judge(self.operation)
+        {
+            self.stage = Stage::Failed(error);
+        }
+        let judged = match &self.stage {
+            // A host function keeps its stream waiting, and so perhaps what it would wait for.
+            Stage::Failed(_) if self.origins.linger() && !self.deadline.expired() && !in_host_function() => {
+                return None;
+            }
+            Stage::Failed(error) => Err(error.clone()),
+            _ => Ok(()),
+        };
+        Some(self.stream.tell(&self.origins, judged))
+    }
+
+    fn has_come(&self) -> Result<bool> {
+        self.mark.as_ref().map_or_else(|| self.stream.is_idle(), |mark| self.stream.has_reached(mark))
+    }
+
+    #[cold]
+    fn late(&self) -> Error {
+        let detail = format!("work on a stream of {}{}", self.stream.device(), self.origins.pending());
+        self.deadline.error(self.operation, detail)
     }
 }

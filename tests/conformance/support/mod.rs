@@ -1,6 +1,8 @@
 //! What the tests share: numbers, the host's reference, random inputs, ranks, processes and a watchdog.
 
 pub mod alone;
+#[path = "../../support/block_on.rs"]
+pub mod block_on;
 pub mod expect;
 pub mod guarded;
 pub mod harness;
