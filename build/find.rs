@@ -144,7 +144,7 @@ impl Attempt<'_> {
         if let Some(found) = self.home()? {
             return Ok(Some(found));
         }
-        if let Some(found) = self.pkg_config() {
+        if let Some(found) = self.within().or_else(|| self.pkg_config()) {
             return Ok(Some(found));
         }
         if self.search.host != self.search.target {
@@ -185,10 +185,8 @@ impl Attempt<'_> {
 
     /// `X_HOME` and its other names.
     fn home(&mut self) -> Result<Option<Found>, Failure> {
-        let set: Vec<(String, String)> = self.library.homes.iter().filter_map(|name| self.variable(name)).collect();
-        // A variable for this target counts before those for every target.
-        let bare = |(name, _): &&(String, String)| self.library.homes.contains(&name.as_str());
-        let Some((name, value)) = set.iter().find(|entry| !bare(entry)).or(set.first()).cloned() else {
+        let set = self.set(self.library.homes);
+        let Some((name, value)) = set.first().cloned() else {
             self.tried.push((self.library.homes.join(", "), "unset".into()));
             return Ok(None);
         };
@@ -198,6 +196,25 @@ impl Attempt<'_> {
         self.directory(&name, &value)?;
         let layout = Layout::of(self.library, Path::new(&value), self.search.target);
         self.explicit(format!("{name}={value}"), &name, &layout)
+    }
+
+    /// Those of `names` that are set: a variable for this target counts before those for every target.
+    fn set(&self, names: &[&str]) -> Vec<(String, String)> {
+        let mut set: Vec<(String, String)> = names.iter().filter_map(|name| self.variable(name)).collect();
+        set.sort_by_key(|(name, _)| names.contains(&name.as_str()));
+        set
+    }
+
+    /// Where the variables of something else say that this one may lie too. That one has to be there, this one need not.
+    fn within(&mut self) -> Option<Found> {
+        let names = self.library.within;
+        let Some((name, value)) = self.set(names).first().cloned() else {
+            if !names.is_empty() {
+                self.tried.push((names.join(", "), "unset".into()));
+            }
+            return None;
+        };
+        self.implicit(format!("{name}={value}"), &name, Path::new(&value))
     }
 
     /// A variable that names a directory has to.
@@ -262,15 +279,21 @@ impl Attempt<'_> {
             let prefixes = match name {
                 "NVHPC_ROOT" => below(base, self.library.hpc_sdk),
                 "CONDA_PREFIX" => vec![base.to_path_buf()],
+                _ => Vec::new(),
+            };
+            let wheels: Vec<PathBuf> = match name {
+                "NVHPC_ROOT" => Vec::new(),
+                // pip installs into environments of conda as well.
                 _ => layout::wheels(base).iter().flat_map(|site| below(site, self.library.wheels)).collect(),
             };
-            if prefixes.is_empty() {
-                self.tried.push((place.clone(), "no wheel of NVIDIA in site-packages".into()));
-            }
-            for prefix in prefixes {
+            let none = wheels.is_empty() && name != "NVHPC_ROOT";
+            for prefix in prefixes.into_iter().chain(wheels) {
                 if let Some(found) = self.implicit(place.clone(), name, &prefix) {
                     return Some(found);
                 }
+            }
+            if none {
+                self.tried.push((place, "no wheel of NVIDIA in site-packages".into()));
             }
         }
         None

@@ -1,5 +1,7 @@
 //! What is looked for: the CUDA runtime, NCCL and NVSHMEM, as data.
 
+use std::path::Path;
+
 use super::headers::{self, Version};
 
 /// What is looked for.
@@ -11,6 +13,8 @@ pub struct Library {
     pub key: &'static str,
     /// Variables that name the root of an installation; the first one that is set counts.
     pub homes: &'static [&'static str],
+    /// Variables that name the root of something else, below which it may lie as well.
+    pub within: &'static [&'static str],
     /// The header that states the version.
     pub header: &'static str,
     /// Reads the version from the header's text.
@@ -38,11 +42,21 @@ pub struct Library {
     pub install: &'static str,
 }
 
+impl Library {
+    /// The version that our own declarations in vendor/include are of; `root` is that of this package.
+    pub fn declared(&self, root: &Path) -> Result<Version, String> {
+        let path = root.join("vendor/include").join(self.header);
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("error: {}: {error}", path.display()))?;
+        (self.version)(&text).ok_or(format!("error: {} does not say its version", path.display()))
+    }
+}
+
 /// The CUDA runtime.
 pub const CUDA: Library = Library {
     name: "CUDA runtime",
     key: "CUDA",
     homes: &["CUDA_PATH", "CUDA_HOME", "CUDA_TOOLKIT_PATH"],
+    within: &[],
     header: "cuda_runtime_api.h",
     version: headers::cudart,
     minimum: Version(12, 0, 0),
@@ -67,6 +81,7 @@ pub const NCCL: Library = Library {
     name: "NCCL",
     key: "NCCL",
     homes: &["NCCL_HOME", "NCCL_ROOT"],
+    within: CUDA.homes,
     header: "nccl.h",
     version: headers::nccl,
     minimum: Version(2, 19, 0),
@@ -86,6 +101,7 @@ pub const NVSHMEM: Library = Library {
     name: "NVSHMEM",
     key: "NVSHMEM",
     homes: &["NVSHMEM_HOME", "NVSHMEM_DIR", "NVSHMEM_PREFIX"],
+    within: CUDA.homes,
     header: "non_abi/nvshmem_version.h",
     version: headers::nvshmem,
     minimum: Version(3, 2, 0),

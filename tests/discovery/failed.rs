@@ -17,9 +17,11 @@ fn nothing_anywhere() {
 error: NCCL not found (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
   NCCL_HOME, NCCL_ROOT  unset
+  CUDA_PATH, CUDA_HOME, CUDA_TOOLKIT_PATH  unset
   pkg-config nccl  not installed
   NVHPC_ROOT  unset
   CONDA_PREFIX=ROOT/opt/conda  include/nccl.h missing
+  CONDA_PREFIX=ROOT/opt/conda  no wheel of NVIDIA in site-packages
   VIRTUAL_ENV=ROOT/venv  ROOT/venv/lib/python3.12/site-packages/nvidia/nccl/include/nccl.h does not say its version
   ROOT/usr/include/nccl.h  2.18.5 (too old)
   ROOT/usr/local/include/nccl.h  missing
@@ -108,6 +110,7 @@ fn places(lines: [&str; 4]) -> String {
 error: NCCL not found (need nccl.h >= 2.19 and libnccl.so[.2])
   NCCL_INCLUDE_DIR / NCCL_LIB_DIR  unset
   NCCL_HOME, NCCL_ROOT  unset
+  CUDA_PATH, CUDA_HOME, CUDA_TOOLKIT_PATH  unset
   pkg-config nccl  not installed
   NVHPC_ROOT  unset
   CONDA_PREFIX  unset

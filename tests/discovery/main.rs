@@ -26,3 +26,4 @@ mod machine;
 mod nvshmem;
 #[path = "../../build/place.rs"]
 mod place;
+mod within;

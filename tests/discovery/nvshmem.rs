@@ -169,6 +169,7 @@ fn nothing_anywhere() {
 error: NVSHMEM not found (need non_abi/nvshmem_version.h >= 3.2 and libnvshmem_host.so[.3])
   NVSHMEM_INCLUDE_DIR / NVSHMEM_LIB_DIR  unset
   NVSHMEM_HOME, NVSHMEM_DIR, NVSHMEM_PREFIX  unset
+  CUDA_PATH, CUDA_HOME, CUDA_TOOLKIT_PATH  unset
   NVHPC_ROOT  unset
   CONDA_PREFIX  unset
   VIRTUAL_ENV  unset
