@@ -1,9 +1,19 @@
 //! Finds, binds and links the libraries, or chooses the emulator. The work is done by the pure functions under `build/`.
 //!
-//! With arguments it only writes bindings: `OUTPUT cuda|nccl|nvshmem INCLUDE...` (see tests/snapshot.rs).
+//! With the feature `bindgen`, the bindings are made from the installed headers. Without it, the committed ones are held against them.
 
+#[cfg(feature = "bindgen")]
 #[path = "build/bind.rs"]
 mod bind;
+#[cfg(feature = "bindgen")]
+#[path = "build/made.rs"]
+mod bindings;
+#[cfg(not(feature = "bindgen"))]
+#[path = "build/held.rs"]
+mod bindings;
+#[cfg(not(feature = "bindgen"))]
+#[path = "build/committed/mod.rs"]
+mod committed;
 #[path = "build/elf.rs"]
 mod elf;
 #[path = "build/emulator.rs"]
@@ -18,19 +28,22 @@ mod layout;
 mod library;
 #[path = "build/link.rs"]
 mod link;
+#[cfg(feature = "bindgen")]
 #[path = "build/nvshmem.rs"]
 mod nvshmem;
 #[path = "build/place.rs"]
 mod place;
+#[cfg(feature = "bindgen")]
 #[path = "build/quiet.rs"]
 mod quiet;
 #[path = "build/tools.rs"]
 mod tools;
+#[path = "build/wanted.rs"]
+mod wanted;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use bind::Part;
 use find::Found;
 use library::Library;
 
@@ -47,7 +60,7 @@ fn tell_all(lines: Vec<String>) {
 
 fn main() {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let result = if arguments.is_empty() { build() } else { write_bindings(&arguments) };
+    let result = if arguments.is_empty() { build() } else { bindings::write(&arguments, instead()) };
     if let Err(text) = result {
         eprintln!("{}", text.trim_end());
         std::process::exit(1);
@@ -92,7 +105,7 @@ fn build() -> Result<(), String> {
 
     if flag("GPUCOMM_WRITE_SNAPSHOT")? {
         for (file, part) in [("snapshot.rs", "nccl"), ("snapshot_nvshmem.rs", "nvshmem")] {
-            write_bindings(&[root.join("src/sys").join(file), part.into(), root.join("vendor/include")])?;
+            bindings::write(&[root.join("src/sys").join(file), part.into(), root.join("vendor/include")], instead())?;
         }
     }
     let feature = |name: &str| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
@@ -115,14 +128,9 @@ struct With {
 
 /// No headers, no libclang, no linking: the versions are those of our own declarations.
 fn snapshot(root: &Path, with: With, emulated: bool) -> Result<(), String> {
-    let read = |library: &Library| {
-        let path = root.join("vendor/include").join(library.header);
-        let text = std::fs::read_to_string(&path).map_err(|error| format!("error: {}: {error}", path.display()))?;
-        (library.version)(&text).ok_or(format!("error: {} does not say its version", path.display()))
-    };
-    let cuda = read(&library::CUDA)?;
-    let nccl = with.nccl.then(|| read(&library::NCCL)).transpose()?;
-    let nvshmem = with.nvshmem.then(|| read(&library::NVSHMEM)).transpose()?;
+    let cuda = library::CUDA.declared(root)?;
+    let nccl = with.nccl.then(|| library::NCCL.declared(root)).transpose()?;
+    let nvshmem = with.nvshmem.then(|| library::NVSHMEM.declared(root)).transpose()?;
     tell_all(link::reached(cuda, nccl, nvshmem));
     tell_all(link::versions(cuda, nccl, nvshmem, emulated));
     Ok(())
@@ -167,16 +175,8 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
             error.replace(&link.display().to_string(), &found.include.display().to_string())
         })
     };
-    let cuda_part = if with.nccl { Part::Nccl } else { Part::Cuda };
-    for (part, file) in [(cuda_part, "bindings.rs"), (Part::Nvshmem, "bindings_nvshmem.rs")] {
-        if part == Part::Nvshmem && !with.nvshmem {
-            continue;
-        }
-        let request = bind::Request { root: root.into(), includes: includes.clone(), part, instead: instead() };
-        let (bindings, read) = bind::generate(&request).map_err(original)?;
-        std::fs::write(out.join(file), bindings).map_err(staged)?;
-        tell_all(read);
-    }
+    let wanted = wanted::Wanted { root, out, includes: &includes, all: &all, instead: instead() };
+    tell_all(bindings::bind(&wanted).map_err(original)?);
     tools::shim(root, &includes, &all)?;
     tell(format!("cargo::rustc-link-search=native={}", out.display()));
     tell("cargo::rustc-link-lib=static=gpucomm_shim");
@@ -187,8 +187,13 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
         variable(&format!("{name}_{}", target.replace('-', "_")));
     }
 
+    let upto = |library: &Library, found: &Found| -> Result<_, String> {
+        Ok(bindings::upto(found.version, library.declared(root)?))
+    };
+    let of = |library: &Library, found: &Option<Found>| found.as_ref().map(|found| upto(library, found)).transpose();
+    let (for_nccl, for_nvshmem) = (of(&library::NCCL, &nccl)?, of(&library::NVSHMEM, &nvshmem)?);
+    tell_all(link::reached(upto(&library::CUDA, &cuda)?, for_nccl, for_nvshmem));
     let (nccl, nvshmem) = (nccl.as_ref().map(|found| found.version), nvshmem.as_ref().map(|found| found.version));
-    tell_all(link::reached(cuda.version, nccl, nvshmem));
     tell_all(link::versions(cuda.version, nccl, nvshmem, false));
     tell_all(link::directives(&all, &lib));
     tell_all(link::report(&all));
@@ -221,33 +226,4 @@ fn find_all(with: With) -> Result<(Found, Option<Found>, Option<Found>), String>
         Some(cuda) if failures.is_empty() => Ok((cuda, nccl, nvshmem)),
         _ => Err(failures),
     }
-}
-
-/// `OUTPUT cuda|nccl|nvshmem INCLUDE...`
-fn write_bindings(arguments: &[PathBuf]) -> Result<(), String> {
-    let usage = || "error: OUTPUT cuda|nccl|nvshmem INCLUDE...".to_string();
-    let [output, which, includes @ ..] = arguments else { return Err(usage()) };
-    let part = match which.to_str() {
-        Some("cuda") => Part::Cuda,
-        Some("nccl") => Part::Nccl,
-        Some("nvshmem") => Part::Nvshmem,
-        _ => return Err(usage()),
-    };
-    let request = bind::Request {
-        root: env!("CARGO_MANIFEST_DIR").into(),
-        includes: includes.to_vec(),
-        part,
-        instead: instead(),
-    };
-    let text = format!(
-        "// Generated from {} over vendor/include by build/bind.rs. Do not edit: see CONTRIBUTING.md.\n\n{}",
-        part.header(),
-        bind::generate(&request)?.0
-    );
-    // The emulator has no functions of NVSHMEM; the documentation of the crate, which is made with it, shows them.
-    let text = match part {
-        Part::Nvshmem => text.replace("unsafe extern ", "#[cfg(any(not(gpucomm_emulator), doc))]\nunsafe extern "),
-        _ => text,
-    };
-    std::fs::write(output, text).map_err(|error| format!("error: {}: {error}", output.display()))
 }

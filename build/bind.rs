@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use super::headers::DEFINES;
+use super::headers::{DEFINES, unbound};
 use super::nvshmem;
 
 /// Functions that the crate calls. Those of NCCL bind to nothing where `nccl` is off or the headers are older.
@@ -207,13 +207,8 @@ fn attempt(request: &Request, more: &[String]) -> Result<(String, Vec<String>), 
 fn diagnosed(text: &str) -> String {
     let text = text.trim_start_matches("clang diagnosed error: ");
     let first = text.lines().find(|line| line.contains("error: ")).unwrap_or(text);
-    let hint = if first.contains("'crt/") { CRT } else { "" };
-    format!("error: the headers cannot be bound: {first}{hint}")
+    unbound(first)
 }
-
-/// Wheels of the runtime come without headers that they need.
-const CRT: &str =
-    "\n  fix: apt install cuda-crt-13-0 | pip install nvidia-cuda-crt (of CUDA 12: nvidia-cuda-nvcc-cu12)";
 
 /// Collects the headers that are read, and names the functions to link.
 #[derive(Debug, Default, Clone)]
@@ -243,8 +238,8 @@ impl bindgen::callbacks::ParseCallbacks for Headers {
 const NO_LIBCLANG: &str = "\
 error: libclang is missing: it reads the headers of CUDA and NCCL. Install it with `apt install libclang-dev` or
   `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
-  LIBCLANG_PATH set to the directory of its libclang.so. With the emulator it is
-  not needed:";
+  LIBCLANG_PATH set to the directory of its libclang.so. Without the feature `bindgen`, which is on by default, the committed
+  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"]. Nor is it with the emulator:";
 
 /// The directory of the C compiler's own headers, `stddef.h` among them.
 fn compiler_headers() -> Option<String> {

@@ -18,6 +18,14 @@ impl fmt::Display for Version {
 /// them no nv/target is needed, which many installations lack.
 pub const DEFINES: &[&str] = &["__CUDA_BF16_TYPES_EXIST__", "__CUDA_FP16_H__", "__CUDA_BF16_H__", "__CUDA_FP8_H__"];
 
+/// For the user, where a compiler says `complaint` to the headers.
+pub fn unbound(complaint: &str) -> String {
+    // Wheels of the runtime come without headers that they need.
+    let missing = complaint.contains("'crt/") || complaint.contains(" crt/");
+    let fix = "\n  fix: apt install cuda-crt-13-0 | pip install nvidia-cuda-crt (of CUDA 12: nvidia-cuda-nvcc-cu12)";
+    format!("error: the headers cannot be bound: {complaint}{}", if missing { fix } else { "" })
+}
+
 /// The number that `#define NAME number` gives to `name`; comments after it are ignored.
 pub fn define(text: &str, name: &str) -> Option<u32> {
     text.lines().find_map(|line| {

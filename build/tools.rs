@@ -20,12 +20,11 @@ pub const VARIABLES: &[&str] = &[
     "BINDGEN_EXTRA_CLANG_ARGS",
 ];
 
-/// Compiles vendor/shim against the headers that were found, into `OUT_DIR`.
-pub fn shim(root: &Path, includes: &[PathBuf], all: &[&Found]) -> Result<(), String> {
+/// The C compiler for the headers that were found.
+pub fn compiler(root: &Path, includes: &[PathBuf], all: &[&Found]) -> cc::Build {
     let mut build = cc::Build::new();
     build.cargo_metadata(false).std("c11").extra_warnings(true);
     build.flag("-I").flag(root.join("vendor/shim"));
-    build.file(root.join("vendor/shim/gpucomm_shim.c"));
     for name in super::headers::DEFINES {
         build.define(name, "1");
     }
@@ -34,20 +33,30 @@ pub fn shim(root: &Path, includes: &[PathBuf], all: &[&Found]) -> Result<(), Str
         if *fixed {
             build.define(&format!("GPUCOMM_{key}_STATIC"), None);
         }
-        if *key == "NVSHMEM" {
-            build.file(root.join("vendor/shim/gpucomm_nvshmem.c"));
-        }
     }
     for include in includes {
         build.flag("-isystem").flag(include);
     }
-    build.try_compile("gpucomm_shim").map_err(|error| {
-        let error = error.to_string();
-        match error.strip_prefix("ToolNotFound: ") {
-            Some(reason) => format!("error: a C compiler is needed: {reason}; install gcc or clang, or set CC"),
-            None => format!("error: vendor/shim cannot be compiled: {error}"),
-        }
-    })
+    build
+}
+
+/// Compiles vendor/shim against the headers that were found, into `OUT_DIR`.
+pub fn shim(root: &Path, includes: &[PathBuf], all: &[&Found]) -> Result<(), String> {
+    let mut build = compiler(root, includes, all);
+    build.file(root.join("vendor/shim/gpucomm_shim.c"));
+    if all.iter().any(|found| found.key == "NVSHMEM") {
+        build.file(root.join("vendor/shim/gpucomm_nvshmem.c"));
+    }
+    build.try_compile("gpucomm_shim").map_err(|error| refused(&error, "vendor/shim cannot be compiled"))
+}
+
+/// What the C compiler, or the lack of one, means for the user.
+pub fn refused(error: &cc::Error, what: &str) -> String {
+    let error = error.to_string();
+    match error.strip_prefix("ToolNotFound: ") {
+        Some(reason) => format!("error: a C compiler is needed: {reason}; install gcc or clang, or set CC"),
+        None => format!("error: {what}: {error}"),
+    }
 }
 
 /// Asks pkg-config for a package.

@@ -42,7 +42,7 @@
 //!
 //! # Features
 //!
-//! `nccl` (default), `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), and `cli` for the
+//! `nccl` and `bindgen` (default; without the latter the committed bindings are held against the installed headers, and no libclang is needed), `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), and `cli` for the
 //! program `gpucomm`.
 
 // The rooms below nccl/ offer it things that nobody else uses.

@@ -66,7 +66,10 @@ fn one(item: Rust, items: &mut Vec<Item>) -> Result<(), String> {
             let mut fields = Vec::new();
             for (at, field) in record.fields.iter().enumerate() {
                 let label = field.ident.as_ref().map_or(at.to_string(), ToString::to_string);
-                fields.push((label, field.ty.clone()));
+                // Room for what is not bound: the size tells whether there is enough.
+                if !label.starts_with("__bindgen_padding_") {
+                    fields.push((label, field.ty.clone()));
+                }
             }
             items.push(match fields.as_slice() {
                 [(_, integer)] if transparent => Item::Enum { name, integer: integer.clone() },

@@ -20,6 +20,7 @@ fn essence(text: &str) -> String {
     all.join("|")
 }
 
+#[cfg(feature = "bindgen")]
 #[test]
 fn without_libclang() {
     let Some(mut script) = Script::new() else { return };
@@ -33,8 +34,8 @@ fn without_libclang() {
         "\
 error: libclang is missing: it reads the headers of CUDA and NCCL. Install it with `apt install libclang-dev` or
   `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
-  LIBCLANG_PATH set to the directory of its libclang.so. With the emulator it is
-  not needed: --features gpucomm/emulator.
+  LIBCLANG_PATH set to the directory of its libclang.so. Without the feature `bindgen`, which is on by default, the committed
+  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"]. Nor is it with the emulator: --features gpucomm/emulator.
 "
     );
     assert_eq!(theirs.lines().count(), 1, "{theirs}");
@@ -47,8 +48,10 @@ fn the_emulator_that_was_refused() {
     script.set("GPUCOMM_NO_EMULATOR", "1");
     let advice = "unset GPUCOMM_NO_EMULATOR and give --features gpucomm/emulator";
     script.without_libclang();
-    let text = script.run().stderr;
-    assert!(text.contains(&format!("With the emulator it is\n  not needed: {advice}.\n")), "{text}");
+    if cfg!(feature = "bindgen") {
+        let text = script.run().stderr;
+        assert!(text.contains(&format!("Nor is it with the emulator: {advice}.\n")), "{text}");
+    }
     script.set("NCCL_HOME", "/nowhere");
     let text = script.run().stderr;
     assert!(text.contains(&format!(" | {advice} for the CPU emulator\n")), "{text}");
@@ -60,14 +63,36 @@ fn a_header_with_a_syntax_error() {
     script
         .file("sdk/include/nccl.h", b"#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\nint f(;\n}\n");
     let Some(text) = script.failure() else { return };
-    // The rest is clang's, whose words differ by version.
+    // The rest is the compiler's, whose words differ by version.
     assert!(text.starts_with("error: the headers cannot be bound: ROOT/sdk/include/nccl.h:4:7: error: "), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     let Some(script) = Script::new() else { return };
     script.replace("sdk/include/cuda_runtime_api.h", "cudaError_t cudaGetDevice(", "cudaError_t cudaGetDevice)");
     let text = script.failure().expect("there is a libclang");
     assert!(text.starts_with("error: the headers cannot be bound: ROOT/sdk/include/cuda_runtime_api.h:"), "{text}");
-    assert!(text.lines().count() == 1 && text.contains("error: expected"), "{text}");
+    assert!(text.lines().count() == 1 && text.contains("error: "), "{text}");
+}
+
+#[cfg(not(feature = "bindgen"))]
+#[test]
+fn headers_that_differ_from_the_committed_bindings() {
+    let Some(script) = Script::new() else { return };
+    script.replace("sdk/include/nccl.h", "  ncclAvg = 4,", "  ncclAvg = 6,");
+    let Some(text) = script.failure() else { return };
+    let header = std::fs::read_to_string(script.root.join("sdk/include/nccl.h")).expect("a header");
+    let line = header.lines().position(|line| line.contains("ncclAvg = 6")).expect("the line is there") + 1;
+    assert_eq!(
+        text,
+        format!(
+            "\
+error: the bindings that come with gpucomm are not those of the installed headers (NCCL 2.28.9, CUDA runtime 13.0):
+  ROOT/sdk/include/nccl.h:{line}: ncclAvg
+    expected  4
+    found     6
+  fix: --features gpucomm/bindgen, so that libclang reads the headers | --features gpucomm/emulator for the CPU emulator
+"
+        )
+    );
 }
 
 #[test]
@@ -77,7 +102,11 @@ fn a_header_that_is_missing() {
     let Some(text) = script.failure() else { return };
     let (first, fix) = text.split_once('\n').expect("two lines");
     assert!(first.starts_with("error: the headers cannot be bound: ROOT/sdk/include/cuda_runtime_api.h:"), "{text}");
-    assert!(first.ends_with("fatal error: 'crt/host_defines.h' file not found"), "{text}");
+    let (clang, gcc) = ("'crt/host_defines.h' file not found", "crt/host_defines.h: No such file or directory");
+    assert!(
+        first.ends_with(&format!("fatal error: {}", if cfg!(feature = "bindgen") { clang } else { gcc })),
+        "{text}"
+    );
     assert_eq!(
         fix,
         "  fix: apt install cuda-crt-13-0 | pip install nvidia-cuda-crt (of CUDA 12: nvidia-cuda-nvcc-cu12)\n"

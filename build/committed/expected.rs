@@ -1,0 +1,265 @@
+//! What has to hold of the headers for the committed bindings to be right, item by item.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::c_type::{self, Tags, Type};
+use super::declared::{Declared, Place};
+use super::items::{Constant, Field, Item, Kind};
+
+/// Structs that grow at their end with the version of the library, which are told their own size.
+pub const GROWING: &[&str] = &["ncclConfig_t"];
+
+/// Constants that say which version it is, or count what it has.
+const COUNTS: &[&str] = &[
+    "CUDART_VERSION",
+    "NCCL_MAJOR",
+    "NCCL_MINOR",
+    "NCCL_PATCH",
+    "NCCL_VERSION_CODE",
+    "ncclNumResults",
+    "ncclNumTypes",
+    "ncclNumOps",
+];
+
+/// Whether a constant has the value of the headers, whatever that is.
+pub fn counts(name: &str) -> bool {
+    COUNTS.contains(&name)
+}
+
+/// One thing that the C compiler is asked.
+#[derive(Debug)]
+pub struct Fact {
+    /// `size of ncclConfig_t`.
+    pub what: String,
+    /// An integer of C.
+    pub expression: String,
+    pub wanted: Wanted,
+    pub place: Place,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub enum Wanted {
+    Number(u64),
+    /// 1, as the two are one type; both for people.
+    Same {
+        ours: String,
+        theirs: String,
+    },
+    /// It is taken over.
+    Any,
+}
+
+/// All facts, and what of the bindings the headers do not have.
+#[derive(Debug, Default)]
+pub struct Expected {
+    pub facts: Vec<Fact>,
+    /// What the expressions need.
+    pub declarations: Vec<String>,
+    /// Names of items, and of fields as `struct::field`.
+    pub absent: BTreeSet<String>,
+    /// The names in C of structs, where they differ.
+    pub renamed: BTreeMap<String, String>,
+}
+
+/// Goes through the bindings.
+pub fn expected(items: &[Item<'_>], declared: &Declared) -> Expected {
+    let mut names = BTreeSet::new();
+    let mut all = Expected::default();
+    for item in items {
+        match &item.kind {
+            Kind::Opaque { name } | Kind::Record { name, .. } | Kind::Enum { name, .. } => {
+                names.insert(name.as_str());
+            }
+            // The name behind `struct` changes with the version.
+            Kind::Alias { name, of: Type::Named(of) } if GROWING.contains(&name.as_str()) => {
+                all.renamed.insert(of.clone(), name.clone());
+            }
+            _ => {}
+        }
+    }
+    let tags = declared.tags(&names);
+    let mut walk = Walk { all, declared, tags: &tags, opaque: opaque(items) };
+    for item in items {
+        walk.item(&item.kind);
+    }
+    walk.all
+}
+
+fn opaque<'a>(items: &'a [Item<'_>]) -> BTreeSet<&'a str> {
+    items
+        .iter()
+        .filter_map(|item| if let Kind::Opaque { name } = &item.kind { Some(name.as_str()) } else { None })
+        .collect()
+}
+
+struct Walk<'a> {
+    all: Expected,
+    declared: &'a Declared,
+    tags: &'a Tags,
+    opaque: BTreeSet<&'a str>,
+}
+
+impl Walk<'_> {
+    fn fact(&mut self, what: String, place: &str, expression: String, wanted: Wanted) {
+        self.all.facts.push(Fact { what, expression, wanted, place: place.into() });
+    }
+
+    /// Each as an expression has it, and for people.
+    fn same(&mut self, what: String, place: &str, theirs: (String, String), ours: (String, String)) {
+        let expression = format!("__builtin_types_compatible_p({}, {})", theirs.0, ours.0);
+        self.fact(what, place, expression, Wanted::Same { ours: ours.1, theirs: theirs.1 });
+    }
+
+    /// Where `name` is declared; where it is not, that is noted.
+    fn place(&mut self, name: &str) -> Option<Place> {
+        let place = self.declared.place(name).cloned();
+        if place.is_none() {
+            self.all.absent.insert(name.into());
+        }
+        place
+    }
+
+    fn item(&mut self, kind: &Kind<'_>) {
+        match kind {
+            Kind::Opaque { .. } => {}
+            Kind::Alias { name, of } => self.alias(name, of),
+            Kind::Record { name, fields } => self.record(name, fields),
+            Kind::Enum { name, integer } => {
+                let Some(place) = self.place(name) else { return };
+                let ours = c_type::declare(integer, "", self.tags);
+                let theirs = (c_type::spelled(name, self.tags), "another integer".into());
+                self.same(format!("the integer of {name}"), &place, theirs, (ours.clone(), ours));
+            }
+            Kind::Constant(constant) => self.constant(constant),
+            Kind::Enumerators { of, all } => {
+                if !self.all.absent.contains(of) {
+                    all.iter().for_each(|constant| self.constant(constant));
+                }
+            }
+            Kind::Layout { of, size, align, offsets } => self.layout(of, *size, *align, offsets),
+            Kind::Functions(all) => {
+                for function in all {
+                    let Some((text, place)) = self.declared.function(&function.name).cloned() else {
+                        self.all.absent.insert(function.name.clone());
+                        continue;
+                    };
+                    let ours = c_type::function(&function.of, "(*)", self.tags);
+                    let shown = c_type::function(&function.of, &function.name, self.tags);
+                    let theirs = (format!("__typeof__(&{})", function.name), text);
+                    self.same(function.name.clone(), &place, theirs, (ours, shown));
+                }
+            }
+        }
+    }
+
+    fn alias(&mut self, name: &str, of: &Type) {
+        let Some(place) = self.place(name) else { return };
+        if GROWING.contains(&name) {
+            return;
+        }
+        if let Type::Pointer { to, .. } = of
+            && let Type::Named(to) = &**to
+            && self.opaque.contains(to.as_str())
+            && self.declared.place(to).is_none()
+        {
+            // The struct that nobody looks into has another name there; a pointer it must be.
+            self.all.declarations.push(format!("extern __typeof__(*({name})0) *gpucomm_{name}"));
+            return self.fact(name.into(), &place, format!("sizeof({name}) == sizeof(void *)"), Wanted::Number(1));
+        }
+        let ours = c_type::declare(of, "", self.tags);
+        self.same(name.into(), &place, (name.into(), line(&place)), (ours.clone(), ours));
+    }
+
+    fn record(&mut self, name: &str, fields: &[Field<'_>]) {
+        // A struct without a name is known by the field that it is the type of.
+        if !nameless(name) && self.place(&self.in_c(name)).is_none() {
+            self.all.absent.insert(name.into());
+            return;
+        }
+        let record = self.declared.record_of(&self.in_c(name)).cloned();
+        let c = self.spelled(name);
+        let place = self.declared.place(&self.in_c(name)).cloned().unwrap_or_default();
+        for field in fields {
+            let theirs = record.as_ref().map(|record| record.field(in_c(&field.name)).map(String::from));
+            if let Some(None) = theirs {
+                self.all.absent.insert(format!("{name}::{}", field.name));
+                continue;
+            }
+            let there = format!("__typeof__((({c} *)0)->{})", in_c(&field.name));
+            if let Type::Named(of) = &field.of
+                && nameless(of)
+            {
+                self.all.declarations.push(format!("typedef {there} {of}"));
+                continue;
+            }
+            let theirs = theirs.flatten().unwrap_or_else(|| "another type".into());
+            let ours =
+                (c_type::declare(&field.of, "", self.tags), c_type::declare(&field.of, in_c(&field.name), self.tags));
+            self.same(format!("{}.{}", self.in_c(name), in_c(&field.name)), &place, (there, theirs), ours);
+        }
+        if self.all.renamed.contains_key(name)
+            && let Some(last) =
+                fields.iter().rfind(|field| !self.all.absent.contains(&format!("{name}::{}", field.name)))
+        {
+            let last = in_c(&last.name);
+            let end = format!("offsetof({c}, {last}) + sizeof((({c} *)0)->{last})");
+            self.fact(format!("end of {}", self.in_c(name)), &place, end, Wanted::Any);
+        }
+    }
+
+    fn layout(&mut self, of: &str, size: u64, align: u64, offsets: &[(String, u64)]) {
+        if self.all.absent.contains(of) {
+            return;
+        }
+        let (c, shown) = (self.spelled(of), self.in_c(of));
+        let place = self.declared.place(&shown).cloned().unwrap_or_default();
+        let grows = self.all.renamed.contains_key(of);
+        let wanted = if grows { Wanted::Any } else { Wanted::Number(size) };
+        self.fact(format!("size of {shown}"), &place, format!("sizeof({c})"), wanted);
+        self.fact(format!("alignment of {shown}"), &place, format!("_Alignof({c})"), Wanted::Number(align));
+        for (field, bytes) in offsets {
+            if !self.all.absent.contains(&format!("{of}::{field}")) {
+                let (what, field) = (format!("offset of {shown}.{}", in_c(field)), in_c(field));
+                self.fact(what, &place, format!("offsetof({c}, {field})"), Wanted::Number(*bytes));
+            }
+        }
+    }
+
+    fn constant(&mut self, constant: &Constant<'_>) {
+        let Some(place) = self.place(&constant.name) else { return };
+        let wanted = if counts(&constant.name) { Wanted::Any } else { Wanted::Number(constant.value.cast_unsigned()) };
+        self.fact(constant.name.clone(), &place, constant.name.clone(), wanted);
+    }
+
+    /// The name in C.
+    fn in_c(&self, name: &str) -> String {
+        self.all.renamed.get(name).cloned().unwrap_or_else(|| name.into())
+    }
+
+    fn spelled(&self, name: &str) -> String {
+        c_type::spelled(&self.in_c(name), self.tags)
+    }
+}
+
+/// How bindgen calls a struct that has no name in C.
+fn nameless(name: &str) -> bool {
+    name.contains("__bindgen_ty_")
+}
+
+/// The name of a field that is a keyword of Rust.
+pub fn in_c(field: &str) -> &str {
+    match field.strip_suffix('_') {
+        Some(word) if ["type", "ref", "fn", "mod", "in", "move", "match", "use"].contains(&word) => word,
+        _ => field,
+    }
+}
+
+/// The line of a header that declares something.
+fn line(place: &str) -> String {
+    let read = |(file, line): (&str, &str)| {
+        let text = std::fs::read_to_string(file).ok()?;
+        Some(text.lines().nth(line.parse::<usize>().ok()?.checked_sub(1)?)?.trim().to_string())
+    };
+    place.rsplit_once(':').and_then(read).unwrap_or_else(|| "another type".into())
+}

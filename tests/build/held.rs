@@ -1,0 +1,249 @@
+//! The committed bindings, held against headers that are those of vendor/include but for one thing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::committed::{self, Part, Request};
+use crate::headers;
+
+/// A copy of vendor/include.
+struct Headers {
+    root: PathBuf,
+    nccl: bool,
+}
+
+impl Headers {
+    /// `None` where there is no C compiler.
+    fn new() -> Option<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        if Command::new("cc").arg("--version").output().is_err() {
+            crate::skip::skip("the committed bindings were not held against headers", "there is no C compiler");
+            return None;
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("gpucomm-committed-{}-{number}", std::process::id()));
+        std::fs::create_dir(&root).expect("a fresh directory");
+        let headers = Self { root: root.canonicalize().expect("the directory exists"), nccl: true };
+        for header in ["cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "nccl.h"] {
+            std::fs::copy(package().join("vendor/include").join(header), headers.root.join(header)).expect("a header");
+        }
+        Some(headers)
+    }
+
+    /// With `old` as `new` in a header that has it.
+    fn with(self, header: &str, old: &str, new: &str) -> Self {
+        let path = self.root.join(header);
+        let text = std::fs::read_to_string(&path).expect("a header");
+        assert!(text.contains(old), "{header} has no {old}");
+        std::fs::write(path, text.replacen(old, new, 1)).expect("a header that can be written");
+        self
+    }
+
+    /// With another version of NCCL.
+    fn version(self, minor: u32, patch: u32) -> Self {
+        let code = format!("#define NCCL_VERSION_CODE {}", 20000 + minor * 100 + patch);
+        self.with("nccl.h", "#define NCCL_MINOR 28", &format!("#define NCCL_MINOR {minor}"))
+            .with("nccl.h", "#define NCCL_PATCH 9", &format!("#define NCCL_PATCH {patch}"))
+            .with("nccl.h", "#define NCCL_VERSION_CODE 22809", &code)
+    }
+
+    fn adapt(&self) -> Result<String, String> {
+        let read = |directory: &Path, name: &str| std::fs::read_to_string(directory.join(name)).expect("a header");
+        let vendor = package().join("vendor/include");
+        let cuda = |of: &Path| headers::cudart(&read(of, "cuda_runtime_api.h")).expect("a version");
+        let nccl = |of: &Path| headers::nccl(&read(of, "nccl.h")).expect("a version");
+        let installed = self.nccl.then(|| nccl(&self.root));
+        let starts: &[&str] = &["nccl", "NCCL", "gpucommNccl"];
+        let parts = [
+            Part { name: "NCCL", starts, installed, committed: nccl(&vendor) },
+            Part { name: "CUDA runtime", starts: &[""], installed: Some(cuda(&self.root)), committed: cuda(&vendor) },
+        ];
+        let compiler = || {
+            let mut command = Command::new("cc");
+            command.arg("-I").arg(package().join("vendor/shim")).arg("-I").arg(&self.root);
+            command.args(if self.nccl { &["-DGPUCOMM_NCCL"][..] } else { &[] });
+            command
+        };
+        let request = Request {
+            bindings: SNAPSHOT,
+            wrapper: &package().join("wrapper.h"),
+            work: &self.root,
+            compiler: &compiler,
+            parts: &parts,
+            instead: "--features gpucomm/emulator",
+        };
+        let adapted = committed::adapt(&request).map(|(bindings, _)| bindings);
+        adapted.map_err(|error| error.replace(&self.root.display().to_string(), "ROOT"))
+    }
+
+    /// The places that differ, with what is expected and what is found; lines of the headers have no numbers.
+    fn differences(&self) -> Vec<String> {
+        let text = self.adapt().expect_err("something differs");
+        let mut lines = text.lines();
+        let first = lines.next().expect("a first line");
+        assert!(
+            first.starts_with("error: the bindings that come with gpucomm are not those of the installed"),
+            "{text}"
+        );
+        let fix = lines.next_back().expect("a last line");
+        assert_eq!(
+            fix,
+            "  fix: --features gpucomm/bindgen, so that libclang reads the headers | --features gpucomm/emulator for the CPU emulator"
+        );
+        let plain = |line: &str| match line.split_once(".h:") {
+            Some((file, rest)) => format!("{file}.h{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),
+            None => line.to_string(),
+        };
+        lines.map(|line| plain(line.trim())).collect()
+    }
+}
+
+impl Drop for Headers {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+const SNAPSHOT: &str = include_str!("../../src/sys/snapshot.rs");
+
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Without spaces, comments, attributes of lints, and the commas that formatting adds.
+fn essence(bindings: &str) -> String {
+    let lines = bindings.lines().filter(|line| !line.starts_with("//") && !line.starts_with("#[allow"));
+    let text: String = lines.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect();
+    text.replace(",}", "}").replace(",)", ")").replace(",]", "]").replace(",>", ">")
+}
+
+#[test]
+fn the_headers_that_they_were_made_from() {
+    let Some(headers) = Headers::new() else { return };
+    let bindings = headers.adapt().expect("nothing differs");
+    assert_eq!(essence(&bindings), essence(SNAPSHOT));
+}
+
+#[test]
+fn another_parameter() {
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.with("cuda_runtime_api.h", "cudaSetDevice(int device)", "cudaSetDevice(long device)");
+    let expected = [
+        "ROOT/cuda_runtime_api.h: cudaSetDevice",
+        "expected  cudaError_t cudaSetDevice(int)",
+        "found     cudaError_t cudaSetDevice(long device)",
+    ];
+    assert_eq!(headers.differences(), expected);
+}
+
+#[test]
+fn another_value() {
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.with("nccl.h", "ncclAvg = 4", "ncclAvg = 7").with(
+        "nccl.h",
+        "NCCL_SPLIT_NOCOLOR -1",
+        "NCCL_SPLIT_NOCOLOR 0xffffffffu",
+    );
+    let expected = [
+        "ROOT/nccl.h: NCCL_SPLIT_NOCOLOR",
+        "expected  -1",
+        "found     4294967295",
+        "ROOT/nccl.h: ncclAvg",
+        "expected  4",
+        "found     7",
+    ];
+    assert_eq!(headers.differences(), expected);
+}
+
+#[test]
+fn another_layout() {
+    let Some(headers) = Headers::new() else { return };
+    let headers =
+        headers.with("cuda.h", "  CUmemLocationType type;\n  int id;", "  int id;\n  CUmemLocationType type;");
+    let differences = headers.differences();
+    let offset = ["ROOT/cuda.h: offset of CUmemLocation_st.type", "expected  0", "found     4"];
+    assert!(differences.windows(3).any(|lines| lines == offset), "{differences:?}");
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.with("nccl.h", "#define NCCL_UNIQUE_ID_BYTES 128", "#define NCCL_UNIQUE_ID_BYTES 136");
+    let differences = headers.differences();
+    let size = ["ROOT/nccl.h: size of ncclUniqueId", "expected  128", "found     136"];
+    assert!(differences.windows(3).any(|lines| lines == size), "{differences:?}");
+    let field = ["ROOT/nccl.h: ncclUniqueId.internal", "expected  char internal[128]", "found     char internal[136]"];
+    assert!(differences.windows(3).any(|lines| lines == field), "{differences:?}");
+}
+
+#[test]
+fn another_type() {
+    let Some(headers) = Headers::new() else { return };
+    let headers =
+        headers.with("cuda.h", "typedef unsigned long long CUdeviceptr_v2;", "typedef unsigned CUdeviceptr_v2;");
+    let expected =
+        ["ROOT/cuda.h: CUdeviceptr_v2", "expected  unsigned long long", "found     typedef unsigned CUdeviceptr_v2;"];
+    assert_eq!(headers.differences()[..3], expected);
+}
+
+#[test]
+fn something_that_is_not_there() {
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.with("nccl.h", "ncclCommRevoke(", "ncclCommRevokeElse(");
+    assert_eq!(headers.differences(), ["ncclCommRevoke", "expected  as in NCCL 2.28.9", "found     nothing"]);
+    // Older headers may lack it.
+    let bindings = headers.version(28, 6).adapt().expect("nothing differs");
+    assert!(!bindings.contains("ncclCommRevoke"), "{bindings}");
+    assert!(bindings.contains("pub const NCCL_VERSION_CODE: u32 = 22806;"), "{bindings}");
+    assert!(bindings.contains("pub fn ncclCommAbort("), "{bindings}");
+}
+
+#[test]
+fn without_nccl() {
+    let Some(mut headers) = Headers::new() else { return };
+    headers.nccl = false;
+    let bindings = headers.adapt().expect("nothing differs");
+    assert!(!bindings.contains("fn nccl") && !bindings.contains("NCCL_"), "{bindings}");
+    assert!(bindings.contains("pub fn cudaMalloc("), "{bindings}");
+}
+
+#[test]
+fn a_configuration_that_is_shorter() {
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.version(27, 3).with("nccl.h", "ncclConfig_v22800", "ncclConfig_v22700").with(
+        "nccl.h",
+        "  int nChannelsPerNetPeer;\n  int nvlinkCentricSched;\n",
+        "",
+    );
+    let bindings = headers.adapt().expect("nothing differs");
+    assert!(bindings.contains("pub type ncclConfig_t = ncclConfig_v22700;"), "{bindings}");
+    assert!(bindings.contains("size_of::<ncclConfig_v22700>() - 72usize"), "{bindings}");
+    assert!(!bindings.contains("nvlinkCentricSched") && !bindings.contains("__bindgen_padding"), "{bindings}");
+}
+
+#[test]
+fn a_configuration_that_is_longer() {
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.version(30, 1).with(
+        "nccl.h",
+        "  int nvlinkCentricSched;\n",
+        "  int nvlinkCentricSched;\n  int more[3];\n",
+    );
+    let bindings = headers.adapt().expect("nothing differs");
+    assert!(bindings.contains("pub __bindgen_padding_0: [u8; 16usize],"), "{bindings}");
+    assert!(bindings.contains("size_of::<ncclConfig_v22800>() - 96usize"), "{bindings}");
+}
+
+#[test]
+fn a_configuration_whose_fields_have_moved() {
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.version(30, 1).with("nccl.h", "  int blocking;\n", "  long more;\n  int blocking;\n");
+    let moved = ["ROOT/nccl.h: offset of ncclConfig_t.blocking", "expected  16", "found     24"];
+    assert_eq!(headers.differences()[..3], moved);
+}
+
+#[test]
+fn headers_that_do_not_compile() {
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.with("nccl.h", "typedef struct ncclComm *ncclComm_t;", "typedef struct ncclComm *ncclComm_t");
+    let text = headers.adapt().expect_err("a syntax error");
+    assert!(text.starts_with("error: the headers cannot be bound: ROOT/nccl.h:"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
