@@ -48,6 +48,11 @@
 //! until the device is done. [`Slice::from_raw_parts`] and [`SliceMut::from_raw_parts`] are views for a call, whose order the
 //! caller sees to. The other way round, `as_raw` gives the address of whatever there is.
 //!
+//! # Streams of others
+//!
+//! [`Stream::from_raw_with`] keeps the owner of a stream for as long as anything needs the stream, [`Stream::from_raw`] leaves that to the
+//! caller. [`Stream::null`] is the null stream of CUDA, and [`ThreadStream`] the default stream of a thread.
+//!
 //! # Kernels of others
 //!
 //! [`Stream::launch`] is a bracket around a kernel of yours, or any call that enqueues something: it lends addresses, and what is enqueued
@@ -103,6 +108,7 @@ pub(crate) use order::lanes::Uses;
 #[cfg(feature = "nccl")]
 pub(crate) use order::mark::Mark;
 pub use order::stream::{Stream, StreamOptions};
+pub use order::thread_stream::ThreadStream;
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use order::uses::Access;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpucomm::cuda::{Slice, SliceMut};
+use gpucomm::cuda::{Slice, SliceMut, ThreadStream};
 use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::failures::{abort, assert_aborted};
@@ -173,6 +173,68 @@ fn a_bracket_carries_what_has_failed() {
             });
             drop(rig);
             still_works(ranks);
+        }
+    });
+}
+
+/// Each rank works on the null stream of its device, by itself and in one group of a thread that drives all.
+#[test]
+fn null_streams_are_streams() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, other| {
+                let null = Stream::null(comm.device());
+                let mut x = comm.alloc::<i32>(&null, 100)?;
+                let mut y = DeviceBuffer::from_slice(other, &[1; 100])?;
+                for round in 0..50 {
+                    x.copy_from(&null, &y)?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &null)?;
+                    y.fill(other, round)?;
+                    comm.all_reduce(InPlace(&mut y), ReduceOp::Max, if round % 2 == 0 { &null } else { other })?;
+                }
+                assert_eq!(x.to_vec(other)?, [48 * comm.size() as i32; 100]);
+                assert_eq!(y.to_vec(&null)?, [49; 100]);
+                Ok(())
+            });
+            let comms: Vec<_> = rig.clique.ranks().iter().collect();
+            let streams: Vec<_> = comms.iter().map(|comm| Stream::null(comm.device())).collect();
+            let mut all: Vec<_> =
+                streams.iter().map(|stream| DeviceBuffer::from_slice(stream, &[3; 10]).unwrap()).collect();
+            for _ in 0..3 {
+                group(|g| {
+                    let each = comms.iter().zip(&streams).zip(&mut all);
+                    each.into_iter()
+                        .try_for_each(|((comm, stream), x)| g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream))
+                })
+                .unwrap();
+            }
+            for (x, stream) in all.iter().zip(&streams) {
+                assert_eq!(x.to_vec(stream).unwrap(), [3 * (ranks as i32).pow(3); 10]);
+            }
+            drop((all, comms));
+            rig.close();
+        }
+    });
+}
+
+/// What a rank enqueues by way of the default stream of its thread comes after what that has, and before what it gets.
+#[test]
+fn default_streams_of_threads_keep_their_order() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, other| {
+                let stream = ThreadStream::new(comm.device())?;
+                let mut x = stream.enter(|stream| DeviceBuffer::from_slice(stream, &[1; 100]))??;
+                for _ in 0..20 {
+                    stream.enter(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream))??;
+                    stream.enter(|stream| comm.broadcast(InPlace(&mut x), 0, stream))??;
+                }
+                assert_eq!(x.to_vec(other)?, [1; 100]);
+                Ok(())
+            });
+            rig.close();
         }
     });
 }

@@ -14,6 +14,7 @@ mod block_on;
 mod capture;
 mod child;
 mod copy;
+mod default_streams;
 mod device;
 mod done;
 mod emulator;

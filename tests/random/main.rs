@@ -55,6 +55,7 @@ mod settings;
 mod shrink;
 mod step;
 mod steps;
+mod streams;
 mod transcript;
 mod watch;
 

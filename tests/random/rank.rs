@@ -13,7 +13,7 @@ use crate::model::Factors;
 use crate::number::{Factor, Memory, Number, ViewMut, typed};
 use crate::operation::Operation;
 use crate::record::Record;
-use crate::watch;
+use crate::{streams, watch};
 
 /// How operations are issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Rank<'c> {
 
 impl<'c> Rank<'c> {
     pub fn new(comm: &'c Communicator) -> Result<Self> {
-        let streams = (0..STREAMS).map(|_| Stream::new(comm.device())).collect::<Result<_>>()?;
+        let streams = (0..STREAMS).map(|which| streams::make(comm, which)).collect::<Result<_>>()?;
         let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
         let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
         let registrations = (0..SLOTS).map(|_| None).collect();

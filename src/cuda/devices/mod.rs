@@ -4,6 +4,7 @@ pub(crate) mod attribute;
 pub(crate) mod check;
 pub(crate) mod device;
 pub(crate) mod driver;
+pub(crate) mod owners;
 pub(crate) mod pool;
 pub(crate) mod properties;
 pub(crate) mod scarce;

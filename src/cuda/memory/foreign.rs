@@ -1,16 +1,16 @@
 //! Memory of others: device memory that this crate did not allocate.
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::address::Address;
-use super::allocation::Allocation;
+use super::allocation::{Allocation, FreeHook, Freed};
 use super::buffer::DeviceBuffer;
 use super::bytes::bytes_of;
-use super::lent;
 use super::slice::{Slice, SliceMut};
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
+use crate::cuda::devices::owners;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -64,7 +64,7 @@ impl<T: Element> DeviceBuffer<T> {
     ) -> Result<Self> {
         const OPERATION: &str = "DeviceBuffer::from_raw_parts";
         let (address, bytes) = check::<T>(OPERATION, device, ptr, len)?;
-        let free = lent::hook(OPERATION, owner)?;
+        let free = hook(OPERATION, owner)?;
         Ok(Self::of(Allocation::external(address, bytes, device, 0, free), len))
     }
 }
@@ -115,6 +115,17 @@ impl<'a, T: Element> SliceMut<'a, T> {
         let (address, _) = check::<T>("SliceMut::from_raw_parts", device, ptr, len)?;
         Ok(Self::of(untracked(device)?, address, len))
     }
+}
+
+/// What drops `owner` when memory that it keeps alive is not used any more.
+fn hook(operation: &'static str, owner: impl Send + 'static) -> Result<FreeHook> {
+    owners::start(operation)?;
+    // A hook is Sync, and an owner need not be: nobody refers to it.
+    let owner = Mutex::new(Box::new(owner));
+    Ok(Box::new(move |Freed { device, mut uses, .. }| {
+        let owner = owner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        owners::drop_when(owner, device, Box::new(move || uses.is_done()));
+    }))
 }
 
 /// What stands for all memory of `device` that nobody keeps book of.

@@ -10,7 +10,6 @@ pub(crate) mod copy;
 pub(crate) mod fill;
 mod foreign;
 pub(crate) mod launch;
-pub(crate) mod lent;
 pub(crate) mod pinned;
 pub(crate) mod region;
 pub(crate) mod slice;

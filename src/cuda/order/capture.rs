@@ -9,12 +9,18 @@ use crate::cuda::devices::check::check_on;
 use crate::error::{Error, Result};
 use crate::sys;
 
-/// Wraps `cudaStreamIsCapturing`: whether it is being captured, or was, until something spoilt that.
+/// Wraps `cudaStreamIsCapturing`: whether it is being captured, or was, until something spoilt that. The null stream never is, but nobody
+/// may use it while a stream is whose order it keeps.
 pub(crate) fn is_captured(queue: Queue) -> Result<bool> {
     let mut status = sys::cudaStreamCaptureStatus::cudaStreamCaptureStatusNone;
+    let _current = queue.hold_device("cudaStreamIsCapturing")?;
     // SAFETY: the handle is alive, as the caller's stream is; writes one value to the address given.
     let code = unsafe { sys::cudaStreamIsCapturing(queue.raw, &raw mut status) };
-    check_on(queue.device.ordinal(), "cudaStreamIsCapturing", code)?;
+    let checked = check_on(queue.device.ordinal(), "cudaStreamIsCapturing", code);
+    if code == sys::cudaError::cudaErrorStreamCaptureImplicit {
+        return Ok(true);
+    }
+    checked?;
     Ok(status != sys::cudaStreamCaptureStatus::cudaStreamCaptureStatusNone)
 }
 

@@ -243,6 +243,7 @@ impl InFlight {
         if self.follows(mark) {
             return Ok(());
         }
+        let _current = stream.hold_device("cudaStreamWaitEvent")?;
         // SAFETY: both handles are alive; they may be of different devices.
         let code = unsafe { sys::cudaStreamWaitEvent(stream.raw, mark.raw(), 0) };
         check_on(stream.device.ordinal(), "cudaStreamWaitEvent", code)?;

@@ -34,10 +34,10 @@ impl Uses {
         self.unmarked().any(Stream::is_captured)
     }
 
-    /// When the memory is dropped: marks the uses of streams that others destroy, as far as they can have marks now. Their handles
+    /// When the memory is dropped: marks the uses of streams that others may destroy, as far as they can have marks now. Their handles
     /// are not needed any more then.
     pub(crate) fn let_go(&mut self) {
-        self.mark_those(|stream| !stream.is_owned());
+        self.mark_those(|stream| stream.is_borrowed());
     }
 }
 

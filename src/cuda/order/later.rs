@@ -66,6 +66,7 @@ pub(crate) unsafe fn free(ptr: *mut c_void, home: &Stream, mut uses: Uses) -> Re
 /// `ptr` is from `cudaMallocFromPoolAsync`, of the device of `stream`, not freed yet, and `stream` is behind all that uses
 /// it.
 unsafe fn free_on(ptr: *mut c_void, stream: &Stream) -> Result<()> {
+    let _current = stream.queue().hold_device("cudaFreeAsync")?;
     // SAFETY: as the caller promises.
     let code = unsafe { sys::cudaFreeAsync(ptr, stream.raw()) };
     stream.count(ENTRY);

@@ -48,6 +48,7 @@ impl Mark {
             Some(Self(point)) => point,
             None => Arc::new(Point { raw: pool::take_event(device)?, device, serial: 0, number: 0, position: 0 }),
         };
+        let _current = stream.hold_device("cudaEventRecord")?;
         // SAFETY: both handles are alive, and of one device.
         check_on(device.ordinal(), "cudaEventRecord", unsafe { sys::cudaEventRecord(point.raw, stream.raw) })?;
         if let Some(point) = Arc::get_mut(&mut point) {

@@ -12,6 +12,7 @@ pub(crate) mod panics;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod stream;
+pub(crate) mod thread_stream;
 pub(crate) mod tracker;
 pub(crate) mod uses;
 pub(crate) mod wait;

@@ -1,6 +1,7 @@
 //! What CUDA knows a stream by.
 
-use crate::cuda::devices::device::Device;
+use crate::cuda::devices::device::{CurrentDevice, Device};
+use crate::error::Result;
 use crate::sys;
 
 /// A stream's handle and device, for those who have no share in its life.
@@ -16,3 +17,20 @@ pub(crate) struct Queue {
 unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
+
+/// `cudaStreamLegacy`: the null stream, that of whatever device is current.
+pub(crate) const LEGACY: usize = 1;
+
+impl Queue {
+    /// Whether it is the null stream of its device.
+    #[inline]
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.raw.addr() == LEGACY
+    }
+
+    /// What has to be kept during a call with the handle: that of the null stream means another stream where another device is current.
+    #[inline]
+    pub(crate) fn hold_device(&self, operation: &'static str) -> Result<Option<CurrentDevice>> {
+        if self.is_legacy() { self.device.make_current(operation).map(Some) } else { Ok(None) }
+    }
+}

@@ -7,10 +7,10 @@ use super::capture;
 use super::in_flight::InFlight;
 use super::mark::Mark;
 use super::panics::Panics;
-use super::queue::Queue;
+use super::queue::{LEGACY, Queue};
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::{Device, in_host_function};
-use crate::cuda::devices::pool;
+use crate::cuda::devices::{owners, pool};
 use crate::cuda::works::history::History;
 use crate::error::Result;
 use crate::sys;
@@ -41,15 +41,27 @@ pub struct Stream {
 
 pub(crate) struct Inner {
     queue: Queue,
-    /// Whether it is destroyed with the last handle.
-    owned: bool,
+    life: Life,
+    /// What is dropped when the last handle is.
+    owners: Mutex<Vec<Box<dyn Send>>>,
     history: History,
     panics: Arc<Panics>,
     in_flight: InFlight,
 }
 
+/// How long CUDA has a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// Until the last handle is dropped, which destroys it.
+    Ours,
+    /// As long as somebody else says. With an owner that is at least as long as there is a handle.
+    Theirs,
+    /// As long as the process.
+    Endless,
+}
+
 /// All streams with their handles, so that those which are made of one handle are one.
-static ALL: Mutex<Vec<(usize, Weak<Inner>)>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<((usize, Device), Weak<Inner>)>> = Mutex::new(Vec::new());
 
 impl Stream {
     /// Wraps `cudaStreamCreateWithPriority`: a stream with default options.
@@ -75,43 +87,83 @@ impl Stream {
         // SAFETY: writes a handle to the address given.
         let code = unsafe { sys::cudaStreamCreateWithPriority(&raw mut raw, flags, options.priority) };
         check("cudaStreamCreateWithPriority", code)?;
-        Ok(Self::wrap(device, raw, true))
+        Ok(Self::wrap(device, raw, Life::Ours))
     }
 
-    fn wrap(device: Device, raw: sys::cudaStream_t, owned: bool) -> Self {
+    fn wrap(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
-        let in_flight = InFlight::new(!owned);
-        let (history, panics) = (History::default(), Arc::default());
+        let in_flight = InFlight::new(life != Life::Ours);
+        let (history, panics, owners) = (History::default(), Arc::default(), Mutex::default());
         pool::count_stream(device, true);
-        let inner = Arc::new(Inner { queue: Queue { raw, device, serial }, owned, history, panics, in_flight });
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).push((raw.addr(), Arc::downgrade(&inner)));
+        let inner = Arc::new(Inner { queue: Queue { raw, device, serial }, life, owners, history, panics, in_flight });
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).push(((raw.addr(), device), Arc::downgrade(&inner)));
         Self { inner }
     }
 
-    /// A stream that somebody else made and destroys.
+    /// `cudaStreamLegacy`: the null stream of `device`, which other libraries use where they are given no stream.
+    ///
+    /// It takes turns with all streams of the device, of whatever library, that were not made to run beside it
+    /// ([`StreamOptions::non_blocking`]): what is enqueued on either comes after all that was enqueued on the other before. As others enqueue
+    /// there too, fewer operations of this crate may be on their way than on a stream of its own. CUDA takes its handle for that of the
+    /// current device: so what is enqueued here makes `device` the current one of the thread, and may leave it so.
+    ///
+    /// ```no_run
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// let stream = Stream::null(Device::new(0)?);
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 100)?;
+    /// x.fill(&stream, 1.0)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn null(device: Device) -> Self {
+        Self::known(device, std::ptr::without_provenance_mut(LEGACY), Life::Endless)
+    }
+
+    /// A stream that somebody else made and destroys. Null, and `cudaStreamLegacy`, are [`Stream::null`].
     ///
     /// Streams made of one handle are handles of one queue. As others may enqueue there too, fewer operations of this crate
     /// may be on their way than on a stream of its own.
     ///
     /// # Safety
-    /// `raw` is a stream of `device`, and none of the handles that CUDA gives a meaning of their own (null,
-    /// `cudaStreamLegacy`, `cudaStreamPerThread`). It stays alive as long as the returned value, its clones, all
-    /// memory that was used on it, and every communicator that has worked on it; where memory was dropped while the stream was being
-    /// captured, until work of this crate has gone on after that.
+    /// `raw` is a stream of `device`, and not `cudaStreamPerThread`, for which there is [`ThreadStream`](crate::cuda::ThreadStream). It
+    /// stays alive as long as the returned value, its clones, all memory that was used on it, and every communicator that has worked on
+    /// it; where memory was dropped while the stream was being captured, until work of this crate has gone on after that.
     pub unsafe fn from_raw(device: Device, raw: sys::cudaStream_t) -> Self {
+        if raw.addr() <= LEGACY { Self::null(device) } else { Self::known(device, raw, Life::Theirs) }
+    }
+
+    /// As [`Stream::from_raw`], for a stream that `owner` keeps alive: that is dropped, by a thread of this crate, when the returned value
+    /// is gone, its clones, and all that needs the stream. A panic of it ends there.
+    ///
+    /// # Errors
+    /// [`InvalidUsage`](crate::Error::InvalidUsage) where no thread can be started. The owner is dropped then.
+    ///
+    /// # Safety
+    /// `raw` is a stream of `device`, and not `cudaStreamPerThread`. It stays alive until `owner` is dropped, and for ever if it is not.
+    pub unsafe fn from_raw_with(device: Device, raw: sys::cudaStream_t, owner: impl Send + 'static) -> Result<Self> {
+        owners::start("Stream::from_raw_with")?;
+        // SAFETY: as the caller promises; the owner is kept for as long as it takes.
+        let stream = unsafe { Self::from_raw(device, raw) };
+        stream.inner.owners.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(owner));
+        Ok(stream)
+    }
+
+    /// The stream with this handle.
+    fn known(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
         let known = {
             let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
             // One that is being dropped had a handle that is gone. Only what is returned is upgraded: the last handle must
             // not be dropped under the lock.
-            all.iter().filter(|(handle, _)| *handle == raw.addr()).find_map(|(_, known)| known.upgrade())
+            all.iter().filter(|(key, _)| *key == (raw.addr(), device)).find_map(|(_, known)| known.upgrade())
         };
         match known {
             Some(inner) => {
                 inner.in_flight.expose();
                 Self { inner }
             }
-            None => Self::wrap(device, raw, false),
+            None => Self::wrap(device, raw, life),
         }
     }
 
@@ -140,11 +192,28 @@ impl Stream {
         &self.inner.in_flight
     }
 
-    /// Fails where this thread may not call CUDA, and while the stream is being captured.
+    /// Fails where this thread may not call CUDA, and while the stream is being captured. Makes the device of a null stream the current
+    /// one: calls with its handle may follow.
     #[inline]
     pub(crate) fn ready(&self, operation: &'static str) -> Result<()> {
         self.device().ready(operation)?;
-        self.not_captured(operation)
+        if self.in_flight().is_exposed() { self.shared_ready(operation) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn shared_ready(&self, operation: &'static str) -> Result<()> {
+        std::mem::forget(self.queue().hold_device(operation)?);
+        capture::refuse(operation, self.queue())
+    }
+
+    /// Before one of several calls for different streams, all of which are ready: makes the device of a null stream the current one. Where
+    /// that fails, so does the call.
+    #[cfg(feature = "nccl")]
+    #[inline]
+    pub(crate) fn settle(&self) {
+        if self.queue().is_legacy() {
+            std::mem::forget(self.queue().hold_device("cudaSetDevice"));
+        }
     }
 
     /// Fails while the stream is being captured: nothing of this crate may be enqueued there then, and nobody may ask how far it is.
@@ -158,9 +227,9 @@ impl Stream {
         self.in_flight().is_exposed() && capture::is_captured(self.queue()).unwrap_or(false)
     }
 
-    /// Whether it is destroyed with its last handle, and not by others.
-    pub(crate) fn is_owned(&self) -> bool {
-        self.inner.owned
+    /// Whether others may destroy it as soon as nobody holds it.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.inner.life == Life::Theirs
     }
 
     /// What CUDA knows it by.
@@ -187,6 +256,7 @@ impl Stream {
     /// What CUDA says.
     pub fn flags(&self) -> Result<u32> {
         self.device().ready("Stream::flags")?;
+        let _current = self.queue().hold_device("cudaStreamGetFlags")?;
         let mut flags = 0;
         // SAFETY: the handle is alive; writes one integer to the address given.
         check_on(self.device().ordinal(), "cudaStreamGetFlags", unsafe {
@@ -201,6 +271,7 @@ impl Stream {
     /// What CUDA says.
     pub fn priority(&self) -> Result<i32> {
         self.device().ready("Stream::priority")?;
+        let _current = self.queue().hold_device("cudaStreamGetPriority")?;
         let mut priority = 0;
         // SAFETY: the handle is alive; writes one integer to the address given.
         check_on(self.device().ordinal(), "cudaStreamGetPriority", unsafe {
@@ -268,7 +339,10 @@ impl Drop for Inner {
         pool::count_stream(self.queue.device, false);
         let this: *const Self = self;
         ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| known.as_ptr() != this);
-        if self.owned && !in_host_function() {
+        let owners = self.owners.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Locks may be held here, or this is a host function.
+        owners.drain(..).for_each(|owner| owners::drop_elsewhere(owner, self.queue.device));
+        if self.life == Life::Ours && !in_host_function() {
             // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream
             // when its work is done.
             let _ = check("cudaStreamDestroy", unsafe { sys::cudaStreamDestroy(self.queue.raw) });

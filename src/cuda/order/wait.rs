@@ -39,6 +39,7 @@ impl Stream {
         }
         let position = self.in_flight().position();
         let device = self.device().ordinal();
+        let _current = self.queue().hold_device("cudaStreamQuery")?;
         // SAFETY: the handle is alive.
         let done =
             undisturbing(|| check_ready(device, "cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) }))?;

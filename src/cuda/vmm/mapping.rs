@@ -11,8 +11,8 @@ use super::physical::{Physical, PhysicalMemory};
 use super::range::AddressRange;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::{Device, in_host_function};
+use crate::cuda::devices::owners;
 use crate::cuda::memory::allocation::{Known, Shown};
-use crate::cuda::memory::lent;
 use crate::error::{Error, Result};
 
 /// Physical memory, mapped at the first addresses of a range for some devices. As a [buffer](Mapping::into_buffer) it can be used.
@@ -66,7 +66,7 @@ impl Mapping {
         functions::ready(OPERATION, device)?;
         access::check(OPERATION, device, access)?;
         // Who will unmap it where the device is not done with it when the last buffer goes.
-        lent::start(OPERATION)?;
+        owners::start(OPERATION)?;
         let known = memory.0.known(OPERATION, None)?;
         let mapped = Mutex::new(Mapped { memory: Vec::new(), bytes: 0 });
         let span = Span { device, access: access.into(), known, mapped, range };
@@ -188,7 +188,7 @@ impl Shown for Span {
         // The last allocation that shows it: uses by way of any of them stand in what is known.
         if let Some(span) = Arc::into_inner(self) {
             let (device, known) = (span.device, Arc::clone(&span.known));
-            lent::keep(span, device, known);
+            owners::drop_when(Box::new(span), device, Box::new(move || known.is_idle()));
         }
     }
 }

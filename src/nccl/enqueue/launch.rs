@@ -114,6 +114,7 @@ pub(crate) fn group(
         in_one_order(&mut ordered, members, |call| call.comm.id);
         for call in ordered {
             let handle = members[place(call.comm.id, members)].handle;
+            call.stream.settle();
             // SAFETY: as in `one`; the calls are made when the group ends, before the locks are given back.
             see(call.kind.function(), unsafe { call.make(handle) });
         }
@@ -194,6 +195,7 @@ pub(crate) fn connect(
 unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> sys::ncclResult_t {
     let nothing = ptr::NonNull::<u64>::dangling().as_ptr().cast();
     let (bytes, peer) = (sys::ncclDataType_t::ncclInt8, peer as c_int);
+    stream.settle();
     // SAFETY: as the caller promises; the stream is live, and no elements are read or written.
     unsafe {
         match end {

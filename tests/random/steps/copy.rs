@@ -1,6 +1,7 @@
 //! What one rank does to its own buffers: writes, fills and copies.
 
-use gpucomm::{ElementKind, PinnedBuffer, Result};
+use gpucomm::cuda::{Slice, SliceMut};
+use gpucomm::{ElementKind, PinnedBuffer, Result, Stream, sys};
 
 use crate::cell::Cell;
 use crate::generator::{Generator, Values};
@@ -107,6 +108,21 @@ impl Step for Fill {
     }
 }
 
+/// Copies, by a call of the crate or by one of another library that the crate is told of.
+fn copy<T: Number>(stream: &Stream, from: Slice<'_, T>, mut to: SliceMut<'_, T>, bracket: bool) -> Result<()> {
+    if !bracket {
+        return to.copy_from(stream, from);
+    }
+    let bytes = from.len() * size_of::<T>();
+    let kind = sys::cudaMemcpyKind::cudaMemcpyDeviceToDevice;
+    let code = stream.launch((from, to), |stream, (from, mut to)| {
+        // SAFETY: both have that many bytes, and this is the one launch.
+        unsafe { sys::cudaMemcpyAsync(to.as_mut_ptr().cast(), from.as_ptr().cast(), bytes, kind, stream.as_raw()) }
+    })?;
+    assert_eq!(code, sys::cudaError::cudaSuccess);
+    Ok(())
+}
+
 /// From one buffer to another.
 #[derive(Debug)]
 struct Between {
@@ -147,7 +163,7 @@ impl Step for Between {
         let source = rank.memory(from.slot);
         let copied = typed!(self.kind, T => {
             let source = T::of(source).slice(from.at..from.at + len);
-            T::of_mut(&mut target).slice_mut(to.at..to.at + len).copy_from(&stream, source)
+            copy(&stream, source, T::of_mut(&mut target).slice_mut(to.at..to.at + len), len % 2 == 1)
         });
         rank.slots[to.slot] = Some(target);
         copied
@@ -194,9 +210,9 @@ impl Step for Within {
         typed!(self.kind, T => {
             let (mut front, mut back) = T::of_mut(memory).split_at_mut(mid);
             if forwards {
-                back.slice_mut(..len).copy_from(&stream, front.slice(..len))
+                copy(&stream, front.slice(..len), back.slice_mut(..len), mid % 2 == 1)
             } else {
-                front.slice_mut(..len).copy_from(&stream, back.slice(..len))
+                copy(&stream, back.slice(..len), front.slice_mut(..len), mid % 2 == 1)
             }
         })
     }

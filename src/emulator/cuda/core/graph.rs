@@ -11,7 +11,8 @@
 use super::handle::Registry;
 use super::line::Ticket;
 use super::plan::Plan;
-use super::stream::{Stream, Task};
+use super::stream::Stream;
+use super::task::Task;
 use super::{capture, unordered};
 use crate::emulator::lock::lock;
 use crate::emulator::report;

@@ -14,5 +14,6 @@ mod per_device;
 pub(crate) mod plan;
 pub(crate) mod safety;
 pub(crate) mod stream;
+pub(crate) mod task;
 mod unordered;
 pub(crate) mod work;

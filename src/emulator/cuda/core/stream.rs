@@ -10,7 +10,8 @@ use super::device::{self, Device};
 use super::handle::Registry;
 use super::line::{Line, Manner, Ticket};
 use super::per_device::PerDevice;
-use super::plan::{AnyWork, Plan};
+use super::plan::AnyWork;
+use super::task::Task;
 use super::work::{Run, Step, Work};
 use super::{capture, driver_lock, frees};
 use crate::emulator::lock::lock;
@@ -18,6 +19,7 @@ use crate::emulator::memory::block::Block;
 use crate::emulator::races::touches::Actor;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,43 +59,6 @@ struct Queue {
     asleep: bool,
     /// The handle is gone: the thread ends when nothing is left to do.
     closing: bool,
-}
-
-/// One entry of a queue.
-pub(crate) enum Task {
-    /// Work on data; dropped without running once the device has failed.
-    Run(Step),
-    /// The pieces of a graph, one after the other, and what keeps it.
-    Graph(Vec<Step>, Arc<Plan>),
-    /// Nothing before that ticket is done.
-    Wait(Ticket),
-    /// The time when the stream came here.
-    Stamp(Arc<OnceLock<Instant>>),
-    /// The end of an allocation in stream order. It comes also when the device has failed: others may wait for the memory.
-    Free(Arc<Block>),
-}
-
-impl Task {
-    /// How many places it takes in the launch queue.
-    fn entries(&self) -> usize {
-        match self {
-            Self::Run(step) => usize::from(step.takes_an_entry()),
-            Self::Graph(steps, _) => steps.iter().filter(|step| step.takes_an_entry()).count(),
-            Self::Wait(_) | Self::Stamp(_) | Self::Free(_) => 0,
-        }
-    }
-}
-
-impl std::fmt::Debug for Task {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Run(step) => write!(f, "Run({})", step.name),
-            Self::Graph(steps, _) => write!(f, "Graph({})", steps.len()),
-            Self::Wait(ticket) => write!(f, "Wait({})", ticket.number()),
-            Self::Stamp(_) => write!(f, "Stamp"),
-            Self::Free(block) => write!(f, "Free({:#x})", block.offset),
-        }
-    }
 }
 
 /// Lets `run` be done on `stream` after all that was enqueued there and on `others` before; what is enqueued on any of them
@@ -150,9 +115,45 @@ pub(crate) fn come_to_the_end(handle: cudaStream_t) {
     while !last.wait_for(SLICE) {}
 }
 
+/// Whether `handle` stands for the legacy default stream of whatever device is current.
+pub(crate) fn is_legacy(handle: cudaStream_t) -> bool {
+    LEGACY.contains(&handle.addr())
+}
+
+/// The default streams of a thread, one for each device where it was used.
+#[derive(Default)]
+struct OfThread(Vec<Arc<Stream>>);
+
+impl Drop for OfThread {
+    /// What was enqueued is still done.
+    fn drop(&mut self) {
+        self.0.iter().for_each(|stream| stream.close());
+    }
+}
+
+thread_local! {
+    static OF_THREAD: RefCell<OfThread> = RefCell::default();
+}
+
+/// The default stream of this thread on the current device.
+fn of_this_thread() -> Result<Arc<Stream>, cudaError> {
+    let device = device::current()?;
+    let found = OF_THREAD.try_with(|streams| {
+        let streams = &mut streams.borrow_mut().0;
+        let known = streams.iter().find(|stream| stream.device.ordinal == device.ordinal).cloned();
+        known.unwrap_or_else(|| {
+            let made = Stream::new(device, 0, 0);
+            streams.push(made.clone());
+            made
+        })
+    });
+    // A thread that ends has none any more.
+    found.map_err(|_| cudaError::cudaErrorInvalidResourceHandle)
+}
+
 /// The stream behind a handle.
 pub(crate) fn find(handle: cudaStream_t) -> Result<Arc<Stream>, cudaError> {
-    if LEGACY.contains(&handle.addr()) {
+    if is_legacy(handle) {
         let device = device::current()?;
         return Ok(LEGACY_STREAMS.of(device).get_or_init(|| Stream::make(device, 0, 0, Manner::Legacy)).clone());
     }
@@ -160,8 +161,7 @@ pub(crate) fn find(handle: cudaStream_t) -> Result<Arc<Stream>, cudaError> {
         return Ok(stream);
     }
     if handle.addr() == PER_THREAD {
-        report::violation("cudaStreamPerThread is not emulated");
-        return Err(cudaError::cudaErrorNotSupported);
+        return of_this_thread();
     }
     report::violation(format!("{handle:p} is no stream: it was destroyed, or never made"));
     Err(cudaError::cudaErrorInvalidResourceHandle)

@@ -2,7 +2,8 @@
 
 use crate::emulator::cuda::core::device::{self, Device};
 use crate::emulator::cuda::core::handle::Registry;
-use crate::emulator::cuda::core::stream::{Stream, Task};
+use crate::emulator::cuda::core::stream::Stream;
+use crate::emulator::cuda::core::task::Task;
 use crate::emulator::cuda::core::{capture, driver_lock, frees};
 use crate::emulator::cuda::tasks::host;
 use crate::emulator::memory::block::{Block, Origin};

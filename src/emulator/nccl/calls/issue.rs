@@ -27,7 +27,7 @@ pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -
 fn add(comm: &Arc<Comm>, epoch: u32, stream: cudaStream_t, request: &Request) -> Outcome {
     // The null stream is that of the communicator's device, which NCCL makes current.
     let (device, capture) = match stream::place(stream) {
-        _ if stream.is_null() => (comm.device, None),
+        _ if stream::is_legacy(stream) => (comm.device, None),
         place => place.map_err(|error| cuda("the stream", error))?,
     };
     if device != comm.device {

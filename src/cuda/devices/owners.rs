@@ -1,45 +1,31 @@
-//! What keeps memory of others alive: dropped when the device is done with that memory.
+//! What keeps memory and streams of others alive: dropped when the device is done with them.
 //!
 //! Where that is so already when the last buffer goes, the thread that drops it drops the owner as well. Else a thread of this crate
-//! does, later: it is made with the first such memory, as a destructor could not say that there is none to be had.
+//! does, later: it is made with the first such memory or stream, as a destructor could not say that there is none to be had.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::allocation::{FreeHook, Freed, Known};
-use crate::cuda::devices::device::Device;
-use crate::cuda::devices::settle::settle;
-use crate::cuda::order::lanes::Uses;
+use super::device::Device;
+use super::settle::settle;
 use crate::error::{Error, Result};
 
 /// How often it looks at memory that is still in use.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// An owner whose memory may still be used.
+/// An owner of what may still be used.
 struct Lent {
     owner: Box<dyn Send>,
     device: Device,
-    behind: Behind,
+    /// Whether that is over.
+    done: Done,
 }
 
-/// What is to be done before an owner is dropped.
-enum Behind {
-    Uses(Uses),
-    /// The uses of memory that others may show.
-    Known(Arc<Known>),
-}
-
-impl Behind {
-    fn is_done(&mut self) -> Result<bool> {
-        match self {
-            Self::Uses(uses) => uses.is_done(),
-            Self::Known(known) => known.is_idle(),
-        }
-    }
-}
+/// Whether what an owner keeps is used no more. Does not wait.
+pub(crate) type Done = Box<dyn FnMut() -> Result<bool> + Send>;
 
 struct Keeper {
     waiting: Vec<Lent>,
@@ -55,7 +41,7 @@ fn keeper() -> MutexGuard<'static, Keeper> {
     KEEPER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sees to it that there is the thread that drops owners, for `operation`.
+/// Starts the thread that drops owners, unless it runs: before there is one.
 pub(crate) fn start(operation: &'static str) -> Result<()> {
     let mut keeper = keeper();
     if !keeper.running {
@@ -69,29 +55,23 @@ pub(crate) fn start(operation: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// What drops `owner` when memory that it keeps alive is not used any more.
-pub(crate) fn hook(operation: &'static str, owner: impl Send + 'static) -> Result<FreeHook> {
-    start(operation)?;
-    // A hook is Sync, and an owner need not be: nobody refers to it.
-    let owner = Mutex::new(Box::new(owner));
-    Ok(Box::new(move |Freed { device, uses, .. }| {
-        let owner: Box<dyn Send> = owner.into_inner().unwrap_or_else(PoisonError::into_inner);
-        wait(Lent { owner, device, behind: Behind::Uses(uses) });
-    }))
-}
-
-/// Drops `owner` when all of which is known that it uses its memory on `device` is done. The thread was [started](start).
-pub(crate) fn keep(owner: impl Send + 'static, device: Device, known: Arc<Known>) {
-    wait(Lent { owner: Box::new(owner), device, behind: Behind::Known(known) });
-}
-
-fn wait(lent: Lent) {
-    if let Some(left) = lent.settled() {
-        let mut keeper = keeper();
-        keeper.waiting.push(left);
-        keeper.fresh = true;
-        CHANGED.notify_all();
+/// Drops `owner`, at once where it is `done` on `device`, else later.
+pub(crate) fn drop_when(owner: Box<dyn Send>, device: Device, done: Done) {
+    if let Some(left) = (Lent { owner, device, done }).settled() {
+        hand_over(left);
     }
+}
+
+/// Has the thread of this crate drop `owner`: not where locks may be held.
+pub(crate) fn drop_elsewhere(owner: Box<dyn Send>, device: Device) {
+    hand_over(Lent { owner, device, done: Box::new(|| Ok(true)) });
+}
+
+fn hand_over(one: Lent) {
+    let mut keeper = keeper();
+    keeper.waiting.push(one);
+    keeper.fresh = true;
+    CHANGED.notify_all();
 }
 
 fn run() {
@@ -117,13 +97,13 @@ fn take() -> Vec<Lent> {
 impl Lent {
     /// As [`Lent::settled`], on the thread of this crate.
     fn look(mut self) -> Option<Self> {
-        let done = settle(self.device).and_then(|()| self.behind.is_done());
+        let done = settle(self.device).and_then(|()| (self.done)());
         self.settle_for(done)
     }
 
     /// Drops the owner, unless something still uses the memory.
     fn settled(mut self) -> Option<Self> {
-        let done = self.behind.is_done();
+        let done = (self.done)();
         self.settle_for(done)
     }
 

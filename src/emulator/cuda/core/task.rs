@@ -1,0 +1,45 @@
+//! What stands in the queue of a stream.
+
+use super::line::Ticket;
+use super::plan::Plan;
+use super::work::Step;
+use crate::emulator::memory::block::Block;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// One entry of a queue.
+pub(crate) enum Task {
+    /// Work on data; dropped without running once the device has failed.
+    Run(Step),
+    /// The pieces of a graph, one after the other, and what keeps it.
+    Graph(Vec<Step>, Arc<Plan>),
+    /// Nothing before that ticket is done.
+    Wait(Ticket),
+    /// The time when the stream came here.
+    Stamp(Arc<OnceLock<Instant>>),
+    /// The end of an allocation in stream order. It comes also when the device has failed: others may wait for the memory.
+    Free(Arc<Block>),
+}
+
+impl Task {
+    /// How many places it takes in the launch queue.
+    pub fn entries(&self) -> usize {
+        match self {
+            Self::Run(step) => usize::from(step.takes_an_entry()),
+            Self::Graph(steps, _) => steps.iter().filter(|step| step.takes_an_entry()).count(),
+            Self::Wait(_) | Self::Stamp(_) | Self::Free(_) => 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Run(step) => write!(f, "Run({})", step.name),
+            Self::Graph(steps, _) => write!(f, "Graph({})", steps.len()),
+            Self::Wait(ticket) => write!(f, "Wait({})", ticket.number()),
+            Self::Stamp(_) => write!(f, "Stamp"),
+            Self::Free(block) => write!(f, "Free({:#x})", block.offset),
+        }
+    }
+}
