@@ -60,8 +60,11 @@ enum Life {
     Endless,
 }
 
+/// A handle, and the device that it is of: the null stream has one handle on all.
+type Key = (usize, Device);
+
 /// All streams with their handles, so that those which are made of one handle are one.
-static ALL: Mutex<Vec<((usize, Device), Weak<Inner>)>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<(Key, Weak<Inner>)>> = Mutex::new(Vec::new());
 
 impl Stream {
     /// Wraps `cudaStreamCreateWithPriority`: a stream with default options.
