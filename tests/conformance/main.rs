@@ -38,6 +38,7 @@ mod kept_streams;
 mod large_groups;
 mod lifecycle;
 mod long_groups;
+mod mapped;
 mod meeting;
 mod mixed;
 mod moved;

@@ -157,13 +157,13 @@ fn find(comm: &Comm, (what, wanted): (&str, Access), address: usize, bytes: usiz
     }
     let (location, used) = locate(std::ptr::without_provenance(address), bytes)
         .map_err(|fault| Failure::unnoticed(format!("the {what} buffer of {bytes} bytes: {}", fault.text)))?;
-    if let Some(device) = used.device().filter(|&device| device != comm.device) {
+    let has = used.access(comm.device);
+    if let Some(device) = used.device().filter(|&device| device != comm.device && has == Access::None) {
         return Err(Failure::unnoticed(format!(
-            "the {what} buffer lies on device {device}, expected device {} of rank {}",
+            "the {what} buffer lies on device {device}, expected device {} of rank {}, or memory that is open to it",
             comm.device, comm.rank
         )));
     }
-    let has = used.access(comm.device);
     if has < wanted {
         return Err(Failure::unnoticed(format!(
             "the {what} buffer is open to device {} of rank {} for {has:?}, expected {wanted:?}",
