@@ -19,11 +19,14 @@ pub enum Origin {
     Local,
     /// Memory of others, as far as the crate knows.
     Foreign,
+    /// Mapped memory.
+    Mapped,
 }
 
 impl Origin {
     /// All that begin with known values.
-    pub const INITIAL: [Self; 6] = [Self::From, Self::Zeroed, Self::Alloc, Self::AllocFrom, Self::Local, Self::Foreign];
+    pub const INITIAL: [Self; 7] =
+        [Self::From, Self::Zeroed, Self::Alloc, Self::AllocFrom, Self::Local, Self::Foreign, Self::Mapped];
 
     pub fn is_window(self) -> bool {
         matches!(self, Self::Alloc | Self::AllocFrom)

@@ -8,12 +8,13 @@ use super::physical::PhysicalMemory;
 use crate::cuda::memory::address::Address;
 use crate::cuda::memory::allocation::{Allocation, Shown};
 use crate::cuda::memory::buffer::DeviceBuffer;
+use crate::cuda::memory::bytes::bytes_of;
 use crate::element::Element;
 use crate::error::{Error, Result};
 
-/// All that is mapped, as an allocation.
-fn allocation(span: &Span, shown: Arc<dyn Shown>) -> Arc<Allocation> {
-    let place = (Address::new(span.address()), span.bytes());
+/// The first `bytes` bytes that are mapped, as an allocation.
+fn allocation(span: &Span, bytes: usize, shown: Arc<dyn Shown>) -> Arc<Allocation> {
+    let place = (Address::new(span.address()), bytes);
     Allocation::mapped(place, span.device(), Arc::clone(span.known()), reach(span.access()), shown)
 }
 
@@ -23,18 +24,31 @@ impl Mapping {
     /// Streams of each device that has [access](super::Access) may use it. [`DeviceBuffer::device`] is the one that holds the memory.
     pub fn into_buffer<T: Element>(self) -> DeviceBuffer<T> {
         let len = self.bytes() / size_of::<T>();
-        DeviceBuffer::of(allocation(&self.0, Arc::<Span>::clone(&self.0)), len)
+        DeviceBuffer::of(allocation(&self.0, self.bytes(), Arc::<Span>::clone(&self.0)), len)
+    }
+
+    /// The first `len` elements as a buffer, with unspecified values; see [`Mapping::into_buffer`].
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](Error::InvalidArgument) where there is no room for so many.
+    pub fn into_buffer_of<T: Element>(self, len: usize) -> Result<DeviceBuffer<T>> {
+        const OPERATION: &str = "Mapping::into_buffer_of";
+        let (bytes, most) = (bytes_of::<T>(OPERATION, len)?, self.bytes() / size_of::<T>());
+        if len > most {
+            return Err(Error::argument(OPERATION, "length", format_args!("at most {most}"), len));
+        }
+        Ok(DeviceBuffer::of(allocation(&self.0, bytes, Arc::<Span>::clone(&self.0)), len))
     }
 }
 
 impl<T: Element> DeviceBuffer<T> {
-    /// Wraps `cuMemMap` and `cuMemSetAccess`: maps `memory` behind a buffer over [mapped memory](crate::cuda::vmm), which has its elements
-    /// more then, with unspecified values. The elements before them stay where they are, as they are; nothing waits.
+    /// Wraps `cuMemMap` and `cuMemSetAccess`: maps `memory` behind a buffer over [mapped memory](crate::cuda::vmm), which shows all that is
+    /// mapped then. The new elements have unspecified values, those before them stay where they are, as they are; nothing waits.
     ///
     /// Other buffers over the same memory keep their lengths.
     ///
     /// # Errors
-    /// [`InvalidUsage`](Error::InvalidUsage) for a buffer over other memory, or one that ends before what is mapped does;
+    /// [`InvalidUsage`](Error::InvalidUsage) for a buffer over other memory, or one that does not begin where the mapping does;
     /// otherwise as [`Mapping::push`]. The buffer stays as it was then.
     pub fn grow(&mut self, memory: PhysicalMemory) -> Result<()> {
         const OPERATION: &str = "DeviceBuffer::grow";
@@ -43,12 +57,13 @@ impl<T: Element> DeviceBuffer<T> {
         let Some(span) = shown.as_ref().and_then(|shown| shown.as_any().downcast_ref::<Span>()) else {
             return refused("the buffer is not over mapped memory, behind which more could be mapped");
         };
-        if self.as_raw() != span.address() || self.len() != span.bytes() / size_of::<T>() {
-            return refused("the buffer does not show all that is mapped, from the first address on");
+        if self.as_raw() != span.address() {
+            return refused("the buffer does not begin where the mapping does");
         }
         span.push(OPERATION, memory)?;
-        let grown = allocation(span, Arc::clone(shown.as_ref().expect("it was looked at above")));
-        *self = Self::of(grown, span.bytes() / size_of::<T>());
+        let bytes = span.bytes();
+        let grown = allocation(span, bytes, Arc::clone(shown.as_ref().expect("it was looked at above")));
+        *self = Self::of(grown, bytes / size_of::<T>());
         Ok(())
     }
 

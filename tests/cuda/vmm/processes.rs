@@ -13,7 +13,6 @@ use super::GRAIN;
 use crate::child::{command, is_child};
 
 const PLACE: &str = "GPUCOMM_TEST_PLACE";
-const RANK: &str = "GPUCOMM_TEST_RANK";
 
 /// A directory that goes with this.
 struct Place(PathBuf);

@@ -1,6 +1,7 @@
 //! Buffers come and go.
 
 use fastrand::Rng;
+use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::{DeviceBuffer, Element, ElementKind, Result, Stream};
 
 use crate::cell::Cell;
@@ -47,6 +48,14 @@ fn foreign<T: Element>(stream: &Stream, values: &[T]) -> Result<DeviceBuffer<T>>
     Ok(buffer)
 }
 
+/// Memory that is mapped for this device.
+fn mapped<T: Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
+    let memory = PhysicalMemory::new(stream.device(), len * size_of::<T>())?;
+    let mut buffer = memory.map(&[Access::read_write(stream.device())])?.into_buffer_of(len)?;
+    buffer.fill(stream, T::ZERO)?;
+    Ok(buffer)
+}
+
 impl Step for Make {
     fn apply(&self, model: &mut Model) {
         let cells = |values: &Values| match self.origin {
@@ -54,7 +63,7 @@ impl Step for Make {
                 values.0.iter().map(|&bits| Cell::exact(bits)).collect()
             }
             Origin::Uninit => vec![Cell::UNKNOWN; self.len],
-            Origin::Zeroed | Origin::Alloc | Origin::Local => vec![Cell::exact(0); self.len],
+            Origin::Zeroed | Origin::Alloc | Origin::Local | Origin::Mapped => vec![Cell::exact(0); self.len],
         };
         let ranks = self.values.iter().map(cells).collect();
         model.slots[self.slot] = Some(Contents { kind: self.kind, origin: self.origin, registered: false, ranks });
@@ -74,6 +83,7 @@ impl Step for Make {
                 Origin::Alloc => Buffer::Comm(comm.alloc(stream, self.len)?),
                 Origin::AllocFrom => Buffer::Comm(comm.alloc_from(stream, &T::values(values))?),
                 Origin::Local => Buffer::Comm(comm.alloc_local(stream, self.len)?),
+                Origin::Mapped => Buffer::Device(mapped(stream, self.len)?),
                 Origin::Foreign => Buffer::Device(foreign(stream, &T::values(values))?),
             };
             T::into_memory(buffer)
