@@ -96,7 +96,7 @@ pub use memory::launch::LentStream;
 pub use memory::pinned::PinnedBuffer;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::region::Region;
-pub use memory::slice::{Slice, SliceMut};
+pub use memory::slice::{AsSlice, AsSliceMut, Slice, SliceMut};
 pub use order::done::Done;
 pub use order::event::Event;
 #[cfg(feature = "nccl")]

@@ -1,6 +1,6 @@
 //! One reduction over many buffers, as trainers have for their gradients.
 
-use super::calls::io::SendRecv;
+use super::calls::io::AsSendRecv;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
@@ -41,7 +41,7 @@ impl Communicator {
     /// Those of operations; of an argument, its text says which buffer it is about, counted from 0. Nothing was submitted then.
     pub fn all_reduce_many<'a, T: Reduce>(
         &'a self,
-        buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
+        buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
         op: ReduceOp<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -60,7 +60,7 @@ impl<'a> Group<'a> {
     pub fn all_reduce_many<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
-        buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
+        buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
         op: ReduceOp<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -71,7 +71,7 @@ impl<'a> Group<'a> {
 /// Adds the calls to `calls`, or none.
 fn prepare_all<'a, T: Reduce>(
     site: Site<'a>,
-    buffers: impl IntoIterator<Item = impl Into<SendRecv<'a, T>>>,
+    buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
     op: ReduceOp<'a, T>,
     calls: &mut Calls<'a>,
 ) -> Result<()> {

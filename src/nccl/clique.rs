@@ -11,7 +11,7 @@ use super::memory::{allocate, register};
 use super::registration::Registration;
 use super::setup::config::InitOptions;
 use super::state::inner::Inner;
-use crate::cuda::{Device, Slice, Stream};
+use crate::cuda::{AsSlice, Device, Stream};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -110,7 +110,7 @@ impl Clique {
     /// As [`Communicator::register`]; [`Error::InvalidArgument`] where there is not one buffer a rank.
     pub fn register<'a, T: Element>(
         &self,
-        memory: impl IntoIterator<Item = impl Into<Slice<'a, T>>>,
+        memory: impl IntoIterator<Item = impl AsSlice<'a, T>>,
     ) -> Result<Vec<Registration<'_>>> {
         const OPERATION: &str = "Clique::register";
         let regions: Vec<_> = memory.into_iter().map(|memory| memory.into().region()).collect();

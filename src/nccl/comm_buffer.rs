@@ -9,7 +9,9 @@ use std::sync::Arc;
 use super::communicator::Communicator;
 use super::memory::allocate;
 use super::state::inner::Inner;
-use crate::cuda::{Access, Allocation, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream};
+use crate::cuda::{
+    Access, Allocation, AsSlice, AsSliceMut, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream,
+};
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
 
@@ -210,7 +212,7 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     }
 
     /// Copies from device memory; see [`SliceMut::copy_from`].
-    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl Into<Slice<'a, T>>) -> Result<()> {
+    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl AsSlice<'a, T>) -> Result<()> {
         self.as_slice_mut().copy_from(stream, source)
     }
 
@@ -219,6 +221,10 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
         self.as_slice_mut().fill(stream, value)
     }
 }
+
+impl<'a, T: Element> AsSlice<'a, T> for &'a CommBuffer<'_, T> {}
+impl<'a, T: Element> AsSlice<'a, T> for &'a mut CommBuffer<'_, T> {}
+impl<'a, T: Element> AsSliceMut<'a, T> for &'a mut CommBuffer<'_, T> {}
 
 impl<'a, T: Element> From<&'a CommBuffer<'_, T>> for Slice<'a, T> {
     fn from(buffer: &'a CommBuffer<'_, T>) -> Self {

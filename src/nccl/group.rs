@@ -1,6 +1,6 @@
 //! Groups: several operations that start together.
 
-use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
+use super::calls::io::{AsFromRoot, AsSendRecv, AsToRoot, Layout};
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::calls::{personal, variable};
@@ -8,7 +8,7 @@ use super::communicator::Communicator;
 use super::enqueue::submit;
 use super::enqueue::submit::{Calls, GroupMark};
 use super::reduce_op::ReduceOp;
-use crate::cuda::{Slice, SliceMut, Stream};
+use crate::cuda::{AsSlice, AsSliceMut, Stream};
 use crate::element::{Element, Reduce};
 use crate::error::{Error, Result};
 
@@ -106,7 +106,7 @@ impl<'a> Group<'a> {
     pub fn all_reduce<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         op: ReduceOp<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -119,7 +119,7 @@ impl<'a> Group<'a> {
     pub fn reduce<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<ToRoot<'a, T>>,
+        io: impl AsToRoot<'a, T>,
         op: ReduceOp<'a, T>,
         root: usize,
         stream: &'a Stream,
@@ -133,7 +133,7 @@ impl<'a> Group<'a> {
     pub fn broadcast<T: Element>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<FromRoot<'a, T>>,
+        io: impl AsFromRoot<'a, T>,
         root: usize,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -146,7 +146,7 @@ impl<'a> Group<'a> {
     pub fn all_gather<T: Element>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_gather", comm.inner(), stream)?;
@@ -158,7 +158,7 @@ impl<'a> Group<'a> {
     pub fn reduce_scatter<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         op: ReduceOp<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -171,7 +171,7 @@ impl<'a> Group<'a> {
     pub fn send<T: Element>(
         &mut self,
         comm: &'a Communicator,
-        data: impl Into<Slice<'a, T>>,
+        data: impl AsSlice<'a, T>,
         peer: usize,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -184,7 +184,7 @@ impl<'a> Group<'a> {
     pub fn recv<T: Element>(
         &mut self,
         comm: &'a Communicator,
-        data: impl Into<SliceMut<'a, T>>,
+        data: impl AsSliceMut<'a, T>,
         peer: usize,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -197,8 +197,8 @@ impl<'a> Group<'a> {
     pub fn all_to_all<T: Element>(
         &mut self,
         comm: &'a Communicator,
-        send: impl Into<Slice<'a, T>>,
-        recv: impl Into<SliceMut<'a, T>>,
+        send: impl AsSlice<'a, T>,
+        recv: impl AsSliceMut<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all", comm.inner(), stream)?;
@@ -210,7 +210,7 @@ impl<'a> Group<'a> {
     pub fn gather<T: Element>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<ToRoot<'a, T>>,
+        io: impl AsToRoot<'a, T>,
         root: usize,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -223,7 +223,7 @@ impl<'a> Group<'a> {
     pub fn scatter<T: Element>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<FromRoot<'a, T>>,
+        io: impl AsFromRoot<'a, T>,
         root: usize,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -236,9 +236,9 @@ impl<'a> Group<'a> {
     pub fn all_to_all_v<'b, T: Element>(
         &mut self,
         comm: &'a Communicator,
-        send: impl Into<Slice<'a, T>>,
+        send: impl AsSlice<'a, T>,
         send_layout: impl Into<Layout<'b>>,
-        recv: impl Into<SliceMut<'a, T>>,
+        recv: impl AsSliceMut<'a, T>,
         recv_layout: impl Into<Layout<'b>>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -251,7 +251,7 @@ impl<'a> Group<'a> {
     pub fn all_gather_v<'b, T: Element>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         layout: impl Into<Layout<'b>>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -264,7 +264,7 @@ impl<'a> Group<'a> {
     pub fn reduce_scatter_v<'b, T: Reduce>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         layout: impl Into<Layout<'b>>,
         op: ReduceOp<'a, T>,
         stream: &'a Stream,
@@ -278,7 +278,7 @@ impl<'a> Group<'a> {
     pub fn gather_v<'b, T: Element>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<ToRoot<'a, T>>,
+        io: impl AsToRoot<'a, T>,
         layout: impl Into<Layout<'b>>,
         root: usize,
         stream: &'a Stream,
@@ -292,7 +292,7 @@ impl<'a> Group<'a> {
     pub fn scatter_v<'b, T: Element>(
         &mut self,
         comm: &'a Communicator,
-        io: impl Into<FromRoot<'a, T>>,
+        io: impl AsFromRoot<'a, T>,
         layout: impl Into<Layout<'b>>,
         root: usize,
         stream: &'a Stream,

@@ -95,7 +95,9 @@ mod state;
 mod wait;
 
 pub use aborter::Aborter;
-pub use calls::io::{FromRoot, InPlace, Layout, RecvOnly, SendOnly, SendRecv, ToRoot};
+pub use calls::io::{
+    AsFromRoot, AsSendRecv, AsToRoot, FromRoot, InPlace, Layout, RecvOnly, SendOnly, SendRecv, ToRoot,
+};
 pub use clique::Clique;
 pub use comm_buffer::CommBuffer;
 pub use communicator::Communicator;

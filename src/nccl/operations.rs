@@ -1,6 +1,6 @@
 //! The operations of a communicator.
 
-use super::calls::io::{FromRoot, Layout, SendRecv, ToRoot};
+use super::calls::io::{AsFromRoot, AsSendRecv, AsToRoot, Layout};
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::calls::{personal, variable};
@@ -8,7 +8,7 @@ use super::communicator::Communicator;
 use super::enqueue::submit;
 use super::enqueue::submit::Calls;
 use super::reduce_op::ReduceOp;
-use crate::cuda::{Slice, SliceMut, Stream};
+use crate::cuda::{AsSlice, AsSliceMut, Stream};
 use crate::element::{Element, Reduce};
 use crate::error::Result;
 
@@ -32,7 +32,7 @@ impl Communicator {
     #[inline]
     pub fn all_reduce<'a, T: Reduce>(
         &'a self,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         op: ReduceOp<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -45,7 +45,7 @@ impl Communicator {
     /// `send` has `n` elements; at the root, `recv` has at least as many. In place, the buffer has `n`.
     pub fn reduce<'a, T: Reduce>(
         &'a self,
-        io: impl Into<ToRoot<'a, T>>,
+        io: impl AsToRoot<'a, T>,
         op: ReduceOp<'a, T>,
         root: usize,
         stream: &'a Stream,
@@ -59,7 +59,7 @@ impl Communicator {
     /// `recv` has `n` elements on every rank; out of place, `send` has as many at the root. In place, the buffer has `n`.
     pub fn broadcast<'a, T: Element>(
         &'a self,
-        io: impl Into<FromRoot<'a, T>>,
+        io: impl AsFromRoot<'a, T>,
         root: usize,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -71,7 +71,7 @@ impl Communicator {
     ///
     /// Out of place, `send` has `n` elements and `recv` at least `n * size`. In place, the buffer has `n * size` elements,
     /// and this rank's part begins at `n * rank`.
-    pub fn all_gather<'a, T: Element>(&'a self, io: impl Into<SendRecv<'a, T>>, stream: &'a Stream) -> Result<()> {
+    pub fn all_gather<'a, T: Element>(&'a self, io: impl AsSendRecv<'a, T>, stream: &'a Stream) -> Result<()> {
         let site = Site::new("all_gather", self.inner(), stream)?;
         submit::one(&prepare::all_gather(site, io.into())?)
     }
@@ -82,7 +82,7 @@ impl Communicator {
     /// the result is written at `n * rank`, and the rest is unspecified afterwards.
     pub fn reduce_scatter<'a, T: Reduce>(
         &'a self,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         op: ReduceOp<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -93,23 +93,13 @@ impl Communicator {
     /// Wraps `ncclSend`: sends elements to `peer`, which receives them with `recv` and the same count.
     ///
     /// Exchanges in both directions belong into a [`group`](super::group), or both ranks may wait for each other.
-    pub fn send<'a, T: Element>(
-        &'a self,
-        data: impl Into<Slice<'a, T>>,
-        peer: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
+    pub fn send<'a, T: Element>(&'a self, data: impl AsSlice<'a, T>, peer: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("send", self.inner(), stream)?;
         submit::one(&prepare::send(site, data.into(), peer)?)
     }
 
     /// Wraps `ncclRecv`: receives elements from `peer`, which sends them with `send` and the same count.
-    pub fn recv<'a, T: Element>(
-        &'a self,
-        data: impl Into<SliceMut<'a, T>>,
-        peer: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
+    pub fn recv<'a, T: Element>(&'a self, data: impl AsSliceMut<'a, T>, peer: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("recv", self.inner(), stream)?;
         submit::one(&prepare::recv(site, data.into(), peer)?)
     }
@@ -120,8 +110,8 @@ impl Communicator {
     /// `send` has `n * size` elements, `recv` at least as many.
     pub fn all_to_all<'a, T: Element>(
         &'a self,
-        send: impl Into<Slice<'a, T>>,
-        recv: impl Into<SliceMut<'a, T>>,
+        send: impl AsSlice<'a, T>,
+        recv: impl AsSliceMut<'a, T>,
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all", self.inner(), stream)?;
@@ -135,12 +125,7 @@ impl Communicator {
     ///
     /// `send` has `n` elements; at the root, `recv` has at least `n * size`. In place at the root, the buffer has `n * size`
     /// elements, and the root's own part is at `n * root` already.
-    pub fn gather<'a, T: Element>(
-        &'a self,
-        io: impl Into<ToRoot<'a, T>>,
-        root: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
+    pub fn gather<'a, T: Element>(&'a self, io: impl AsToRoot<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("gather", self.inner(), stream)?;
         let mut calls = Calls::new();
         personal::gather(site, io.into(), root, &mut |call| calls.push(call))?;
@@ -153,7 +138,7 @@ impl Communicator {
     /// `n * size` elements, and the root's own part stays at `n * root`.
     pub fn scatter<'a, T: Element>(
         &'a self,
-        io: impl Into<FromRoot<'a, T>>,
+        io: impl AsFromRoot<'a, T>,
         root: usize,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -170,9 +155,9 @@ impl Communicator {
     /// do not overlap.
     pub fn all_to_all_v<'a, 'b, T: Element>(
         &'a self,
-        send: impl Into<Slice<'a, T>>,
+        send: impl AsSlice<'a, T>,
         send_layout: impl Into<Layout<'b>>,
-        recv: impl Into<SliceMut<'a, T>>,
+        recv: impl AsSliceMut<'a, T>,
         recv_layout: impl Into<Layout<'b>>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -193,7 +178,7 @@ impl Communicator {
     /// part is in its place already.
     pub fn all_gather_v<'a, 'b, T: Element>(
         &'a self,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         layout: impl Into<Layout<'b>>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -210,7 +195,7 @@ impl Communicator {
     /// result is written where this rank's part is, and the rest of the buffer is left as it was.
     pub fn reduce_scatter_v<'a, 'b, T: Reduce>(
         &'a self,
-        io: impl Into<SendRecv<'a, T>>,
+        io: impl AsSendRecv<'a, T>,
         layout: impl Into<Layout<'b>>,
         op: ReduceOp<'a, T>,
         stream: &'a Stream,
@@ -227,7 +212,7 @@ impl Communicator {
     /// the root, its own part is in its place already.
     pub fn gather_v<'a, 'b, T: Element>(
         &'a self,
-        io: impl Into<ToRoot<'a, T>>,
+        io: impl AsToRoot<'a, T>,
         layout: impl Into<Layout<'b>>,
         root: usize,
         stream: &'a Stream,
@@ -244,7 +229,7 @@ impl Communicator {
     /// place at the root, its own part stays where it is.
     pub fn scatter_v<'a, 'b, T: Element>(
         &'a self,
-        io: impl Into<FromRoot<'a, T>>,
+        io: impl AsFromRoot<'a, T>,
         layout: impl Into<Layout<'b>>,
         root: usize,
         stream: &'a Stream,

@@ -10,7 +10,7 @@ use super::raw::check::check;
 use super::raw::data_type;
 use super::raw::outside::outside_of_host_functions;
 use super::state::inner::Inner;
-use crate::cuda::{self, Region, Slice};
+use crate::cuda::{self, AsSlice, Region, Slice};
 use crate::element::Reduce;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -53,7 +53,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device.
-    pub fn pre_mul_sum_device<'a, T: Reduce>(&'a self, factor: impl Into<Slice<'a, T>>) -> Result<PreMulSum<'a, T>> {
+    pub fn pre_mul_sum_device<'a, T: Reduce>(&'a self, factor: impl AsSlice<'a, T>) -> Result<PreMulSum<'a, T>> {
         PreMulSum::with_device_factor(self.inner(), factor.into())
     }
 }

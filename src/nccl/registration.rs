@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::communicator::Communicator;
 use super::memory::register;
 use super::state::inner::Inner;
-use crate::cuda::Slice;
+use crate::cuda::AsSlice;
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -78,7 +78,7 @@ impl Communicator {
     /// already, within a [`group`](super::group) and within a host function; [`Disagreement`](crate::Error::Disagreement) where the ranks of a
     /// clique do something else, or ranks can reach the memory of some only; [`Timeout`](crate::Error::Timeout) where one does not come, or
     /// what uses memory that was dropped goes on; what NCCL says.
-    pub fn register<'a, T: Element>(&self, memory: impl Into<Slice<'a, T>>) -> Result<Registration<'_>> {
+    pub fn register<'a, T: Element>(&self, memory: impl AsSlice<'a, T>) -> Result<Registration<'_>> {
         const OPERATION: &str = "register";
         let outcomes = register::many(OPERATION, &[self.inner()], &[memory.into().region()])?;
         let outcome = outcomes.into_iter().next();

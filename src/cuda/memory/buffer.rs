@@ -10,7 +10,7 @@ use super::address::Address;
 use super::allocation::Allocation;
 use super::bytes::bytes_of;
 use super::pinned::PinnedBuffer;
-use super::slice::{Slice, SliceMut};
+use super::slice::{AsSlice, AsSliceMut, Slice, SliceMut};
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::stream::Stream;
 use crate::element::{self, Element};
@@ -234,7 +234,7 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// As there.
-    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl Into<Slice<'a, T>>) -> Result<()> {
+    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl AsSlice<'a, T>) -> Result<()> {
         self.as_slice_mut().copy_from(stream, source)
     }
 
@@ -262,6 +262,9 @@ impl<T: Element> DeviceBuffer<T> {
         self.as_slice_mut().fill(stream, value)
     }
 }
+
+impl<'a, T: Element> AsSlice<'a, T> for &'a DeviceBuffer<T> {}
+impl<'a, T: Element> AsSliceMut<'a, T> for &'a mut DeviceBuffer<T> {}
 
 impl<'a, T: Element> From<&'a DeviceBuffer<T>> for Slice<'a, T> {
     fn from(buffer: &'a DeviceBuffer<T>) -> Self {

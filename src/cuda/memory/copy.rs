@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::pinned::PinnedBuffer;
 use super::region::Region;
-use super::slice::{Slice, SliceMut};
+use super::slice::{AsSlice, Slice, SliceMut};
 use super::staging::Staged;
 use super::values;
 use crate::cuda::devices::check::check_on;
@@ -171,7 +171,7 @@ impl<T: Element> SliceMut<'_, T> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of a third device, unless both are [mapped](crate::cuda::vmm) for it; what CUDA says.
-    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl Into<Slice<'a, T>>) -> Result<()> {
+    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl AsSlice<'a, T>) -> Result<()> {
         const OPERATION: &str = "SliceMut::copy_from";
         let source = source.into();
         same_length(OPERATION, self.len(), source.len())?;

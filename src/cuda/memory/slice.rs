@@ -27,6 +27,37 @@ pub struct SliceMut<'a, T: Element> {
     _elements: PhantomData<&'a mut [T]>,
 }
 
+/// What can be given as a [`Slice`]: device memory to read from, whole or in part.
+///
+/// ```
+/// # use gpucomm::cuda::AsSlice;
+/// # use gpucomm::{Device, DeviceBuffer, Result, Stream};
+/// fn bytes<'a>(memory: impl AsSlice<'a, f32>) -> usize {
+///     4 * memory.into().len()
+/// }
+/// # fn main() -> Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// let buffer = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+/// assert_eq!((bytes(&buffer), bytes(buffer.slice(2..5))), (40, 12));
+/// # Ok(())
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no device memory, with elements of type `{T}`, to read from",
+    label = "expected `&buffer`, or a part such as `buffer.slice(..8)`",
+    note = "values of the host get to a device by `DeviceBuffer::from_slice(&stream, &values)`, and those of a `PinnedBuffer` by \
+            `copy_from_pinned`"
+)]
+pub trait AsSlice<'a, T: Element>: Into<Slice<'a, T>> {}
+
+/// What can be given as a [`SliceMut`]: device memory to write to, whole or in part.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no device memory, with elements of type `{T}`, to write to",
+    label = "expected `&mut buffer`, or a part such as `buffer.slice_mut(..8)`",
+    note = "results get to the host by `buffer.to_vec(&stream)`, and to a `PinnedBuffer` by `copy_to_pinned`"
+)]
+pub trait AsSliceMut<'a, T: Element>: Into<SliceMut<'a, T>> {}
+
 /// `range` of `len` elements as begin and end, or an error that says what is wrong.
 fn resolve(operation: &'static str, range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)> {
     let wrong = |begin: usize, end: usize| {
@@ -264,6 +295,13 @@ impl<T: Element> Clone for Slice<'_, T> {
 }
 
 impl<T: Element> Copy for Slice<'_, T> {}
+
+impl<'a, T: Element> AsSlice<'a, T> for Slice<'a, T> {}
+impl<'a, T: Element> AsSlice<'a, T> for &Slice<'a, T> {}
+impl<'a, T: Element> AsSlice<'a, T> for &'a SliceMut<'_, T> {}
+impl<'a, T: Element> AsSlice<'a, T> for SliceMut<'a, T> {}
+impl<'a, T: Element> AsSliceMut<'a, T> for SliceMut<'a, T> {}
+impl<'a, T: Element> AsSliceMut<'a, T> for &'a mut SliceMut<'_, T> {}
 
 impl<'a, T: Element> From<&Slice<'a, T>> for Slice<'a, T> {
     fn from(slice: &Slice<'a, T>) -> Self {

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use crate::cuda::{Slice, SliceMut};
+use crate::cuda::{AsSlice, AsSliceMut, Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -69,15 +69,43 @@ pub enum FromRoot<'a, T: Element> {
     RecvOnly(SliceMut<'a, T>),
 }
 
+/// What can be given as a [`SendRecv`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what is sent and where the result goes",
+    label = "expected `(&send, &mut recv)` or `InPlace(&mut buffer)`",
+    note = "one buffer that is both read and written is given as `InPlace(&mut buffer)`"
+)]
+pub trait AsSendRecv<'a, T: Element>: Into<SendRecv<'a, T>> {}
+
+/// What can be given as a [`ToRoot`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what is sent and where the result goes",
+    label = "expected `(&send, &mut recv)`, `InPlace(&mut buffer)` or, on ranks that are not the root, `SendOnly(&send)`",
+    note = "one buffer that is both read and written is given as `InPlace(&mut buffer)`"
+)]
+pub trait AsToRoot<'a, T: Element>: Into<ToRoot<'a, T>> {}
+
+/// What can be given as a [`FromRoot`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what is sent and where the result goes",
+    label = "expected `(&send, &mut recv)`, `InPlace(&mut buffer)` or, on ranks that are not the root, `RecvOnly(&mut recv)`",
+    note = "one buffer that is both read and written is given as `InPlace(&mut buffer)`"
+)]
+pub trait AsFromRoot<'a, T: Element>: Into<FromRoot<'a, T>> {}
+
 macro_rules! both_forms {
-    ($($name:ident)*) => {$(
-        impl<'a, T: Element, S: Into<Slice<'a, T>>, R: Into<SliceMut<'a, T>>> From<(S, R)> for $name<'a, T> {
+    ($($name:ident $given_as:ident)*) => {$(
+        impl<'a, T: Element> $given_as<'a, T> for $name<'a, T> {}
+        impl<'a, T: Element, S: AsSlice<'a, T>, R: AsSliceMut<'a, T>> $given_as<'a, T> for (S, R) {}
+        impl<'a, T: Element, B: AsSliceMut<'a, T>> $given_as<'a, T> for InPlace<B> {}
+
+        impl<'a, T: Element, S: AsSlice<'a, T>, R: AsSliceMut<'a, T>> From<(S, R)> for $name<'a, T> {
             fn from((send, recv): (S, R)) -> Self {
                 Self::OutOfPlace { send: send.into(), recv: recv.into() }
             }
         }
 
-        impl<'a, T: Element, B: Into<SliceMut<'a, T>>> From<InPlace<B>> for $name<'a, T> {
+        impl<'a, T: Element, B: AsSliceMut<'a, T>> From<InPlace<B>> for $name<'a, T> {
             fn from(InPlace(buffer): InPlace<B>) -> Self {
                 Self::InPlace(buffer.into())
             }
@@ -85,15 +113,18 @@ macro_rules! both_forms {
     )*};
 }
 
-both_forms!(SendRecv ToRoot FromRoot);
+both_forms!(SendRecv AsSendRecv ToRoot AsToRoot FromRoot AsFromRoot);
 
-impl<'a, T: Element, S: Into<Slice<'a, T>>> From<SendOnly<S>> for ToRoot<'a, T> {
+impl<'a, T: Element, S: AsSlice<'a, T>> AsToRoot<'a, T> for SendOnly<S> {}
+impl<'a, T: Element, R: AsSliceMut<'a, T>> AsFromRoot<'a, T> for RecvOnly<R> {}
+
+impl<'a, T: Element, S: AsSlice<'a, T>> From<SendOnly<S>> for ToRoot<'a, T> {
     fn from(SendOnly(send): SendOnly<S>) -> Self {
         Self::SendOnly(send.into())
     }
 }
 
-impl<'a, T: Element, R: Into<SliceMut<'a, T>>> From<RecvOnly<R>> for FromRoot<'a, T> {
+impl<'a, T: Element, R: AsSliceMut<'a, T>> From<RecvOnly<R>> for FromRoot<'a, T> {
     fn from(RecvOnly(recv): RecvOnly<R>) -> Self {
         Self::RecvOnly(recv.into())
     }
