@@ -135,6 +135,8 @@ struct World {
     /// Works by their ids.
     names: BTreeMap<u32, Name>,
     made: usize,
+    /// Those that have failed without a word, and can still be asked.
+    sick: Vec<Arc<Sickness>>,
 }
 
 impl World {
@@ -153,6 +155,7 @@ impl World {
             model,
             names: BTreeMap::new(),
             made: 3,
+            sick: Vec::new(),
         }
     }
 
@@ -265,7 +268,7 @@ impl World {
             1 => {
                 // It is the wait that finds out, the worker must be there to be asked.
                 comm.worker.0.store(true, Ordering::Relaxed);
-                std::mem::forget(Arc::clone(&comm.worker));
+                self.sick.push(Arc::clone(&comm.worker));
                 self.model.failed.insert(comm.name);
             }
             _ => {

@@ -156,9 +156,7 @@ impl Object {
     pub(crate) fn map(&self) -> io::Result<usize> {
         let room = Room::new(self.begin.bytes as usize, ALIGN)?;
         room.fill(room.base(), self.begin.bytes as usize, &self.file, 0)?;
-        let base = room.base();
-        std::mem::forget(room);
-        Ok(base)
+        Ok(room.keep())
     }
 
     /// Maps a part of it to `address` and up, in room that is empty there.

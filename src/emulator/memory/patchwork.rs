@@ -49,7 +49,5 @@ pub(crate) fn map(object: &Object) -> io::Result<usize> {
     if at as u64 != begin.bytes {
         return Err(begin.gone());
     }
-    let base = room.base();
-    std::mem::forget(room);
-    Ok(base)
+    Ok(room.keep())
 }

@@ -3,6 +3,7 @@
 use crate::emulator::lock::lock;
 use std::fs::File;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 
@@ -41,6 +42,13 @@ impl Room {
     /// How many addresses there are.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Leaves everything as it is, for good: the first address.
+    pub(crate) fn keep(self) -> usize {
+        let mut room = ManuallyDrop::new(self);
+        room.filled = Mutex::default();
+        room.base
     }
 
     /// Maps a part of a file. Pages are not reserved, and children of this process do not inherit them. An error where something is

@@ -51,7 +51,8 @@ fn streams_have_flags_and_priorities() {
 fn destroying_a_stream_lets_its_work_finish_and_ends_the_handle() {
     let _expected = ["is no stream", "is no event"].map(expect);
     let stream = TestStream::new(0);
-    let count = Box::leak(Box::new(AtomicU32::new(0)));
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = &COUNT;
     let gate = stream.close_gate();
     for _ in 0..10 {
         ok!(cudaLaunchHostFunc(stream.0, Some(add), address(count)));
@@ -226,7 +227,8 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
             let memory = malloc(192);
             let (timed, untimed) = (event(cudaEventDefault), event(cudaEventDisableTiming));
             let (memory, timed, untimed) = (memory.addr(), timed.addr(), untimed.addr());
-            let count: &AtomicU32 = Box::leak(Box::default());
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let count = &COUNT;
             // Each call on its own thread, so addresses, and a number that does not move.
             let call = |kind: u32, stream: usize| {
                 let stream = std::ptr::without_provenance_mut(stream);
@@ -279,7 +281,8 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
 #[test]
 fn work_that_joins_streams_comes_after_all_of_them_and_holds_up_what_follows() {
     let (main, other) = (TestStream::new(0), TestStream::new(0));
-    let count: &'static AtomicU32 = Box::leak(Box::default());
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = &COUNT;
     let gate = other.close_gate();
     let join = |at: u32| {
         let work = move |_: &Running| assert_eq!(count.swap(at + 1, Ordering::Relaxed), at);

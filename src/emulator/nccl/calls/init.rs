@@ -207,16 +207,48 @@ pub(crate) unsafe fn split(
             return Err(Failure::argument(format!("the color is {color}, expected 0 or more, or NCCL_SPLIT_NOCOLOR")));
         }
         let job = parent.clone();
-        let run = Box::new(move || {
-            heed_captures(functions::ncclCommSplit)?;
-            divide(&job, epoch, (color, key), out, config)
-        });
+        let run = Box::new(move || divide(&job, epoch, (color, key), out, config));
         group::add_job(Job { comm: parent.clone(), name: "ncclCommSplit", run })
     })
 }
 
 /// Learns every rank's color, and meets those of the same one in a segment that the first of them makes.
 fn divide(parent: &Comm, epoch: u32, (color, key): (i32, i32), out: Out, config: Option<Config>) -> Outcome {
+    let find = || find_part(parent, epoch, (color, key));
+    if color == NCCL_SPLIT_NOCOLOR {
+        return find().map(drop).map_err(|failure| {
+            let rank = parent.rank;
+            let text =
+                format!("rank {rank} asked for no part: NCCL writes where a communicator would be: {}", failure.text);
+            Failure::new(failure.code, text).reported()
+        });
+    }
+    // Nothing is shared with one that was revoked.
+    let shares = parent.config.split_share && !parent.is_revoked();
+    let resources = if shares { parent.resources.share() } else { Resources::default() };
+    let config = config.unwrap_or(parent.config).overridden();
+    let part = heed_captures(functions::ncclCommSplit).and_then(|()| find());
+    let (rank, size) = part.as_ref().map_or((0, 1), |part| (part.rank, part.size));
+    let child = Comm::new(rank, size, parent.device, config, resources);
+    let outcome = part.and_then(|part| match shares {
+        true => join(&child, part.id),
+        false => parent.resources.abort.with_child(&child.resources.abort, || join(&child, part.id)),
+    });
+    child.settle(&outcome);
+    // One that has failed has a handle, too, by which it is to be aborted.
+    registry::insert(&child);
+    out.put(registry::handle(&child));
+    outcome
+}
+
+/// Where a rank belongs: its rank there, how many there are, and the segment in which they meet.
+struct Part {
+    rank: usize,
+    size: usize,
+    id: Id,
+}
+
+fn find_part(parent: &Comm, epoch: u32, (color, key): (i32, i32)) -> Outcome<Part> {
     let words = [u64::from(color.cast_unsigned()), u64::from(key.cast_unsigned())];
     let all = Members::all(parent, epoch);
     let shown = host::exchange(parent, &all, Kind::Split, &words)?;
@@ -227,33 +259,13 @@ fn divide(parent: &Comm, epoch: u32, (color, key): (i32, i32), out: Out, config:
         .map(|(rank, words)| ((words[1] as u32).cast_signed(), rank))
         .collect();
     members.sort_unstable();
-    let place = members.iter().position(|&(_, rank)| rank == parent.rank).unwrap_or(0);
-    let leads = place == 0 && color != NCCL_SPLIT_NOCOLOR;
+    let rank = members.iter().position(|&(_, rank)| rank == parent.rank).unwrap_or(0);
+    let leads = rank == 0 && color != NCCL_SPLIT_NOCOLOR;
     // A leader that cannot make a segment still shows something, or the others would wait for it.
     let made = if leads { register::create::<Nccl>().map(Id::words) } else { Ok([0; 4]) };
     let shown = host::exchange(parent, &all, Kind::Split, made.as_ref().unwrap_or(&[0; 4]))?;
     made.map_err(Failure::from)?;
-    if color == NCCL_SPLIT_NOCOLOR {
-        return Ok(());
-    }
     let leader = members.first().map_or(parent.rank, |&(_, rank)| rank);
     let [a, b, c, d, ..] = shown[leader];
-    // Nothing is shared with one that was revoked.
-    let shares = parent.config.split_share && !parent.is_revoked();
-    let resources = if shares { parent.resources.share() } else { Resources::default() };
-    let child = Comm::new(place, members.len(), parent.device, config.unwrap_or(parent.config).overridden(), resources);
-    let id = Id::from_words([a, b, c, d]);
-    let outcome = if shares {
-        join(&child, id)
-    } else {
-        parent.resources.abort.with_child(&child.resources.abort, || join(&child, id))
-    };
-    child.settle(&outcome);
-    if outcome.is_err() {
-        child.part(Life::Aborted);
-        return outcome;
-    }
-    registry::insert(&child);
-    out.put(registry::handle(&child));
-    Ok(())
+    Ok(Part { rank, size: members.len(), id: Id::from_words([a, b, c, d]) })
 }

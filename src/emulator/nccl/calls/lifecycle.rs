@@ -148,8 +148,8 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     let progress = &comm.resources.progress;
     let batches = *lock(&progress.launched);
     progress.wait(batches, || false);
-    // Where this fails, what is stopped stays stopped.
-    heed_captures(functions::ncclCommRevoke)?;
+    // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
+    heed_captures(functions::ncclCommRevoke).inspect_err(|failure| comm.fail(failure))?;
     comm.let_go();
     wait_for_peers(comm);
     comm.end_revoke();

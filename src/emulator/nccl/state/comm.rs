@@ -205,6 +205,9 @@ impl Comm {
             "a communicator that shares its resources was aborted, and its operations end without a result"
         } else if closed == FINALIZED {
             "it was finalized"
+        } else if stopped {
+            // Of a revoke that has not come to its end: NCCL does not look how it is then, and finds everything stopped.
+            return Ok(epoch);
         } else {
             return self.ensure_settled().map(|()| epoch);
         };

@@ -190,7 +190,10 @@ fn a_revoked_communicator_can_be_divided() {
                     std::thread::sleep(Duration::from_millis(50));
                     revoke();
                 });
-                assert_eq!(split(), (ncclResult_t::ncclInternalError, 0), "the revoke ends it");
+                let (result, child) = split();
+                assert_eq!(result, ncclResult_t::ncclInternalError, "the revoke ends it");
+                // SAFETY: what a failed split leaves behind, and nobody else has.
+                assert_eq!(unsafe { ncclCommAbort(std::ptr::without_provenance_mut(child)) }, OK);
             }),
             _ => revoke(),
         }
@@ -208,5 +211,29 @@ fn a_revoked_communicator_can_be_divided() {
         assert_eq!(buffer.values(), [6.0; 5]);
         child.end();
         assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInvalidUsage, "the parent stays revoked");
+    });
+}
+
+/// NCCL keeps why a split has failed in the communicator that it was to make, of which a rank without a part has none.
+#[test]
+fn a_split_that_fails_where_there_is_no_part_is_a_violation() {
+    spmd(2, |rank| {
+        if rank.rank == 0 {
+            let comm = rank.comm.addr();
+            let split = || {
+                let (mut child, parent) = (std::ptr::null_mut(), std::ptr::without_provenance_mut(comm));
+                // SAFETY: the pointer is valid for a write.
+                unsafe { ncclCommSplit(parent, NCCL_SPLIT_NOCOLOR, 0, &mut child, std::ptr::null_mut()) }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(50));
+                    // SAFETY: takes no pointers.
+                    assert_eq!(unsafe { ncclCommRevoke(std::ptr::without_provenance_mut(comm), 0) }, OK);
+                });
+                assert_eq!(reported("asked for no part", split), ncclResult_t::ncclInternalError);
+            });
+        }
+        rank.abort();
     });
 }

@@ -68,6 +68,7 @@ pub(super) fn scene() {
         assert_eq!(beside(RELAXED, &mut register), (OK, false));
         let mut split = || ncclCommSplit(comm, 0, 0, &mut child, std::ptr::null_mut());
         assert_eq!(beside(LOCAL, &mut split), (CUDA_FAILED, true));
+        assert_eq!(ncclCommAbort(child), OK);
         // On threads of NCCL where they are several, whose mode is not that of this one.
         let (mut relaxed, mut second) = (RELAXED, std::ptr::null_mut());
         assert_eq!(cudaThreadExchangeStreamCaptureMode(&mut relaxed), cudaError::cudaSuccess);
@@ -78,12 +79,21 @@ pub(super) fn scene() {
             ncclGroupEnd()
         };
         assert_eq!(beside(GLOBAL, &mut both), (CUDA_FAILED, true));
+        assert_eq!([child, second].map(|child| ncclCommAbort(child)), [OK; 2]);
         assert_eq!(cudaThreadExchangeStreamCaptureMode(&mut relaxed), cudaError::cudaSuccess);
         // What waits without looking whether it could.
         assert_eq!(beside(GLOBAL, || ncclCommWindowDeregister(comm, window)), (OK, true));
         assert_eq!(ncclMemFree(at), OK);
         let idle = alone(true).1;
         assert_eq!(beside(GLOBAL, || ncclCommDestroy(idle)), (OK, true));
+        // What a revoke has stopped stays so where it cannot wait, and a blocking communicator tells that, too.
+        let revoked = Rank::new(0, 1, alone(true).1);
+        assert_eq!(beside(GLOBAL, || ncclCommRevoke(revoked.comm, 0)), (CUDA_FAILED, true));
+        assert_eq!(revoked.state(), CUDA_FAILED);
+        assert_eq!(ncclCommRevoke(revoked.comm, 0), ncclResult_t::ncclInvalidArgument);
+        // Who is alone meets nobody whose stop would be seen.
+        assert_eq!(ncclCommSplit(revoked.comm, 0, 0, &mut child, std::ptr::null_mut()), OK);
+        assert_eq!([child, revoked.comm].map(|comm| ncclCommAbort(comm)), [OK; 2]);
         let busy = Rank::new(0, 1, alone(true).1);
         let hold = hold_up(busy.stream);
         assert_eq!(busy.to_itself(&buffer), OK);

@@ -3,6 +3,7 @@
 use super::processes::{all_well, play};
 use super::*;
 use fastrand::Rng;
+use std::sync::LazyLock;
 
 pub(super) const U32: ncclDataType_t = ncclDataType_t::ncclUint32;
 pub(super) const SUM: ncclRedOp_t = ncclRedOp_t::ncclSum;
@@ -278,7 +279,7 @@ pub(super) fn scene(rank: &Rank) {
 
 #[test]
 fn random_graphs_of_processes_do_what_they_hold() {
-    let seed: &'static str = seed().to_string().leak();
-    let environment: &'static [(&str, &str)] = vec![(SEED, seed)].leak();
-    all_well(&play("replays", 3, environment));
+    static TEXT: LazyLock<String> = LazyLock::new(|| seed().to_string());
+    static ENVIRONMENT: LazyLock<[(&str, &str); 1]> = LazyLock::new(|| [(SEED, &TEXT)]);
+    all_well(&play("replays", 3, &*ENVIRONMENT));
 }
