@@ -27,7 +27,7 @@
 //! # Without a GPU
 //!
 //! With the feature `emulator` the libraries are replaced by a CPU implementation of the same C functions; [`backend`] says
-//! which is in use. Without it, a program starts on a machine without a driver too, and gets [`Error::NoDevice`].
+//! which is in use, and [`EmulatorSettings`] says what it is like. Without it, a program starts on a machine without a driver too, and gets [`Error::NoDevice`].
 //!
 //! # Safety
 //!
@@ -54,6 +54,7 @@ mod deadline;
 mod element;
 #[cfg(gpucomm_emulator)]
 mod emulator;
+mod emulator_settings;
 mod error;
 pub mod exchange;
 pub mod known_bugs;
@@ -69,6 +70,7 @@ pub use bytemuck;
 pub use cuda::{Device, DeviceBuffer, Event, PinnedBuffer, Stream};
 pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind, Reduce};
+pub use emulator_settings::EmulatorSettings;
 pub use error::{Error, Result};
 pub use half::{bf16, f16};
 #[cfg(feature = "nccl")]

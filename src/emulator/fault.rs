@@ -28,6 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::given;
+
 /// The environment variable.
 pub(in crate::emulator) const VARIABLE: &str = "GPUCOMM_EMULATOR_FAULTS";
 
@@ -94,20 +96,19 @@ struct Rule {
     used: AtomicBool,
 }
 
+/// Rules.
 #[derive(Debug, Default)]
-struct Plan {
+pub(in crate::emulator) struct Plan {
     seed: u64,
     rules: Vec<Rule>,
     /// What is wrong with the variable.
     wrong: Option<String>,
 }
 
-static PLAN: LazyLock<Plan> = LazyLock::new(|| match std::env::var(VARIABLE) {
-    Ok(text) => Plan::parse(&text).unwrap_or_else(|wrong| Plan { wrong: Some(wrong), ..Plan::default() }),
-    Err(std::env::VarError::NotPresent) => Plan::default(),
-    Err(std::env::VarError::NotUnicode(_)) => {
-        Plan { wrong: Some(format!("{VARIABLE} is not text")), ..Plan::default() }
-    }
+static PLAN: LazyLock<Plan> = LazyLock::new(|| match given::read(VARIABLE).map(|text| text.into_string()) {
+    Some(Ok(text)) => Plan::parse(&text).unwrap_or_else(|wrong| Plan { wrong: Some(wrong), ..Plan::default() }),
+    None => Plan::default(),
+    Some(Err(_)) => Plan { wrong: Some(format!("{VARIABLE} is not text")), ..Plan::default() },
 });
 
 /// Fails if the variable does not follow the grammar, and says where.
@@ -163,7 +164,20 @@ fn on_next(counts: &Counts, effect: Effect, who: u64) -> bool {
 }
 
 impl Plan {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Rules for the ranks of one communicator.
+    #[cfg(feature = "nccl")]
+    pub(in crate::emulator) fn of_ranks(text: &str) -> Result<Self, String> {
+        let plan = Self::parse(text)?;
+        if plan.rules.iter().all(|rule| matches!(rule.effect, Effect::Rank(_))) {
+            return Ok(plan);
+        }
+        Err(format!(
+            "\"{text}\": of a communicator are rules about its ranks: expected seed, die, hang, late or async_error"
+        ))
+    }
+
+    /// From text that follows the grammar.
+    pub(in crate::emulator) fn parse(text: &str) -> Result<Self, String> {
         let mut plan = Self::default();
         for rule in text.split(';').map(str::trim).filter(|rule| !rule.is_empty()) {
             let wrong = |expected: &str| format!("{VARIABLE}: \"{rule}\" is not understood: expected {expected}");
@@ -215,7 +229,7 @@ impl Plan {
     }
 
     /// The fault of `rank` in front of its operation `number`.
-    fn fault(&self, rank: u64, number: u64) -> Option<Fault> {
+    pub(in crate::emulator) fn fault(&self, rank: u64, number: u64) -> Option<Fault> {
         self.rules.iter().enumerate().find_map(|(index, rule)| match rule.effect {
             Effect::Rank(fault) => rule.acts(self.seed, index, rank, number).then_some(fault),
             _ => None,

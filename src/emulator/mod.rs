@@ -11,6 +11,7 @@ pub(in crate::emulator) mod bugs;
 pub(crate) mod cuda;
 mod fault;
 mod floats;
+mod given;
 #[cfg(test)]
 mod isolated;
 pub(in crate::emulator) mod lock;
@@ -27,7 +28,10 @@ pub(in crate::emulator) mod settings;
 pub(in crate::emulator) mod turns;
 pub(in crate::emulator) mod visible;
 
+#[cfg(feature = "nccl")]
+pub(crate) use nccl::calls::wish::ask as ask_of;
 pub(crate) use report::count as violations;
+pub(crate) use settings::{Refusal, ask};
 
 /// The C functions that `sys` re-exports.
 pub mod exports {

@@ -1,9 +1,9 @@
-//! The environment variables of the emulator, read once.
+//! The environment variables of the emulator, and what the program asks for itself, read once.
 //!
 //! A value that cannot be understood is never replaced by the default: no device can be used then, and the error says which
 //! variable it is, what it holds and what is expected.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsString};
 use std::fmt::Display;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,9 +11,12 @@ use std::time::Duration;
 use super::bugs::{self, Bugs, Nccl};
 use super::fault;
 use super::floats::Floats;
+use super::given;
 
 /// As many devices as a set of peers holds.
 const MOST_DEVICES: usize = 64;
+/// What a time is after which waits are reported.
+pub(in crate::emulator) const PATIENCE: &str = "seconds, such as 2.5, or 0 for no reports";
 const QUEUE: std::ops::RangeInclusive<usize> = 2..=1 << 20;
 const MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;
 
@@ -80,7 +83,7 @@ impl Default for Settings {
 }
 
 static SETTINGS: LazyLock<(Settings, Option<CString>)> = LazyLock::new(|| {
-    let mut variables = Variables { read: |name| std::env::var_os(name), wrong: Vec::new() };
+    let mut variables = Variables { read: &given::read, wrong: Vec::new() };
     let settings = variables.settings();
     variables.wrong.extend(fault::check().err());
     let wrong = variables.wrong.join("; ").replace('\0', " ");
@@ -97,12 +100,39 @@ pub(in crate::emulator) fn wrong() -> Option<&'static CStr> {
     SETTINGS.1.as_deref()
 }
 
-struct Variables {
-    read: fn(&str) -> Option<std::ffi::OsString>,
+/// Why what the program asks for is not done.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The emulator is in use.
+    Late,
+    Wrong(String),
+}
+
+/// Asks for `values`, by the names of variables, in place of what those hold.
+pub(crate) fn ask(values: &[(&'static str, String)]) -> Result<(), Refusal> {
+    let read = |name: &str| given::latest(values, name);
+    let mut variables = Variables { read: &read, wrong: Vec::new() };
+    variables.settings();
+    let faults = read(fault::VARIABLE).map(|faults| fault::Plan::parse(&faults.to_string_lossy()));
+    variables.wrong.extend(faults.and_then(Result::err));
+    if !variables.wrong.is_empty() {
+        return Err(Refusal::Wrong(variables.wrong.join("; ")));
+    }
+    if given::give(values) { Ok(()) } else { Err(Refusal::Late) }
+}
+
+/// A time as GPUCOMM_EMULATOR_DEADLOCK holds it.
+pub(in crate::emulator) fn patience(text: &str) -> Option<Option<Duration>> {
+    let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
+    Some((!time.is_zero()).then_some(time))
+}
+
+struct Variables<'a> {
+    read: &'a dyn Fn(&str) -> Option<OsString>,
     wrong: Vec<String>,
 }
 
-impl Variables {
+impl Variables<'_> {
     fn settings(&mut self) -> Settings {
         let mut all = Settings::default();
         self.take("DEVICES", &mut all.devices, format_args!("a number from 0 to {MOST_DEVICES}"), |text| {
@@ -127,10 +157,7 @@ impl Variables {
             "ends" => Some(DeadPeer::Ends),
             _ => None,
         });
-        self.take("DEADLOCK", &mut all.deadlock, "seconds, such as 2.5, or 0 for no reports", |text| {
-            let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
-            Some((!time.is_zero()).then_some(time))
-        });
+        self.take("DEADLOCK", &mut all.deadlock, PATIENCE, patience);
         self.take("STRICT", &mut all.strict, "0 or 1", flag);
         all.races = all.strict;
         self.take("RACES", &mut all.races, "0 or 1", flag);
@@ -181,8 +208,8 @@ fn memory(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn with(read: fn(&str) -> Option<std::ffi::OsString>) -> (Settings, Vec<String>) {
-        let mut variables = Variables { read, wrong: Vec::new() };
+    fn with(read: fn(&str) -> Option<OsString>) -> (Settings, Vec<String>) {
+        let mut variables = Variables { read: &read, wrong: Vec::new() };
         (variables.settings(), variables.wrong)
     }
 

@@ -26,6 +26,7 @@ mod deadlines;
 mod departures;
 mod depth;
 mod disagreement;
+mod emulator_settings;
 mod ends;
 mod environment;
 mod failures;

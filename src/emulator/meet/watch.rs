@@ -71,6 +71,9 @@ pub(crate) trait Party {
     /// Whether what began in `epoch` is stopped.
     fn is_stopped(&self, epoch: u32) -> bool;
 
+    /// How long a wait lasts before it is reported; `None`: for ever.
+    fn patience(&self) -> Option<Duration>;
+
     /// What it waits for.
     fn waits(&self) -> &Waits;
 
@@ -200,7 +203,7 @@ impl<'a, P: Party> Watch<'a, P> {
             let text = format!("rank {} waits in {}", self.party.rank(), self.describe(&missing));
             self.told.say(text);
         }
-        if !self.reported && settings().deadlock.is_some_and(|patience| now.duration_since(self.since) >= patience) {
+        if !self.reported && self.party.patience().is_some_and(|patience| now.duration_since(self.since) >= patience) {
             self.reported = true;
             report::line(format!(
                 "deadlock? {} {:04x}, {} ranks: rank {} has waited {:.1} s in {}",

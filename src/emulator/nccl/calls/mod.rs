@@ -8,3 +8,4 @@ pub(crate) mod lifecycle;
 pub(crate) mod reclaim;
 pub(crate) mod registration;
 pub(crate) mod window;
+pub(crate) mod wish;

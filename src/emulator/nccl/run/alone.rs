@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{inject, share};
 use crate::emulator::cuda::core::stream;
 use crate::emulator::cuda::core::work::{Run, Running, Work};
-use crate::emulator::fault::{self, Fault};
+use crate::emulator::fault::Fault;
 use crate::emulator::lock::lock;
 use crate::emulator::memory::space::reach::reach;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
@@ -64,7 +64,7 @@ impl Run for AloneRun {
 
     fn run(self: Box<Self>, running: &Running) {
         let Self { comm, operation } = *self;
-        let done = match (fault::at(comm.rank, operation.number), comm.segment()) {
+        let done = match (comm.wishes.fault(comm.rank, operation.number), comm.segment()) {
             (None, _) | (_, Err(_)) => work(&operation),
             (Some(fault), Ok(segment)) => inject::suffer(&comm, segment, &operation, fault, &|| running.cancelled())
                 .and_then(|()| if matches!(fault, Fault::Late(_)) { work(&operation) } else { Ok(()) }),

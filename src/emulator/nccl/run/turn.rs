@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::inject::stop_for_ever;
 use super::{collective, grouping, order, p2p};
 use crate::emulator::cuda::core::work::{Run, Running};
-use crate::emulator::fault;
 use crate::emulator::lock::lock;
 use crate::emulator::meet::waits::Wait;
 use crate::emulator::nccl::basics::error::Outcome;
@@ -106,7 +105,7 @@ impl Run for BatchRun {
 
 /// Waits until the batches before this one are done. `false`: the wait was ended.
 fn wait_for_turn(comm: &Comm, turn: u64, name: &str, cancelled: &dyn Fn() -> bool) -> bool {
-    let (mut patience, mut told) = (Patience::new(), Wait::new(&comm.waits));
+    let (mut patience, mut told) = (Patience::of(comm.wishes.patience()), Wait::new(&comm.waits));
     comm.resources.progress.wait(turn, || {
         let what = format!("{name} of rank {} waits for an earlier operation on another stream", comm.rank);
         patience.check(|| format!("{what}, and"));
@@ -120,7 +119,7 @@ fn run(comm: &Comm, operations: &[Operation], cancelled: &dyn Fn() -> bool) -> O
     let segment = comm.segment()?;
     grouping::show(comm, segment, operations);
     for operation in operations {
-        let Some(fault) = fault::at(comm.rank, operation.number) else {
+        let Some(fault) = comm.wishes.fault(comm.rank, operation.number) else {
             if !operation.kind.by_messages() {
                 collective::run(comm, operation, cancelled)?;
             }

@@ -13,6 +13,7 @@ use super::registrations::Registrations;
 use super::resources::Resources;
 use super::shared::Shared;
 use super::windows::Windows;
+use super::wishes::Wishes;
 use crate::emulator::lock::lock;
 use crate::emulator::meet::layout::Life;
 use crate::emulator::meet::meeting::Past;
@@ -54,6 +55,7 @@ pub(crate) struct Comm {
     pub(crate) registrations: Registrations,
     pub(crate) resources: Resources,
     pub(crate) waits: Waits,
+    pub(crate) wishes: Wishes,
     /// It was told that ranks use it and others in different orders.
     pub(crate) told_order: AtomicBool,
     /// It has failed, but only because a call was refused.
@@ -97,6 +99,7 @@ impl Comm {
             registrations: Registrations::default(),
             resources,
             waits: Waits::default(),
+            wishes: Wishes::default(),
             told_order: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             started: OnceLock::new(),

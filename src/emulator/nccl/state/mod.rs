@@ -16,3 +16,4 @@ pub(crate) mod shared;
 mod space;
 mod stranded;
 pub(crate) mod windows;
+pub(crate) mod wishes;

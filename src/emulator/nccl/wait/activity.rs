@@ -2,6 +2,8 @@
 //!
 //! `ncclGetLastError` says of a communicator that has not failed what it waits for. NCCL has no such text.
 
+use std::time::Duration;
+
 use crate::emulator::meet::layout::{Life, MAX_RANKS};
 use crate::emulator::meet::waits::Waits;
 use crate::emulator::meet::watch::{self, Deed, Party};
@@ -102,6 +104,10 @@ impl Party for Comm {
 
     fn epoch(&self) -> u32 {
         self.epoch()
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        self.wishes.patience()
     }
 
     fn is_stopped(&self, epoch: u32) -> bool {
