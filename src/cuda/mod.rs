@@ -42,6 +42,13 @@
 //! Nobody else is disturbed: neither a new communicator on the same streams and buffers, nor another one that was there
 //! before.
 //!
+//! # Parts
+//!
+//! Views of parts (`slice`, `split_at_mut`, `chunks_mut`) borrow their buffer; buffers that were split for good
+//! ([`DeviceBuffer::into_split`], `into_chunks`) go to threads, and are joined again. Pinned memory has parts too
+//! ([`PinnedBuffer::slice_mut`]). What is shown as its bytes (`as_bytes`), or as elements of another type ([`Slice::cast`]), stays where
+//! it is. The order of uses, and what failed work has left, are known of an allocation as a whole, whatever parts it is in.
+//!
 //! # Memory of others
 //!
 //! What other libraries have allocated, [`DeviceBuffer::from_raw_parts`] looks after like memory of this crate, and keeps its owner
@@ -92,8 +99,12 @@ pub use memory::block::trim_pinned;
 pub(crate) use memory::bracket::LentUses;
 pub use memory::bracket::{Lend, Lent, LentMut};
 pub use memory::buffer::DeviceBuffer;
+pub use memory::chunks::Chunks;
+#[cfg(feature = "nccl")]
+pub(crate) use memory::chunks::Cut;
 pub use memory::launch::LentStream;
 pub use memory::pinned::PinnedBuffer;
+pub use memory::pinned_slice::{PinnedSlice, PinnedSliceMut};
 #[cfg(feature = "nccl")]
 pub(crate) use memory::region::Region;
 pub use memory::slice::{AsSlice, AsSliceMut, Slice, SliceMut};

@@ -10,7 +10,7 @@ use super::communicator::Communicator;
 use super::memory::allocate;
 use super::state::inner::Inner;
 use crate::cuda::{
-    Access, Allocation, AsSlice, AsSliceMut, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream,
+    Access, Address, Allocation, AsSlice, AsSliceMut, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream,
 };
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 /// slower for small messages.
 pub struct CommBuffer<'comm, T: Element> {
     alloc: Arc<Allocation>,
+    address: Address,
     len: usize,
     window: bool,
     _shared: Option<Arc<Communicator>>,
@@ -106,8 +107,9 @@ impl Communicator {
 impl<'comm, T: Element> CommBuffer<'comm, T> {
     /// Over memory that `inner` was given.
     pub(crate) fn new(inner: &Inner, alloc: Arc<Allocation>, len: usize) -> Self {
-        let window = inner.windows.is_window(&Slice::<T>::of(&alloc, alloc.address(), len).region());
-        Self { alloc, len, window, _shared: None, _communicator: PhantomData }
+        let address = alloc.address();
+        let window = inner.windows.is_window(&Slice::<T>::of(&alloc, address, len).region());
+        Self { alloc, address, len, window, _shared: None, _communicator: PhantomData }
     }
 
     /// The same buffer, which keeps its communicator alive instead of borrowing it: for who puts both into one struct.
@@ -120,8 +122,15 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
             const EXPECTED: &str = "the communicator of the buffer";
             return Err(Error::argument("into_shared", "communicator", EXPECTED, "another one"));
         }
-        let Self { alloc, len, window, .. } = self;
-        Ok(CommBuffer { alloc, len, window, _shared: Some(Arc::clone(communicator)), _communicator: PhantomData })
+        let Self { alloc, address, len, window, .. } = self;
+        Ok(CommBuffer {
+            alloc,
+            address,
+            len,
+            window,
+            _shared: Some(Arc::clone(communicator)),
+            _communicator: PhantomData,
+        })
     }
 
     /// Elements.
@@ -147,17 +156,17 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
 
     /// The address on the device. What is done with it is not tracked.
     pub fn as_raw(&self) -> *mut c_void {
-        self.alloc.address().ptr()
+        self.address.ptr()
     }
 
     /// All elements, to be read.
     pub fn as_slice(&self) -> Slice<'_, T> {
-        Slice::of(&self.alloc, self.alloc.address(), self.len)
+        Slice::of(&self.alloc, self.address, self.len)
     }
 
     /// All elements, to be written.
     pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        SliceMut::of(&self.alloc, self.alloc.address(), self.len)
+        SliceMut::of(&self.alloc, self.address, self.len)
     }
 
     /// The elements of `range`, to be read.
@@ -188,6 +197,26 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     #[track_caller]
     pub fn split_at_mut(&mut self, mid: usize) -> (SliceMut<'_, T>, SliceMut<'_, T>) {
         self.as_slice_mut().into_parts("SliceMut::split_at_mut", mid)
+    }
+
+    /// The first elements and those from `mid` on, which is not beyond the end, as buffers of their own.
+    pub(crate) fn halves(self, mid: usize) -> (Self, Self) {
+        let next = Self {
+            alloc: Arc::clone(&self.alloc),
+            address: self.address.add(mid * size_of::<T>()),
+            len: self.len - mid,
+            window: self.window,
+            _shared: self._shared.clone(),
+            _communicator: PhantomData,
+        };
+        (Self { len: mid, ..self }, next)
+    }
+
+    /// The same buffer with the elements of `next`, where these lie behind its own.
+    pub(crate) fn with(self, next: Self) -> Option<Self> {
+        let follows =
+            Arc::ptr_eq(&self.alloc, &next.alloc) && next.address == self.address.add(self.len * size_of::<T>());
+        follows.then(|| Self { len: self.len + next.len, ..self })
     }
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was

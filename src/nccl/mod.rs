@@ -76,6 +76,7 @@ mod calls;
 mod children;
 mod clique;
 mod comm_buffer;
+mod comm_parts;
 mod communicator;
 mod enqueue;
 mod group;

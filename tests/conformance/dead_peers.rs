@@ -107,14 +107,14 @@ fn read(
     match way {
         Way::Copy => return x.to_vec(stream),
         Way::OtherStream => return x.to_vec(other),
-        Way::Pinned => x.copy_to_pinned(other, host)?,
+        Way::Pinned => x.copy_to_pinned(other, &mut *host)?,
         Way::Event => {
-            x.copy_to_pinned(stream, host)?;
+            x.copy_to_pinned(stream, &mut *host)?;
             stream.record()?.wait(slower(3.0))?;
             stream.query()?;
         }
         Way::Wait => {
-            x.copy_to_pinned(stream, host)?;
+            x.copy_to_pinned(stream, &mut *host)?;
             stream.wait(slower(3.0))?;
             // The second one sees what the first one has seen.
             stream.wait(slower(3.0))?;

@@ -51,6 +51,7 @@ mod out_of_memory;
 mod own_errors;
 mod p2p;
 mod panics;
+mod parts;
 mod premul;
 mod processes;
 mod registration;

@@ -27,6 +27,7 @@ mod lost;
 mod moved;
 mod order;
 mod owners;
+mod parts;
 mod pinned;
 mod queue;
 mod slice;

@@ -4,6 +4,7 @@ use fastrand::Rng;
 use gpucomm::nccl::built_version;
 use gpucomm::{ElementKind, Version};
 
+use crate::carried::Carried;
 use crate::collective::{Collective, Form, What, lens};
 use crate::generator::SPARE;
 use crate::layout::{Layout, Parts};
@@ -40,9 +41,10 @@ impl Collective {
         let respect = respects[rng.usize(..respects.len())];
         match respect {
             "count" => other.layout = self.recounted(rng, who)?,
+            "type" if !self.what.reduces() && rng.bool() => other.carried = self.carried.other(),
             "type" => {
                 let kinds: Vec<_> = ElementKind::ALL.into_iter().filter(|kind| *kind != self.kind).collect();
-                other.kind = kinds[rng.usize(..kinds.len())];
+                (other.kind, other.carried) = (kinds[rng.usize(..kinds.len())], Carried::Itself);
             }
             "reduction" if self.what.reduces() => {
                 let operators: Vec<_> = Operator::ALL.into_iter().filter(|other| *other != self.operator).collect();
@@ -131,6 +133,6 @@ impl Collective {
             Layout::Parts(parts) => parts.counts.clone(),
             Layout::Matrix { send, .. } => send.iter().flat_map(|parts| parts.counts.clone()).collect(),
         };
-        format!("{:?} {} {:?} {} {counts:?}", self.what, self.kind, self.operator, self.root)
+        format!("{:?} {} {:?} {:?} {} {counts:?}", self.what, self.kind, self.carried, self.operator, self.root)
     }
 }

@@ -2,6 +2,7 @@
 
 use gpucomm::ElementKind;
 
+use crate::carried::Carried;
 use crate::generator::Generator;
 use crate::layout::Layout;
 use crate::model::{Factors, Flow, Place};
@@ -79,6 +80,8 @@ pub enum Form {
 pub struct Collective {
     pub what: What,
     pub kind: ElementKind,
+    /// Of what is only moved.
+    pub carried: Carried,
     pub root: usize,
     pub operator: Operator,
     pub factors: Factors,
@@ -134,6 +137,7 @@ impl Collective {
         Some(Self {
             what,
             kind,
+            carried: if what.reduces() { Carried::Itself } else { Carried::draw(&mut g.rng) },
             root,
             operator,
             factors,

@@ -3,6 +3,7 @@
 use fastrand::Rng;
 use gpucomm::{Backend, DeviceBuffer, ElementKind, InPlace, ReduceOp, Result};
 
+use crate::carried::Carried;
 use crate::generator::SPARE;
 use crate::message::Message;
 use crate::model::Model;
@@ -47,6 +48,7 @@ impl Deviation {
         let len = if sends && gpucomm::backend() == Backend::Nvidia { 400 << 20 } else { 4111 };
         let message = Message {
             kind: ElementKind::U8,
+            carried: Carried::Itself,
             from: if sends { who } else { peer },
             to: if sends { peer } else { who },
             send: Region { slot: SPARE[0], at: 0, len },

@@ -2,8 +2,9 @@
 
 use gpucomm::cuda::{Slice, SliceMut};
 use gpucomm::nccl::{FromRoot, Group, SendRecv, ToRoot};
-use gpucomm::{Communicator, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream};
+use gpucomm::{Communicator, Element, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream};
 
+use crate::carried::Carried;
 use crate::collective::{Collective, Form, What};
 use crate::layout::Layout;
 use crate::message::Message;
@@ -47,20 +48,39 @@ impl Operation {
         typed!(self.kind(), T => {
             let send = io.send.map(|(memory, region)| T::of(memory).slice(region.at..region.at + region.len));
             let buffers = Buffers::<T> { send, recv: io.recv.map(T::of_view) };
-            match self {
-                Self::Message(message) => buffers.message(message, via, streams),
-                Self::Collective(collective) => buffers.collective(collective, io.factor, via, streams),
+            match (self, self.carried()) {
+                (Self::Collective(one), _) if one.what.reduces() => buffers.reduction(one, io.factor, via, streams),
+                (_, Carried::Itself) => buffers.issue(self, via, streams),
+                (_, Carried::Words) if size_of::<T>() > 1 => {
+                    buffers.cast::<[u16; size_of::<T>().div_ceil(2)]>().issue(self, via, streams)
+                }
+                _ => buffers.cast::<[u8; size_of::<T>()]>().issue(self, via, streams),
             }
         })
     }
 }
 
-struct Buffers<'a, T: Number> {
+struct Buffers<'a, T: Element> {
     send: Option<Slice<'a, T>>,
     recv: Option<SliceMut<'a, T>>,
 }
 
-impl<'a, T: Number> Buffers<'a, T> {
+impl<'a, T: Element> Buffers<'a, T> {
+    /// As elements of a type of the same size.
+    fn cast<U: Element>(self) -> Buffers<'a, U> {
+        const FITS: &str = "elements of the same size";
+        let (send, recv) = (self.send.map(|send| send.cast()), self.recv.map(SliceMut::into_cast));
+        Buffers { send: send.map(|send| send.expect(FITS)), recv: recv.map(|recv| recv.expect(FITS)) }
+    }
+
+    /// What only moves.
+    fn issue(self, operation: &'a Operation, via: &mut Via<'_, 'a>, streams: &'a [Stream]) -> Result<()> {
+        match operation {
+            Operation::Message(message) => self.message(message, via, streams),
+            Operation::Collective(collective) => self.movement(collective, via, streams),
+        }
+    }
+
     /// A message of a rank to itself has both ends here.
     fn message(self, message: &Message, via: &mut Via<'_, 'a>, streams: &'a [Stream]) -> Result<()> {
         let [from, to] = message.streams.map(|stream| &streams[stream]);
@@ -73,29 +93,12 @@ impl<'a, T: Number> Buffers<'a, T> {
         Ok(())
     }
 
-    fn collective(
-        self,
-        collective: &'a Collective,
-        factor: Option<&'a Factor<'a>>,
-        via: &mut Via<'_, 'a>,
-        streams: &'a [Stream],
-    ) -> Result<()> {
+    fn movement(self, collective: &'a Collective, via: &mut Via<'_, 'a>, streams: &'a [Stream]) -> Result<()> {
         let (rank, form, root) = (via.rank(), collective.forms[via.rank()], collective.root);
         let stream = &streams[collective.streams[rank]];
-        let op = match collective.operator {
-            Operator::Sum => ReduceOp::Sum,
-            Operator::Prod => ReduceOp::Prod,
-            Operator::Min => ReduceOp::Min,
-            Operator::Max => ReduceOp::Max,
-            Operator::Avg => ReduceOp::Avg,
-            Operator::PreMul => ReduceOp::PreMul(T::of_factor(factor.expect("a factor"))),
-        };
         match (collective.what, &collective.layout) {
-            (What::AllReduce, _) => call!(via, all_reduce(self.both(form), op, stream)),
-            (What::Reduce, _) => call!(via, reduce(self.into_to_root(form), op, root, stream)),
             (What::Broadcast, _) => call!(via, broadcast(self.into_from_root(form), root, stream)),
             (What::AllGather, _) => call!(via, all_gather(self.both(form), stream)),
-            (What::ReduceScatter, _) => call!(via, reduce_scatter(self.both(form), op, stream)),
             (What::AllToAll, _) => {
                 let (send, recv) = self.out_of_place();
                 call!(via, all_to_all(send, recv, stream))
@@ -109,9 +112,6 @@ impl<'a, T: Number> Buffers<'a, T> {
             }
             (What::AllGatherV, Layout::Parts(parts)) => {
                 call!(via, all_gather_v(self.both(form), parts.as_layout(), stream))
-            }
-            (What::ReduceScatterV, Layout::Parts(parts)) => {
-                call!(via, reduce_scatter_v(self.both(form), parts.as_layout(), op, stream))
             }
             (What::GatherV, Layout::Parts(parts)) => {
                 call!(via, gather_v(self.into_to_root(form), parts.as_layout(), root, stream))
@@ -147,6 +147,36 @@ impl<'a, T: Number> Buffers<'a, T> {
             Form::InPlace => InPlace(self.recv.expect("a buffer")).into(),
             Form::OneWay => RecvOnly(self.recv.expect("a place for what comes")).into(),
             Form::OutOfPlace => self.out_of_place().into(),
+        }
+    }
+}
+
+impl<'a, T: Number> Buffers<'a, T> {
+    fn reduction(
+        self,
+        collective: &'a Collective,
+        factor: Option<&'a Factor<'a>>,
+        via: &mut Via<'_, 'a>,
+        streams: &'a [Stream],
+    ) -> Result<()> {
+        let (rank, form, root) = (via.rank(), collective.forms[via.rank()], collective.root);
+        let stream = &streams[collective.streams[rank]];
+        let op = match collective.operator {
+            Operator::Sum => ReduceOp::Sum,
+            Operator::Prod => ReduceOp::Prod,
+            Operator::Min => ReduceOp::Min,
+            Operator::Max => ReduceOp::Max,
+            Operator::Avg => ReduceOp::Avg,
+            Operator::PreMul => ReduceOp::PreMul(T::of_factor(factor.expect("a factor"))),
+        };
+        match (collective.what, &collective.layout) {
+            (What::AllReduce, _) => call!(via, all_reduce(self.both(form), op, stream)),
+            (What::Reduce, _) => call!(via, reduce(self.into_to_root(form), op, root, stream)),
+            (What::ReduceScatter, _) => call!(via, reduce_scatter(self.both(form), op, stream)),
+            (What::ReduceScatterV, Layout::Parts(parts)) => {
+                call!(via, reduce_scatter_v(self.both(form), parts.as_layout(), op, stream))
+            }
+            (what, layout) => panic!("{what:?} of {layout:?}"),
         }
     }
 }

@@ -25,6 +25,7 @@
 
 mod abort;
 mod alteration;
+mod carried;
 mod cell;
 mod cliques;
 mod collective;

@@ -2,6 +2,7 @@
 
 use gpucomm::ElementKind;
 
+use crate::carried::Carried;
 use crate::generator::Generator;
 use crate::model::Flow;
 use crate::operation::{Region, Target};
@@ -9,6 +10,7 @@ use crate::operation::{Region, Target};
 #[derive(Debug, Clone)]
 pub struct Message {
     pub kind: ElementKind,
+    pub carried: Carried,
     pub from: usize,
     pub to: usize,
     pub send: Region,
@@ -38,6 +40,7 @@ impl Message {
         }
         Some(Self {
             kind,
+            carried: Carried::draw(&mut g.rng),
             from,
             to,
             send: Region { slot: send, at: from_at, len },

@@ -2,6 +2,7 @@
 
 use gpucomm::ElementKind;
 
+use crate::carried::Carried;
 use crate::collective::Collective;
 use crate::message::Message;
 use crate::model::{Factors, Flow, Place};
@@ -72,12 +73,19 @@ impl Operation {
         }
     }
 
+    pub fn carried(&self) -> Carried {
+        match self {
+            Self::Collective(collective) => collective.carried,
+            Self::Message(message) => message.carried,
+        }
+    }
+
     /// What it is called, with its type and reduction.
     pub fn name(&self) -> String {
         match self {
             Self::Collective(one) if one.what.reduces() => format!("{:?} {} {:?}", one.what, one.kind, one.operator),
-            Self::Collective(one) => format!("{:?} {}", one.what, one.kind),
-            Self::Message(message) => format!("{}>{} {}", message.from, message.to, message.kind),
+            Self::Collective(one) => format!("{:?} {} {:?}", one.what, one.kind, one.carried),
+            Self::Message(message) => format!("{}>{} {} {:?}", message.from, message.to, message.kind, message.carried),
         }
     }
 

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::buffer::DeviceBuffer;
 use super::pinned::PinnedBuffer;
+use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
 use super::slice::{Slice, SliceMut};
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::order::stream::Stream;
@@ -178,28 +179,31 @@ impl<T: Element> Lend for SliceMut<'_, T> {
     }
 }
 
-impl<T: Element> Lend for &PinnedBuffer<T> {
-    type Lent<'l> = Lent<'l, T>;
+/// Pinned memory, of which the uses of the whole buffer are kept.
+macro_rules! pinned {
+    ($($type:ty => $lent:ident, $access:ident;)*) => {$(
+        impl<T: Element> Lend for $type {
+            type Lent<'l> = $lent<'l, T>;
 
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.0.push((PinnedBuffer::uses(self), self.lineage(), Access::Read));
-    }
+            fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+                uses.0.push((self.memory().uses(), self.memory().lineage(), Access::$access));
+            }
 
-    fn lent<'l>(&self) -> Lent<'l, T> {
-        Lent::of(self.ptr(), self.len())
-    }
+            fn lent<'l>(&self) -> $lent<'l, T> {
+                $lent::of(self.as_raw().cast(), self.len())
+            }
+        }
+    )*};
 }
 
-impl<T: Element> Lend for &mut PinnedBuffer<T> {
-    type Lent<'l> = LentMut<'l, T>;
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.0.push((PinnedBuffer::uses(self), self.lineage(), Access::Write));
-    }
-
-    fn lent<'l>(&self) -> LentMut<'l, T> {
-        LentMut::of(self.ptr(), self.len())
-    }
+pinned! {
+    PinnedSlice<'_, T> => Lent, Read;
+    PinnedSliceMut<'_, T> => LentMut, Write;
+    &PinnedSlice<'_, T> => Lent, Read;
+    &PinnedSliceMut<'_, T> => Lent, Read;
+    &mut PinnedSliceMut<'_, T> => LentMut, Write;
+    &PinnedBuffer<T> => Lent, Read;
+    &mut PinnedBuffer<T> => LentMut, Write;
 }
 
 /// What is shown by a slice is lent as that is.

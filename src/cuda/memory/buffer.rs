@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::address::Address;
 use super::allocation::Allocation;
 use super::bytes::bytes_of;
-use super::pinned::PinnedBuffer;
+use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
 use super::slice::{AsSlice, AsSliceMut, Slice, SliceMut};
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::stream::Stream;
@@ -34,6 +34,11 @@ pub struct DeviceBuffer<T: Element> {
 
 impl<T: Element> DeviceBuffer<T> {
     /// Wraps `cudaMallocFromPoolAsync`: `len` elements on the device of `stream`, with unspecified values.
+    ///
+    /// That is no `unsafe` function, because device memory is no Rust place: who copies it to the host before anything was written gets
+    /// bytes that a device has sent, of which nobody can say what they are: what another buffer of this process has left there, perhaps. All
+    /// of them are values, or looked at ([`Element::CHECK`]). It is a mistake all the same, and nothing here finds it; the
+    /// emulator has such bytes stand out, when it is strict.
     ///
     /// Where memory has run out, that of buffers of communicators which were dropped is waited for while it is being freed, no
     /// longer than the default timeout or ten seconds.
@@ -131,9 +136,24 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within the buffer.
     pub unsafe fn alias(&self, range: impl RangeBounds<usize>) -> Result<Self> {
-        let shown = self.as_slice().slice_for("DeviceBuffer::alias", &range)?.region();
+        // SAFETY: as the caller promises.
+        unsafe { self.part("DeviceBuffer::alias", &range) }
+    }
+
+    /// Another buffer that shows the elements of `range`, for `operation`.
+    ///
+    /// # Safety
+    /// As [`DeviceBuffer::alias`].
+    pub(crate) unsafe fn part(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
+        let shown = self.as_slice().slice_for(operation, range)?.region();
         let len = shown.bytes / size_of::<T>();
         Ok(Self { alloc: Arc::clone(&self.alloc), address: shown.address, len, _elements: PhantomData })
+    }
+
+    /// The same memory from where this buffer begins, as so many elements of `U`. The caller has seen to it that no other buffer shows
+    /// any of them, and that they lie where such elements may.
+    pub(crate) fn with_len<U: Element>(self, len: usize) -> DeviceBuffer<U> {
+        DeviceBuffer { alloc: self.alloc, address: self.address, len, _elements: PhantomData }
     }
 
     /// All elements, to read.
@@ -181,6 +201,15 @@ impl<T: Element> DeviceBuffer<T> {
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within the buffer.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
         self.as_slice_mut().into_range("SliceMut::try_slice_mut", &range)
+    }
+
+    /// The elements before `mid` and those from it on, to read.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub fn split_at(&self, mid: usize) -> (Slice<'_, T>, Slice<'_, T>) {
+        self.as_slice().split_at(mid)
     }
 
     /// The elements before `mid` and those from it on; see [`SliceMut::split_at_mut`].
@@ -242,7 +271,7 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// As there.
-    pub fn copy_from_pinned(&mut self, stream: &Stream, source: &PinnedBuffer<T>) -> Result<()> {
+    pub fn copy_from_pinned<'a>(&mut self, stream: &Stream, source: impl Into<PinnedSlice<'a, T>>) -> Result<()> {
         self.as_slice_mut().copy_from_pinned(stream, source)
     }
 
@@ -250,7 +279,7 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// As there.
-    pub fn copy_to_pinned(&self, stream: &Stream, target: &mut PinnedBuffer<T>) -> Result<()> {
+    pub fn copy_to_pinned<'a>(&self, stream: &Stream, target: impl Into<PinnedSliceMut<'a, T>>) -> Result<()> {
         self.as_slice().copy_to_pinned(stream, target)
     }
 

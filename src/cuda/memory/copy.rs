@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::time::Duration;
 
-use super::pinned::PinnedBuffer;
 use super::region::Region;
 use super::slice::{AsSlice, Slice, SliceMut};
 use super::staging::Staged;
@@ -91,32 +90,6 @@ impl<T: Element> Slice<'_, T> {
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         self.fetch("Slice::to_vec", stream, &Deadline::after(default_timeout()))
     }
-
-    /// Wraps `cudaMemcpyAsync`: copies to pinned memory, without waiting. Reading `target` waits.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
-    pub fn copy_to_pinned(&self, stream: &Stream, target: &mut PinnedBuffer<T>) -> Result<()> {
-        const OPERATION: &str = "Slice::copy_to_pinned";
-        same_length(OPERATION, self.len(), target.len())?;
-        let region = self.region();
-        reached(OPERATION, region, Access::Read, stream)?;
-        if region.bytes == 0 {
-            return Ok(());
-        }
-        stream.room_for_one(OPERATION, default_timeout())?;
-        let read = Source::of(region.alloc.lineage(), stream.history());
-        region.alloc.order(Access::Read, stream)?;
-        target.uses().order(Access::Write, stream)?;
-        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
-        // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
-        let result = unsafe { enqueue(target.ptr().cast(), region.ptr(), region.bytes, Way::ToHost, stream) };
-        region.alloc.note(Access::Read, stream);
-        target.uses().note(Access::Write, stream);
-        result?;
-        read.carry(region.alloc.lineage(), target.lineage(), true, stream.history());
-        Ok(())
-    }
 }
 
 impl<T: Element> SliceMut<'_, T> {
@@ -139,32 +112,6 @@ impl<T: Element> SliceMut<'_, T> {
         reached(operation, self.region(), Access::Write, stream)?;
         // SAFETY: `values` is that many bytes.
         unsafe { upload(operation, self.region(), stream, values.as_ptr().cast(), &Deadline::after(default_timeout())) }
-    }
-
-    /// Wraps `cudaMemcpyAsync`: copies from pinned memory, without waiting. Changing `source` waits.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
-    pub fn copy_from_pinned(&mut self, stream: &Stream, source: &PinnedBuffer<T>) -> Result<()> {
-        const OPERATION: &str = "SliceMut::copy_from_pinned";
-        same_length(OPERATION, self.len(), source.len())?;
-        let region = self.region();
-        reached(OPERATION, region, Access::Write, stream)?;
-        if region.bytes == 0 {
-            return Ok(());
-        }
-        stream.room_for_one(OPERATION, default_timeout())?;
-        let read = Source::of(source.lineage(), stream.history());
-        region.alloc.order(Access::Write, stream)?;
-        source.uses().order(Access::Read, stream)?;
-        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
-        // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
-        let result = unsafe { enqueue(region.ptr(), source.ptr().cast(), region.bytes, Way::ToDevice, stream) };
-        region.alloc.note(Access::Write, stream);
-        source.uses().note(Access::Read, stream);
-        result?;
-        read.carry(source.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());
-        Ok(())
     }
 
     /// Wraps `cudaMemcpyAsync`, and `cudaMemcpyPeerAsync` between devices: copies device memory, without waiting.

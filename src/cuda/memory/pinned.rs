@@ -1,36 +1,44 @@
 //! Pinned memory of the host, that devices copy from and to without waiting.
 
 use std::ffi::c_void;
+use std::marker::PhantomData;
 
-use super::block::Block;
+use super::address::Address;
 use super::bytes::bytes_of;
-use super::values;
-use crate::cuda::devices::device::{Device, in_host_function, outside_host_functions};
-use crate::cuda::order::lanes::Tracker;
-use crate::cuda::works::lineage::Lineage;
-use crate::cuda::works::work::Origins;
-use crate::deadline::{Deadline, default_timeout};
+use super::pinned_memory::PinnedMemory;
+use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
+use crate::cuda::devices::device::Device;
 use crate::element::{self, Element};
 use crate::error::Result;
 
 /// Elements in pinned memory of the host. Copies between it and devices are asynchronous; access from the host waits
 /// for them.
 ///
+/// A part of it is a [`PinnedSlice`] or a [`PinnedSliceMut`], which copies take as well.
+///
 /// Dropping it never waits: the memory is kept, and used again once no device uses it any more. See
 /// [`trim_pinned`](crate::cuda::trim_pinned).
+///
+/// ```
+/// # fn main() -> gpucomm::Result<()> {
+/// use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+///
+/// # if Device::count().is_err() { return Ok(()) }
+/// let stream = Stream::new(Device::new(0)?)?;
+/// let sources = [DeviceBuffer::from_slice(&stream, &[1, 2])?, DeviceBuffer::from_slice(&stream, &[3, 4])?];
+/// let mut all = PinnedBuffer::<i32>::new(4)?;
+/// for (source, part) in sources.iter().zip(all.chunks_mut(2)) {
+///     source.copy_to_pinned(&stream, part)?;
+/// }
+/// assert_eq!(all.as_slice()?, [1, 2, 3, 4]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct PinnedBuffer<T: Element> {
-    /// `None` for no elements.
-    block: Option<Block>,
-    ptr: *mut T,
+    memory: PinnedMemory,
     len: usize,
-    uses: Tracker,
-    lineage: Lineage,
+    _elements: PhantomData<T>,
 }
-
-// SAFETY: it owns its memory, elements are Send, and the uses are behind a mutex.
-unsafe impl<T: Element> Send for PinnedBuffer<T> {}
-// SAFETY: as above; shared access only reads the memory, and elements are Sync.
-unsafe impl<T: Element> Sync for PinnedBuffer<T> {}
 
 impl<T: Element> PinnedBuffer<T> {
     /// Wraps `cudaHostAlloc`: `len` zeros in pinned memory that every device can use. Where memory of that size is kept, it
@@ -45,14 +53,8 @@ impl<T: Element> PinnedBuffer<T> {
 
     fn make(operation: &'static str, len: usize) -> Result<Self> {
         Device::count_for(operation)?;
-        let bytes = bytes_of::<T>(operation, len)?;
-        let block = if bytes > 0 { Some(Block::new(bytes)?) } else { None };
-        let ptr = block.as_ref().map_or(std::ptr::null_mut(), Block::ptr);
-        if bytes > 0 {
-            // SAFETY: the block has that many bytes, and nobody else uses it.
-            unsafe { ptr.write_bytes(0, bytes) };
-        }
-        Ok(Self { block, ptr: ptr.cast(), len, uses: Tracker::new(), lineage: Lineage::new() })
+        let memory = PinnedMemory::zeroed(bytes_of::<T>(operation, len)?)?;
+        Ok(Self { memory, len, _elements: PhantomData })
     }
 
     /// Wraps `cudaHostAlloc`: a copy of `values` in pinned memory.
@@ -78,50 +80,31 @@ impl<T: Element> PinnedBuffer<T> {
     /// The address on the host, which devices use as well; null for an empty buffer. For calls of other libraries, which have to be
     /// ordered against the copies to and from the buffer by yourself.
     pub fn as_raw(&self) -> *mut c_void {
-        self.ptr.cast()
+        self.address().ptr()
     }
 
-    pub(crate) fn ptr(&self) -> *mut T {
-        self.ptr
+    pub(crate) fn address(&self) -> Address {
+        self.memory.address()
     }
 
-    pub(crate) fn uses(&self) -> &Tracker {
-        &self.uses
+    pub(crate) fn memory(&self) -> &PinnedMemory {
+        &self.memory
     }
 
-    /// Which operations of communicators the elements come from.
-    pub(crate) fn lineage(&self) -> &Lineage {
-        &self.lineage
+    /// All elements, to read.
+    pub(crate) fn view(&self) -> PinnedSlice<'_, T> {
+        PinnedSlice::of(&self.memory, self.address(), self.len)
+    }
+
+    /// All elements, to write.
+    pub(crate) fn view_mut(&mut self) -> PinnedSliceMut<'_, T> {
+        PinnedSliceMut::of(&self.memory, self.address(), self.len)
     }
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed.
     /// Waits until that communicator has stopped.
     pub fn accept(&mut self) {
-        self.lineage.accept();
-    }
-
-    /// What the copies wait for: what the elements come from, and what is before them on their streams.
-    fn waits_for(&self) -> Origins {
-        let mut origins = self.lineage.origins();
-        self.uses.lanes().iter().for_each(|stream| origins.merge(&stream.history().origins()));
-        origins
-    }
-
-    /// Waits for the copies `to` the elements, or of them, until `done` says so; then tells whether what they come from has failed.
-    fn wait_for_copies(&self, operation: &'static str, to: &str, done: impl Fn() -> Result<bool>) -> Result<()> {
-        let origins = self.lineage.origins();
-        let what = || format!("copies {to} {} elements{}", self.len, self.waits_for().pending());
-        let deadline = Deadline::after(default_timeout());
-        let look = || self.waits_for().look_around();
-        deadline.poll_and_look(operation, what, look, || outside(operation, done()))?;
-        origins.judge_within(operation, &deadline)
-    }
-
-    /// The bytes of the elements, of which there are some, when the copies to them are done.
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes, initialised when they were allocated. Copies to them need an exclusive borrow, and the caller has waited
-        // for the earlier ones.
-        unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.len * size_of::<T>()) }
+        self.memory.lineage().accept();
     }
 
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
@@ -131,58 +114,21 @@ impl<T: Element> PinnedBuffer<T> {
     /// as [`Aborted`](crate::Error::Aborted); [`InvalidArgument`](crate::Error::InvalidArgument) where they are no values of a type that has
     /// invalid ones, such as `bool`, of which all are looked at each time; what CUDA says.
     pub fn as_slice(&self) -> Result<&[T]> {
-        const OPERATION: &str = "PinnedBuffer::as_slice";
-        self.wait_for_copies(OPERATION, "to", || self.uses.written())?;
-        if self.len == 0 {
-            return Ok(&[]);
-        }
-        values::check::<T>(OPERATION, self.bytes())?;
-        // SAFETY: `len` elements, initialised when they were allocated, any bit pattern being one, or looked at. Copies to them
-        // need an exclusive borrow, and the earlier ones are done.
-        Ok(unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
+        self.view().read("PinnedBuffer::as_slice")
     }
 
     /// The elements, after the copies to and from them are done. Waits for those, no longer than the default timeout.
     ///
     /// # Errors
-    /// As [`PinnedBuffer::as_slice`]; say [`PinnedBuffer::accept`] to overwrite what a failed operation has left.
+    /// As [`PinnedBuffer::as_slice`]; say [`PinnedBuffer::accept`] to overwrite what a failed operation has left, and write
+    /// [bytes](PinnedSliceMut::into_bytes) over what is no value.
     pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
-        const OPERATION: &str = "PinnedBuffer::as_mut_slice";
-        self.wait_for_copies(OPERATION, "of", || self.uses.idle())?;
-        if self.len == 0 {
-            return Ok(&mut []);
-        }
-        values::check::<T>(OPERATION, self.bytes())?;
-        // SAFETY: as in `as_slice`; the borrow is exclusive, and no device uses the memory.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) })
+        self.view_mut().write("PinnedBuffer::as_mut_slice")
     }
-}
-
-/// Where CUDA could not be asked because this is a host function, the error of `operation` that says so: what is done with needs
-/// no question.
-fn outside(operation: &'static str, asked: Result<bool>) -> Result<bool> {
-    asked.or_else(|error| outside_host_functions(operation).and(Err(error)))
 }
 
 impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PinnedBuffer<{}>({} elements)", element::name::<T>(), self.len)
-    }
-}
-
-impl<T: Element> Drop for PinnedBuffer<T> {
-    /// Does not wait.
-    fn drop(&mut self) {
-        let uses = self.uses.take();
-        let Some(block) = self.block.take() else { return };
-        if in_host_function() {
-            // CUDA must not be called here.
-            std::mem::forget((uses, block));
-            return;
-        }
-        // Where the device has failed, the memory is leaked: nobody knows whether it is used.
-        if let Ok(marks) = uses.into_marks() {
-            block.park(marks, false);
-        }
     }
 }

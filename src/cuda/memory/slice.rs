@@ -2,14 +2,17 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 
 use super::address::Address;
 use super::allocation::Allocation;
+use super::range::{or_panic, resolve};
 use super::region::Region;
 use crate::cuda::devices::device::Device;
 use crate::element::{self, Element};
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 
 /// A view of elements in device memory, to read: what `&[T]` is to host memory, without access from the host.
 pub struct Slice<'a, T: Element> {
@@ -57,32 +60,6 @@ pub trait AsSlice<'a, T: Element>: Into<Slice<'a, T>> {}
     note = "results get to the host by `buffer.to_vec(&stream)`, and to a `PinnedBuffer` by `copy_to_pinned`"
 )]
 pub trait AsSliceMut<'a, T: Element>: Into<SliceMut<'a, T>> {}
-
-/// `range` of `len` elements as begin and end, or an error that says what is wrong.
-fn resolve(operation: &'static str, range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)> {
-    let wrong = |begin: usize, end: usize| {
-        Error::argument(operation, "range", format_args!("a range within 0..{len}"), format_args!("{begin}..{end}"))
-    };
-    let begin = match range.start_bound() {
-        Bound::Included(at) => *at,
-        Bound::Excluded(at) => at.checked_add(1).ok_or_else(|| wrong(*at, len))?,
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(at) => at.checked_add(1).ok_or_else(|| wrong(begin, *at))?,
-        Bound::Excluded(at) => *at,
-        Bound::Unbounded => len,
-    };
-    if begin <= end && end <= len { Ok((begin, end)) } else { Err(wrong(begin, end)) }
-}
-
-#[track_caller]
-fn or_panic<V>(result: Result<V>) -> V {
-    match result {
-        Ok(value) => value,
-        Err(error) => panic!("{error}"),
-    }
-}
 
 impl<'a, T: Element> Slice<'a, T> {
     /// `len` elements of `alloc`, shown at `address`.
@@ -139,8 +116,8 @@ impl<'a, T: Element> Slice<'a, T> {
     }
 
     pub(crate) fn slice_for(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
-        let (begin, end) = resolve(operation, range, self.len)?;
-        Ok(Self { address: self.address.add(begin * size_of::<T>()), len: end - begin, ..*self })
+        let range = resolve(operation, range, self.len)?;
+        Ok(Self { address: self.address.add(range.start * size_of::<T>()), len: range.len(), ..*self })
     }
 
     /// The elements before `mid` and those from it on.
@@ -253,8 +230,8 @@ impl<'a, T: Element> SliceMut<'a, T> {
 
     /// The elements of `range`, for `operation`.
     pub(crate) fn into_range(self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
-        let (begin, end) = resolve(operation, range, self.len)?;
-        Ok(Self { address: self.address.add(begin * size_of::<T>()), len: end - begin, ..self })
+        let range = resolve(operation, range, self.len)?;
+        Ok(Self { address: self.address.add(range.start * size_of::<T>()), len: range.len(), ..self })
     }
 
     /// The elements before `mid` and those from it on. Both may be used at the same time, on different streams and

@@ -60,7 +60,10 @@ impl Step for Write {
             let values = T::values(&self.values[me].0);
             let mut target = T::of_mut(memory).slice_mut(at..at + values.len());
             if self.pinned[me] {
-                target.copy_from_pinned(&stream, &PinnedBuffer::from_slice(&values)?)
+                let mut pinned = PinnedBuffer::<T>::new(values.len() + 2)?;
+                let mut part = pinned.slice_mut(1..=values.len());
+                part.as_mut_slice()?.copy_from_slice(&values);
+                target.copy_from_pinned(&stream, &part)
             } else {
                 target.copy_from_slice(&stream, &values)
             }
@@ -130,6 +133,8 @@ struct Between {
     from: Vec<Place>,
     to: Vec<Place>,
     lens: Vec<usize>,
+    /// Elements of each piece in which it goes.
+    pieces: Vec<usize>,
     streams: Vec<usize>,
 }
 
@@ -142,7 +147,8 @@ pub fn between(g: &mut Generator) -> Option<Box<dyn Step>> {
         lens.iter().map(|&len| Place { slot, at: g.offset(kind, (0, within), len) }).collect()
     };
     let (from, to) = (places(source, from_len), places(sink, to_len));
-    Some(Box::new(Between { kind, from, to, lens, streams: g.streams() }))
+    let pieces = lens.iter().map(|&len| if g.chance(3) { len / 3 + 1 } else { len + 1 }).collect();
+    Some(Box::new(Between { kind, from, to, lens, pieces, streams: g.streams() }))
 }
 
 impl Step for Between {
@@ -163,7 +169,9 @@ impl Step for Between {
         let source = rank.memory(from.slot);
         let copied = typed!(self.kind, T => {
             let source = T::of(source).slice(from.at..from.at + len);
-            copy(&stream, source, T::of_mut(&mut target).slice_mut(to.at..to.at + len), len % 2 == 1)
+            let (mut target, piece) = (T::of_mut(&mut target).slice_mut(to.at..to.at + len), self.pieces[me]);
+            let mut pieces = target.chunks_mut(piece).zip(source.chunks(piece));
+            pieces.try_for_each(|(to, from)| copy(&stream, from, to, len % 2 == 1))
         });
         rank.slots[to.slot] = Some(target);
         copied

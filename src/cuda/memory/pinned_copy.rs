@@ -1,0 +1,71 @@
+//! Copies between devices and pinned memory.
+
+use super::copy::{Way, enqueue, reached, same_length};
+use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
+use super::slice::{Slice, SliceMut};
+use crate::cuda::order::stream::Stream;
+use crate::cuda::order::uses::Access;
+use crate::cuda::works::carry::Source;
+use crate::deadline::default_timeout;
+use crate::element::Element;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+
+impl<T: Element> Slice<'_, T> {
+    /// Wraps `cudaMemcpyAsync`: copies to pinned memory, a buffer or a part of one, without waiting. Reading `target` waits.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
+    pub fn copy_to_pinned<'a>(&self, stream: &Stream, target: impl Into<PinnedSliceMut<'a, T>>) -> Result<()> {
+        const OPERATION: &str = "Slice::copy_to_pinned";
+        let target = target.into();
+        same_length(OPERATION, self.len(), target.len())?;
+        let (region, pinned) = (self.region(), target.memory());
+        reached(OPERATION, region, Access::Read, stream)?;
+        if region.bytes == 0 {
+            return Ok(());
+        }
+        stream.room_for_one(OPERATION, default_timeout())?;
+        let read = Source::of(region.alloc.lineage(), stream.history());
+        region.alloc.order(Access::Read, stream)?;
+        pinned.uses().order(Access::Write, stream)?;
+        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
+        // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
+        let result = unsafe { enqueue(target.as_raw(), region.ptr(), region.bytes, Way::ToHost, stream) };
+        region.alloc.note(Access::Read, stream);
+        pinned.uses().note(Access::Write, stream);
+        result?;
+        read.carry(region.alloc.lineage(), pinned.lineage(), target.is_whole(), stream.history());
+        Ok(())
+    }
+}
+
+impl<T: Element> SliceMut<'_, T> {
+    /// Wraps `cudaMemcpyAsync`: copies from pinned memory, a buffer or a part of one, without waiting. Changing `source` waits.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
+    pub fn copy_from_pinned<'a>(&mut self, stream: &Stream, source: impl Into<PinnedSlice<'a, T>>) -> Result<()> {
+        const OPERATION: &str = "SliceMut::copy_from_pinned";
+        let source = source.into();
+        same_length(OPERATION, self.len(), source.len())?;
+        let (region, pinned) = (self.region(), source.memory());
+        reached(OPERATION, region, Access::Write, stream)?;
+        if region.bytes == 0 {
+            return Ok(());
+        }
+        stream.room_for_one(OPERATION, default_timeout())?;
+        let read = Source::of(pinned.lineage(), stream.history());
+        region.alloc.order(Access::Write, stream)?;
+        pinned.uses().order(Access::Read, stream)?;
+        // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
+        // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
+        let result = unsafe { enqueue(region.ptr(), source.as_raw(), region.bytes, Way::ToDevice, stream) };
+        region.alloc.note(Access::Write, stream);
+        pinned.uses().note(Access::Read, stream);
+        result?;
+        read.carry(pinned.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());
+        Ok(())
+    }
+}

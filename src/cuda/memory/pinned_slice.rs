@@ -1,0 +1,302 @@
+//! Views of pinned memory.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+
+use super::address::Address;
+use super::chunks::{Chunks, Cut};
+use super::pinned_memory::{Copies, PinnedMemory};
+use super::range::{or_panic, resolve};
+use super::values;
+use crate::element::{self, Element};
+use crate::error::Result;
+
+/// A part of a [`PinnedBuffer`](crate::PinnedBuffer), to read: what copies to a device take.
+pub struct PinnedSlice<'a, T: Element> {
+    memory: &'a PinnedMemory,
+    address: Address,
+    len: usize,
+    _elements: PhantomData<&'a [T]>,
+}
+
+/// A part of a [`PinnedBuffer`](crate::PinnedBuffer), to write: what copies from a device take.
+///
+/// Parts of one buffer may be used at the same time, on different streams and threads. Who looks at a part from the host waits for the
+/// copies of the whole buffer, because order is kept for that.
+pub struct PinnedSliceMut<'a, T: Element> {
+    memory: &'a PinnedMemory,
+    address: Address,
+    len: usize,
+    _elements: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T: Element> PinnedSlice<'a, T> {
+    /// `len` elements of `memory`, at `address`.
+    pub(crate) fn of(memory: &'a PinnedMemory, address: Address, len: usize) -> Self {
+        Self { memory, address, len, _elements: PhantomData }
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address on the host; see [`PinnedBuffer::as_raw`](crate::PinnedBuffer::as_raw).
+    pub fn as_raw(&self) -> *const c_void {
+        self.address.ptr()
+    }
+
+    pub(crate) fn memory(&self) -> &'a PinnedMemory {
+        self.memory
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Panics
+    /// Where the range does not lie within this view.
+    #[track_caller]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        or_panic(self.part("PinnedSlice::slice", &range))
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within this view.
+    pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        self.part("PinnedSlice::try_slice", &range)
+    }
+
+    fn part(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
+        let range = resolve(operation, range, self.len)?;
+        Ok(Self { address: self.address.add(range.start * size_of::<T>()), len: range.len(), ..*self })
+    }
+
+    /// The elements before `mid` and those from it on.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub fn split_at(&self, mid: usize) -> (Self, Self) {
+        const OPERATION: &str = "PinnedSlice::split_at";
+        (or_panic(self.part(OPERATION, &(..mid))), or_panic(self.part(OPERATION, &(mid..))))
+    }
+
+    /// Parts of `each` elements; the last one may be shorter.
+    ///
+    /// # Panics
+    /// Where `each` is 0.
+    #[track_caller]
+    pub fn chunks(&self, each: usize) -> Chunks<Self> {
+        Chunks::new(*self, each)
+    }
+
+    /// The bytes of the elements.
+    pub fn as_bytes(&self) -> PinnedSlice<'a, u8> {
+        PinnedSlice::of(self.memory, self.address, self.len * size_of::<T>())
+    }
+
+    /// The elements, after the copies to the buffer are done. Waits for those, no longer than the default timeout.
+    ///
+    /// # Errors
+    /// As [`PinnedBuffer::as_slice`](crate::PinnedBuffer::as_slice).
+    pub fn as_slice(&self) -> Result<&'a [T]> {
+        self.read("PinnedSlice::as_slice")
+    }
+
+    /// The elements, for `operation`.
+    pub(crate) fn read(self, operation: &'static str) -> Result<&'a [T]> {
+        self.memory.wait(operation, Copies::To, self.len)?;
+        if self.len == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: bytes of live memory, initialised when it was allocated. Copies to them need an exclusive borrow, and the earlier ones are
+        // done.
+        values::check::<T>(operation, unsafe { bytes(self.address, self.len * size_of::<T>()) })?;
+        // SAFETY: the same bytes as elements: any bit pattern is one, or was looked at. CUDA's memory begins at a multiple of 256, above
+        // which no element is aligned, and views lie whole elements behind that, or were checked.
+        Ok(unsafe { std::slice::from_raw_parts(self.address.ptr().cast(), self.len) })
+    }
+}
+
+/// # Safety
+/// So many initialised bytes lie at the address, which nobody writes to while they are borrowed.
+unsafe fn bytes<'a>(address: Address, bytes: usize) -> &'a [u8] {
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(address.ptr().cast(), bytes) }
+}
+
+impl<'a, T: Element> PinnedSliceMut<'a, T> {
+    /// `len` elements of `memory`, at `address`, which nobody else may show at the same time.
+    pub(crate) fn of(memory: &'a PinnedMemory, address: Address, len: usize) -> Self {
+        Self { memory, address, len, _elements: PhantomData }
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address on the host; see [`PinnedBuffer::as_raw`](crate::PinnedBuffer::as_raw).
+    pub fn as_raw(&self) -> *mut c_void {
+        self.address.ptr()
+    }
+
+    pub(crate) fn memory(&self) -> &'a PinnedMemory {
+        self.memory
+    }
+
+    /// Whether these are all bytes of the buffer.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.len * size_of::<T>() == self.memory.bytes()
+    }
+
+    /// The same view for a shorter time, so that this one is still there afterwards.
+    pub fn reborrow(&mut self) -> PinnedSliceMut<'_, T> {
+        PinnedSliceMut::of(self.memory, self.address, self.len)
+    }
+
+    /// The same elements, to read.
+    pub(crate) fn view(&self) -> PinnedSlice<'_, T> {
+        PinnedSlice::of(self.memory, self.address, self.len)
+    }
+
+    /// The elements of `range`, to read.
+    ///
+    /// # Panics
+    /// Where the range does not lie within this view.
+    #[track_caller]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> PinnedSlice<'_, T> {
+        self.view().slice(range)
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Panics
+    /// Where the range does not lie within this view.
+    #[track_caller]
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> PinnedSliceMut<'_, T> {
+        or_panic(self.reborrow().into_range("PinnedSliceMut::slice_mut", &range))
+    }
+
+    /// The elements of `range`, for `operation`.
+    pub(crate) fn into_range(self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
+        let range = resolve(operation, range, self.len)?;
+        Ok(Self { address: self.address.add(range.start * size_of::<T>()), len: range.len(), ..self })
+    }
+
+    /// The elements before `mid` and those from it on, for as long as the whole.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub fn into_split(self, mid: usize) -> (Self, Self) {
+        const OPERATION: &str = "PinnedSliceMut::into_split";
+        let other = Self { ..self };
+        (or_panic(self.into_range(OPERATION, &(..mid))), or_panic(other.into_range(OPERATION, &(mid..))))
+    }
+
+    /// Parts of `each` elements, for as long as the whole; the last one may be shorter.
+    ///
+    /// # Panics
+    /// Where `each` is 0.
+    #[track_caller]
+    pub fn into_chunks(self, each: usize) -> Chunks<Self> {
+        Chunks::new(self, each)
+    }
+
+    /// The bytes of the elements. Whatever is written there, elements are looked at before they are handed out.
+    pub fn into_bytes(self) -> PinnedSliceMut<'a, u8> {
+        PinnedSliceMut::of(self.memory, self.address, self.len * size_of::<T>())
+    }
+
+    /// The elements, after the copies to and from the buffer are done. Waits for those, no longer than the default timeout.
+    ///
+    /// # Errors
+    /// As [`PinnedBuffer::as_mut_slice`](crate::PinnedBuffer::as_mut_slice).
+    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
+        self.reborrow().write("PinnedSliceMut::as_mut_slice")
+    }
+
+    /// The elements, for `operation`.
+    pub(crate) fn write(self, operation: &'static str) -> Result<&'a mut [T]> {
+        self.memory.wait(operation, Copies::Of, self.len)?;
+        if self.len == 0 {
+            return Ok(&mut []);
+        }
+        // SAFETY: as in `PinnedSlice::read`; the borrow is exclusive, and no device uses the memory.
+        values::check::<T>(operation, unsafe { bytes(self.address, self.len * size_of::<T>()) })?;
+        // SAFETY: as above.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.address.ptr().cast(), self.len) })
+    }
+}
+
+impl<T: Element> Cut for PinnedSlice<'_, T> {
+    fn count(&self) -> usize {
+        self.len
+    }
+
+    fn cut(self, mid: usize) -> (Self, Self) {
+        self.split_at(mid)
+    }
+}
+
+impl<T: Element> Cut for PinnedSliceMut<'_, T> {
+    fn count(&self) -> usize {
+        self.len
+    }
+
+    fn cut(self, mid: usize) -> (Self, Self) {
+        self.into_split(mid)
+    }
+}
+
+impl<T: Element> Clone for PinnedSlice<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Element> Copy for PinnedSlice<'_, T> {}
+
+impl<'a, T: Element> From<&PinnedSlice<'a, T>> for PinnedSlice<'a, T> {
+    fn from(slice: &PinnedSlice<'a, T>) -> Self {
+        *slice
+    }
+}
+
+impl<'a, T: Element> From<&'a PinnedSliceMut<'_, T>> for PinnedSlice<'a, T> {
+    fn from(slice: &'a PinnedSliceMut<'_, T>) -> Self {
+        slice.view()
+    }
+}
+
+impl<'a, T: Element> From<&'a mut PinnedSliceMut<'_, T>> for PinnedSliceMut<'a, T> {
+    fn from(slice: &'a mut PinnedSliceMut<'_, T>) -> Self {
+        slice.reborrow()
+    }
+}
+
+impl<T: Element> fmt::Debug for PinnedSlice<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PinnedSlice<{}>({} elements)", element::name::<T>(), self.len)
+    }
+}
+
+impl<T: Element> fmt::Debug for PinnedSliceMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PinnedSliceMut<{}>({} elements)", element::name::<T>(), self.len)
+    }
+}
