@@ -109,3 +109,25 @@ fn a_message_before_and_after_an_all_to_all() {
         }
     });
 }
+
+/// Within a group the messages of an all_to_all come after the collectives: grouped here, one by one there, each would wait for the other.
+#[test]
+fn an_all_to_all_in_a_group_with_a_collective() {
+    if gpucomm::nccl::built_version().minor < 28 {
+        return;
+    }
+    let named = names(&["all_to_all", ", in a group of 2 collectives", ", by itself"]);
+    disagree(&[2, 4], Rank::NeedsAll, named, |comm, stream| {
+        let (x, mut y) = (buffer::<u8>(stream, 4 * comm.size())?, buffer::<u8>(stream, 4 * comm.size())?);
+        let mut sum = buffer::<u32>(stream, 5)?;
+        if odd_one(comm) {
+            group(|g| {
+                g.all_to_all(comm, &x, &mut y, stream)?;
+                g.all_reduce(comm, InPlace(&mut sum), ReduceOp::Sum, stream)
+            })
+        } else {
+            comm.all_to_all(&x, &mut y, stream)?;
+            comm.all_reduce(InPlace(&mut sum), ReduceOp::Sum, stream)
+        }
+    });
+}

@@ -78,6 +78,12 @@ impl Object {
 
     /// The same, with a word that whoever gets its descriptor can read.
     pub(crate) fn labelled(device: i32, bytes: u64, label: u64) -> io::Result<Self> {
+        let limit = file_limit();
+        if bytes.saturating_add(FOOTER) > limit {
+            let text =
+                format!("{bytes} bytes of a device are a file, of which this process may have {limit} (`ulimit -f`)");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
         let nonce = nonce();
         let name = std::ffi::CString::new(name(nonce)).expect("a name made of digits has no zero byte");
         // SAFETY: `name` is a C string that lives across the call.
@@ -163,6 +169,14 @@ impl Object {
     pub(crate) fn map_at(&self, room: &Room, address: usize, offset: u64, bytes: usize) -> io::Result<()> {
         room.fill(address, bytes, &self.file, offset)
     }
+}
+
+/// How large a file may be: the system kills who makes a larger one.
+fn file_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes to the place given.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if asked == 0 { limit.rlim_cur } else { u64::MAX }
 }
 
 fn name(nonce: i32) -> String {

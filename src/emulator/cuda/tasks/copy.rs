@@ -1,8 +1,9 @@
 //! Copies between all kinds of memory.
 //!
 //! As with CUDA, what may be done at once depends on the memory of the host. Pinned memory is read and written when the
-//! stream comes to the copy. Pageable memory is read before the call returns, and the call does not return before pageable
-//! memory is written; but a graph does as with pinned memory.
+//! stream comes to the copy. Pageable memory is read before the call returns: at once where that is not much, else when the stream comes
+//! to it, as the driver may. The call does not return before pageable memory is written, nor where both ends are of the host. But a graph
+//! does as with pinned memory.
 
 use super::access;
 use super::host::{self, PinnedUse};
@@ -18,6 +19,9 @@ use crate::sys::{cudaError, cudaMemcpyKind};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+
+/// Bytes of pageable memory that the driver takes without a wait for the stream.
+const STAGED: usize = 64 << 10;
 
 /// What a pointer points to, kept alive as long as this lives.
 enum Place {
@@ -239,10 +243,12 @@ fn submit(copy: &Copying, stream: &Arc<Stream>) -> Result<(), cudaError> {
     if stream.captures(copy)? {
         return Ok(());
     }
-    if let Source::Memory(src, Place::Pageable) = run.src {
-        run.src = Source::Staged(stage(src, copy.bytes));
+    let Source::Memory(src, from) = &run.src else { return Ok(()) };
+    let (is_pageable, within_host) = (matches!(from, Place::Pageable), !from.is_device() && !run.to.is_device());
+    let waits = matches!(run.to, Place::Pageable) || within_host || is_pageable && copy.bytes > STAGED;
+    if is_pageable && !waits {
+        run.src = Source::Staged(stage(*src, copy.bytes));
     }
-    let waits = matches!(run.to, Place::Pageable);
     let ticket = stream.push_run(copy.name, Box::new(run))?;
     if waits {
         ticket.wait();

@@ -25,6 +25,25 @@ fn pageable_memory_is_read_at_once_and_written_before_the_return() {
     ok!(cudaFree(memory));
 }
 
+/// Where the driver may wait for the stream, and where it does: a program must not need the call to return.
+#[test]
+fn much_pageable_memory_and_copies_within_the_host_are_waited_for() {
+    let stream = TestStream::new(0);
+    let (much, memory) = (vec![1u8; (64 << 10) + 1], malloc(1 << 17));
+    let (from, to) = (pinned(4), pinned(4));
+    let (device, host) = (cudaMemcpyKind::cudaMemcpyHostToDevice, cudaMemcpyKind::cudaMemcpyHostToHost);
+    let copies: [(*mut c_void, *const c_void, usize, cudaMemcpyKind); 2] =
+        [(memory, much.as_ptr().cast(), much.len(), device), (to.cast(), from.cast(), 4, host)];
+    for (dst, src, bytes, kind) in copies {
+        waits::assert_waits(stream.close_gate(), true, || ok!(cudaMemcpyAsync(dst, src, bytes, kind, stream.0)));
+    }
+    assert!(download::<u8>(memory, much.len(), stream.0) == much);
+    for ptr in [from, to] {
+        ok!(cudaFreeHost(ptr.cast()));
+    }
+    ok!(cudaFree(memory));
+}
+
 #[test]
 fn pinned_memory_is_used_in_stream_order() {
     let _expected = expect("is no pinned memory");

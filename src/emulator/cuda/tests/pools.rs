@@ -218,3 +218,13 @@ fn resident() -> usize {
     let line = status.lines().find(|line| line.starts_with("RssShmem:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
 }
+
+/// A limit on files is one on devices, whose memory lies in files: an error, and not the end of the process.
+#[test]
+fn a_limit_on_files_leaves_no_memory() {
+    isolated("pools::a_limit_on_files_leaves_no_memory", &[], || {
+        let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
+        assert_eq!(c!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)), 0);
+        assert_eq!(c!(cudaMalloc(&mut null_mut(), 64)), cudaError::cudaErrorMemoryAllocation);
+    });
+}

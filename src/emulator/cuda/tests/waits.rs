@@ -41,7 +41,7 @@ impl Call {
 
 /// Opens `gate` once `call` waits for that, or, where it is not to wait, has returned.
 #[track_caller]
-fn assert_waits(gate: Gate, expected: bool, call: impl FnOnce()) {
+pub(super) fn assert_waits(gate: Gate, expected: bool, call: impl FnOnce()) {
     assert_eq!(beside(gate, (expected, false), call, || ()).0, expected);
 }
 

@@ -158,6 +158,32 @@ fn messages_and_empty_collectives_may_be_grouped_differently() {
     });
 }
 
+/// The messages that NCCL makes of an exchange come behind the collectives of its group: who issues both one by one has them the other way
+/// round, and each waits for the other.
+#[test]
+fn an_exchange_comes_behind_the_collectives_of_its_group() {
+    spmd(2, |rank| {
+        rank.connect();
+        let (sum, out, inn) = (Buffer::new(&[1.0; 4]), Buffer::new(&[rank.rank as f32; 2]), Buffer::zeros(2));
+        let float = ncclDataType_t::ncclFloat32;
+        // SAFETY: the buffers stay until the stream is idle.
+        let exchange = || unsafe { ncclAlltoAll(out.0, inn.0, 1, float, rank.comm, rank.stream) };
+        assert_eq!(exchange(), OK);
+        rank.wait();
+        if rank.rank == 0 {
+            start();
+        }
+        assert_eq!([exchange(), rank.all_reduce(&sum)], [OK; 2]);
+        if rank.rank == 0 {
+            assert_eq!(end(), OK);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!rank.idle());
+        rank.abort();
+        rank.wait();
+    });
+}
+
 /// The last one says how the group is launched. Other jobs than windows must be of the same sort.
 #[test]
 fn blocking_and_non_blocking_mix_as_in_nccl() {
