@@ -31,11 +31,15 @@ fn random_sequences_do_what_the_model_does() {
             std::env::var("GPUCOMM_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(fastrand::u64(..));
         println!("GPUCOMM_TEST_SEED={seed}");
         let mut done = [0; 5];
-        for round in 0..24 {
+        let enough = |done: &[u32; 5]| done.iter().all(|&count| count > 20);
+        for round in 0..200 {
+            if round >= 24 && enough(&done) {
+                break;
+            }
             sequence(fastrand::Rng::with_seed(seed.wrapping_add(round)), &mut done);
         }
         println!("mapped, unmapped, opened, filled, read: {done:?}");
-        assert!(done.iter().all(|&count| count > 20), "{done:?}");
+        assert!(enough(&done), "{done:?}");
         assert_eq!(report::count(), 0);
     });
 }
