@@ -1,6 +1,7 @@
 //! All ranks of a communicator within one process.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::comm_buffer::CommBuffer;
@@ -33,6 +34,8 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Clique {
     ranks: Vec<Communicator>,
+    /// Whether the threads of programs are kept near their devices.
+    pinned: AtomicBool,
 }
 
 impl Clique {
@@ -54,7 +57,8 @@ impl Clique {
 
     /// Of all ranks, in order.
     pub(crate) fn of(members: Vec<Arc<Inner>>) -> Self {
-        Self { ranks: members.into_iter().map(Communicator::from_inner).collect() }
+        let ranks = members.into_iter().map(Communicator::from_inner).collect();
+        Self { ranks, pinned: AtomicBool::new(false) }
     }
 
     /// How many ranks there are.
@@ -80,6 +84,34 @@ impl Clique {
     pub fn into_ranks(self) -> Vec<Communicator> {
         let mut clique = self;
         std::mem::take(&mut clique.ranks)
+    }
+
+    /// Whether the threads of [`Clique::spmd`] are kept to the cores that are nearest to their devices, from the next run on. They may run
+    /// anywhere at first.
+    ///
+    /// Where the system does not say which cores these are, it has no effect: [`Device::local_cores`] tells. Threads that a program starts
+    /// itself are where it was when it started them; [`Device::pin_thread`] keeps any thread near a device.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Result};
+    /// # fn main() -> Result<()> {
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// clique.set_pinned(true);
+    /// clique.spmd(|comm| {
+    ///     // This thread is `gpucomm r0`, or so, to `top -H` and debuggers, and runs near its GPU.
+    ///     let _cores = comm.device().local_cores()?;
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_pinned(&self, pinned: bool) {
+        self.pinned.store(pinned, Ordering::Relaxed);
+    }
+
+    /// Whether [`Clique::set_pinned`] was asked for.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.load(Ordering::Relaxed)
     }
 
     /// A [`CommBuffer`] of `len` zeroed elements for each rank, for one thread that drives them all; rank `r` uses

@@ -19,8 +19,8 @@ const SPMD: &str = "spmd";
 type Failed<E> = (Option<usize>, E);
 
 impl Clique {
-    /// Runs `program` once for each rank, all at the same time, each on a thread of its own on which the rank's device is
-    /// current. Returns what they return, in the order of ranks, when all have returned: an error of one rank comes out when the
+    /// Runs `program` once for each rank, all at the same time, each on a thread of its own, `gpucomm r0` and so on, on which the rank's
+    /// device is current, and which is near it where [`Clique::set_pinned`] was asked for. Returns what they return, in the order of ranks, when all have returned: an error of one rank comes out when the
     /// programs of the others have come to an end, too.
     ///
     /// A program with an error type of its own runs by [`Clique::try_spmd`].
@@ -131,6 +131,10 @@ impl Clique {
             presence.into_iter().for_each(|presence| presence.drive(rank));
             let attempt = panic::catch_unwind(AssertUnwindSafe(|| {
                 let _current = communicator.device().set_current()?;
+                if self.is_pinned() {
+                    // Where it is not known what is near, nothing is lost but time.
+                    let _ = communicator.device().pin_thread();
+                }
                 program(communicator)
             }));
             match attempt {
@@ -156,7 +160,7 @@ impl Clique {
                     let go = *go.lock().unwrap_or_else(PoisonError::into_inner);
                     if go { run(rank) } else { None }
                 };
-                thread::Builder::new().name(format!("rank {}", rank.rank())).spawn_scoped(scope, wait_and_run)
+                thread::Builder::new().name(format!("gpucomm r{}", rank.rank())).spawn_scoped(scope, wait_and_run)
             };
             let threads: std::io::Result<Vec<_>> = ranks.iter().map(start).collect();
             *held = threads.is_ok();

@@ -68,6 +68,7 @@ mod standing;
 mod starts;
 mod streams;
 mod support;
+mod threads;
 mod two_threads;
 mod undisturbed;
 mod variable;

@@ -2,6 +2,7 @@
 
 pub(crate) mod attribute;
 pub(crate) mod check;
+mod cores;
 pub(crate) mod device;
 pub(crate) mod driver;
 pub(crate) mod owners;
