@@ -78,6 +78,7 @@ pub use devices::attribute::{DeviceAttribute, P2pAttribute};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use devices::check::check;
+pub use devices::check::error_string;
 pub use devices::device::{CurrentDevice, Device, MemoryInfo};
 #[cfg(feature = "nccl")]
 pub(crate) use devices::device::{in_host_function, restoring};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::aborter::Aborter;
 use super::life::abort::{AbortOutcome, GRACE, abort, start_abort};
+use super::life::adopt;
 use super::life::closing;
 use super::life::init;
 use super::raw::check;
@@ -98,6 +99,45 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<Self> {
         init::one_rank("Communicator::init_rank_with", device, size, id, rank, options).map(Self::from_inner)
+    }
+
+    /// A rank that another library has started (`ncclCommInitRank` and its like), alone of its communicator in this process. It belongs to
+    /// this crate from now on, which finalizes and destroys it, or aborts it.
+    ///
+    /// Its calls wait as long as the default timeout; see [`Communicator::set_timeout`]. [`Communicator::as_raw`] is the other way round.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for null, and where the environment says what [`Communicator::init_rank`] refuses;
+    /// [`Error::LibraryTooOld`]; [`Error::InvalidUsage`] within a host function, or where no thread can be started; what NCCL says. It still
+    /// belongs to the caller then. [`Error::Aborted`] where the [`Clique::spmd`](super::Clique::spmd) that this is called in has failed: it is
+    /// aborted then.
+    ///
+    /// # Safety
+    /// - `raw` is null or a communicator whose start has returned, with `blocking = 1`. Its operations are done, or those who wait for them
+    ///   do so otherwise. Nobody else uses it any more, or destroys it; nothing is registered with it, as a window or otherwise.
+    /// - It shares its resources with no other (`splitShare`), and is no part of one that ends before it, nor has parts that go on
+    ///   after it. What its configuration points to lives until it has ended.
+    /// - The process has no other rank of the same communicator; for those there is [`Communicator::from_raw_all`].
+    /// - All that [`Communicator::init_rank`] asks for, from its first operation here on, on all ranks.
+    pub unsafe fn from_raw(raw: sys::ncclComm_t) -> Result<Self> {
+        // SAFETY: as the caller promises.
+        let mut all = unsafe { adopt::all("Communicator::from_raw", &[raw]) }?;
+        all.pop().map(Self::from_inner).ok_or_else(|| init::nothing("Communicator::from_raw"))
+    }
+
+    /// As [`Communicator::from_raw`], for several ranks of one communicator: all that this process has.
+    ///
+    /// They end together, as those of a [`Clique`](super::Clique) do, but do not compare what they do.
+    ///
+    /// # Errors
+    /// As [`Communicator::from_raw`]; [`Error::InvalidArgument`] for one rank twice, and for ranks of communicators of different sizes.
+    ///
+    /// # Safety
+    /// As [`Communicator::from_raw`], for each; and they are all ranks of one communicator that this process has.
+    pub unsafe fn from_raw_all(raw: &[sys::ncclComm_t]) -> Result<Vec<Self>> {
+        // SAFETY: as the caller promises.
+        let all = unsafe { adopt::all("Communicator::from_raw_all", raw) }?;
+        Ok(all.into_iter().map(Self::from_inner).collect())
     }
 
     /// This rank, below [`Communicator::size`].

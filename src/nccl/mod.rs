@@ -104,12 +104,15 @@ pub use comm_buffer::CommBuffer;
 pub use communicator::Communicator;
 pub use group::{Group, group, try_group};
 pub use life::abort::AbortOutcome;
+pub use memory::alone::alloc;
 pub use pre_mul_sum::PreMulSum;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;
 pub use setup::config::{Config, InitOptions};
 pub use setup::unique_id::UniqueId;
 pub use state::standing::State;
+
+use raw::check;
 
 use crate::error::Result;
 use crate::version::{self, Version};
@@ -120,6 +123,17 @@ use crate::version::{self, Version};
 /// What NCCL says.
 pub fn version() -> Result<Version> {
     version::running_nccl()
+}
+
+/// Wraps `ncclGetErrorString`: what a result code means, such as that of a call in [`sys`](crate::sys).
+///
+/// ```
+/// use gpucomm::sys::ncclResult_t;
+///
+/// assert!(!gpucomm::nccl::error_string(ncclResult_t::ncclInvalidArgument).is_empty());
+/// ```
+pub fn error_string(code: crate::sys::ncclResult_t) -> String {
+    check::message(code)
 }
 
 /// The NCCL that this program was built for.

@@ -14,6 +14,7 @@
 // Every public value is forgotten and dropped here, those too for which that does nothing.
 #![allow(forgetting_copy_types, dropping_copy_types, clippy::forget_non_drop, clippy::type_complexity)]
 
+mod adopted;
 mod bad_input;
 mod bad_usage;
 mod barriers;

@@ -1,21 +1,20 @@
 //! Memory that this crate did not allocate.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use gpucomm::cuda::{Slice, SliceMut};
-use gpucomm::{Backend, Device, DeviceBuffer, Element, Error, PinnedBuffer, Result, sys};
+use gpucomm::{Backend, Device, DeviceBuffer, Element, Error, PinnedBuffer, sys};
 
 use crate::child::{alone, child};
 use crate::owners::{Told, lives};
-use crate::{Gate, LONG, Sample, device, for_each_element, random, samples, stream, two_devices};
+use crate::{Gate, LONG, Sample, device, for_each_element, random, samples, stream};
 
 /// What another library would have: memory of its own. Freeing it waits for the device, so tests that do so are [`alone`].
 #[derive(Debug)]
-struct Tensor {
+pub struct Tensor {
     device: Device,
-    ptr: *mut c_void,
+    pub ptr: *mut c_void,
     bytes: usize,
 }
 
@@ -23,7 +22,7 @@ struct Tensor {
 unsafe impl Send for Tensor {}
 
 impl Tensor {
-    fn new(device: Device, bytes: usize) -> Self {
+    pub fn new(device: Device, bytes: usize) -> Self {
         let current = device.set_current().unwrap();
         let mut ptr = std::ptr::null_mut();
         // SAFETY: writes a pointer to the place given.
@@ -97,59 +96,6 @@ fn no_elements_lie_nowhere() {
     // SAFETY: no elements.
     let view = unsafe { Slice::<f64>::from_raw_parts(&(), device(), std::ptr::null(), 0) }.unwrap();
     assert_eq!(view.to_vec(&stream).unwrap(), []);
-}
-
-#[track_caller]
-fn refused<V: std::fmt::Debug>(result: Result<V>, words: &[&str]) {
-    let error = result.expect_err("taken");
-    assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
-    words.iter().for_each(|word| assert!(error.to_string().contains(word), "{word}: {error}"));
-}
-
-/// All that makes elements of memory of others refuses this.
-#[track_caller]
-fn all_refuse(device: Device, ptr: *mut c_void, len: usize, words: &[&str]) {
-    let owner = Arc::new(());
-    let kept = Arc::clone(&owner);
-    // SAFETY: nothing is made of it.
-    unsafe {
-        let buffer = DeviceBuffer::<f32>::from_raw_parts(device, ptr, len, kept);
-        refused(buffer, &[&["DeviceBuffer::from_raw_parts"], words].concat());
-        let slice = Slice::<f32>::from_raw_parts(&(), device, ptr, len);
-        refused(slice, &[&["Slice::from_raw_parts"], words].concat());
-        let mut nobody = ();
-        let slice = SliceMut::<f32>::from_raw_parts(&mut nobody, device, ptr, len);
-        refused(slice, &[&["SliceMut::from_raw_parts"], words].concat());
-    }
-    assert_eq!(Arc::strong_count(&owner), 1, "the owner is dropped");
-}
-
-#[test]
-fn what_cannot_be_is_refused() {
-    alone("foreign::what_cannot_be_is_refused", || {
-        let tensor = Tensor::new(device(), 64);
-        let name = device().to_string();
-        all_refuse(device(), std::ptr::null_mut(), 1, &["null"]);
-        all_refuse(device(), tensor.ptr.wrapping_byte_add(2), 1, &["a multiple of 4"]);
-        all_refuse(device(), tensor.ptr, usize::MAX / 2, &["at most"]);
-        all_refuse(device(), std::ptr::without_provenance_mut(usize::MAX - 7), 4, &["16 bytes behind it"]);
-        let mut mine = [0f32; 4];
-        all_refuse(device(), mine.as_mut_ptr().cast(), 4, &[&name, "of the host", "the first of 16 bytes"]);
-        let pinned = PinnedBuffer::<f32>::new(4).unwrap();
-        let ptr = pinned.as_slice().unwrap().as_ptr().cast_mut().cast();
-        all_refuse(device(), ptr, 4, &[&name, "pinned memory of the host"]);
-        if let Some((a, b)) = two_devices() {
-            let there = Tensor::new(b, 64);
-            all_refuse(a, there.ptr, 16, &[&format!("expected memory of {a}"), "memory of device 1 at"]);
-        }
-        // On a GPU more may lie there than was asked for.
-        if gpucomm::backend() == Backend::Emulator {
-            all_refuse(device(), tensor.ptr, 17, &[&name, "the last of 68 bytes"]);
-            let ptr = tensor.ptr;
-            drop(tensor);
-            all_refuse(device(), ptr, 16, &["does not know"]);
-        }
-    });
 }
 
 /// What the contract forbids, the emulator says.

@@ -20,6 +20,7 @@ mod done;
 mod emulator;
 mod fill;
 mod foreign;
+mod foreign_refused;
 mod forget;
 mod kernel;
 mod launch;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gpucomm::cuda::{DeviceAttribute, StreamOptions, driver_version, runtime_version, trim_pinned};
-use gpucomm::{Device, DeviceBuffer, Error, Event, PinnedBuffer, Stream};
+use gpucomm::{Device, DeviceBuffer, Error, Event, PinnedBuffer, Stream, sys};
 
 use crate::{Gate, LONG, device, stream, two_devices};
 
@@ -237,4 +237,39 @@ fn a_borrowed_stream_is_not_destroyed() {
         assert_eq!(buffer.to_vec(&owner).unwrap(), [5; 10]);
     }
     owner.synchronize().unwrap();
+}
+
+#[test]
+fn events_of_others_are_events() {
+    let (a, b) = (stream(), stream());
+    let theirs = Event::timing(device()).unwrap().into_raw();
+    // SAFETY: the event is alive, and no other value is made of it.
+    let event = unsafe { Event::from_raw(device(), theirs) };
+    assert_eq!((event.as_raw(), event.device()), (theirs, device()));
+    let gate = Gate::close(&a);
+    event.record(&a).unwrap();
+    b.wait_event(&event).unwrap();
+    assert!(!event.query().unwrap() && !b.query().unwrap());
+    gate.open();
+    event.wait(LONG).unwrap();
+    let end = Event::timing(device()).unwrap();
+    end.record(&a).unwrap();
+    end.synchronize().unwrap();
+    end.elapsed_since(&event).unwrap();
+    drop(event);
+    // It is still there.
+    // SAFETY: as above; and destroyed once.
+    unsafe {
+        assert_eq!(sys::cudaEventQuery(theirs), sys::cudaError::cudaSuccess);
+        assert_eq!(sys::cudaEventDestroy(theirs), sys::cudaError::cudaSuccess);
+    }
+    // Of those without a time CUDA says so.
+    let plain = Event::new(device()).unwrap().into_raw();
+    // SAFETY: as above.
+    let event = unsafe { Event::from_raw(device(), plain) };
+    event.record(&a).unwrap();
+    a.synchronize().unwrap();
+    assert!(matches!(end.elapsed_since(&event), Err(Error::Cuda { .. })));
+    // SAFETY: from `Event::into_raw`, and destroyed once.
+    assert_eq!(unsafe { sys::cudaEventDestroy(event.into_raw()) }, sys::cudaError::cudaSuccess);
 }

@@ -17,6 +17,8 @@ pub enum Origin {
     AllocFrom,
     /// `Communicator::alloc_local`.
     Local,
+    /// `nccl::alloc`: memory of NCCL that belongs to no communicator.
+    Nccl,
     /// Memory of others, as far as the crate knows.
     Foreign,
     /// Mapped memory.
@@ -25,8 +27,8 @@ pub enum Origin {
 
 impl Origin {
     /// All that begin with known values.
-    pub const INITIAL: [Self; 7] =
-        [Self::From, Self::Zeroed, Self::Alloc, Self::AllocFrom, Self::Local, Self::Foreign, Self::Mapped];
+    pub const INITIAL: [Self; 8] =
+        [Self::From, Self::Zeroed, Self::Alloc, Self::AllocFrom, Self::Local, Self::Nccl, Self::Foreign, Self::Mapped];
 
     pub fn is_window(self) -> bool {
         matches!(self, Self::Alloc | Self::AllocFrom)

@@ -119,6 +119,18 @@ fn name_of(code: sys::cudaError) -> String {
     unsafe { owned(sys::cudaGetErrorName(code)) }
 }
 
+/// Wraps `cudaGetErrorString`: what an error code means, such as that of a call in [`sys`](crate::sys). Codes of the driver mean the same
+/// wherever both have one.
+///
+/// ```
+/// use gpucomm::sys::cudaError;
+///
+/// assert!(!gpucomm::cuda::error_string(cudaError::cudaErrorInvalidValue).is_empty());
+/// ```
+pub fn error_string(code: sys::cudaError) -> String {
+    text_of(code)
+}
+
 fn text_of(code: sys::cudaError) -> String {
     // SAFETY: accepts any code, and returns null or a string that lives as long as the library.
     unsafe { owned(sys::cudaGetErrorString(code)) }

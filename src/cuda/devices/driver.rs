@@ -60,32 +60,41 @@ type AddressRange = Option<unsafe extern "C" fn(base: *mut u64, bytes: *mut usiz
 /// Wraps `cuMemRetainAllocationHandle` and `cuMemGetAddressRange`: where the memory begins that was mapped as one with this address in it,
 /// and its bytes. `None` for memory that was allocated otherwise, and where that cannot be known: the thread has to be bound to a
 /// device.
-#[cfg(feature = "nccl")]
-#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 pub(crate) fn mapping(address: *mut c_void) -> Option<(usize, usize)> {
-    static FOUND: OnceLock<(Retain, Release, AddressRange)> = OnceLock::new();
-    let (retain, release, range) = *FOUND.get_or_init(|| {
-        // SAFETY: the functions of these names and of CUDA 11.0 and 3.2 have these types (`CUdeviceptr` and
-        // `CUmemGenericAllocationHandle` are integers of 64 bits, `CUresult` is one of C); a null pointer is `None`.
+    static FOUND: OnceLock<(Retain, Release)> = OnceLock::new();
+    let (retain, release) = *FOUND.get_or_init(|| {
+        // SAFETY: the functions of these names and of CUDA 11.0 and 10.2 have these types (`CUmemGenericAllocationHandle` is an integer of
+        // 64 bits, `CUresult` is one of C); a null pointer is `None`.
         unsafe {
             (
                 std::mem::transmute::<*mut c_void, Retain>(entry(c"cuMemRetainAllocationHandle", 11000)),
                 std::mem::transmute::<*mut c_void, Release>(entry(c"cuMemRelease", 10020)),
-                std::mem::transmute::<*mut c_void, AddressRange>(entry(c"cuMemGetAddressRange", 3020)),
             )
         }
     });
-    let (retain, release, range) = (retain?, release?, range?);
+    let (retain, release) = (retain?, release?);
     let mut handle = 0;
     // SAFETY: writes a handle to the address given; any address may be asked for.
     if unsafe { retain(&raw mut handle, address) } != 0 {
         return None;
     }
+    let found = range(address);
+    // SAFETY: the handle from above, once.
+    let _ = unsafe { release(handle) };
+    found
+}
+
+/// Wraps `cuMemGetAddressRange`: where the memory begins that was allocated, or mapped, as one with this address in it, and its bytes.
+/// `None` where that cannot be known: the thread has to be bound to a device.
+pub(crate) fn range(address: *mut c_void) -> Option<(usize, usize)> {
+    static FOUND: OnceLock<AddressRange> = OnceLock::new();
+    let range = (*FOUND.get_or_init(|| {
+        // SAFETY: the function of this name and of CUDA 3.2 has this type (`CUdeviceptr` is an integer of 64 bits); a null pointer is `None`.
+        unsafe { std::mem::transmute::<*mut c_void, AddressRange>(entry(c"cuMemGetAddressRange", 3020)) }
+    }))?;
     let (mut base, mut bytes) = (0, 0);
     // SAFETY: writes to the two places given; any address may be asked for.
     let found = unsafe { range(&raw mut base, &raw mut bytes, address.addr() as u64) } == 0;
-    // SAFETY: the handle from above, once.
-    let _ = unsafe { release(handle) };
     found.then_some((base as usize, bytes))
 }
 

@@ -10,7 +10,7 @@ use super::bytes::bytes_of;
 use super::slice::{Slice, SliceMut};
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
-use crate::cuda::devices::owners;
+use crate::cuda::devices::{driver, owners};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -53,7 +53,8 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) for a null pointer, one that is not aligned for `T`, one that is no memory
-    /// of `device`, as far as CUDA knows its first and its last byte, and for a length whose bytes cannot be counted;
+    /// of `device`, as far as CUDA knows its first and its last byte, or reaches beyond what was allocated there, and for a length whose
+    /// bytes cannot be counted;
     /// [`InvalidUsage`](crate::Error::InvalidUsage) within a host function, or where no thread can be started; what CUDA says. The
     /// owner is dropped then.
     pub unsafe fn from_raw_parts(
@@ -173,7 +174,31 @@ fn check<T: Element>(
             return Err(wrong(&expected, &format_args!("{found} at {at:p}, the {which} of {bytes} bytes")));
         }
     }
-    Ok((Address::new(ptr), bytes))
+    let _current = device.bind(operation)?;
+    match reach(device, ptr, bytes)? {
+        Some(reach) if reach < bytes => {
+            Err(wrong(&format_args!("{bytes} bytes that were allocated together"), &format_args!("{reach} at {ptr:p}")))
+        }
+        _ => Ok((Address::new(ptr), bytes)),
+    }
+}
+
+/// How many bytes there are from `ptr` on that were allocated together, or mapped one behind the other on `device`, if CUDA says so; no
+/// further than `bytes`. The device is bound.
+fn reach(device: Device, ptr: *mut c_void, bytes: usize) -> Result<Option<usize>> {
+    let mut reach = 0;
+    while reach < bytes {
+        let at = ptr.wrapping_byte_add(reach);
+        let Some((base, length)) = driver::range(at) else { return Ok(None) };
+        reach = base.saturating_add(length).saturating_sub(ptr.addr());
+        let next = ptr.wrapping_byte_add(reach);
+        let goes_on =
+            || Ok(driver::mapping(at).is_some() && what_lies_at(device, next)? == Found::Device(device.ordinal()));
+        if reach < bytes && !goes_on()? {
+            break;
+        }
+    }
+    Ok(Some(reach))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

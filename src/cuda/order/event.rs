@@ -22,7 +22,10 @@ use crate::sys;
 pub struct Event {
     raw: sys::cudaEvent_t,
     device: Device,
+    /// Whether it may take the time: of those that others made only CUDA knows.
     timing: bool,
+    /// Whether it is destroyed with this value.
+    ours: bool,
     /// Whether others have the handle, and may record it on a stream that is being captured.
     shared: AtomicBool,
     /// Held by who records it or has a stream wait for it, so that CUDA and `last` mean the same record.
@@ -92,7 +95,25 @@ impl Event {
         let flags = if timing { sys::cudaEventDefault } else { sys::cudaEventDisableTiming };
         let raw = pool::create_event(operation, device, flags)?;
         let (turn, records, last) = (Mutex::new(()), AtomicU64::new(0), Mutex::default());
-        Ok(Self { raw, device, timing, shared: AtomicBool::new(false), turn, records, last })
+        Ok(Self { raw, device, timing, ours: true, shared: AtomicBool::new(false), turn, records, last })
+    }
+
+    /// An event that somebody else made and destroys.
+    ///
+    /// Where others have recorded it, waits of this crate know nothing of what that covers: not which operations of communicators have
+    /// failed there. [`Event::elapsed_since`] is an error of CUDA where it takes no time.
+    ///
+    /// # Safety
+    /// `raw` is an event of `device`, and stays alive as long as the returned value. No other value is made of it meanwhile.
+    pub unsafe fn from_raw(device: Device, raw: sys::cudaEvent_t) -> Self {
+        let (turn, records, last) = (Mutex::new(()), AtomicU64::new(0), Mutex::default());
+        Self { raw, device, timing: true, ours: false, shared: AtomicBool::new(true), turn, records, last }
+    }
+
+    /// The `cudaEvent_t`, which the caller destroys.
+    pub fn into_raw(mut self) -> sys::cudaEvent_t {
+        self.ours = false;
+        self.raw
     }
 
     /// The device it belongs to.
@@ -305,7 +326,7 @@ impl std::fmt::Debug for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if !in_host_function() {
+        if self.ours && !in_host_function() {
             // SAFETY: the handle came from cudaEventCreateWithFlags and is used no more. CUDA frees the event when it
             // is reached.
             let _ = check("cudaEventDestroy", unsafe { sys::cudaEventDestroy(self.raw) });

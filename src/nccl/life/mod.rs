@@ -1,6 +1,7 @@
 //! How communicators start, how they are, and how they end.
 
 pub(crate) mod abort;
+pub(crate) mod adopt;
 pub(crate) mod closing;
 pub(crate) mod divide;
 pub(crate) mod failure;

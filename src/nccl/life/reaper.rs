@@ -24,7 +24,8 @@ struct Remains {
     address: Address,
     device: Device,
     uses: Uses,
-    inner: Arc<Inner>,
+    /// Whose it was, if it was anybody's.
+    inner: Option<Arc<Inner>>,
     /// Whether NCCL may know the memory until it has let go of the communicator.
     after_the_end: bool,
 }
@@ -33,7 +34,7 @@ struct Remains {
 struct Yard {
     waiting: Vec<Remains>,
     /// The communicators and devices of those that the reaper has in hand.
-    in_hand: Vec<(u64, Device)>,
+    in_hand: Vec<(Option<u64>, Device)>,
     /// Whether something has come since the reaper looked.
     fresh: bool,
     running: bool,
@@ -63,6 +64,11 @@ pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>) {
     receive(Burial::Soon(freed), inner);
 }
 
+/// Frees memory that belongs to no communicator, as soon as nothing uses it any more.
+pub(crate) fn bury_alone(Freed { address, device, uses, .. }: Freed) {
+    add(Remains { address, device, uses, inner: None, after_the_end: false });
+}
+
 /// Frees memory as soon as nothing uses it any more, and NCCL does not know it; lets go of what is not NCCL's.
 pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
     let (freed, after_the_end) = match burial {
@@ -70,13 +76,11 @@ pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
         Burial::AfterTheEnd(freed) => (freed, true),
         Burial::LetGo(memory) => return drop(memory),
     };
-    let one = Remains {
-        address: freed.address,
-        device: freed.device,
-        uses: freed.uses,
-        inner: Arc::clone(inner),
-        after_the_end,
-    };
+    let Freed { address, device, uses, .. } = freed;
+    add(Remains { address, device, uses, inner: Some(Arc::clone(inner)), after_the_end });
+}
+
+fn add(one: Remains) {
     let mut yard = yard();
     yard.waiting.push(one);
     yard.fresh = true;
@@ -87,8 +91,8 @@ pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
 pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
     let holds = || {
         let yard = yard();
-        yard.in_hand.iter().any(|(id, _)| *id == communicator)
-            || yard.waiting.iter().any(|one| one.inner.id == communicator)
+        yard.in_hand.iter().any(|(id, _)| *id == Some(communicator))
+            || yard.waiting.iter().any(|one| one.owner() == Some(communicator))
     };
     let mut round = 0;
     while holds() {
@@ -104,8 +108,8 @@ pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
 /// Whether memory of `device` is about to be freed, of whatever communicator.
 fn holds(device: Device) -> bool {
     // What lies under the windows of a communicator that goes on may stay for ever.
-    let stays = |inner: &Inner| inner.is_active() || inner.rests();
-    let comes = |one: &Remains| one.device == device && !(one.after_the_end && stays(&one.inner));
+    let stays = |inner: &Arc<Inner>| inner.is_active() || inner.rests();
+    let comes = |one: &Remains| one.device == device && !(one.after_the_end && one.inner.as_ref().is_some_and(stays));
     let yard = yard();
     yard.in_hand.iter().any(|(_, other)| *other == device) || yard.waiting.iter().any(comes)
 }
@@ -137,14 +141,20 @@ fn take() -> Vec<Remains> {
         yard = CHANGED.wait(yard).unwrap_or_else(PoisonError::into_inner);
     }
     yard.fresh = false;
-    yard.in_hand = yard.waiting.iter().map(|one| (one.inner.id, one.device)).collect();
+    yard.in_hand = yard.waiting.iter().map(|one| (one.owner(), one.device)).collect();
     std::mem::take(&mut yard.waiting)
 }
 
 impl Remains {
+    /// The number of the communicator whose it was.
+    fn owner(&self) -> Option<u64> {
+        self.inner.as_ref().map(|inner| inner.id)
+    }
+
     /// Whether nothing uses the memory.
     fn is_idle(&mut self) -> Result<bool> {
-        Ok((!self.after_the_end || self.inner.is_gone()) && self.uses.is_done()?)
+        let kept = self.after_the_end && self.inner.as_ref().is_some_and(|inner| !inner.is_gone());
+        Ok(!kept && self.uses.is_done()?)
     }
 
     fn free(self) {

@@ -1,21 +1,22 @@
 //! Allocating the memory of a [`CommBuffer`](crate::nccl::CommBuffer).
 
 use std::mem::ManuallyDrop;
+#[cfg(nccl_ge_2_27)]
 use std::ptr;
 use std::sync::Arc;
 #[cfg(nccl_ge_2_27)]
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::block::{self, Size};
 #[cfg(nccl_ge_2_27)]
 use super::retire;
 #[cfg(nccl_ge_2_27)]
 use super::retire::Member;
-use crate::cuda::scarce;
 use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
 use crate::deadline::Deadline;
-use crate::element::{Element, must_fit};
+use crate::element::Element;
 use crate::error::{Error, Result};
 #[cfg(nccl_ge_2_27)]
 use crate::known_bugs::ENDLESS_WINDOWS;
@@ -26,6 +27,7 @@ use crate::nccl::calls::site::Site;
 use crate::nccl::enqueue::point;
 use crate::nccl::enqueue::submit;
 use crate::nccl::life::reaper;
+#[cfg(nccl_ge_2_27)]
 use crate::nccl::raw::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
@@ -39,30 +41,6 @@ use crate::sys;
 
 const LOCAL: &str = "alloc_local";
 
-/// Windows begin and end at pages of this size.
-const PAGE: usize = 4096;
-
-/// How large a buffer is.
-#[derive(Debug, Clone, Copy)]
-struct Size {
-    /// Bytes of its elements.
-    used: usize,
-    /// Bytes in whole pages: an empty one has a page too, so that it can be a window.
-    pages: usize,
-}
-
-impl Size {
-    fn of<T: Element>(operation: &'static str, len: usize) -> Result<Self> {
-        must_fit::<T>();
-        let used = len.checked_mul(size_of::<T>());
-        let pages = used.and_then(|used| used.max(1).checked_next_multiple_of(PAGE));
-        match (used, pages.filter(|&pages| isize::try_from(pages).is_ok())) {
-            (Some(used), Some(pages)) => Ok(Self { used, pages }),
-            _ => Err(Error::argument(operation, "len", "a length whose bytes can be counted", len)),
-        }
-    }
-}
-
 /// Memory of NCCL that is freed unless it is handed on.
 struct Memory<'a> {
     ptr: *mut std::ffi::c_void,
@@ -71,25 +49,9 @@ struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// Wraps `ncclMemAlloc`. Where memory has run out, that of buffers which were dropped is waited for, also of other
-    /// communicators on the device: of one that was aborted, perhaps.
     fn new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {
-        scarce::persist(inner.device, inner.timeout(), || Self::try_new(inner, size))
-    }
-
-    fn try_new(inner: &'a Arc<Inner>, size: Size) -> Result<Self> {
-        const FUNCTION: &str = "ncclMemAlloc";
-        let _current = inner.device.set_current()?;
-        let mut ptr = ptr::null_mut();
-        // SAFETY: writes a pointer to the address given; the device is current.
-        let allocated = undisturbing(|| check::check(FUNCTION, unsafe { sys::ncclMemAlloc(&mut ptr, size.pages) }));
-        match allocated {
-            Ok(()) => Ok(Self { ptr, size, inner }),
-            Err(error) if is_out_of_memory(&error, inner, size.pages) => {
-                Err(Error::OutOfMemory { operation: FUNCTION, bytes: size.pages, place: inner.device.to_string() })
-            }
-            Err(error) => Err(error),
-        }
+        let ptr = block::allocate(inner.device, size, inner.timeout())?;
+        Ok(Self { ptr, size, inner })
     }
 
     /// Hands the memory on to an allocation that frees it: of a window with this number, if it is one.
@@ -136,15 +98,6 @@ impl Drop for Memory<'_> {
             let _ = undisturbing(|| Ok(unsafe { sys::ncclMemFree(self.ptr) }));
         }
     }
-}
-
-/// Whether memory ran out. NCCL's code says no more than that a CUDA call failed; its text says which error that was,
-/// but may be of another call.
-fn is_out_of_memory(error: &Error, inner: &Inner, bytes: usize) -> bool {
-    let Error::Nccl { code, last, .. } = error else { return false };
-    *code == sys::ncclResult_t::ncclUnhandledCudaError.0 as i32
-        && (last.as_ref().is_some_and(|text| text.contains("out of memory"))
-            || inner.device.memory_info().map_or(true, |info| info.free < bytes))
 }
 
 /// What both ways to allocate check first; the size of a buffer.

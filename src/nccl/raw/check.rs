@@ -37,7 +37,7 @@ pub(crate) fn lost(error: &Error, devices: impl IntoIterator<Item = Device>) -> 
 }
 
 /// What `ncclGetErrorString` says of a code; its number where NCCL knows none.
-fn message(result: sys::ncclResult_t) -> String {
+pub(crate) fn message(result: sys::ncclResult_t) -> String {
     // SAFETY: the call takes any number, and returns null or a static string that ends in NUL.
     let text = unsafe { sys::ncclGetErrorString(result) };
     copied(text).unwrap_or_else(|| format!("unknown code {}", result.0))

@@ -1,6 +1,8 @@
 //! How a communicator is made.
 
 use std::ffi::{CString, c_int};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(nccl_ge_2_27)]
@@ -54,6 +56,17 @@ pub struct Config {
     #[cfg(nccl_ge_2_28)]
     nvlink_centric_sched: Option<c_int>,
     force_windows: bool,
+    change: Option<Change>,
+}
+
+/// What a user changes at last.
+#[derive(Clone)]
+struct Change(Arc<dyn Fn(&mut sys::ncclConfig_t) + Send + Sync>);
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Change")
+    }
 }
 
 impl Config {
@@ -188,6 +201,29 @@ impl Config {
         self
     }
 
+    /// Has `change` set fields of the C struct that nothing here has a method for. It is called more than once, after all else is set.
+    ///
+    /// ```no_run
+    /// # fn main() {
+    /// use gpucomm::nccl::Config;
+    ///
+    /// // SAFETY: a number that NCCL takes for this field, the same on all ranks.
+    /// let config = unsafe { Config::new().raw(|config| config.minCTAs = 4) };
+    /// # let _ = config;
+    /// # }
+    /// ```
+    ///
+    /// What this crate could not answer for is an [`InvalidArgument`](Error::InvalidArgument) when a communicator is made: `blocking`
+    /// other than 1, another `splitShare` than [`Config::split_share`] says, and a `CTAPolicy` with the copy engines.
+    ///
+    /// # Safety
+    /// It sets the same each time. The values are such as NCCL takes, on all ranks what NCCL wants the same; what it puts pointers to
+    /// lives as long as the communicator, and those that are split off from it.
+    pub unsafe fn raw(mut self, change: impl Fn(&mut sys::ncclConfig_t) + Send + Sync + 'static) -> Self {
+        self.change = Some(Change(Arc::new(change)));
+        self
+    }
+
     /// Whether communicators split from this one share its resources, as far as it says so.
     pub(crate) fn shares(&self) -> bool {
         self.split_share == Some(1)
@@ -205,13 +241,33 @@ impl Config {
         if let Some(policy) = self.cta_policy.filter(|&policy| policy >= 0 && policy & COPY_ENGINES != 0) {
             return Err(Error::argument(operation, "cta_policy", NO_COPY_ENGINES, policy));
         }
-        let _ = operation;
+        let Some(Change(change)) = &self.change else { return Ok(()) };
+        let before = self.to_raw_unchanged();
+        let mut raw = before;
+        change(&mut raw);
+        let kept = |what, expected: c_int, got: c_int| {
+            if expected == got { Ok(()) } else { Err(Error::argument(operation, what, expected, got)) }
+        };
+        kept("blocking", before.blocking, raw.blocking)?;
+        kept("splitShare", before.splitShare, raw.splitShare)?;
+        #[cfg(nccl_ge_2_27)]
+        if raw.CTAPolicy >= 0 && raw.CTAPolicy & COPY_ENGINES != 0 {
+            return Err(Error::argument(operation, "CTAPolicy", NO_COPY_ENGINES, raw.CTAPolicy));
+        }
         Ok(())
     }
 
     /// The C struct, for a communicator whose calls block. It points into `self`, and NCCL keeps `commName` without
     /// copying it: `self` must live as long as the communicator.
     pub(crate) fn to_raw(&self) -> sys::ncclConfig_t {
+        let mut raw = self.to_raw_unchanged();
+        if let Some(Change(change)) = &self.change {
+            change(&mut raw);
+        }
+        raw
+    }
+
+    fn to_raw_unchanged(&self) -> sys::ncclConfig_t {
         let mut raw = std::mem::MaybeUninit::uninit();
         // SAFETY: the shim writes the whole struct.
         let mut raw = unsafe {

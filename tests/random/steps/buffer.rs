@@ -63,7 +63,9 @@ impl Step for Make {
                 values.0.iter().map(|&bits| Cell::exact(bits)).collect()
             }
             Origin::Uninit => vec![Cell::UNKNOWN; self.len],
-            Origin::Zeroed | Origin::Alloc | Origin::Local | Origin::Mapped => vec![Cell::exact(0); self.len],
+            Origin::Zeroed | Origin::Alloc | Origin::Local | Origin::Nccl | Origin::Mapped => {
+                vec![Cell::exact(0); self.len]
+            }
         };
         let ranks = self.values.iter().map(cells).collect();
         model.slots[self.slot] = Some(Contents { kind: self.kind, origin: self.origin, registered: false, ranks });
@@ -84,6 +86,7 @@ impl Step for Make {
                 Origin::AllocFrom => Buffer::Comm(comm.alloc_from(stream, &T::values(values))?),
                 Origin::Local => Buffer::Comm(comm.alloc_local(stream, self.len)?),
                 Origin::Mapped => Buffer::Device(mapped(stream, self.len)?),
+                Origin::Nccl => Buffer::Device(gpucomm::nccl::alloc(stream, self.len)?),
                 Origin::Foreign => Buffer::Device(foreign(stream, &T::values(values))?),
             };
             T::into_memory(buffer)

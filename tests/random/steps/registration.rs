@@ -18,7 +18,13 @@ struct Register {
 pub fn register(g: &mut Generator) -> Option<Box<dyn Step>> {
     let slot = g.live()?;
     let contents = g.model.contents(slot);
-    let takes = contents.origin == Origin::Local && contents.len() > 0;
+    let bytes = contents.len() * contents.kind.size();
+    let takes = match contents.origin {
+        Origin::Local => bytes > 0,
+        // What is no communicator's has to be whole pages.
+        Origin::Nccl => bytes > 0 && bytes.is_multiple_of(4096),
+        _ => false,
+    };
     (contents.known() == (false, false)).then(|| -> Box<dyn Step> { Box::new(Register { slot, takes }) })
 }
 

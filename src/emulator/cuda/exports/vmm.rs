@@ -202,7 +202,7 @@ unsafe extern "C" fn address_range(base: *mut CUdeviceptr_v2, bytes: *mut usize,
         let (base, bytes) = unsafe { (out(base)?, out(bytes)?) };
         let address = address as usize;
         let mapped = || table::at(address).map(|mapped| mapped.span());
-        let (begin, length) = memory::of_nccl(address).or_else(mapped).ok_or_else(|| vmm::nothing_at(address))?;
+        let (begin, length) = memory::around(address).or_else(mapped).ok_or_else(|| vmm::nothing_at(address))?;
         base.set(begin as CUdeviceptr_v2);
         bytes.set(length);
         Ok(())

@@ -41,8 +41,17 @@ pub(crate) fn allocate(ordinal: i32, bytes: usize, origin: Origin) -> Result<*mu
 
 /// The memory of ncclMemAlloc in which an address lies, which was mapped as one: where it begins, and its bytes.
 pub(crate) fn of_nccl(address: usize) -> Option<(usize, usize)> {
+    allocated(address, |origin| origin == Origin::Nccl)
+}
+
+/// The memory of any function that allocates in which an address lies: where it begins, and its bytes.
+pub(crate) fn around(address: usize) -> Option<(usize, usize)> {
+    allocated(address, |_| true)
+}
+
+fn allocated(address: usize, which: impl Fn(Origin) -> bool) -> Option<(usize, usize)> {
     let (heap, place) = heap::owner(address)?;
-    let block = heap.find(address, place.offset, 1).ok().filter(|block| block.origin == Origin::Nccl)?;
+    let block = heap.find(address, place.offset, 1).ok().filter(|block| which(block.origin))?;
     Some((address - (place.offset - block.offset) as usize, block.bytes as usize))
 }
 
