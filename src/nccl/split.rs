@@ -10,7 +10,8 @@ use crate::error::Result;
 
 impl Communicator {
     /// Wraps `ncclCommSplit`: the ranks that pass the same `color` get a communicator of their own, in which they stand in the order of
-    /// their keys, and where these are equal, of their ranks. A rank that passes no color gets `None`.
+    /// their keys, and where these are equal, of their ranks. A rank that passes no color gets `None`; should the split fail, NCCL may end
+    /// its process ([`split-without-part`](crate::known_bugs::TABLE)).
     ///
     /// All ranks call it, in the same place among their collectives. It waits until what this rank has enqueued is done, then for the
     /// others. In a clique the ranks of a part are one as well: they go on comparing what they do, among themselves, and the part needs
