@@ -106,6 +106,19 @@ impl Communicator {
     ///
     /// Its calls wait as long as the default timeout; see [`Communicator::set_timeout`]. [`Communicator::as_raw`] is the other way round.
     ///
+    /// ```no_run
+    /// # fn take(theirs: gpucomm::sys::ncclComm_t) -> gpucomm::Result<()> {
+    /// use gpucomm::{Communicator, InPlace, ReduceOp, Stream};
+    ///
+    /// // SAFETY: their library has started it, uses it no more, and will not destroy it; all ranks go on like this one.
+    /// let comm = unsafe { Communicator::from_raw(theirs)? };
+    /// let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc_from(&stream, &[1f32; 1000])?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] for null, and where the environment says what [`Communicator::init_rank`] refuses;
     /// [`Error::LibraryTooOld`]; [`Error::InvalidUsage`] within a host function, or where no thread can be started; what NCCL says. It still

@@ -61,20 +61,21 @@ impl Stream {
     ///
     /// Without the bracket, by way of [`Stream::as_raw`], none of this is known: see there.
     ///
-    /// ```no_run
+    /// ```
     /// # fn main() -> gpucomm::Result<()> {
-    /// # use gpucomm::{Device, DeviceBuffer, Stream, sys};
-    /// # /// # Safety
-    /// # /// As the kernel says.
-    /// # unsafe fn launch_axpy(a: f32, x: *const f32, y: *mut f32, len: usize, stream: sys::cudaStream_t) -> u32 { 0 }
+    /// use gpucomm::{Device, DeviceBuffer, Stream, sys};
+    ///
+    /// # if Device::count().is_err() { return Ok(()) }
     /// let stream = Stream::new(Device::new(0)?)?;
-    /// let x = DeviceBuffer::from_slice(&stream, &[1f32; 1000])?;
-    /// let mut y = DeviceBuffer::zeroed(&stream, 1000)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1.5f32; 1000])?;
+    /// let mut y = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
     /// let code = stream.launch((&x, &mut y), |stream, (x, mut y)| {
-    ///     // SAFETY: one kernel on this stream, which reads `x.len()` elements of `x`, and writes as many of `y`.
-    ///     unsafe { launch_axpy(2.0, x.as_ptr(), y.as_mut_ptr(), x.len(), stream.as_raw()) }
+    ///     let (bytes, kind) = (size_of::<f32>() * x.len(), sys::cudaMemcpyKind::cudaMemcpyDeviceToDevice);
+    ///     // SAFETY: one launch on this stream, which reads `x.len()` elements of `x`, and writes as many of `y`.
+    ///     unsafe { sys::cudaMemcpyAsync(y.as_mut_ptr().cast(), x.as_ptr().cast(), bytes, kind, stream.as_raw()) }
     /// })?;
-    /// assert_eq!(code, 0, "the kernel was not launched");
+    /// assert_eq!(code, sys::cudaError::cudaSuccess);
+    /// assert_eq!(y.to_vec(&stream)?, [1.5; 1000]);
     /// # Ok(())
     /// # }
     /// ```
@@ -87,6 +88,25 @@ impl Stream {
     }
 
     /// As [`Stream::launch`], where `f` enqueues up to `launches` kernels, copies, host functions, or events that are recorded or waited for.
+    ///
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Device, DeviceBuffer, Stream, sys};
+    ///
+    /// # if Device::count().is_err() { return Ok(()) }
+    /// let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<u8>::zeroed(&stream, 1000)?;
+    /// let (front, back) = x.split_at_mut(500);
+    /// stream.launch_many(2, [front, back], |stream, halves| {
+    ///     for (mut half, byte) in halves.into_iter().zip([1, 2]) {
+    ///         // SAFETY: each of two launches on this stream writes `half.len()` bytes.
+    ///         unsafe { sys::cudaMemsetAsync(half.as_mut_ptr().cast(), byte, half.len(), stream.as_raw()) };
+    ///     }
+    /// })?;
+    /// assert_eq!(x.slice(498..502).to_vec(&stream)?, [1, 1, 2, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for no launch, and for more than 96: they go into several brackets. As

@@ -103,6 +103,23 @@ impl Event {
     /// Where others have recorded it, waits of this crate know nothing of what that covers: not which operations of communicators have
     /// failed there. [`Event::elapsed_since`] is an error of CUDA where it takes no time.
     ///
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Device, Event, Stream};
+    ///
+    /// # if Device::count().is_err() { return Ok(()) }
+    /// let device = Device::new(0)?;
+    /// let raw = Event::new(device)?.into_raw();
+    /// // SAFETY: an event of this device, which nobody has destroyed; this is the only value made of it.
+    /// let event = unsafe { Event::from_raw(device, raw) };
+    /// event.record(&Stream::new(device)?)?;
+    /// event.synchronize()?;
+    /// # let code = unsafe { gpucomm::sys::cudaEventDestroy(event.into_raw()) };
+    /// # assert_eq!(code, gpucomm::sys::cudaError::cudaSuccess);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Safety
     /// `raw` is an event of `device`, and stays alive as long as the returned value. No other value is made of it meanwhile.
     pub unsafe fn from_raw(device: Device, raw: sys::cudaEvent_t) -> Self {

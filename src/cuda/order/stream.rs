@@ -111,12 +111,15 @@ impl Stream {
     /// there too, fewer operations of this crate may be on their way than on a stream of its own. CUDA takes its handle for that of the
     /// current device: so what is enqueued here makes `device` the current one of the thread, and may leave it so.
     ///
-    /// ```no_run
+    /// ```
     /// # fn main() -> gpucomm::Result<()> {
-    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// use gpucomm::{Device, DeviceBuffer, Stream};
+    ///
+    /// # if Device::count().is_err() { return Ok(()) }
     /// let stream = Stream::null(Device::new(0)?);
     /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 100)?;
     /// x.fill(&stream, 1.0)?;
+    /// assert_eq!(x.to_vec(&stream)?, [1.0; 100]);
     /// # Ok(())
     /// # }
     /// ```
@@ -139,6 +142,40 @@ impl Stream {
 
     /// As [`Stream::from_raw`], for a stream that `owner` keeps alive: that is dropped, by a thread of this crate, when the returned value
     /// is gone, its clones, and all that needs the stream. A panic of it ends there.
+    ///
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Device, DeviceBuffer, Stream, sys};
+    ///
+    /// /// A stream as another library has it, which destroys it when it goes.
+    /// struct Theirs(sys::cudaStream_t);
+    /// # // SAFETY: CUDA takes streams from any thread.
+    /// # unsafe impl Send for Theirs {}
+    /// # impl Theirs {
+    /// #     fn new(device: Device) -> gpucomm::Result<Self> {
+    /// #         let _current = device.set_current()?;
+    /// #         let mut raw = std::ptr::null_mut();
+    /// #         let code = unsafe { sys::cudaStreamCreateWithPriority(&mut raw, sys::cudaStreamNonBlocking, 0) };
+    /// #         assert_eq!(code, sys::cudaError::cudaSuccess);
+    /// #         Ok(Self(raw))
+    /// #     }
+    /// # }
+    /// # impl Drop for Theirs {
+    /// #     fn drop(&mut self) {
+    /// #         assert_eq!(unsafe { sys::cudaStreamDestroy(self.0) }, sys::cudaError::cudaSuccess);
+    /// #     }
+    /// # }
+    ///
+    /// # if Device::count().is_err() { return Ok(()) }
+    /// let device = Device::new(0)?;
+    /// let theirs = Theirs::new(device)?;
+    /// // SAFETY: the stream is of this device, and lives until its owner is dropped.
+    /// let stream = unsafe { Stream::from_raw_with(device, theirs.0, theirs)? };
+    /// let x = DeviceBuffer::from_slice(&stream, &[1u8, 2, 3])?;
+    /// assert_eq!(x.to_vec(&stream)?, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidUsage`](crate::Error::InvalidUsage) where no thread can be started. The owner is dropped then.

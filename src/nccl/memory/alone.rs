@@ -17,12 +17,15 @@ use crate::version;
 /// communicators too: where its bytes are whole pages (of 4096), as this memory is mapped as one. Other streams wait for the first use by
 /// `stream`, which fills it. Dropping it waits for nothing: NCCL frees it when the device has done with it.
 ///
-/// ```no_run
+/// ```
 /// # fn main() -> gpucomm::Result<()> {
-/// # use gpucomm::{Device, InPlace, ReduceOp, Stream};
+/// use gpucomm::{Device, Stream};
+///
+/// # if Device::count().is_err() { return Ok(()) }
 /// let stream = Stream::new(Device::new(0)?)?;
 /// let mut weights = gpucomm::nccl::alloc::<f32>(&stream, 1 << 20)?;
 /// weights.fill(&stream, 1.0)?;
+/// assert_eq!(weights.slice(..2).to_vec(&stream)?, [1.0; 2]);
 /// # Ok(())
 /// # }
 /// ```

@@ -203,13 +203,17 @@ impl Config {
 
     /// Has `change` set fields of the C struct that nothing here has a method for. It is called more than once, after all else is set.
     ///
-    /// ```no_run
-    /// # fn main() {
-    /// use gpucomm::nccl::Config;
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::nccl::{Config, InitOptions};
+    /// use gpucomm::{Clique, Device};
     ///
+    /// # if Device::count().is_err() { return Ok(()) }
     /// // SAFETY: a number that NCCL takes for this field, the same on all ranks.
     /// let config = unsafe { Config::new().raw(|config| config.minCTAs = 4) };
-    /// # let _ = config;
+    /// let clique = Clique::init_all_with(&Device::all()?, &InitOptions { config, ..InitOptions::default() })?;
+    /// # drop(clique);
+    /// # Ok(())
     /// # }
     /// ```
     ///
