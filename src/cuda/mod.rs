@@ -92,20 +92,20 @@ pub(crate) use devices::scarce;
 pub(crate) use devices::settle::{settle, undisturbing};
 pub use devices::versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
-pub(crate) use memory::address::Address;
-#[cfg(feature = "nccl")]
 pub(crate) use memory::allocation::{Allocation, FreeHook, Freed};
-pub use memory::block::trim_pinned;
+#[cfg(feature = "nccl")]
+pub(crate) use memory::basics::address::Address;
+pub use memory::basics::chunks::Chunks;
+#[cfg(feature = "nccl")]
+pub(crate) use memory::basics::chunks::Cut;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::bracket::LentUses;
 pub use memory::bracket::{Lend, Lent, LentMut};
 pub use memory::buffer::DeviceBuffer;
-pub use memory::chunks::Chunks;
-#[cfg(feature = "nccl")]
-pub(crate) use memory::chunks::Cut;
+pub use memory::host::block::trim_pinned;
+pub use memory::host::pinned::PinnedBuffer;
+pub use memory::host::slice::{AsPinned, AsPinnedMut, PinnedSlice, PinnedSliceMut};
 pub use memory::launch::LentStream;
-pub use memory::pinned::PinnedBuffer;
-pub use memory::pinned_slice::{PinnedSlice, PinnedSliceMut};
 #[cfg(feature = "nccl")]
 pub(crate) use memory::region::Region;
 pub use memory::slice::{AsSlice, AsSliceMut, Slice, SliceMut};

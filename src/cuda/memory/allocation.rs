@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::address::Address;
+use super::basics::address::Address;
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::{Device, in_host_function};
 use crate::cuda::devices::settle::undisturbing;

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use smallvec::SmallVec;
 
 use super::buffer::DeviceBuffer;
-use super::pinned::PinnedBuffer;
-use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
+use super::host::pinned::PinnedBuffer;
+use super::host::slice::{PinnedSlice, PinnedSliceMut};
 use super::slice::{Slice, SliceMut};
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::order::stream::Stream;

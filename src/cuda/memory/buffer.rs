@@ -6,10 +6,10 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::address::Address;
 use super::allocation::Allocation;
-use super::bytes::bytes_of;
-use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
+use super::basics::address::Address;
+use super::basics::bytes::bytes_of;
+use super::host::slice::{AsPinned, AsPinnedMut};
 use super::slice::{AsSlice, AsSliceMut, Slice, SliceMut};
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::stream::Stream;
@@ -271,7 +271,7 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// As there.
-    pub fn copy_from_pinned<'a>(&mut self, stream: &Stream, source: impl Into<PinnedSlice<'a, T>>) -> Result<()> {
+    pub fn copy_from_pinned<'a>(&mut self, stream: &Stream, source: impl AsPinned<'a, T>) -> Result<()> {
         self.as_slice_mut().copy_from_pinned(stream, source)
     }
 
@@ -279,7 +279,7 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// As there.
-    pub fn copy_to_pinned<'a>(&self, stream: &Stream, target: impl Into<PinnedSliceMut<'a, T>>) -> Result<()> {
+    pub fn copy_to_pinned<'a>(&self, stream: &Stream, target: impl AsPinnedMut<'a, T>) -> Result<()> {
         self.as_slice().copy_to_pinned(stream, target)
     }
 

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::time::Duration;
 
+use super::basics::values;
+use super::host::staging::Staged;
 use super::region::Region;
 use super::slice::{AsSlice, Slice, SliceMut};
-use super::staging::Staged;
-use super::values;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::mark::Mark;

@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 
 use super::copy::{Way, enqueue, reached};
+use super::host::staging::Staged;
 use super::region::Region;
 use super::slice::SliceMut;
-use super::staging::Staged;
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::driver;
 use crate::cuda::order::in_flight::ENTRY;

@@ -3,10 +3,10 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::address::Address;
 use super::allocation::{Allocation, FreeHook, Freed};
+use super::basics::address::Address;
+use super::basics::bytes::bytes_of;
 use super::buffer::DeviceBuffer;
-use super::bytes::bytes_of;
 use super::slice::{Slice, SliceMut};
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;

@@ -1,10 +1,10 @@
 //! Parts of buffers and views: chunks that are borrowed, and buffers that are split for good.
 
+use super::basics::chunks::{Chunks, Cut};
+use super::basics::range::or_panic;
 use super::buffer::DeviceBuffer;
-use super::chunks::{Chunks, Cut};
-use super::pinned::PinnedBuffer;
-use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
-use super::range::or_panic;
+use super::host::pinned::PinnedBuffer;
+use super::host::slice::{AsPinned, AsPinnedMut, PinnedSlice, PinnedSliceMut};
 use super::slice::{Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -230,6 +230,10 @@ impl<T: Element> PinnedBuffer<T> {
         self.view_mut().into_chunks(each)
     }
 }
+
+impl<'a, T: Element> AsPinned<'a, T> for &'a PinnedBuffer<T> {}
+impl<'a, T: Element> AsPinned<'a, T> for &'a mut PinnedBuffer<T> {}
+impl<'a, T: Element> AsPinnedMut<'a, T> for &'a mut PinnedBuffer<T> {}
 
 impl<'a, T: Element> From<&'a PinnedBuffer<T>> for PinnedSlice<'a, T> {
     fn from(buffer: &'a PinnedBuffer<T>) -> Self {

@@ -1,7 +1,7 @@
 //! Copies between devices and pinned memory.
 
 use super::copy::{Way, enqueue, reached, same_length};
-use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
+use super::host::slice::{AsPinned, AsPinnedMut};
 use super::slice::{Slice, SliceMut};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
@@ -17,7 +17,7 @@ impl<T: Element> Slice<'_, T> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
-    pub fn copy_to_pinned<'a>(&self, stream: &Stream, target: impl Into<PinnedSliceMut<'a, T>>) -> Result<()> {
+    pub fn copy_to_pinned<'a>(&self, stream: &Stream, target: impl AsPinnedMut<'a, T>) -> Result<()> {
         const OPERATION: &str = "Slice::copy_to_pinned";
         let target = target.into();
         same_length(OPERATION, self.len(), target.len())?;
@@ -46,7 +46,7 @@ impl<T: Element> SliceMut<'_, T> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
-    pub fn copy_from_pinned<'a>(&mut self, stream: &Stream, source: impl Into<PinnedSlice<'a, T>>) -> Result<()> {
+    pub fn copy_from_pinned<'a>(&mut self, stream: &Stream, source: impl AsPinned<'a, T>) -> Result<()> {
         const OPERATION: &str = "SliceMut::copy_from_pinned";
         let source = source.into();
         same_length(OPERATION, self.len(), source.len())?;

@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
-use super::address::Address;
 use super::allocation::Allocation;
+use super::basics::address::Address;
 use crate::cuda::devices::device::Device;
 
 /// A range of the bytes of an allocation, at the address at which it is shown.

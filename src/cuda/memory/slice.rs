@@ -4,9 +4,9 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-use super::address::Address;
 use super::allocation::Allocation;
-use super::range::{or_panic, resolve};
+use super::basics::address::Address;
+use super::basics::range::{or_panic, resolve};
 use super::region::Region;
 use crate::cuda::devices::device::Device;
 use crate::element::{self, Element};

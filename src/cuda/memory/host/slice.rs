@@ -5,11 +5,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-use super::address::Address;
-use super::chunks::{Chunks, Cut};
-use super::pinned_memory::{Copies, PinnedMemory};
-use super::range::{or_panic, resolve};
-use super::values;
+use super::memory::{Copies, PinnedMemory};
+use crate::cuda::memory::basics::address::Address;
+use crate::cuda::memory::basics::chunks::{Chunks, Cut};
+use crate::cuda::memory::basics::range::{or_panic, resolve};
+use crate::cuda::memory::basics::values;
 use crate::element::{self, Element};
 use crate::error::Result;
 
@@ -31,6 +31,22 @@ pub struct PinnedSliceMut<'a, T: Element> {
     len: usize,
     _elements: PhantomData<&'a mut [T]>,
 }
+
+/// What can be given as a [`PinnedSlice`]: pinned memory to read from, whole or in part.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no pinned memory, with elements of type `{T}`, to read from",
+    label = "expected `&pinned`, or a part such as `pinned.slice(..8)`",
+    note = "values of other memory of the host get to a device by `copy_from_slice`"
+)]
+pub trait AsPinned<'a, T: Element>: Into<PinnedSlice<'a, T>> {}
+
+/// What can be given as a [`PinnedSliceMut`]: pinned memory to write to, whole or in part.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no pinned memory, with elements of type `{T}`, to write to",
+    label = "expected `&mut pinned`, or a part such as `pinned.slice_mut(..8)`",
+    note = "values get to other memory of the host by `copy_to_slice` and `to_vec`"
+)]
+pub trait AsPinnedMut<'a, T: Element>: Into<PinnedSliceMut<'a, T>> {}
 
 impl<'a, T: Element> PinnedSlice<'a, T> {
     /// `len` elements of `memory`, at `address`.
@@ -270,6 +286,12 @@ impl<T: Element> Clone for PinnedSlice<'_, T> {
 }
 
 impl<T: Element> Copy for PinnedSlice<'_, T> {}
+
+impl<'a, T: Element> AsPinned<'a, T> for PinnedSlice<'a, T> {}
+impl<'a, T: Element> AsPinned<'a, T> for &PinnedSlice<'a, T> {}
+impl<'a, T: Element> AsPinned<'a, T> for &'a PinnedSliceMut<'_, T> {}
+impl<'a, T: Element> AsPinnedMut<'a, T> for PinnedSliceMut<'a, T> {}
+impl<'a, T: Element> AsPinnedMut<'a, T> for &'a mut PinnedSliceMut<'_, T> {}
 
 impl<'a, T: Element> From<&PinnedSlice<'a, T>> for PinnedSlice<'a, T> {
     fn from(slice: &PinnedSlice<'a, T>) -> Self {

@@ -1,8 +1,8 @@
 //! Pinned memory of the host, and who uses it: what buffers and views of it have in common.
 
-use super::address::Address;
 use super::block::Block;
 use crate::cuda::devices::device::{in_host_function, outside_host_functions};
+use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;

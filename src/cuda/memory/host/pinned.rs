@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 
-use super::address::Address;
-use super::bytes::bytes_of;
-use super::pinned_memory::PinnedMemory;
-use super::pinned_slice::{PinnedSlice, PinnedSliceMut};
+use super::memory::PinnedMemory;
+use super::slice::{PinnedSlice, PinnedSliceMut};
 use crate::cuda::devices::device::Device;
+use crate::cuda::memory::basics::address::Address;
+use crate::cuda::memory::basics::bytes::bytes_of;
 use crate::element::{self, Element};
 use crate::error::Result;
 

@@ -1,0 +1,7 @@
+//! Pinned memory of the host.
+
+pub(crate) mod block;
+pub(crate) mod memory;
+pub(crate) mod pinned;
+pub(crate) mod slice;
+pub(crate) mod staging;
