@@ -56,6 +56,7 @@ fn of_a_rank_that_waits_in_vain() {
                     let done = stream.done_within(slower(30.0));
                     || block_on(done)
                 });
+                let event = stream.record()?;
                 std::thread::sleep(Duration::from_millis(20));
                 assert_ne!(comm.aborter().abort("the test has had enough"), AbortOutcome::Already);
                 for result in [quick(slower(5.0), || waits.join().expect("no panic")), block_on(stream.done())] {
@@ -63,6 +64,8 @@ fn of_a_rank_that_waits_in_vain() {
                     assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
                     assert_names(&error, &["the test has had enough", "Stream::done"]);
                 }
+                let error = block_on(event.done()).expect_err("it comes after what was aborted");
+                assert!(matches!(error, Error::Aborted { operation: "Event::done", .. }), "{error:?}");
                 Ok(())
             });
             quick(slower(20.0), || drop(rig));

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use gpucomm::{DeviceBuffer, Error, Stream};
+use gpucomm::{DeviceBuffer, Error, Event, Stream};
 
 use crate::block_on::block_on;
 use crate::{Gate, LONG, device, stream, two_devices};
@@ -72,6 +72,28 @@ fn tells_of_a_panic() {
     let error = block_on(stream.done()).unwrap_err();
     assert!(error.to_string().contains("on purpose"), "{error}");
     block_on(stream.done()).unwrap();
+}
+
+/// The future of an event outlives it, and means what it was recorded for last.
+#[test]
+fn of_events() {
+    let (stream, event) = (stream(), Event::new(device()).unwrap());
+    block_on(event.done()).unwrap();
+    let gate = Gate::close(&stream);
+    event.record(&stream).unwrap();
+    let late = block_on(event.done_within(Duration::from_millis(100))).unwrap_err();
+    assert!(matches!(late, Error::Timeout { operation: "Event::done_within", .. }), "{late:?}");
+    let done = event.done();
+    drop(event);
+    let waits = std::thread::spawn(|| block_on(done));
+    std::thread::sleep(Duration::from_millis(5));
+    assert!(!waits.is_finished());
+    gate.open();
+    waits.join().unwrap().unwrap();
+    let (other, gate) = (stream.record().unwrap(), Gate::close(&stream));
+    block_on(other.done()).unwrap();
+    gate.open();
+    stream.synchronize().unwrap();
 }
 
 /// Many at once, of several devices, some of them dropped, on any thread; the streams may be gone.

@@ -1,4 +1,4 @@
-//! The end of a stream's work, as a future.
+//! The end of a stream's work, or what is before an event, as a future.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,17 +7,31 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::stream::Stream;
-use super::wait::Wait;
+use super::wait::{Ask, Wait};
 use super::watch::Watched;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::Result;
 
-/// What [`Stream::done`] returns: a future that is ready when the work is done that was on the stream, or has failed, or its deadline has
-/// passed. It borrows nothing, works with any executor, and may be dropped at any time.
+/// What [`Stream::done`] and [`Event::done`](crate::Event::done) return: a future that is ready when the work is done, or has failed, or
+/// its deadline has passed. It borrows nothing, keeps a handle of the stream or the event, works with any executor, and may be dropped at
+/// any time.
 #[derive(Debug)]
 #[must_use = "a future tells nothing before it is awaited"]
 pub struct Done {
     watched: Arc<Watched>,
+}
+
+impl Done {
+    /// Of a wait, or why it could not begin.
+    pub(crate) fn of(wait: Result<impl Ask + 'static>) -> Self {
+        Self { watched: Watched::new(wait) }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.watched.give_up();
+    }
 }
 
 impl Future for Done {
@@ -73,6 +87,6 @@ impl Stream {
     }
 
     fn done_for(&self, operation: &'static str, timeout: Duration) -> Done {
-        Done { watched: Watched::new(Wait::begin(operation, self, Deadline::after(timeout))) }
+        Done::of(Wait::begin(operation, self, Deadline::after(timeout)))
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod lanes;
 pub(crate) mod later;
 pub(crate) mod mark;
 pub(crate) mod panics;
+mod point;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod stream;

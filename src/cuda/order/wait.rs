@@ -76,15 +76,7 @@ impl Stream {
 
     /// The wait of `operation`.
     pub(crate) fn wait_until(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
-        let mut wait = Wait::begin(operation, self, *deadline)?;
-        let mut round = 0;
-        loop {
-            if let Some(result) = wait.ask() {
-                return result;
-            }
-            backoff(round);
-            round = round.saturating_add(1);
-        }
+        Wait::begin(operation, self, *deadline)?.block()
     }
 
     /// Whether the stream has come to `mark`, a point of its own.
@@ -114,7 +106,28 @@ impl Stream {
     }
 }
 
-/// A wait for what was on a stream when it began, which somebody asks again and again until it is over.
+/// A wait that somebody asks again and again until it is over.
+pub(crate) trait Ask: std::fmt::Debug + Send {
+    /// What it comes to; `None` while it goes on. Never waits.
+    fn ask(&mut self) -> Option<Result<()>>;
+
+    /// Waits on this thread.
+    fn block(mut self) -> Result<()>
+    where
+        Self: Sized,
+    {
+        let mut round = 0;
+        loop {
+            if let Some(result) = self.ask() {
+                return result;
+            }
+            backoff(round);
+            round = round.saturating_add(1);
+        }
+    }
+}
+
+/// A wait for what was on a stream when it began.
 #[derive(Debug)]
 pub(crate) struct Wait {
     operation: &'static str,
@@ -135,21 +148,8 @@ enum Stage {
     Done,
 }
 
-impl Wait {
-    /// The wait of `operation` for what is on `stream` now.
-    pub(crate) fn begin(operation: &'static str, stream: &Stream, deadline: Deadline) -> Result<Self> {
-        stream.ready(operation)?;
-        let origins = stream.history().origins();
-        let (mark, stage) = if stream.is_idle()? {
-            (None, Stage::Done)
-        } else {
-            (stream.in_flight().mark_all(stream.queue())?, Stage::OnDevice)
-        };
-        Ok(Self { operation, stream: stream.clone(), deadline, origins, mark, stage })
-    }
-
-    /// What it comes to; `None` while it goes on. Never waits.
-    pub(crate) fn ask(&mut self) -> Option<Result<()>> {
+impl Ask for Wait {
+    fn ask(&mut self) -> Option<Result<()>> {
         if matches!(self.stage, Stage::OnDevice) {
             match self.has_come() {
                 Ok(true) => self.stage = Stage::Done,
@@ -179,6 +179,20 @@ impl Wait {
             _ => Ok(()),
         };
         Some(self.stream.tell(&self.origins, judged))
+    }
+}
+
+impl Wait {
+    /// The wait of `operation` for what is on `stream` now.
+    pub(crate) fn begin(operation: &'static str, stream: &Stream, deadline: Deadline) -> Result<Self> {
+        stream.ready(operation)?;
+        let origins = stream.history().origins();
+        let (mark, stage) = if stream.is_idle()? {
+            (None, Stage::Done)
+        } else {
+            (stream.in_flight().mark_all(stream.queue())?, Stage::OnDevice)
+        };
+        Ok(Self { operation, stream: stream.clone(), deadline, origins, mark, stage })
     }
 
     fn has_come(&self) -> Result<bool> {

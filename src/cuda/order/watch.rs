@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::wait::Wait;
+use super::wait::Ask;
 use crate::error::{Error, Result};
 
 /// How long the thread sleeps between looks, while the youngest wait is younger than so long, or older than all of these: what comes soon
@@ -34,7 +34,7 @@ struct State {
 
 #[derive(Debug)]
 enum Stage {
-    GoesOn(Wait),
+    GoesOn(Box<dyn Ask>),
     Over(Result<()>),
 }
 
@@ -52,8 +52,8 @@ fn watch() -> MutexGuard<'static, Watch> {
 }
 
 impl Watched {
-    pub(crate) fn new(wait: Result<Wait>) -> Arc<Self> {
-        let stage = wait.map_or_else(|error| Stage::Over(Err(error)), Stage::GoesOn);
+    pub(crate) fn new(wait: Result<impl Ask + 'static>) -> Arc<Self> {
+        let stage = wait.map_or_else(|error| Stage::Over(Err(error)), |wait| Stage::GoesOn(Box::new(wait)));
         Arc::new(Self { since: Instant::now(), state: Mutex::new(State { stage, waker: None }) })
     }
 
@@ -78,6 +78,15 @@ impl Watched {
             }
         }
         Poll::Pending
+    }
+
+    /// Nobody wants to know any more: what it waits for is not asked again.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.state();
+        let given_up = std::mem::replace(&mut state.stage, Stage::Over(Ok(())));
+        drop(state);
+        // Perhaps the last handle of a stream.
+        drop(given_up);
     }
 
     /// Asks how it stands, and tells who wants to know when it is over; whether it is.
