@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::cuda::trim_pinned;
-use gpucomm::{DeviceBuffer, PinnedBuffer};
+use gpucomm::{DeviceBuffer, Error, PinnedBuffer, set_default_timeout};
 
-use crate::child::child;
-use crate::{Gate, Sample, for_each_element, random, samples, stream};
+use crate::child::{alone, child};
+use crate::{Gate, LONG, Sample, for_each_element, random, samples, stream};
 
 fn there_and_back<T: Sample>(random: &mut fastrand::Rng) {
     let stream = stream();
@@ -60,6 +60,33 @@ fn changing_waits_for_copies_from_it() {
     source.as_mut_slice().unwrap().fill(2);
     assert!(buffer.to_vec(&stream).unwrap().iter().all(|v| *v == 1));
     opener.join().unwrap();
+}
+
+/// What a wait that gave up has left behind does not stand for later copies.
+#[test]
+fn a_copy_behind_a_wait_that_gave_up_is_waited_for() {
+    // By itself: the timeout is everybody's.
+    alone("pinned::a_copy_behind_a_wait_that_gave_up_is_waited_for", || {
+        let stream = stream();
+        let mut buffer = DeviceBuffer::from_slice(&stream, &[3u32; 5000]).unwrap();
+        let mut target = PinnedBuffer::<u32>::new(5000).unwrap();
+        let gate = Gate::close(&stream);
+        buffer.copy_to_pinned(&stream, &mut target).unwrap();
+        set_default_timeout(Duration::from_millis(50));
+        assert!(matches!(target.as_slice(), Err(Error::Timeout { .. })));
+        set_default_timeout(LONG);
+        gate.open();
+        stream.synchronize().unwrap();
+        buffer.copy_from_slice(&stream, &[4; 5000]).unwrap();
+        let gate = Gate::close(&stream);
+        buffer.copy_to_pinned(&stream, &mut target).unwrap();
+        let opener = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            gate.open();
+        });
+        assert!(target.as_slice().unwrap().iter().all(|v| *v == 4));
+        opener.join().unwrap();
+    });
 }
 
 #[test]
