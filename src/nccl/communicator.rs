@@ -221,8 +221,8 @@ impl Communicator {
 
     /// The `ncclComm_t`; `None` once the communicator has ended.
     ///
-    /// What is done with it is not tracked: not which memory is in use, and not whether the ranks agree. It must not be
-    /// destroyed.
+    /// What is done with it is not tracked: not which memory is in use, and not whether the ranks agree. Nor is it counted, so that the bound
+    /// on what is on its way on a stream ends there. It must not be destroyed.
     pub fn as_raw(&self) -> Option<sys::ncclComm_t> {
         let (_guard, handle) = self.inner.enter("as_raw").ok()?;
         Some(handle)

@@ -26,8 +26,12 @@ pub struct Run {
 
 const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"];
 
+/// Since e407662 and 5cc701d.
+const SINCE_EIGHT: &[&str] = &["ncclCommCuDevice"];
+
 /// Since 71bc38c.
-const SINCE_FOUR: &[&str] = &[GRAPHS[0], GRAPHS[1], GRAPHS[2], GRAPHS[3], "ncclCommRegister", "ncclCommDeregister"];
+const SINCE_FOUR: &[&str] =
+    &[GRAPHS[0], GRAPHS[1], GRAPHS[2], GRAPHS[3], "ncclCommRegister", "ncclCommDeregister", "ncclCommCuDevice"];
 
 /// Since 40fb03e and 7a900fb.
 const SINCE_TWO: &[&str] = &[
@@ -39,6 +43,7 @@ const SINCE_TWO: &[&str] = &[
     "ncclCommDeregister",
     "cudaDeviceGetByPCIBusId",
     "gpucommPointerInfo",
+    "ncclCommCuDevice",
 ];
 
 pub const ALL: &[Run] = &[
@@ -110,7 +115,7 @@ pub const ALL: &[Run] = &[
         nccl: "2.28.9",
         commit: "e407662",
         what: What::Programs(&["random"]),
-        newer: &[],
+        newer: SINCE_EIGHT,
         page: "2026-11-22-h200-ends.md",
     },
     Run {
@@ -119,7 +124,7 @@ pub const ALL: &[Run] = &[
         nccl: "2.28.9",
         commit: "5cc701d",
         what: What::Programs(&["random"]),
-        newer: &[],
+        newer: SINCE_EIGHT,
         page: "2026-11-22-h200-differential.md",
     },
 ];
