@@ -1,5 +1,6 @@
 //! Element types: what device memory may hold, and what of it NCCL reduces.
 
+#[cfg(feature = "half")]
 use half::{bf16, f16};
 
 mod sealed {
@@ -198,10 +199,14 @@ reduced! {
     u32 => U32;
     i64 => I64;
     u64 => U64;
-    f16 => F16;
-    bf16 => Bf16;
     f32 => F32;
     f64 => F64;
+}
+
+#[cfg(feature = "half")]
+reduced! {
+    f16 => F16;
+    bf16 => Bf16;
 }
 
 macro_rules! moved {
@@ -309,6 +314,7 @@ mod tests {
         assert!(<[u16; 4] as Element>::CHECK.is_none());
     }
 
+    #[cfg(feature = "half")]
     #[test]
     fn what_is_reduced_is_carried_as_it_is() {
         assert_eq!((kind::<bf16>(), name::<bf16>()), (Some(ElementKind::Bf16), "bf16"));

@@ -42,7 +42,8 @@
 //!
 //! # Features
 //!
-//! `nccl` and `bindgen` (default; without the latter the committed bindings are held against the installed headers, and no libclang is needed), `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), and `cli` for the
+//! By default `nccl`, `half` (`f16` and `bf16` are [elements](Element)) and `bindgen` (without it the committed bindings are held against the
+//! installed headers, and no libclang is needed); `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), and `cli` for the
 //! program `gpucomm`.
 
 // The rooms below nccl/ offer it things that nobody else uses.
@@ -72,6 +73,7 @@ pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind, Reduce};
 pub use emulator_settings::EmulatorSettings;
 pub use error::{Error, Result};
+#[cfg(feature = "half")]
 pub use half::{bf16, f16};
 #[cfg(feature = "nccl")]
 pub use nccl::{

@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
+#[cfg(feature = "half")]
 use half::{bf16, f16};
 
 use crate::element::ElementKind;
@@ -41,7 +42,9 @@ impl Factors {
             Factor::Share => (1.0 / size as f64) as f32,
         };
         let (place, mut scalar) = match element {
+            #[cfg(feature = "half")]
             ElementKind::F16 => (0, u32::from(f16::from_f32(value).to_bits())),
+            #[cfg(feature = "half")]
             ElementKind::Bf16 => (1, u32::from(bf16::from_f32(value).to_bits())),
             ElementKind::F32 => (2, value.to_bits()),
             _ => return Err(sys::ncclResult_t::ncclInvalidArgument),
