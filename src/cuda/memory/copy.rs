@@ -178,7 +178,7 @@ fn way_between(operation: &'static str, to: Region<'_>, from: Region<'_>, stream
         return Ok(Way::Between(to_device.ordinal(), from_device.ordinal()));
     }
     let (to, from) = (to.alloc.who(), from.alloc.who());
-    let expected = format_args!("one that writes {to} and reads {from}, or one of these two devices");
+    let expected = format!("one that writes {to} and reads {from}, or one of these two devices");
     Err(Error::argument(operation, "stream", expected, format_args!("one of {device}")))
 }
 

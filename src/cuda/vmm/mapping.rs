@@ -142,13 +142,13 @@ impl Span {
     pub(super) fn push(&self, operation: &'static str, memory: PhysicalMemory) -> Result<()> {
         let bytes = memory.bytes();
         if memory.device() != self.device {
-            let expected = format_args!("memory of {}", self.device);
+            let expected = format!("memory of {}", self.device);
             return Err(Error::argument(operation, "memory", expected, format_args!("memory of {}", memory.device())));
         }
         let mut mapped = self.mapped();
         let room = self.range.bytes() - mapped.bytes;
         if bytes > room {
-            let expected = format_args!("at most {room} bytes, as there are addresses for");
+            let expected = format!("at most {room} bytes, as there are addresses for");
             return Err(Error::argument(operation, "memory", expected, format_args!("{bytes} bytes")));
         }
         memory.0.known(operation, Some(&self.known))?;

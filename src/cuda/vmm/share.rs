@@ -60,7 +60,7 @@ impl PhysicalMemory {
         const FUNCTION: &str = "cuMemExportToShareableHandle";
         let has = self.properties().handles();
         if !has.contains(kind) {
-            let expected = format_args!("memory that was made for {kind}");
+            let expected = format!("memory that was made for {kind}");
             return Err(Error::argument(operation, "memory", expected, format_args!("memory that has {has}")));
         }
         functions::ready(operation, self.device())?;
@@ -157,7 +157,7 @@ unsafe fn import(
     let memory = PhysicalMemory::of(raw, bytes, Properties::new(device));
     let holder = holder(operation, raw)?;
     if holder != device.ordinal() {
-        let expected = format_args!("memory of {device}");
+        let expected = format!("memory of {device}");
         return Err(Error::argument(operation, "device", expected, format_args!("memory of device {holder}")));
     }
     is_of_size(operation, &memory)?;

@@ -15,6 +15,9 @@ const FIRST: u8 = ElementKind::ALL.len() as u8;
 /// The number that all types have in common for which there was none left.
 const LAST: u8 = (1 << BITS) - 1;
 
+/// How many types that are only moved have a number of their own.
+const MOST: usize = (LAST - FIRST) as usize;
+
 /// The number of an element type. What NCCL reduces has a fixed one, any other type one that it gets when it is first used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Type(u8);
@@ -27,7 +30,7 @@ struct Known {
 }
 
 /// The types that are only moved, in the order of their numbers.
-static MOVED: [OnceLock<Known>; (LAST - FIRST) as usize] = [const { OnceLock::new() }; _];
+static MOVED: [OnceLock<Known>; MOST] = [const { OnceLock::new() }; MOST];
 
 impl Type {
     #[inline]
