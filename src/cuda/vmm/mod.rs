@@ -25,7 +25,7 @@
 //! // Addresses for 1 GiB, memory for the first 4 MiB.
 //! let range = AddressRange::reserve(1 << 30)?;
 //! let mapping = range.map(PhysicalMemory::new(device, 4 << 20)?, &[Access::read_write(device)])?;
-//! let mut buffer: DeviceBuffer<f32> = mapping.into_buffer()?;
+//! let mut buffer: DeviceBuffer<f32> = mapping.into_buffer();
 //! buffer.fill(&stream, 1.0)?;
 //!
 //! // More of it, at the same address; what was there stays.
