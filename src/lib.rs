@@ -19,6 +19,7 @@
 //! | [`cuda`] | [`Device`], [`Stream`], [`Event`], [`DeviceBuffer`], [`PinnedBuffer`] |
 //! | [`Element`], [`Reduce`] | what memory may hold and operations may move, and what of it NCCL reduces |
 //! | [`nccl`] | [`Clique`], [`Communicator`], [`CommBuffer`], [`group`], the table of operations |
+//! | [`cuda::vmm`] | virtual memory: seen by several devices, growing, shared between processes |
 //! | [`exchange`] | what ranks tell each other outside NCCL: ids, votes, who is left |
 //! | [`sys`] | the C interface as it is |
 //! | [`version`] | versions at build time and at run time |

@@ -1,6 +1,6 @@
 //! Mapped memory in operations: like any other, also where it lies on another device or grows.
 
-use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
+use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Properties};
 use gpucomm::{Communicator, Device, DeviceBuffer, Element, Error, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::failures::{abort, assert_aborted};
@@ -147,6 +147,33 @@ fn what_has_failed_is_marked_everywhere() {
                 assert_aborted(buffer.slice(5..6).to_vec(&stream));
             }
             still_works(ranks);
+        }
+    });
+}
+
+/// Registered with the communicator: it stays until that is over, though its buffer grows and goes.
+#[test]
+fn it_can_be_registered() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let properties = Properties::new(comm.device()).handle_types(HandleTypes::FD);
+                let (range, memory) = (AddressRange::reserve(4 * STEP)?, PhysicalMemory::with(&properties, STEP)?);
+                let mut x: DeviceBuffer<i32> = range.map(memory, &[Access::read_write(comm.device())])?.into_buffer();
+                let registration = comm.register(&x)?;
+                for round in 1..4 {
+                    x.fill(stream, round)?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                    assert_eq!(x.slice(7..8).to_vec(stream)?, [round * comm.size() as i32]);
+                    // What is registered and what is not are different things from here on, on all ranks alike.
+                    x.grow(PhysicalMemory::with(&properties, STEP)?)?;
+                }
+                drop(x);
+                drop(registration);
+                comm.barrier(stream)
+            });
+            rig.close();
         }
     });
 }

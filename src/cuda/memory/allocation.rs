@@ -151,6 +151,8 @@ impl Allocation {
         if bytes == 0 {
             return Ok(Self::make(Address::new(std::ptr::null_mut()), 0, device, 0, Kind::Empty));
         }
+        // Before the pool is made: a capture would not survive that.
+        stream.ready(operation)?;
         let _current = device.make_current(operation)?;
         let mut ptr = std::ptr::null_mut();
         let Some(pool) = pool::memory(device)? else {

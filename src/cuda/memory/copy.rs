@@ -1,15 +1,13 @@
 //! Copies: between host and device, and between devices.
 
 use std::collections::VecDeque;
-use std::ffi::c_void;
 use std::time::Duration;
 
 use super::basics::values;
 use super::host::staging::Staged;
 use super::region::Region;
 use super::slice::{AsSlice, Slice, SliceMut};
-use crate::cuda::devices::check::check_on;
-use crate::cuda::order::in_flight::ENTRY;
+use super::way::{Way, enqueue, reached, way_between};
 use crate::cuda::order::mark::Mark;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
@@ -17,7 +15,6 @@ use crate::cuda::works::carry::{self, Source};
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::sys;
 
 /// Blocks that one copy to the host has under way.
 const DEPTH: usize = 4;
@@ -57,7 +54,7 @@ impl<T: Element> Slice<'_, T> {
         deadline: &Deadline,
     ) -> Result<()> {
         same_length(operation, self.len(), values.len())?;
-        reached(operation, self.region(), Access::Read, stream)?;
+        let _current = reached(operation, self.region(), Access::Read, stream)?;
         if T::CHECK.is_some() {
             // Elsewhere first: what is no value must not lie in `values`.
             values.copy_from_slice(&self.fetch(operation, stream, deadline)?);
@@ -70,7 +67,7 @@ impl<T: Element> Slice<'_, T> {
 
     /// The elements as a vector, for `operation`.
     fn fetch(&self, operation: &'static str, stream: &Stream, deadline: &Deadline) -> Result<Vec<T>> {
-        reached(operation, self.region(), Access::Read, stream)?;
+        let _current = reached(operation, self.region(), Access::Read, stream)?;
         let mut elements = Vec::<T>::with_capacity(self.len());
         let (region, to) = (self.region(), elements.as_mut_ptr().cast::<u8>());
         // SAFETY: the vector has room for that many bytes.
@@ -109,7 +106,7 @@ impl<T: Element> SliceMut<'_, T> {
     /// The copy of `operation`.
     pub(crate) fn copy_from_slice_for(&mut self, operation: &'static str, stream: &Stream, values: &[T]) -> Result<()> {
         same_length(operation, self.len(), values.len())?;
-        reached(operation, self.region(), Access::Write, stream)?;
+        let _current = reached(operation, self.region(), Access::Write, stream)?;
         // SAFETY: `values` is that many bytes.
         unsafe { upload(operation, self.region(), stream, values.as_ptr().cast(), &Deadline::after(default_timeout())) }
     }
@@ -123,7 +120,7 @@ impl<T: Element> SliceMut<'_, T> {
         let source = source.into();
         same_length(OPERATION, self.len(), source.len())?;
         let (to, from) = (self.region(), source.region());
-        let way = way_between(OPERATION, to, from, stream)?;
+        let (way, _current) = way_between(OPERATION, to, from, stream)?;
         if to.bytes == 0 {
             return Ok(());
         }
@@ -148,77 +145,6 @@ pub(crate) fn same_length(operation: &'static str, expected: usize, got: usize) 
         return Ok(());
     }
     Err(Error::argument(operation, "length", format_args!("{expected} elements"), format_args!("{got} elements")))
-}
-
-/// Checks that the device of `stream` can get at `region`.
-pub(crate) fn reached(operation: &'static str, region: Region<'_>, access: Access, stream: &Stream) -> Result<()> {
-    if region.alloc.serves(stream.device(), access) {
-        return Ok(());
-    }
-    let (does, who) = (if access == Access::Read { "reads" } else { "writes" }, region.alloc.who());
-    Err(Error::argument(
-        operation,
-        "stream",
-        format_args!("one that {does} {who}"),
-        format_args!("one of {}", stream.device()),
-    ))
-}
-
-/// The way of a copy on `stream`: the one that its device can go alone, else between the devices that hold the memory, if it is one of
-/// those.
-fn way_between(operation: &'static str, to: Region<'_>, from: Region<'_>, stream: &Stream) -> Result<Way> {
-    let goes = |to_device, from_device| {
-        to.alloc.serves(to_device, Access::Write) && from.alloc.serves(from_device, Access::Read)
-    };
-    let (device, to_device, from_device) = (stream.device(), to.device(), from.device());
-    if goes(device, device) {
-        return Ok(Way::OnDevice);
-    }
-    if to_device != from_device && [to_device, from_device].contains(&device) && goes(to_device, from_device) {
-        return Ok(Way::Between(to_device.ordinal(), from_device.ordinal()));
-    }
-    let (to, from) = (to.alloc.who(), from.alloc.who());
-    let expected = format!("one that writes {to} and reads {from}, or one of these two devices");
-    Err(Error::argument(operation, "stream", expected, format_args!("one of {device}")))
-}
-
-/// From where to where.
-#[derive(Clone, Copy)]
-pub(crate) enum Way {
-    ToDevice,
-    ToHost,
-    OnDevice,
-    /// To the first device, from the second.
-    Between(i32, i32),
-}
-
-/// Wraps `cudaMemcpyAsync` and `cudaMemcpyPeerAsync`, for which the caller has made room, and counts it.
-///
-/// # Safety
-/// `bytes` at `to` and `from` lie where `way` says, do not overlap, and stay allocated until the stream is done with
-/// the copy; host memory is pinned. The stream was ordered after conflicting accesses.
-pub(crate) unsafe fn enqueue(
-    to: *mut c_void,
-    from: *const c_void,
-    bytes: usize,
-    way: Way,
-    stream: &Stream,
-) -> Result<()> {
-    let kind = match way {
-        Way::ToDevice => sys::cudaMemcpyKind::cudaMemcpyHostToDevice,
-        Way::ToHost => sys::cudaMemcpyKind::cudaMemcpyDeviceToHost,
-        Way::OnDevice => sys::cudaMemcpyKind::cudaMemcpyDeviceToDevice,
-        Way::Between(to_device, from_device) => {
-            // SAFETY: as the caller promises.
-            let code = unsafe { sys::cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream.raw()) };
-            stream.count(ENTRY);
-            return check_on(stream.device().ordinal(), "cudaMemcpyPeerAsync", code);
-        }
-    };
-    // SAFETY: as the caller promises.
-    let code = unsafe { sys::cudaMemcpyAsync(to, from, bytes, kind, stream.raw()) };
-    stream.count(ENTRY);
-    check_on(stream.device().ordinal(), "cudaMemcpyAsync", code)
 }
 
 /// Copies `from` to `region` through staging blocks; returns when the last bytes are read.

@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 
-use super::copy::{Way, enqueue, reached};
 use super::host::staging::Staged;
 use super::region::Region;
 use super::slice::SliceMut;
+use super::way::{Way, enqueue, reached};
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::driver;
 use crate::cuda::order::in_flight::ENTRY;
@@ -32,7 +32,7 @@ impl<T: Element> SliceMut<'_, T> {
     /// The fill of `operation`.
     pub(crate) fn fill_for(&mut self, operation: &'static str, stream: &Stream, value: T) -> Result<()> {
         let region = self.region();
-        reached(operation, region, Access::Write, stream)?;
+        let _reached = reached(operation, region, Access::Write, stream)?;
         if region.bytes == 0 {
             return Ok(());
         }

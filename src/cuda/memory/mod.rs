@@ -14,3 +14,4 @@ pub(crate) mod parts;
 pub(crate) mod pinned_copy;
 pub(crate) mod region;
 pub(crate) mod slice;
+pub(crate) mod way;

@@ -1,8 +1,9 @@
 //! Copies between devices and pinned memory.
 
-use super::copy::{Way, enqueue, reached, same_length};
+use super::copy::same_length;
 use super::host::slice::{AsPinned, AsPinnedMut};
 use super::slice::{Slice, SliceMut};
+use super::way::{Way, enqueue, reached};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry::Source;
@@ -22,7 +23,7 @@ impl<T: Element> Slice<'_, T> {
         let target = target.into();
         same_length(OPERATION, self.len(), target.len())?;
         let (region, pinned) = (self.region(), target.memory());
-        reached(OPERATION, region, Access::Read, stream)?;
+        let _current = reached(OPERATION, region, Access::Read, stream)?;
         if region.bytes == 0 {
             return Ok(());
         }
@@ -51,7 +52,7 @@ impl<T: Element> SliceMut<'_, T> {
         let source = source.into();
         same_length(OPERATION, self.len(), source.len())?;
         let (region, pinned) = (self.region(), source.memory());
-        reached(OPERATION, region, Access::Write, stream)?;
+        let _current = reached(OPERATION, region, Access::Write, stream)?;
         if region.bytes == 0 {
             return Ok(());
         }
