@@ -74,6 +74,8 @@ fn main() -> Result<()> {
         line(bytes, &stream, &mut [malloc, pool, mapped])?;
     }
     let [_, other, ..] = devices[..] else { return Ok(()) };
+    device.enable_peer_access(other)?;
+    other.enable_peer_access(device)?;
     let both = [Access::read_write(device), Access::read_write(other)];
     println!("copies from another device, GB/s");
     println!("{:>12} {:>11} {:>11} {:>9}", "bytes", "peer copy", "mapped", "mapped/");

@@ -69,8 +69,9 @@ fn reject(operation: &str, text: impl std::fmt::Display) -> cudaError {
 /// Where the ends of a copy must lie.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// As the direction says, and open to this device, that of the stream.
-    Direction(cudaMemcpyKind, i32),
+    /// As the direction says, and open to this device, that of the stream; what the program has mapped, to the device that was current
+    /// where the copy was asked for.
+    Direction { kind: cudaMemcpyKind, stream: i32, current: i32 },
     /// On these devices, to which it is open: the target, and the source. The device of the stream needs no access.
     Devices(i32, i32),
 }
@@ -99,7 +100,8 @@ pub(crate) fn copy(
     kind: cudaMemcpyKind,
     stream: &Arc<Stream>,
 ) -> Result<(), cudaError> {
-    let copy = Copying { name: "cudaMemcpyAsync", dst, src, bytes, rule: Rule::Direction(kind, stream.device.ordinal) };
+    let rule = Rule::Direction { kind, stream: stream.device.ordinal, current: device::current_device() };
+    let copy = Copying { name: "cudaMemcpyAsync", dst, src, bytes, rule };
     stream.device.check()?;
     if kind.0 > cudaMemcpyKind::cudaMemcpyDefault.0 {
         return Err(reject(copy.name, format!("{} is no direction of a copy", kind.0)));
@@ -126,7 +128,7 @@ impl Rule {
     fn refuses(self, copy: &Copying, from: &Place, to: &Place) -> Option<String> {
         let Copying { dst, src, .. } = *copy;
         match self {
-            Self::Direction(kind, _) => {
+            Self::Direction { kind, .. } => {
                 let (name, expected) = match kind {
                     cudaMemcpyKind::cudaMemcpyHostToHost => ("host to host", (false, false)),
                     cudaMemcpyKind::cudaMemcpyHostToDevice => ("host to device", (false, true)),
@@ -156,15 +158,16 @@ impl Rule {
     /// Refuses a copy of memory that is not open to who copies it. That of cudaMalloc is to all: the driver goes by way of devices
     /// that have access.
     fn check(self, name: &str, from: &Place, to: &Place) -> Result<(), cudaError> {
-        let (writer, reader) = match self {
-            Self::Direction(_, device) => (device, device),
-            Self::Devices(dst_device, src_device) => (dst_device, src_device),
-        };
-        for (place, device, wanted) in [(to, writer, Access::ReadWrite), (from, reader, Access::Read)] {
-            match place {
-                Place::Device(used) if used.is_of_malloc() => {}
-                Place::Device(used) => access::check(name, used, device, wanted)?,
-                _ => {}
+        for (place, is_target, wanted) in [(to, true, Access::ReadWrite), (from, false, Access::Read)] {
+            let Place::Device(used) = place else { continue };
+            let device = match self {
+                Self::Direction { current, .. } if used.is_mapped_by_program() => current,
+                Self::Direction { stream, .. } => stream,
+                Self::Devices(target, _) if is_target => target,
+                Self::Devices(_, source) => source,
+            };
+            if !used.is_of_malloc() {
+                access::check(name, used, device, wanted)?;
             }
         }
         Ok(())

@@ -72,6 +72,11 @@ impl InUse {
         }
     }
 
+    /// Whether the program has mapped it itself.
+    pub(crate) fn is_mapped_by_program(&self) -> bool {
+        matches!(&self.held, Some(Held::Mapped(_)))
+    }
+
     /// Whether it is memory of cudaMalloc.
     pub(crate) fn is_of_malloc(&self) -> bool {
         matches!(&self.held, Some(Held::Block(block)) if block.origin == Origin::Malloc)

@@ -15,9 +15,15 @@ struct May {
 const ALL: May = May { fill: true, copy_in: true, copy_out: true, peer_in: true, peer_out: true };
 
 fn tried(memory: *mut c_void, stream: &TestStream, owner: i32) -> May {
+    tried_from(1, memory, stream, owner)
+}
+
+/// Where this device is current.
+fn tried_from(current: i32, memory: *mut c_void, stream: &TestStream, owner: i32) -> May {
     const BYTES: usize = 4096;
     ok!(cudaSetDevice(1));
     let own = malloc(BYTES);
+    ok!(cudaSetDevice(current));
     let may = |code: cudaError| {
         assert!([SUCCESS, INVALID].contains(&code), "{code:?}");
         code == SUCCESS
@@ -99,6 +105,14 @@ fn memory_that_is_mapped() {
             assert_eq!((allow(at, GRAIN, 0, owner), allow(at, GRAIN, 1, other)), (0, 0));
             assert_eq!((allowed(at, 0), allowed(at + 7, 1)), (Ok(owner.into()), Ok(other.into())));
             assert_eq!(tried(), may, "{owner} {other}");
+            // Copies see what the current device does, fills what that of their stream does.
+            let (copy_in, copy_out) = (owner == BOTH, owner != NONE);
+            let from_other = tried_from(0, pointer(at), &stream, 0);
+            assert_eq!(
+                from_other,
+                May { copy_in, copy_out, ..may },
+                "{owner} {other}, where the other device is current"
+            );
         }
         // What is mapped anew is for nobody.
         assert_eq!((allow(at, GRAIN, 1, BOTH), unmap(at, GRAIN), map(at, GRAIN, 0, handle, 0)), (0, 0, 0));

@@ -153,6 +153,7 @@ fn sequence(mut random: fastrand::Rng, done: &mut [u32; 5]) {
                     let (start, mut got) = (address(first) + GRAIN as u64 - 1, vec![0u8; bytes]);
                     let may = here.iter().all(|grain| grain.rights[device] != NONE);
                     let kind = cudaMemcpyKind::cudaMemcpyDeviceToHost;
+                    ok!(cudaSetDevice(device as i32));
                     let code = c!(cudaMemcpyAsync(got.as_mut_ptr().cast(), pointer(start), bytes, kind, stream.0));
                     assert_eq!(code == SUCCESS, may, "{code:?}");
                     stream.wait();
