@@ -144,6 +144,7 @@ pub(super) fn check_value(operation: &'static str, len: usize) -> Result<()> {
 pub(super) fn nonce() -> u64 {
     let mut bytes = [0; 8];
     // The kernel's source gives such a few bytes whole once the machine has started, and has no other failure.
-    while rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) != Ok(bytes.len()) {}
+    // SAFETY: the kernel writes at most as many bytes as the array has, for which every value is valid.
+    while unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != bytes.len().cast_signed() {}
     u64::from_le_bytes(bytes)
 }

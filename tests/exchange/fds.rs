@@ -174,6 +174,7 @@ fn strangers() {
         message.extend([7; 8]);
         message.extend([0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0]);
         message.extend(b"memory");
+        message.extend([0; 4]);
         say(&path, &message).unwrap();
         refused("expected a rank of this exchange, got one of another that says \"memory\"");
         say(&path, &[0; 5000]).unwrap();

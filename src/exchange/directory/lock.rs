@@ -2,10 +2,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-
-use rustix::fs::{FlockOperation, flock};
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -22,11 +21,15 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// Tries to lock a file; whether it could. The lock goes when the file is closed, by whatever end of the process.
 pub(super) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
-    let how = if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    match flock(file, how) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
+    let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
+    // SAFETY: the descriptor is open, as its file is borrowed; nothing is read or written.
+    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(false),
+        _ => Err(error),
     }
 }
 

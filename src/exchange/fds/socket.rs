@@ -3,6 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::io::{Errno, Result};
@@ -27,7 +28,8 @@ fn socket() -> Result<OwnedFd> {
 pub(super) fn listener(path: &Path) -> Result<OwnedFd> {
     let socket = socket()?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::fs::chmod(path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+    let ours = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600));
+    ours.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }
