@@ -1,5 +1,7 @@
 //! Barriers: points that no rank passes before all have come to them.
 
+use smallvec::SmallVec;
+
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::clique::Clique;
@@ -32,7 +34,7 @@ impl Communicator {
     /// # Errors
     /// Those of operations.
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
-        submit::one(&prepare::barrier(Site::new("barrier", self.inner(), stream)?)?)
+        self.enqueue_barrier("barrier", stream)
     }
 
     /// Wraps `ncclAllReduce`: returns when all ranks have come to this call, or to [`Communicator::barrier`], and everything that came
@@ -60,8 +62,15 @@ impl Communicator {
     pub fn wait_at_barrier(&self, stream: &Stream) -> Result<()> {
         const OPERATION: &str = "wait_at_barrier";
         let deadline = Deadline::after(self.timeout());
-        submit::one(&prepare::barrier(Site::new(OPERATION, self.inner(), stream)?)?)?;
+        self.enqueue_barrier(OPERATION, stream)?;
         stream.wait_until(OPERATION, &deadline)
+    }
+
+    /// The barrier of `operation`.
+    fn enqueue_barrier(&self, operation: &'static str, stream: &Stream) -> Result<()> {
+        let site = Site::new(operation, self.inner(), stream)?;
+        let scratch = self.inner().scratch.get(stream)?;
+        submit::one(&prepare::barrier(site, &scratch)?)
     }
 }
 
@@ -107,9 +116,12 @@ impl Clique {
             let expected = format!("{} streams, one a rank", self.size());
             return Err(Error::argument(operation, "streams", expected, format!("{} streams", streams.len())));
         }
+        let ranks = || self.ranks().iter().zip(streams);
+        let scratch: SmallVec<[_; 8]> =
+            ranks().map(|(rank, stream)| rank.inner().scratch.get(stream)).collect::<Result<_>>()?;
         let mut calls = Calls::new();
-        for (rank, stream) in self.ranks().iter().zip(streams) {
-            calls.push(prepare::barrier(Site::new(operation, rank.inner(), stream)?)?);
+        for ((rank, stream), scratch) in ranks().zip(&scratch) {
+            calls.push(prepare::barrier(Site::new(operation, rank.inner(), stream)?, scratch)?);
         }
         submit::all(&calls)
     }

@@ -10,7 +10,7 @@ use super::raw::check::check;
 use super::raw::data_type;
 use super::raw::outside::outside_of_host_functions;
 use super::state::inner::Inner;
-use crate::cuda::{self, AsSlice, Region, Slice};
+use crate::cuda::{self, Access, AsSlice, Region, Slice};
 use crate::element::Reduce;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -72,10 +72,10 @@ impl<'a, T: Reduce> PreMulSum<'a, T> {
         if factor.len() != 1 {
             return Err(Error::argument(OPERATION, "factor", "1 element", format!("{} elements", factor.len())));
         }
-        if factor.device() != inner.device {
-            return Err(Error::argument(OPERATION, "factor", inner.device, factor.device()));
-        }
         let region = factor.region();
+        if !region.alloc.serves(inner.device, Access::Read) {
+            return Err(Error::argument(OPERATION, "factor", inner.device, region.alloc.who()));
+        }
         // SAFETY: the device reads the element when an operation runs. It stays borrowed for as long as this value is
         // there, and each operation is noted as a read of it.
         unsafe {

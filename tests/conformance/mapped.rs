@@ -151,6 +151,33 @@ fn what_has_failed_is_marked_everywhere() {
     });
 }
 
+/// A shorter view of the same memory at another address overwrites what it shows, and clears no more than that.
+#[test]
+fn a_part_that_is_overwritten_elsewhere_is_not_all() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let comm = &rig.clique.ranks()[0];
+            let stream = Stream::new(comm.device()).expect("a stream");
+            let memory = PhysicalMemory::new(comm.device(), STEP).expect("memory");
+            // SAFETY: this thread alone uses both, one after the other.
+            let again = unsafe { memory.alias() };
+            let access = [Access::read_write(comm.device())];
+            let mut x: DeviceBuffer<f32> = memory.map(&access).expect("mapped").into_buffer();
+            let mut y: DeviceBuffer<f32> = again.map(&access).expect("mapped").into_buffer_of(4).expect("4 elements");
+            x.fill(&stream, 1.0).expect("a fill");
+            comm.all_reduce(InPlace(x.slice_mut(..6)), ReduceOp::Sum, &stream).expect("nobody else comes");
+            abort(comm);
+            y.fill(&stream, 0.0).expect("a fill");
+            y.accept();
+            assert_aborted(x.slice(5..6).to_vec(&stream));
+            x.fill(&stream, 0.0).expect("a fill");
+            assert_eq!(x.slice(5..6).to_vec(&stream).expect("all was overwritten"), [0.0]);
+            still_works(ranks);
+        }
+    });
+}
+
 /// Registered with the communicator: it stays until that is over, though its buffer grows and goes.
 #[test]
 fn it_can_be_registered() {
@@ -166,11 +193,19 @@ fn it_can_be_registered() {
                     x.fill(stream, round)?;
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                     assert_eq!(x.slice(7..8).to_vec(stream)?, [round * comm.size() as i32]);
-                    // What is registered and what is not are different things from here on, on all ranks alike.
-                    x.grow(PhysicalMemory::with(&properties, STEP)?)?;
                 }
-                drop(x);
+                // NCCL knows it as it is.
+                let error = x.grow(PhysicalMemory::with(&properties, STEP)?).expect_err("it is registered");
+                assert!(
+                    matches!(&error, Error::InvalidUsage { reason, .. } if reason.contains("registered")),
+                    "{error}"
+                );
                 drop(registration);
+                comm.reclaim()?;
+                comm.barrier(stream)?;
+                x.grow(PhysicalMemory::with(&properties, STEP)?)?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                drop(x);
                 comm.barrier(stream)
             });
             rig.close();

@@ -1,7 +1,7 @@
 //! Allocations of device memory, shared by the buffers and slices that show them.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -84,11 +84,50 @@ pub(crate) struct Allocation {
 pub(crate) struct Known {
     uses: Tracker,
     lineage: Lineage,
+    /// Of mapped memory.
+    extent: Option<Box<Extent>>,
+}
+
+/// How much of mapped memory there is to overwrite.
+#[derive(Debug, Default)]
+struct Extent {
+    /// How many bytes it has, and how many the allocation shows that shows most of it.
+    has: AtomicUsize,
+    shown: AtomicUsize,
+    /// Whether it is mapped at several addresses, by allocations that know nothing of each other.
+    aliased: AtomicBool,
 }
 
 impl Known {
-    pub(crate) fn new() -> Self {
-        Self { uses: Tracker::new(), lineage: Lineage::new() }
+    fn new() -> Self {
+        Self { uses: Tracker::new(), lineage: Lineage::new(), extent: None }
+    }
+
+    /// Of memory that is to be mapped.
+    pub(crate) fn of_mapped() -> Arc<Self> {
+        Arc::new(Self { extent: Some(Box::default()), ..Self::new() })
+    }
+
+    /// So many bytes more are mapped of it.
+    pub(crate) fn add(&self, bytes: usize) {
+        if let Some(extent) = &self.extent {
+            extent.has.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// It is mapped at other addresses too.
+    pub(crate) fn set_aliased(&self) {
+        if let Some(extent) = &self.extent {
+            extent.aliased.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// How many bytes are all of it: who writes to so many has overwritten whatever was there.
+    fn whole(&self) -> usize {
+        self.extent.as_ref().map_or(0, |extent| {
+            let aliased = extent.aliased.load(Ordering::Relaxed);
+            if aliased { extent.has.load(Ordering::Relaxed) } else { extent.shown.load(Ordering::Relaxed) }
+        })
     }
 
     /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
@@ -122,7 +161,7 @@ impl Allocation {
     /// bytes come from, and no region is the whole of it.
     pub(crate) fn untracked(device: Device) -> Self {
         let nowhere = Address::new(std::ptr::null_mut());
-        let nothing = Book::Own(Known { uses: Tracker::none(), lineage: Lineage::unknown() });
+        let nothing = Book::Own(Known { uses: Tracker::none(), lineage: Lineage::unknown(), extent: None });
         Self::with(Weak::new(), (nowhere, usize::MAX, device), 0, Kind::Empty, nothing, None)
     }
 
@@ -192,6 +231,9 @@ impl Allocation {
         reach: Reach,
         shown: Arc<dyn Shown>,
     ) -> Arc<Self> {
+        if let Some(extent) = &known.extent {
+            extent.shown.fetch_max(bytes, Ordering::Relaxed);
+        }
         let (kind, book) = (Kind::Mapped(shown), Book::Shared(known));
         Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), 0, kind, book, Some(reach)))
     }
@@ -248,6 +290,15 @@ impl Allocation {
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether so many of its bytes are all that its lineage speaks of.
+    #[inline]
+    pub(crate) fn is_all(&self, bytes: usize) -> bool {
+        match &self.book {
+            Book::Own(_) => bytes >= self.bytes,
+            Book::Shared(known) => bytes >= self.bytes && bytes >= known.whole(),
+        }
     }
 
     #[inline]

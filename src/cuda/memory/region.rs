@@ -22,7 +22,7 @@ impl Region<'_> {
     /// Whether these are all bytes of the allocation.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
-        self.bytes == self.alloc.bytes()
+        self.alloc.is_all(self.bytes)
     }
 
     /// Where it begins on the device; null in an allocation of no bytes.

@@ -218,6 +218,11 @@ impl InFlight {
         self.new_mark(&mut self.lock(), stream).map(Some)
     }
 
+    /// A new mark behind everything that is on the stream, for which the caller has made room.
+    pub(crate) fn mark_anew(&self, stream: Queue) -> Result<Mark> {
+        self.new_mark(&mut self.lock(), stream)
+    }
+
     fn mark_under(&self, marks: &mut Marks, stream: Queue) -> Result<Mark> {
         match &marks.newest {
             Some(mark) if mark.position() == self.position() => Ok(mark.clone()),

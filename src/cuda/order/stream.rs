@@ -94,13 +94,24 @@ impl Stream {
     }
 
     fn wrap(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
+        let stream = Self::new_inner(device, raw, life);
+        stream.enter(&mut ALL.lock().unwrap_or_else(PoisonError::into_inner));
+        stream
+    }
+
+    /// From now on it is known by its handle.
+    fn enter(&self, all: &mut Vec<((usize, Device), Weak<Inner>)>) {
+        let queue = self.inner.queue;
+        all.push(((queue.raw.addr(), queue.device), Arc::downgrade(&self.inner)));
+    }
+
+    fn new_inner(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlight::new(life != Life::Ours);
         let (history, panics, owners) = (History::default(), Arc::default(), Mutex::default());
         pool::count_stream(device, true);
         let inner = Arc::new(Inner { queue: Queue { raw, device, serial }, life, owners, history, panics, in_flight });
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).push(((raw.addr(), device), Arc::downgrade(&inner)));
         Self { inner }
     }
 
@@ -192,18 +203,22 @@ impl Stream {
 
     /// The stream with this handle.
     fn known(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
-        let known = {
-            let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-            // One that is being dropped had a handle that is gone. Only what is returned is upgraded: the last handle must
-            // not be dropped under the lock.
-            all.iter().filter(|(key, _)| *key == (raw.addr(), device)).find_map(|(_, known)| known.upgrade())
-        };
+        // Under one lock: two threads that ask at the same time get the same one.
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that is being dropped had a handle that is gone. Only what is returned is upgraded: the last handle must
+        // not be dropped under the lock.
+        let known = all.iter().filter(|(key, _)| *key == (raw.addr(), device)).find_map(|(_, known)| known.upgrade());
         match known {
             Some(inner) => {
+                drop(all);
                 inner.in_flight.expose();
                 Self { inner }
             }
-            None => Self::wrap(device, raw, life),
+            None => {
+                let stream = Self::new_inner(device, raw, life);
+                stream.enter(&mut all);
+                stream
+            }
         }
     }
 

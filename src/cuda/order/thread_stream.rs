@@ -92,7 +92,8 @@ impl ThreadStream {
     /// What is enqueued on the default stream from now on comes after the work of this crate.
     fn leave(&self) -> Result<()> {
         let _current = self.device().make_current("cudaStreamWaitEvent")?;
-        let after = self.stream.mark()?;
+        // A new one, behind what others have enqueued here as well: nobody has counted that.
+        let after = self.stream.in_flight().mark_anew(self.stream.queue())?;
         // SAFETY: both handles are alive, and of one device, which is current.
         let code = unsafe { sys::cudaStreamWaitEvent(self.queue.raw, after.raw(), 0) };
         check_on(self.device().ordinal(), "cudaStreamWaitEvent", code)

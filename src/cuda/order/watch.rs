@@ -99,7 +99,10 @@ impl Watched {
             state.waker.take()
         };
         // Other futures must not suffer from what an executor does.
-        let _ = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake)));
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake))) {
+            // What was thrown may itself panic when it is dropped.
+            std::mem::forget(payload);
+        }
         true
     }
 }

@@ -1,5 +1,6 @@
 //! What devices may do with mapped memory.
 
+use super::place;
 use crate::cuda::devices::device::Device;
 use crate::cuda::memory::allocation::Reach;
 use crate::error::{Error, Result};
@@ -37,8 +38,7 @@ impl Access {
     pub(super) fn descriptor(&self) -> sys::CUmemAccessDesc_v1 {
         // SAFETY: integers only, of which zero is a value.
         let mut descriptor: sys::CUmemAccessDesc_v1 = unsafe { std::mem::zeroed() };
-        descriptor.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-        descriptor.location.id = self.device.ordinal();
+        descriptor.location = place::on(self.device);
         descriptor.flags = if self.writes {
             sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         } else {

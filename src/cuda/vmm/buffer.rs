@@ -9,7 +9,7 @@ use crate::cuda::memory::allocation::{Allocation, Shown};
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::bytes::bytes_of;
 use crate::cuda::memory::buffer::DeviceBuffer;
-use crate::element::Element;
+use crate::element::{Element, must_fit};
 use crate::error::{Error, Result};
 
 /// The first `bytes` bytes that are mapped, as an allocation.
@@ -18,13 +18,19 @@ fn allocation(span: &Span, bytes: usize, shown: Arc<dyn Shown>) -> Arc<Allocatio
     Allocation::mapped(place, span.device(), Arc::clone(span.known()), reach(span.access()), shown)
 }
 
+/// As many elements as there is room for.
+fn len_of<T: Element>(span: &Span) -> usize {
+    must_fit::<T>();
+    span.bytes() / size_of::<T>()
+}
+
 impl Mapping {
     /// All of it as a buffer, with unspecified values: as many elements as there is room for.
     ///
     /// Streams of each device that has [access](super::Access) may use it. [`DeviceBuffer::device`] is the one that holds the memory.
     pub fn into_buffer<T: Element>(self) -> DeviceBuffer<T> {
-        let len = self.bytes() / size_of::<T>();
-        DeviceBuffer::of(allocation(&self.0, self.bytes(), Arc::<Span>::clone(&self.0)), len)
+        let len = len_of::<T>(&self.0);
+        DeviceBuffer::of(allocation(&self.0, len * size_of::<T>(), Arc::<Span>::clone(&self.0)), len)
     }
 
     /// The first `len` elements as a buffer, with unspecified values; see [`Mapping::into_buffer`].
@@ -33,7 +39,7 @@ impl Mapping {
     /// [`InvalidArgument`](Error::InvalidArgument) where there is no room for so many.
     pub fn into_buffer_of<T: Element>(self, len: usize) -> Result<DeviceBuffer<T>> {
         const OPERATION: &str = "Mapping::into_buffer_of";
-        let (bytes, most) = (bytes_of::<T>(OPERATION, len)?, self.bytes() / size_of::<T>());
+        let (bytes, most) = (bytes_of::<T>(OPERATION, len)?, len_of::<T>(&self.0));
         if len > most {
             return Err(Error::argument(OPERATION, "length", format_args!("at most {most}"), len));
         }
@@ -45,11 +51,12 @@ impl<T: Element> DeviceBuffer<T> {
     /// Wraps `cuMemMap` and `cuMemSetAccess`: maps `memory` behind a buffer over [mapped memory](crate::cuda::vmm), which shows all that is
     /// mapped then. The new elements have unspecified values, those before them stay where they are, as they are; nothing waits.
     ///
-    /// Other buffers over the same memory keep their lengths.
+    /// It has to be the only buffer over this mapping: none that it was split into, no [`alias`](DeviceBuffer::alias), and not registered with a
+    /// communicator, which knows it as it is.
     ///
     /// # Errors
-    /// [`InvalidUsage`](Error::InvalidUsage) for a buffer over other memory, or one that does not begin where the mapping does;
-    /// otherwise as [`Mapping::push`]. The buffer stays as it was then.
+    /// [`InvalidUsage`](Error::InvalidUsage) for a buffer over other memory, one that does not show what its mapping did, and one that others
+    /// show too; otherwise as [`Mapping::push`]. The buffer stays as it was then.
     pub fn grow(&mut self, memory: PhysicalMemory) -> Result<()> {
         const OPERATION: &str = "DeviceBuffer::grow";
         let refused = |reason: &str| Err(Error::InvalidUsage { operation: OPERATION, reason: reason.into() });
@@ -57,13 +64,19 @@ impl<T: Element> DeviceBuffer<T> {
         let Some(span) = shown.as_ref().and_then(|shown| shown.as_any().downcast_ref::<Span>()) else {
             return refused("the buffer is not over mapped memory, behind which more could be mapped");
         };
-        if self.as_raw() != span.address() {
-            return refused("the buffer does not begin where the mapping does");
+        if self.as_raw() != span.address() || self.len() * size_of::<T>() != self.allocation().bytes() {
+            return refused("the buffer is a part of the one that was made of the mapping");
+        }
+        // Who has this one alone can be joined by nobody meanwhile.
+        if Arc::strong_count(self.allocation()) > 1 {
+            return refused(
+                "the memory is registered with a communicator, or has other buffers too, which would not grow",
+            );
         }
         span.push(OPERATION, memory)?;
-        let bytes = span.bytes();
-        let grown = allocation(span, bytes, Arc::clone(shown.as_ref().expect("it was looked at above")));
-        *self = Self::of(grown, bytes / size_of::<T>());
+        let len = len_of::<T>(span);
+        let shown = Arc::clone(shown.as_ref().expect("it was looked at above"));
+        *self = Self::of(allocation(span, len * size_of::<T>(), shown), len);
         Ok(())
     }
 

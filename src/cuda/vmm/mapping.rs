@@ -140,6 +140,7 @@ impl Span {
 
     /// Maps `memory` behind what there is.
     pub(super) fn push(&self, operation: &'static str, memory: PhysicalMemory) -> Result<()> {
+        functions::ready(operation, self.device)?;
         let bytes = memory.bytes();
         if memory.device() != self.device {
             let expected = format!("memory of {}", self.device);

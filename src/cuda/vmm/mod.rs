@@ -46,6 +46,7 @@ mod buffer;
 mod functions;
 mod mapping;
 mod physical;
+mod place;
 mod properties;
 mod range;
 mod share;

@@ -1,5 +1,6 @@
 //! Physical memory: bytes of a device, at no address.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::functions;
@@ -23,6 +24,8 @@ pub(super) struct Physical {
     pub(super) properties: Properties,
     /// What is kept of it, in common with what is mapped beside it. Set where it is mapped first.
     known: OnceLock<Arc<Known>>,
+    /// Whether it was mapped, or is to be mapped, more than once.
+    aliased: AtomicBool,
 }
 
 impl PhysicalMemory {
@@ -54,7 +57,7 @@ impl PhysicalMemory {
 
     /// What a handle stands for, which nobody else releases.
     pub(super) fn of(raw: u64, bytes: usize, properties: Properties) -> Self {
-        Self(Arc::new(Physical { raw, bytes, properties, known: OnceLock::new() }))
+        Self(Arc::new(Physical { raw, bytes, properties, known: OnceLock::new(), aliased: AtomicBool::new(false) }))
     }
 
     /// How many bytes.
@@ -81,9 +84,14 @@ impl PhysicalMemory {
     ///
     /// # Safety
     /// What is written through one of its buffers, and read or written through another, is not asked for by two threads at the same time,
-    /// nor in one call, nor in one group, as with [`DeviceBuffer::alias`](crate::DeviceBuffer::alias).
+    /// nor in one call, nor in one group, as with [`DeviceBuffer::alias`](crate::DeviceBuffer::alias). What a failed operation has left
+    /// is overwritten where *all* of the memory is, which a buffer does not show that is shorter.
     #[must_use]
     pub unsafe fn alias(&self) -> Self {
+        self.0.aliased.store(true, Ordering::Relaxed);
+        if let Some(known) = self.0.known.get() {
+            known.set_aliased();
+        }
         Self(Arc::clone(&self.0))
     }
 }
@@ -95,13 +103,22 @@ impl Physical {
 
     /// What is kept of it: `beside`, where it is mapped behind other memory.
     pub(super) fn known(&self, operation: &'static str, beside: Option<&Arc<Known>>) -> Result<Arc<Known>> {
-        let known = self.known.get_or_init(|| beside.map_or_else(|| Arc::new(Known::new()), Arc::clone));
+        let known = self.known.get_or_init(|| {
+            let known = beside.map_or_else(Known::of_mapped, Arc::clone);
+            known.add(self.bytes);
+            known
+        });
         match beside {
             Some(beside) if !Arc::ptr_eq(beside, known) => Err(Error::InvalidUsage {
                 operation,
                 reason: "memory that is mapped elsewhere too cannot be mapped behind other memory".into(),
             }),
-            _ => Ok(Arc::clone(known)),
+            _ => {
+                if self.aliased.load(Ordering::Relaxed) {
+                    known.set_aliased();
+                }
+                Ok(Arc::clone(known))
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::BitOr;
 
 use super::functions;
+use super::place;
 use crate::cuda::devices::check::check;
 use crate::cuda::devices::device::Device;
 use crate::error::{Error, Result};
@@ -134,8 +135,7 @@ impl Properties {
         let mut raw: sys::CUmemAllocationProp_v1 = unsafe { std::mem::zeroed() };
         raw.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         raw.requestedHandleTypes = sys::CUmemAllocationHandleType(self.handle_types.0);
-        raw.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-        raw.location.id = self.device.ordinal();
+        raw.location = place::on(self.device);
         raw.allocFlags.gpuDirectRDMACapable = u8::from(self.gpu_direct_rdma);
         raw
     }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use super::functions;
 use super::physical::{PhysicalMemory, no_fabric};
+use super::place;
 use super::properties::{HandleTypes, Properties};
 use super::range::AddressRange;
 use crate::cuda::devices::check::{check, check_on};
@@ -156,21 +157,23 @@ unsafe fn import(
     check(FUNCTION, functions::code(result)).map_err(|error| no_fabric(error, operation, kind))?;
     let memory = PhysicalMemory::of(raw, bytes, Properties::new(device));
     let holder = holder(operation, raw)?;
-    if holder != device.ordinal() {
+    if holder != Some(device.ordinal()) {
         let expected = format!("memory of {device}");
-        return Err(Error::argument(operation, "device", expected, format_args!("memory of device {holder}")));
+        let got =
+            holder.map_or_else(|| "memory of no device".to_owned(), |holder| format!("memory of device {holder}"));
+        return Err(Error::argument(operation, "device", expected, got));
     }
     is_of_size(operation, &memory)?;
     Ok(memory)
 }
 
-/// Wraps `cuMemGetAllocationPropertiesFromHandle`: the ordinal of the device that holds memory.
-fn holder(operation: &'static str, raw: u64) -> Result<i32> {
+/// Wraps `cuMemGetAllocationPropertiesFromHandle`: the ordinal of the device that holds memory; `None` where no device does.
+fn holder(operation: &'static str, raw: u64) -> Result<Option<i32>> {
     // SAFETY: integers and a pointer, of which zero is a value.
     let mut found: sys::CUmemAllocationProp_v1 = unsafe { std::mem::zeroed() };
     // SAFETY: writes the properties to the place given; the handle is live.
     let result = unsafe { functions::properties(operation)?(&raw mut found, raw) };
-    check("cuMemGetAllocationPropertiesFromHandle", functions::code(result)).map(|()| found.location.id)
+    check("cuMemGetAllocationPropertiesFromHandle", functions::code(result)).map(|()| place::ordinal(found.location))
 }
 
 /// Checks that memory has as many bytes as was said: the driver maps no others, and does not tell how many there are.

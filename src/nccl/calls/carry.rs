@@ -57,7 +57,7 @@ impl Call<'_> {
             }
             bytes += call.written();
         }
-        bytes >= alloc.bytes()
+        alloc.is_all(bytes)
     }
 
     /// Bytes that it writes on this rank.

@@ -8,7 +8,7 @@ use super::kind::Kind;
 use super::mixed;
 use super::reduction::Reduction;
 use super::site::Site;
-use crate::cuda::{Slice, SliceMut};
+use crate::cuda::{DeviceBuffer, Slice, SliceMut};
 use crate::element::{Element, Reduce};
 use crate::error::Result;
 use crate::sys;
@@ -35,10 +35,10 @@ pub(crate) fn all_reduce<'a, T: Reduce>(site: Site<'a>, io: SendRecv<'a, T>, op:
 }
 
 /// What no rank is done with before all have come to it: an all_reduce of nothing that anybody reads.
-pub(crate) fn barrier(site: Site<'_>) -> Result<Call<'_>> {
+pub(crate) fn barrier<'a>(site: Site<'a>, scratch: &'a DeviceBuffer<u8>) -> Result<Call<'a>> {
     let mut call = site.call::<u8>(Kind::AllReduce { op: sys::ncclRedOp_t::ncclMax }, 1);
     call.send_in_recv = Some(0);
-    call.recv = Some(site.comm.scratch.get(site.stream)?);
+    call.recv = Some(scratch.as_slice().region());
     Ok(call)
 }
 

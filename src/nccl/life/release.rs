@@ -25,6 +25,8 @@ pub(crate) fn abort_one(inner: &Arc<Inner>) {
 pub(crate) fn let_go(inner: &Arc<Inner>) {
     // First: who has waited for the end, and allocates, finds what is about to be freed.
     inner.windows.end().into_iter().for_each(|burial| reaper::receive(burial, inner));
+    // What names a stream goes before its owner may hear that the communicator has ended, and destroy that.
+    inner.scratch.clear();
     inner.set_ended();
     if let Some(mut guard) = inner.lock_within(&Deadline::after(BUSY)) {
         guard.streams.clear();

@@ -1,21 +1,47 @@
 //! Memory of a communicator for operations whose result nobody reads.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::{DeviceBuffer, Region, Stream};
+use crate::cuda::{DeviceBuffer, Stream};
 use crate::error::Result;
 
-/// One byte on the device, allocated when it is first needed.
+/// One byte on the device, allocated when it is first needed, until the communicator ends.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch(OnceLock<DeviceBuffer<u8>>);
+pub(crate) struct Scratch(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    byte: Option<Arc<DeviceBuffer<u8>>>,
+    /// Nothing is kept any more.
+    over: bool,
+}
 
 impl Scratch {
     /// The byte, to be read and written by operations of its communicator: those come one after the other, whoever enqueues them.
-    pub(crate) fn get(&self, stream: &Stream) -> Result<Region<'_>> {
-        if let Some(buffer) = self.0.get() {
-            return Ok(buffer.as_slice().region());
+    pub(crate) fn get(&self, stream: &Stream) -> Result<Arc<DeviceBuffer<u8>>> {
+        let mut kept = self.kept();
+        if let Some(byte) = &kept.byte {
+            return Ok(Arc::clone(byte));
         }
-        let made = DeviceBuffer::zeroed(stream, 1)?;
-        Ok(self.0.get_or_init(|| made).as_slice().region())
+        let made = Arc::new(DeviceBuffer::zeroed(stream, 1)?);
+        if !kept.over {
+            kept.byte = Some(Arc::clone(&made));
+        }
+        Ok(made)
+    }
+
+    /// The communicator has ended: the byte goes while the streams are still there that have used it, as far as their owners wait for
+    /// the end.
+    pub(crate) fn clear(&self) {
+        let byte = {
+            let mut kept = self.kept();
+            kept.over = true;
+            kept.byte.take()
+        };
+        drop(byte);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -61,6 +61,14 @@ fn what_cannot_grow() {
     // SAFETY: this thread alone uses both, one after the other.
     let mut part = unsafe { x.alias(5..10).unwrap() };
     assert!(matches!(part.grow(more()).unwrap_err(), Error::InvalidUsage { .. }));
+    // Parts that were split off would be shown twice.
+    for mid in [0, 100] {
+        let (mut first, rest) = room(4 * GRAIN, GRAIN).into_split(mid);
+        let error = first.grow(more()).unwrap_err();
+        assert!(matches!(error, Error::InvalidUsage { .. }), "{error}");
+        drop(rest);
+        first.grow(more()).unwrap_err();
+    }
     // What is mapped elsewhere has another order.
     let mut y = room(4 * GRAIN, GRAIN);
     let memory = more();
@@ -70,12 +78,20 @@ fn what_cannot_grow() {
     let error = y.grow(again).unwrap_err();
     assert!(matches!(&error, Error::InvalidUsage { reason, .. } if reason.contains("mapped elsewhere")), "{error}");
     y.grow(more()).unwrap();
-    // An alias keeps its length.
+    // An alias would keep its length.
     // SAFETY: as above.
     let old = unsafe { y.alias(..).unwrap() };
+    let error = y.grow(more()).unwrap_err();
+    assert!(matches!(&error, Error::InvalidUsage { reason, .. } if reason.contains("other buffers")), "{error}");
+    drop(old);
     y.grow(more()).unwrap();
-    assert_eq!((old.len(), y.len()), (2 * GRAIN / 4, 3 * GRAIN / 4));
-    drop(y);
-    old.to_vec(&stream).map(drop).unwrap();
+    assert_eq!(y.len(), 3 * GRAIN / 4);
+    // Nor on a thread of CUDA.
+    let (sender, told) = std::sync::mpsc::channel();
+    let memory = more();
+    stream.launch_host(move || sender.send(y.grow(memory)).unwrap()).unwrap();
+    stream.synchronize().unwrap();
+    let refused = told.recv().unwrap();
+    assert!(matches!(refused, Err(Error::InvalidUsage { .. })), "{refused:?}");
     drop(own::<u8>(device(), GRAIN));
 }

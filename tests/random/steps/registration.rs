@@ -22,7 +22,7 @@ pub fn register(g: &mut Generator) -> Option<Box<dyn Step>> {
     let takes = match contents.origin {
         Origin::Local => bytes > 0,
         // What is no communicator's has to be whole pages.
-        Origin::Nccl => bytes > 0 && bytes.is_multiple_of(4096),
+        Origin::Nccl | Origin::Mapped => bytes > 0 && bytes.is_multiple_of(4096),
         _ => false,
     };
     (contents.known() == (false, false)).then(|| -> Box<dyn Step> { Box::new(Register { slot, takes }) })
