@@ -47,9 +47,9 @@ impl Communicator {
     /// passes registered memory to an operation, all do, and to those that compare places (`all_reduce`, `all_gather`, `reduce_scatter`,
     /// `all_to_all`) what they have registered together, at the same element.
     ///
-    /// NCCL only does so for memory that other ranks can reach: that of [`Communicator::alloc_local`], and memory of others which was
-    /// mapped as one (`cuMemMap`). With any other, of a [`DeviceBuffer`](crate::DeviceBuffer) that this crate has allocated among them,
-    /// operations go on as before; [`Registration::without_effect`] says why. A window is registered already, and refused.
+    /// NCCL only does so for memory that other ranks can reach: that of [`Communicator::alloc_local`], of
+    /// [`nccl::alloc`](crate::nccl::alloc) and of [`cuda::vmm`](crate::cuda::vmm), and memory of others which was mapped as one (`cuMemMap`).
+    /// With any other, of a pool of this crate among them, operations go on as before; [`Registration::without_effect`] says why. A window is registered already, and refused.
     ///
     /// An owner of memory of others must not own the communicator: that would not end then. Where a communicator is aborted, NCCL leaves
     /// memory that was used while it was registered mapped on the other ranks, so devices have less until the process ends.

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use smallvec::SmallVec;
 
+use super::allocation::Allocation;
 use super::buffer::DeviceBuffer;
 use super::host::pinned::PinnedBuffer;
 use super::host::slice::{PinnedSlice, PinnedSliceMut};
@@ -16,7 +17,7 @@ use crate::cuda::works::carry;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;
 use crate::element::{self, Element};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What [`Stream::launch`] takes: memory that a launch reads (`&x`, [`Slice`]) and memory that it writes (`&mut x`, [`SliceMut`]), in
 /// device memory of any kind, or pinned; tuples, arrays and vectors of such, and `()`.
@@ -111,11 +112,15 @@ impl<T: Element> LentMut<'_, T> {
 
 /// What a launch uses.
 #[derive(Default)]
-pub struct LentUses<'s>(SmallVec<[(&'s Tracker, &'s Lineage, Access); 4]>);
+pub struct LentUses<'s> {
+    all: SmallVec<[(&'s Tracker, &'s Lineage, Access); 4]>,
+    /// Mapped memory, which is open to some devices only.
+    mapped: SmallVec<[(&'s Allocation, Access); 1]>,
+}
 
 impl fmt::Debug for LentUses<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LentUses").field(&self.0.len()).finish()
+        f.debug_tuple("LentUses").field(&self.all.len()).finish()
     }
 }
 
@@ -128,14 +133,30 @@ impl<'s> LentUses<'s> {
 
     pub(crate) fn add<T: Element>(&mut self, slice: Slice<'s, T>, access: Access) {
         let alloc = slice.region().alloc;
-        self.0.push((alloc.uses(), alloc.lineage(), access));
+        self.all.push((alloc.uses(), alloc.lineage(), access));
+        if alloc.shown().is_some() {
+            self.mapped.push((alloc, access));
+        }
+    }
+
+    /// Whether the device of `stream` can get at all of it, as far as that is known: what other devices have opened otherwise is not.
+    pub(super) fn check(&self, operation: &'static str, stream: &Stream) -> Result<()> {
+        let device = stream.device();
+        match self.mapped.iter().find(|(alloc, access)| !alloc.serves(device, *access)) {
+            None => Ok(()),
+            Some((alloc, access)) => {
+                let use_of = if *access == Access::Read { "read" } else { "write to" };
+                let expected = format!("memory that {device} may {use_of}");
+                Err(Error::argument(operation, "memory", expected, alloc.who()))
+            }
+        }
     }
 
     /// What all of it comes from, on `stream`: a launch may carry anything that it is lent anywhere that it may write. To be asked
     /// before the stream is ordered.
     pub(super) fn origins(&self, stream: &Stream) -> Origins {
         let mut origins = Origins::new();
-        for (_, lineage, _) in &self.0 {
+        for (_, lineage, _) in &self.all {
             origins.merge(&carry::origins(lineage, stream.history()));
         }
         origins
@@ -143,14 +164,14 @@ impl<'s> LentUses<'s> {
 
     /// Before the launch: makes `stream` wait for what conflicts with it.
     pub(super) fn order(&self, stream: &Stream) -> Result<()> {
-        self.0.iter().try_for_each(|(tracker, _, access)| tracker.order(*access, stream))
+        self.all.iter().try_for_each(|(tracker, _, access)| tracker.order(*access, stream))
     }
 
     /// After it, or an attempt.
     pub(super) fn note(&self, stream: &Stream, origins: &Origins) {
-        self.0.iter().for_each(|(tracker, _, access)| tracker.note(*access, stream));
+        self.all.iter().for_each(|(tracker, _, access)| tracker.note(*access, stream));
         stream.history().cover(origins);
-        let written = self.0.iter().filter(|(_, _, access)| *access == Access::Write);
+        let written = self.all.iter().filter(|(_, _, access)| *access == Access::Write);
         written.for_each(|(_, lineage, _)| carry::mingle(origins, lineage));
     }
 }
@@ -186,7 +207,7 @@ macro_rules! pinned {
             type Lent<'l> = $lent<'l, T>;
 
             fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-                uses.0.push((self.memory().uses(), self.memory().lineage(), Access::$access));
+                uses.all.push((self.memory().uses(), self.memory().lineage(), Access::$access));
             }
 
             fn lent<'l>(&self) -> $lent<'l, T> {

@@ -81,8 +81,10 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// [`Timeout`](Error::Timeout) where too much is on its way; [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the
-    /// stream is being captured; what CUDA says. `f` has not run then.
+    /// [`InvalidArgument`](Error::InvalidArgument) for [mapped](crate::cuda::vmm) memory that the device of the stream may not use so (other
+    /// memory of another device is not looked for: who has opened it knows); [`Timeout`](Error::Timeout) where too much is on its way;
+    /// [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the stream is being captured; what CUDA says. `f` has not run
+    /// then.
     pub fn launch<M: Lend, R>(&self, memory: M, f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R) -> Result<R> {
         self.launch_for("Stream::launch", 1, memory, f)
     }
@@ -132,6 +134,7 @@ impl Stream {
             _ => return Err(Error::argument(operation, "launches", format_args!("1 to {MOST}"), launches)),
         };
         let uses = LentUses::of(&memory);
+        uses.check(operation, self)?;
         // Those who call the driver need its context bound to the thread.
         let _current = self.device().bind(operation)?;
         self.make_room(cost, operation, default_timeout(), || None)?;

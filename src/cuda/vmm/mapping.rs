@@ -149,7 +149,8 @@ impl Span {
         let mut mapped = self.mapped();
         let room = self.range.bytes() - mapped.bytes;
         if bytes > room {
-            let expected = format!("at most {room} bytes, as there are addresses for");
+            let expected =
+                format!("at most {room} bytes: addresses for {} have {} mapped", self.range.bytes(), mapped.bytes);
             return Err(Error::argument(operation, "memory", expected, format_args!("{bytes} bytes")));
         }
         memory.0.known(operation, Some(&self.known))?;

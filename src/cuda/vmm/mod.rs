@@ -16,11 +16,12 @@
 //! do this, is [`Error::Unsupported`](crate::Error::Unsupported), which says what is missing. None of them waits for a device, on H200s
 //! with driver 580, so none has a deadline.
 //!
-//! ```no_run
+//! ```
 //! # fn main() -> gpucomm::Result<()> {
 //! use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
 //! use gpucomm::{Device, DeviceBuffer, Stream};
 //!
+//! # if Device::count().is_err() { return Ok(()) }
 //! let (device, stream) = (Device::new(0)?, Stream::new(Device::new(0)?)?);
 //! // Addresses for 1 GiB, memory for the first 4 MiB.
 //! let range = AddressRange::reserve(1 << 30)?;
@@ -31,6 +32,40 @@
 //! // More of it, at the same address; what was there stays.
 //! buffer.grow(PhysicalMemory::new(device, 4 << 20)?)?;
 //! assert_eq!(buffer.len(), 2 << 20);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What devices may do is said once, where memory is mapped, and a buffer does not shrink.
+//!
+//! # Between processes
+//!
+//! Memory that is to be shared is [made for it](Properties::handle_types), and sent *before* it is mapped, as the mapping takes it; what a
+//! buffer grows by is sent piece by piece.
+//!
+//! ```
+//! # fn main() -> gpucomm::Result<()> {
+//! use gpucomm::cuda::vmm::{Access, HandleTypes, PhysicalMemory, Properties};
+//! use gpucomm::exchange::{Exchange, FdSocket, Threads};
+//! use gpucomm::{Device, DeviceBuffer, Stream};
+//!
+//! # if Device::count().is_err() { return Ok(()) }
+//! # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+//! let device = Device::new(0)?;
+//! let stream = Stream::new(device)?;
+//! let socket = FdSocket::new(&exchange, std::env::temp_dir())?;
+//! let memory = PhysicalMemory::with(&Properties::new(device).handle_types(HandleTypes::FD), 1 << 20)?;
+//! // To itself here, for want of another process.
+//! memory.send(&socket, 0, "weights")?;
+//! let mut weights: DeviceBuffer<f32> = memory.map(&[Access::read_write(device)])?.into_buffer();
+//! weights.fill(&stream, 1.0)?;
+//! stream.synchronize()?;
+//! exchange.barrier()?;
+//!
+//! // SAFETY: the barrier has kept the two apart, and from now on both only read.
+//! let memory = unsafe { PhysicalMemory::receive(&socket, 0, "weights")? };
+//! let theirs: DeviceBuffer<f32> = memory.map(&[Access::read(device)])?.into_buffer();
+//! assert_eq!(theirs.slice(..2).to_vec(&stream)?, [1.0, 1.0]);
 //! # Ok(())
 //! # }
 //! ```

@@ -29,7 +29,7 @@ pub(super) struct Physical {
 }
 
 impl PhysicalMemory {
-    /// Wraps `cuMemCreate`: at least `bytes` bytes of `device`, which stay within the process; see [`PhysicalMemory::with`].
+    /// Wraps `cuMemCreate`: at least `bytes` bytes of `device`, in whole [steps](Properties::round_up) and at least one, which stay within the process; see [`PhysicalMemory::with`].
     ///
     /// # Errors
     /// As there.

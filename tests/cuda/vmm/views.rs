@@ -104,6 +104,11 @@ fn who_may_read_does_not_write() {
     for error in [y.fill(&first, 1).unwrap_err(), y.to_vec(&first).map(drop).unwrap_err()] {
         assert!(error.to_string().contains(&format!("memory of {a} that is mapped for {b}")), "{error}");
     }
+    for error in
+        [first.launch(&y, |_, _| panic!("ran")).unwrap_err(), second.launch(&mut x, |_, _| panic!("ran")).unwrap_err()]
+    {
+        assert!(error.to_string().contains(&format!("got memory of {a} that is mapped for ")), "{error}");
+    }
     let error = x.copy_from(&first, &y).unwrap_err().to_string();
     assert!(error.contains(" and reads ") && error.contains(&format!("got one of {a}")), "{error}");
     x.slice_mut(..1).copy_from(&second, y.slice(..1)).unwrap_err();
