@@ -120,7 +120,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for null, and where the environment says what [`Communicator::init_rank`] refuses;
+    /// [`Error::InvalidArgument`] for null, and where the environment says what [`Communicator::init_rank`] refuses, or
+    /// `NCCL_COMM_SPLIT_SHARE_RESOURCES=1`;
     /// [`Error::LibraryTooOld`]; [`Error::InvalidUsage`] within a host function, or where no thread can be started; what NCCL says. It still
     /// belongs to the caller then. [`Error::Aborted`] where the [`Clique::spmd`](super::Clique::spmd) that this is called in has failed: it is
     /// aborted then.

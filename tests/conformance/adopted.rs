@@ -30,6 +30,16 @@ fn started(ranks: usize) -> Vec<sys::ncclComm_t> {
     raw
 }
 
+/// Where all communicators share their resources with their parts, whoever has made them.
+pub fn is_refused_where_all_share() {
+    let raw = started(1);
+    // SAFETY: just started, and nobody else has it.
+    let error = unsafe { Communicator::from_raw(raw[0]) }.expect_err("it shares");
+    assert!(matches!(error, Error::InvalidArgument { what: "NCCL_COMM_SPLIT_SHARE_RESOURCES", .. }), "{error}");
+    // SAFETY: it was refused, and is ours still.
+    assert_eq!(unsafe { sys::ncclCommDestroy(raw[0]) }, sys::ncclResult_t::ncclSuccess);
+}
+
 fn adopted(ranks: usize) -> Vec<Communicator> {
     // SAFETY: just started, and nobody else has them; the tests issue the same on all ranks, but where they abort.
     let comms = unsafe { Communicator::from_raw_all(&started(ranks)) }.unwrap();

@@ -42,6 +42,9 @@ fn sharing_child() {
         () if Role::of_this_process("not sharing").is_some() => false,
         () => return,
     };
+    if shares {
+        crate::adopted::is_refused_where_all_share();
+    }
     for configured in [true, false] {
         let config = gpucomm::nccl::Config::new().split_share(configured);
         let options = gpucomm::nccl::InitOptions { config, ..Default::default() };

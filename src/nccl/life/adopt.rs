@@ -61,6 +61,11 @@ pub(crate) unsafe fn all(operation: &'static str, raw: &[sys::ncclComm_t]) -> Re
     outside_of_host_functions(operation)?;
     version::check_nccl()?;
     environment::check(operation)?;
+    if environment::shares(false) {
+        // What they share, and with whom, was decided before they came.
+        let expected = "0, or that it is not set, where communicators of others are taken over";
+        return Err(Error::argument(operation, "NCCL_COMM_SPLIT_SHARE_RESOURCES", expected, 1));
+    }
     // SAFETY: as the caller promises.
     let ranks = raw.iter().map(|&raw| unsafe { Rank::of(operation, raw) }).collect::<Result<Vec<_>>>()?;
     for (at, one) in ranks.iter().enumerate() {
