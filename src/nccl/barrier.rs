@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 
 /// Barriers. NCCL has none: each is an `ncclAllReduce` of one byte, which ranks compare with other operations like any.
 impl Communicator {
-    /// Wraps `ncclAllReduce`: what is enqueued on `stream` from now on is not begun before all ranks have come to this point on theirs.
-    /// Returns at once.
+    /// Returns at once; [`Communicator::wait_at_barrier`] waits. Wraps `ncclAllReduce`: what is enqueued on `stream` from now on is not begun
+    /// before all ranks have come to this point on theirs.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, Stream};
@@ -37,8 +37,8 @@ impl Communicator {
         self.enqueue_barrier("barrier", stream)
     }
 
-    /// Wraps `ncclAllReduce`: returns when all ranks have come to this call, or to [`Communicator::barrier`], and everything that came
-    /// before it on `stream` is done. Waits no longer than [`Communicator::timeout`].
+    /// Waits, as `MPI_Barrier` does. Wraps `ncclAllReduce`: returns when all ranks have come to this call, or to
+    /// [`Communicator::barrier`], and everything that came before it on `stream` is done. Waits no longer than [`Communicator::timeout`].
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, Stream};

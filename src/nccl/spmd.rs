@@ -84,7 +84,8 @@ impl Clique {
     /// ```
     ///
     /// It is a method beside [`Clique::spmd`], because Rust would not know which error the `?` in that one's programs makes, where they end
-    /// with `Ok(…)`.
+    /// with `Ok(…)`. Here they say it themselves where nothing else does: `|comm| -> Result<_, Failed> { …; Ok(sum) }`. Of the boxed errors of
+    /// the standard library `Box<dyn Error + Send + Sync>` will do.
     ///
     /// # Errors
     /// As [`Clique::spmd`], made into an `E`; of the rank at fault that which it has returned, as it is. Nothing can be asked of such an
