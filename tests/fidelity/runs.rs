@@ -127,6 +127,15 @@ pub const ALL: &[Run] = &[
         newer: SINCE_EIGHT,
         page: "2026-11-22-h200-differential.md",
     },
+    Run {
+        date: "2026-11-22",
+        gpus: "2 H200",
+        nccl: "2.28.9",
+        commit: "b7eade7",
+        what: What::Programs(&["conformance", "cuda", "random"]),
+        newer: &[],
+        page: "2026-11-22-h200-vmm.md",
+    },
 ];
 
 impl Run {
