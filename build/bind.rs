@@ -61,6 +61,7 @@ const FUNCTIONS: &[&str] = &[
     "ncclGetLastError",
     "ncclCommInitRankConfig",
     "ncclCommSplit",
+    "ncclCommShrink",
     "ncclCommFinalize",
     "ncclCommDestroy",
     "ncclCommAbort",
@@ -98,6 +99,7 @@ const FUNCTIONS: &[&str] = &[
 
 /// Functions of NCCL that are younger than the oldest version that will do: vendor/shim calls them, if they are there.
 const NEWER: &[&str] = &[
+    "ncclCommShrink",
     "ncclCommWindowRegister",
     "ncclCommWindowDeregister",
     "ncclAlltoAll",
@@ -122,7 +124,7 @@ const CONSTANTS: &[&str] = &[
     "NCCL_(MAJOR|MINOR|PATCH|VERSION_CODE|UNIQUE_ID_BYTES|CONFIG_UNDEF_INT|SPLIT_NOCOLOR)",
     "NCCL_WIN_(DEFAULT|COLL_SYMMETRIC)",
     "NCCL_CTA_POLICY_.*",
-    "NCCL_REVOKE_DEFAULT",
+    "NCCL_(REVOKE_DEFAULT|SHRINK_DEFAULT|SHRINK_ABORT)",
     "cudaStream(Default|NonBlocking)",
     "cudaEvent(Default|BlockingSync|DisableTiming)",
     "cudaHostAlloc(Default|Portable)",

@@ -119,6 +119,7 @@ emulated! {
     ncclGetLastError
     ncclCommInitRankConfig
     ncclCommSplit
+    ncclCommShrink
     ncclCommFinalize
     ncclCommDestroy
     ncclCommAbort

@@ -301,6 +301,8 @@ pub const NCCL_UNIQUE_ID_BYTES: u32 = 128;
 pub const NCCL_SPLIT_NOCOLOR: i32 = -1;
 pub const NCCL_WIN_DEFAULT: u32 = 0;
 pub const NCCL_WIN_COLL_SYMMETRIC: u32 = 1;
+pub const NCCL_SHRINK_DEFAULT: u32 = 0;
+pub const NCCL_SHRINK_ABORT: u32 = 1;
 pub const NCCL_REVOKE_DEFAULT: u32 = 0;
 pub const NCCL_CTA_POLICY_DEFAULT: u32 = 0;
 pub const NCCL_CTA_POLICY_EFFICIENCY: u32 = 1;
@@ -862,6 +864,15 @@ unsafe extern "C" {
         key: ::std::os::raw::c_int,
         newcomm: *mut ncclComm_t,
         config: *mut ncclConfig_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommShrink"]
+    pub fn ncclCommShrink(
+        comm: ncclComm_t,
+        excludeRanksList: *mut ::std::os::raw::c_int,
+        excludeRanksCount: ::std::os::raw::c_int,
+        newcomm: *mut ncclComm_t,
+        config: *mut ncclConfig_t,
+        shrinkFlags: ::std::os::raw::c_int,
     ) -> ncclResult_t;
     pub fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t;
     pub fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t;

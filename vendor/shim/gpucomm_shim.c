@@ -115,11 +115,15 @@ void gpucommNcclConfigInit(ncclConfig_t *config) {
 #if !defined(GPUCOMM_NCCL_STATIC)
 #pragma weak ncclCommWindowRegister
 #pragma weak ncclCommWindowDeregister
+#pragma weak ncclCommShrink
 #endif
 GPUCOMM_NEWER(ncclCommWindowRegister,
               (ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window, int flags),
               (comm, buffer, size, window, flags))
 GPUCOMM_NEWER(ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window), (comm, window))
+GPUCOMM_NEWER(ncclCommShrink,
+              (ncclComm_t comm, int *excluded, int count, ncclComm_t *rest, ncclConfig_t *config, int flags),
+              (comm, excluded, count, rest, config, flags))
 #endif
 
 #if NCCL_VERSION_CODE >= 22800

@@ -58,17 +58,18 @@ pub(crate) fn initial() -> ncclConfig_t {
 pub(crate) struct Config {
     pub(crate) blocking: bool,
     pub(crate) split_share: bool,
+    pub(crate) shrink_share: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { blocking: true, split_share: false }
+        Self { blocking: true, split_share: false, shrink_share: false }
     }
 }
 
 impl Config {
-    /// The same as NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES have it, which NCCL reads once, and obeys before what a program
-    /// asks for.
+    /// The same as NCCL_COMM_BLOCKING, NCCL_COMM_SPLIT_SHARE_RESOURCES and NCCL_COMM_SHRINK_SHARE_RESOURCES have it, which NCCL reads once,
+    /// and obeys before what a program asks for.
     pub(crate) fn overridden(self) -> Self {
         fn variable(name: &str) -> Option<bool> {
             match std::env::var(name).ok()?.trim() {
@@ -79,7 +80,12 @@ impl Config {
         }
         static BLOCKING: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_BLOCKING"));
         static SHARE: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_SPLIT_SHARE_RESOURCES"));
-        Self { blocking: BLOCKING.unwrap_or(self.blocking), split_share: SHARE.unwrap_or(self.split_share) }
+        static SHRINK: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_SHRINK_SHARE_RESOURCES"));
+        Self {
+            blocking: BLOCKING.unwrap_or(self.blocking),
+            split_share: SHARE.unwrap_or(self.split_share),
+            shrink_share: SHRINK.unwrap_or(self.shrink_share),
+        }
     }
 
     /// Reads a user's config; null means the defaults.
@@ -113,7 +119,8 @@ impl Config {
             )));
         }
         Self::check(&mut known)?;
-        Ok(Some(Self { blocking: known.blocking != 0, split_share: known.splitShare == 1 }))
+        let (split_share, shrink_share) = (known.splitShare == 1, known.shrinkShare == 1);
+        Ok(Some(Self { blocking: known.blocking != 0, split_share, shrink_share }))
     }
 
     fn check(config: &mut ncclConfig_t) -> Outcome {
@@ -176,7 +183,11 @@ mod tests {
         let mut config = initial();
         config.blocking = 0;
         config.splitShare = 1;
-        assert_eq!(read(&config).expect("valid"), Some(Config { blocking: false, split_share: true }));
+        config.shrinkShare = 1;
+        assert_eq!(
+            read(&config).expect("valid"),
+            Some(Config { blocking: false, split_share: true, shrink_share: true })
+        );
         config.blocking = 2;
         assert!(read(&config).expect_err("refused").text.contains("blocking is 2"));
         config = initial();

@@ -18,11 +18,12 @@ pub(crate) enum Kind {
     Recv,
     Init,
     Split,
+    Shrink,
     WindowRegister,
     Connect,
 }
 
-const KINDS: [(Kind, &str); 14] = [
+const KINDS: [(Kind, &str); 15] = [
     (Kind::AllReduce, "AllReduce"),
     (Kind::Reduce, "Reduce"),
     (Kind::Broadcast, "Broadcast"),
@@ -35,6 +36,7 @@ const KINDS: [(Kind, &str); 14] = [
     (Kind::Recv, "Recv"),
     (Kind::Init, "CommInitRank"),
     (Kind::Split, "CommSplit"),
+    (Kind::Shrink, "CommShrink"),
     (Kind::WindowRegister, "CommWindowRegister"),
     (Kind::Connect, "a first meeting"),
 ];

@@ -60,7 +60,7 @@ functions! {
     Unsafe:
         ncclCommDeregister ncclCommInitRankConfig ncclMemAlloc ncclMemFree;
     Job:
-        ncclCommRevoke ncclCommSplit ncclCommWindowRegister;
+        ncclCommRevoke ncclCommShrink ncclCommSplit ncclCommWindowRegister;
     Blind:
         ncclCommAbort ncclCommDestroy ncclCommFinalize ncclCommWindowDeregister;
 }

@@ -1,6 +1,5 @@
-//! How ranks find each other, and how a communicator is divided.
+//! How ranks find each other.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::group::{self, Job};
@@ -22,18 +21,28 @@ use crate::emulator::nccl::state::shared::{Nccl, Shared};
 use crate::emulator::nccl::wait::activity::{Activity, Watch};
 use crate::emulator::nccl::wait::host::{self, Members};
 use crate::emulator::{fault, report, settings};
-use crate::sys::{NCCL_SPLIT_NOCOLOR, ncclComm_t, ncclResult_t, ncclUniqueId};
+use crate::sys::{ncclComm_t, ncclResult_t, ncclUniqueId};
 
 /// Where a call puts the handle it makes.
 #[derive(Clone, Copy)]
-struct Out(*mut ncclComm_t);
+pub(super) struct Out(*mut ncclComm_t);
 
 // SAFETY: the caller of the C function keeps the place valid until the call, or the group it is part of, has ended, or for
 // a non-blocking communicator until it has settled. That is NCCL's rule too.
 unsafe impl Send for Out {}
 
 impl Out {
-    fn put(self, handle: ncclComm_t) {
+    /// The place of the caller, empty so far; an error for null.
+    pub(super) fn at(out: *mut ncclComm_t) -> Outcome<Self> {
+        if out.is_null() {
+            return Err(Failure::argument("the place for the communicator is null"));
+        }
+        let out = Self(out);
+        out.put(std::ptr::null_mut());
+        Ok(out)
+    }
+
+    pub(super) fn put(self, handle: ncclComm_t) {
         // SAFETY: checked not to be null; see above for how long it is valid.
         unsafe { *self.0 = handle };
     }
@@ -50,11 +59,7 @@ pub(crate) unsafe fn init_rank(
     rank: i32,
     config: Option<Config>,
 ) -> Outcome<ncclResult_t> {
-    if out.is_null() {
-        return Err(Failure::argument("the place for the communicator is null"));
-    }
-    let out = Out(out);
-    out.put(std::ptr::null_mut());
+    let out = Out::at(out)?;
     if let Some(wrong) = settings::wrong() {
         return Err(Failure::usage(wrong.to_string_lossy()));
     }
@@ -96,7 +101,7 @@ pub(crate) unsafe fn init_rank(
 }
 
 /// Meets the other ranks in the segment that `id` leads to.
-fn join(comm: &Comm, id: Id) -> Outcome {
+pub(super) fn join(comm: &Comm, id: Id) -> Outcome {
     if fault::on_start(comm.rank) {
         return Err(Failure::system(format!("rank {}: its start fails, as {} says", comm.rank, fault::VARIABLE)));
     }
@@ -183,89 +188,4 @@ fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
             }
         }
     }
-}
-
-/// `ncclCommSplit`.
-///
-/// # Safety
-/// `out` is null or valid for a write until the call has ended or settled.
-pub(crate) unsafe fn split(
-    parent: &Arc<Comm>,
-    color: i32,
-    key: i32,
-    out: *mut ncclComm_t,
-    config: Option<Config>,
-) -> Outcome<ncclResult_t> {
-    group::call(|| {
-        if out.is_null() {
-            return Err(Failure::argument("the place for the communicator is null"));
-        }
-        let epoch = parent.ensure_dividable()?;
-        let out = Out(out);
-        out.put(std::ptr::null_mut());
-        if color < 0 && color != NCCL_SPLIT_NOCOLOR {
-            return Err(Failure::argument(format!("the color is {color}, expected 0 or more, or NCCL_SPLIT_NOCOLOR")));
-        }
-        let job = parent.clone();
-        let run = Box::new(move || divide(&job, epoch, (color, key), out, config));
-        group::add_job(Job { comm: parent.clone(), name: "ncclCommSplit", run })
-    })
-}
-
-/// Learns every rank's color, and meets those of the same one in a segment that the first of them makes.
-fn divide(parent: &Comm, epoch: u32, (color, key): (i32, i32), out: Out, config: Option<Config>) -> Outcome {
-    let find = || find_part(parent, epoch, (color, key));
-    if color == NCCL_SPLIT_NOCOLOR {
-        return find().map(drop).map_err(|failure| {
-            let rank = parent.rank;
-            let text =
-                format!("rank {rank} asked for no part: NCCL writes where a communicator would be: {}", failure.text);
-            Failure::new(failure.code, text).reported()
-        });
-    }
-    // Nothing is shared with one that was revoked.
-    let shares = parent.config.split_share && !parent.is_revoked();
-    let resources = if shares { parent.resources.share() } else { Resources::default() };
-    let config = config.unwrap_or(parent.config).overridden();
-    let part = heed_captures(functions::ncclCommSplit).and_then(|()| find());
-    let (rank, size) = part.as_ref().map_or((0, 1), |part| (part.rank, part.size));
-    let child = Comm::new(rank, size, parent.device, config, resources);
-    let outcome = part.and_then(|part| match shares {
-        true => join(&child, part.id),
-        false => parent.resources.abort.with_child(&child.resources.abort, || join(&child, part.id)),
-    });
-    child.settle(&outcome);
-    // One that has failed has a handle, too, by which it is to be aborted.
-    registry::insert(&child);
-    out.put(registry::handle(&child));
-    outcome
-}
-
-/// Where a rank belongs: its rank there, how many there are, and the segment in which they meet.
-struct Part {
-    rank: usize,
-    size: usize,
-    id: Id,
-}
-
-fn find_part(parent: &Comm, epoch: u32, (color, key): (i32, i32)) -> Outcome<Part> {
-    let words = [u64::from(color.cast_unsigned()), u64::from(key.cast_unsigned())];
-    let all = Members::all(parent, epoch);
-    let shown = host::exchange(parent, &all, Kind::Split, &words)?;
-    let mut members: Vec<(i32, usize)> = shown
-        .iter()
-        .enumerate()
-        .filter(|(_, words)| words[0] as u32 == color.cast_unsigned())
-        .map(|(rank, words)| ((words[1] as u32).cast_signed(), rank))
-        .collect();
-    members.sort_unstable();
-    let rank = members.iter().position(|&(_, rank)| rank == parent.rank).unwrap_or(0);
-    let leads = rank == 0 && color != NCCL_SPLIT_NOCOLOR;
-    // A leader that cannot make a segment still shows something, or the others would wait for it.
-    let made = if leads { register::create::<Nccl>().map(Id::words) } else { Ok([0; 4]) };
-    let shown = host::exchange(parent, &all, Kind::Split, made.as_ref().unwrap_or(&[0; 4]))?;
-    made.map_err(Failure::from)?;
-    let leader = members.first().map_or(parent.rank, |&(_, rank)| rank);
-    let [a, b, c, d, ..] = shown[leader];
-    Ok(Part { rank, size: members.len(), id: Id::from_words([a, b, c, d]) })
 }

@@ -1,6 +1,7 @@
 //! Calls of the host.
 
 pub(crate) mod connect;
+pub(crate) mod divide;
 pub(crate) mod group;
 pub(crate) mod init;
 pub(crate) mod issue;

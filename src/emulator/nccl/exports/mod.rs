@@ -12,7 +12,7 @@ use super::basics::error::{self, Failure, Outcome, entry};
 use super::basics::kind::Kind;
 use super::basics::safety::{Function, functions};
 use super::basics::unique_id;
-use super::calls::{group, init, issue, lifecycle};
+use super::calls::{divide, group, init, issue, lifecycle};
 use super::requests::request::Request;
 use super::state::inside::Manner;
 use super::state::shared::Nccl;
@@ -82,8 +82,32 @@ pub unsafe extern "C" fn ncclCommSplit(
     entry(functions::ncclCommSplit, || {
         let (parent, _inside) = registry::enter(comm, Manner::Alone)?;
         // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
-        let made = unsafe { init::split(&parent, color, key, newcomm, Config::read(config)?) }?;
+        let made = unsafe { divide::split(&parent, color, key, newcomm, Config::read(config)?) }?;
         // As NCCL: the parent's state tells how a non-blocking split goes, the call itself has succeeded.
+        Ok(if made == ncclResult_t::ncclInProgress { ncclResult_t::ncclSuccess } else { made })
+    })
+}
+
+pub unsafe extern "C" fn ncclCommShrink(
+    comm: ncclComm_t,
+    excludeRanksList: *mut c_int,
+    excludeRanksCount: c_int,
+    newcomm: *mut ncclComm_t,
+    config: *mut ncclConfig_t,
+    shrinkFlags: c_int,
+) -> ncclResult_t {
+    entry(functions::ncclCommShrink, || {
+        let (parent, _inside) = registry::enter(comm, Manner::Alone)?;
+        if excludeRanksList.is_null() {
+            return Err(Failure::argument("the list of ranks to leave out is null"));
+        }
+        let count = usize::try_from(excludeRanksCount).unwrap_or(0);
+        // SAFETY: the caller's list, as C declares it: not null, and so long.
+        let excluded = unsafe { std::slice::from_raw_parts_mut(excludeRanksList, count) };
+        // NCCL sorts the list of the caller.
+        excluded.sort_unstable();
+        // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
+        let made = unsafe { divide::shrink(&parent, excluded, newcomm, Config::read(config)?, shrinkFlags) }?;
         Ok(if made == ncclResult_t::ncclInProgress { ncclResult_t::ncclSuccess } else { made })
     })
 }

@@ -125,6 +125,6 @@ fn parts(kind: Kind, size: usize, root: bool) -> (usize, usize) {
         Kind::Scatter => (at_root(size), 1),
         Kind::Send => (1, 0),
         Kind::Recv => (0, 1),
-        Kind::Init | Kind::Split | Kind::WindowRegister | Kind::Connect => (0, 0),
+        Kind::Init | Kind::Split | Kind::Shrink | Kind::WindowRegister | Kind::Connect => (0, 0),
     }
 }

@@ -302,6 +302,15 @@ impl Comm {
         Ok(())
     }
 
+    /// Stops everything that was launched, as a revoke does, and goes on then.
+    pub(crate) fn interrupt(&self) {
+        self.resources.abort.next_epoch();
+        self.resources.abort.set();
+        let progress = &self.resources.progress;
+        progress.wait(*lock(&progress.launched), || false);
+        self.resources.abort.take_back();
+    }
+
     /// Whether it was.
     pub(crate) fn is_revoked(&self) -> bool {
         self.closed.load(Ordering::Acquire) == REVOKED

@@ -16,6 +16,7 @@ mod processes;
 mod races;
 mod registrations;
 mod replays;
+mod shrink;
 mod windows;
 
 use std::cell::Cell;
