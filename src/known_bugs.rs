@@ -189,6 +189,21 @@ pub(crate) const ENDLESS_WINDOWS: KnownBug = KnownBug {
     place: "src/nccl/memory/allocate.rs",
 };
 
+/// NCCL keeps why a split has failed in a communicator that a rank without a color does not have.
+pub(crate) const SPLIT_WITHOUT_PART: KnownBug = KnownBug {
+    name: "split-without-part",
+    library: Library::Nccl,
+    first: EVER,
+    last: None,
+    compute_capability: None,
+    what: "a rank that passes no color to a split that fails, because another process ends or is late, writes through a null pointer: \
+           its process ends too",
+    answer: Answer::GoneAround,
+    how: "such a rank passes a color that no other has, and drops the communicator that it gets; so the largest colors, one for each \
+          rank, are refused",
+    place: "src/nccl/children/split.rs",
+};
+
 /// Every bug that is known here.
 pub const TABLE: &[KnownBug] = &[
     MISALIGNED_WINDOWS,
@@ -267,18 +282,7 @@ pub const TABLE: &[KnownBug] = &[
         how: "the error is asked for first, and such a communicator is aborted instead",
         place: "src/nccl/life/closing.rs",
     },
-    KnownBug {
-        name: "split-without-part",
-        library: Library::Nccl,
-        first: Version::new(2, 28, 9),
-        last: None,
-        compute_capability: None,
-        what: "a rank that passes no colour to a split that fails, because another process ends or is late, writes through a null pointer: \
-               its process ends too",
-        answer: Answer::Told,
-        how: "let a rank that is to be in no part pass a colour that nobody else has, and drop what it gets",
-        place: "",
-    },
+    SPLIT_WITHOUT_PART,
     KnownBug {
         name: "comm-blocking",
         library: Library::Nccl,

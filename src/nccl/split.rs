@@ -10,8 +10,9 @@ use crate::error::Result;
 
 impl Communicator {
     /// Wraps `ncclCommSplit`: the ranks that pass the same `color` get a communicator of their own, in which they stand in the order of
-    /// their keys, and where these are equal, of their ranks. A rank that passes no color gets `None`; should the split fail, NCCL may end
-    /// its process ([`split-without-part`](crate::known_bugs::TABLE)).
+    /// their keys, and where these are equal, of their ranks. A rank that passes no color gets `None`; to NCCL, which may end the process
+    /// of a rank without a color, it has one of its own, for the moment of this call: it takes as long as for the others, and the largest
+    /// colors are kept for that ([`split-without-part`](crate::known_bugs::TABLE)).
     ///
     /// All ranks call it, in the same place among their collectives. It waits until what this rank has enqueued is done, then for the
     /// others. In a clique the ranks of a part are one as well: they go on comparing what they do, among themselves, and the part needs
@@ -26,8 +27,8 @@ impl Communicator {
     /// [`Error::Disagreement`](crate::Error::Disagreement) where other ranks of a clique do something else;
     /// [`Error::Timeout`](crate::Error::Timeout) where one does not come, or what was enqueued is not done, within
     /// [`Communicator::timeout`]; what NCCL says. Except where this rank's own work was not done in time, the communicator is aborted then, with
-    /// all its ranks in this process. [`Error::InvalidArgument`](crate::Error::InvalidArgument) where a color or key is larger than a C `int`
-    /// can be: nothing has happened then.
+    /// all its ranks in this process. [`Error::InvalidArgument`](crate::Error::InvalidArgument) where a key is larger than a C `int` can be, or a
+    /// color larger than that less the number of ranks: nothing has happened then.
     ///
     /// Where a split fails inside NCCL on one rank only, as when memory runs out, the others wait for it inside NCCL: the error comes at once,
     /// but they are woken after five seconds only, and until then nothing of the communicator is freed. NCCL before 2.28.7 cannot wake them.

@@ -254,10 +254,18 @@ fn what_is_refused() {
         for ranks in rank_counts(&[1, 2]) {
             let rig = Rig::new(ranks);
             rig.run(|comm, stream| {
-                assert_argument(comm.split(Some(1 << 31), 0), "split", "at most 2147483647", "2147483648");
+                // The others are for ranks that will be in no part.
+                let most = (1 << 31) - 1 - ranks;
+                for color in [most + 1, most + ranks, 1 << 31, usize::MAX] {
+                    let expected = format!("at most {most}");
+                    assert_argument(comm.split(Some(color), 0), "split", &expected, &color.to_string());
+                }
                 assert_argument(comm.split(None, usize::MAX), "split", "at most 2147483647", &usize::MAX.to_string());
                 let error = group(|_| comm.split(Some(0), 0).map(drop)).expect_err("a split in a group");
                 assert!(matches!(error, Error::InvalidUsage { operation: "split", .. }), "{error:?}");
+                // The largest, beside a rank that will be in no part.
+                let part = comm.split((comm.rank() == 0).then_some(most), 0)?;
+                assert_eq!(part.map(|part| part.size()), (comm.rank() == 0).then_some(1));
                 sum(comm, stream)
             });
             rig.close();
@@ -294,7 +302,7 @@ fn opposite_orders() {
 fn ranks_that_were_made_one_by_one() {
     watched(90.0, || {
         for ranks in rank_counts(&[2]) {
-            for comes in [true, false] {
+            for (comes, color) in [(true, Some(7)), (false, Some(0)), (false, None)] {
                 let id = UniqueId::new().unwrap();
                 std::thread::scope(|scope| {
                     for rank in 0..ranks {
@@ -305,15 +313,14 @@ fn ranks_that_were_made_one_by_one() {
                             let stream = Stream::new(device).unwrap();
                             sum(&comm, &stream).unwrap();
                             if comes {
-                                let part = comm.split(Some(7), ranks - rank).unwrap().expect("a part");
+                                let part = comm.split(color, ranks - rank).unwrap().expect("a part");
                                 assert_eq!(part.rank(), ranks - 1 - rank);
                                 drop(comm);
                                 return sum(&part, &stream).unwrap();
                             }
                             comm.set_timeout(slower(1.0));
                             if rank == 0 {
-                                let error =
-                                    quick(slower(8.0), || comm.split(Some(0), 0)).expect_err("rank 1 stays away");
+                                let error = quick(slower(8.0), || comm.split(color, 0)).expect_err("rank 1 stays away");
                                 assert!(matches!(error, Error::Timeout { operation: "split", .. }), "{error:?}");
                                 assert_names(&error, &["rank 0 waits inside NCCL", "split"]);
                             }

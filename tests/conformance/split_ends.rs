@@ -180,6 +180,8 @@ fn many(ranks: usize) {
                 if round % 2 == 0 {
                     part.close(slower(10.0))?;
                 }
+                let color = (comm.rank() == round % 2).then_some(round);
+                assert_eq!(comm.split(color, round)?.is_some(), color.is_some());
             }
             Ok(())
         });
