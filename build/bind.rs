@@ -116,15 +116,17 @@ const TYPES: &[&str] = &[
     "PFN_cuMem(GetAllocationGranularity|GetAllocationPropertiesFromHandle)_v10020",
     "PFN_cuMemRetainAllocationHandle_v11000",
     "CUresult",
+    "nccl(HostCft|NvlsHost)Mode_t",
 ];
 
 /// Constants that the crate uses.
 const CONSTANTS: &[&str] = &[
     "CUDART_VERSION",
     "NCCL_(MAJOR|MINOR|PATCH|VERSION_CODE|UNIQUE_ID_BYTES|CONFIG_UNDEF_INT|SPLIT_NOCOLOR)",
-    "NCCL_WIN_(DEFAULT|COLL_SYMMETRIC)",
+    "NCCL_WIN_.*",
     "NCCL_CTA_POLICY_.*",
-    "NCCL_(REVOKE_DEFAULT|SHRINK_DEFAULT|SHRINK_ABORT)",
+    "NCCL_(SHRINK|REVOKE)_.*",
+    "NCCL_SUSPEND_MEM",
     "cudaStream(Default|NonBlocking)",
     "cudaEvent(Default|BlockingSync|DisableTiming)",
     "cudaHostAlloc(Default|Portable)",

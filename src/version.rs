@@ -175,16 +175,31 @@ pub fn check_nvshmem() -> Result<()> {
 }
 
 /// Whether the running NCCL has all that this program was built for; asked once. One that is older in the minor number
-/// has not, and no communicator is made with it: [`Error::LibraryTooOld`].
+/// has not, and no communicator is made with it: [`Error::LibraryTooOld`]. The emulator is built for the newest version that it can
+/// stand for, and refuses none: there, what is newer than the one that it stands for is an error by itself, [`Error::Unsupported`].
 #[cfg(feature = "nccl")]
 pub fn check_nccl() -> Result<()> {
     static CHECKED: OnceLock<Result<()>> = OnceLock::new();
     CHECKED
         .get_or_init(|| {
             let (built, running) = (built_nccl().version, running_nccl()?);
-            sufficient("NCCL", built, running, (built.major, built.minor) <= (running.major, running.minor))
+            let enough = cfg!(gpucomm_emulator) || (built.major, built.minor) <= (running.major, running.minor);
+            sufficient("NCCL", built, running, enough)
         })
         .clone()
+}
+
+/// Whether the running NCCL is of version `first`, with which came what `operation` needs; an [`Error::Unsupported`] where it is not. A
+/// library may lack what the headers have: by the patch, or because it is the emulator, which stands for many versions. What the headers
+/// lack does not compile.
+#[cfg(feature = "nccl")]
+#[cfg_attr(not(test), allow(dead_code, reason = "not all headers have what is newer"))]
+pub(crate) fn needs(operation: &'static str, first: Version) -> Result<()> {
+    let running = running_nccl()?;
+    if running >= first {
+        return Ok(());
+    }
+    Err(Error::Unsupported { operation, needs: format!("NCCL {first} or newer; {running} is running") })
 }
 
 /// Whether the running CUDA runtime is of the major version that this program was built for, or newer; asked once. With an
@@ -226,6 +241,21 @@ mod tests {
         assert!(Version::new(2, 28, 9) < Version::new(3, 0, 0));
         assert_eq!(Version::new(2, 28, 9).to_string(), "2.28.9");
         assert_eq!(Version::from_cuda(12010).to_string(), "12.1");
+    }
+
+    #[test]
+    #[cfg(feature = "nccl")]
+    fn what_is_newer_is_refused_by_name() {
+        let running = running_nccl().expect("there is one");
+        assert!(needs("grow", running).is_ok());
+        let newer = Version { patch: running.patch + 1, ..running };
+        let error = needs("grow", newer).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { operation: "grow", .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("needs NCCL {newer} or newer")) && text.contains(&format!("{running} is")),
+            "{text}"
+        );
     }
 
     #[test]

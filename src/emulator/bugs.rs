@@ -6,11 +6,14 @@ use std::ops::RangeInclusive;
 /// A version of NCCL, as `ncclGetVersion` says it: 22809 is 2.28.9.
 pub(in crate::emulator) type Nccl = u32;
 
-/// The version that it stands for unless it is told otherwise: that of the declarations.
+/// The version that it stands for unless it is told otherwise: one that was compared with GPUs.
 pub(in crate::emulator) const NCCL: Nccl = 2_28_09;
 
 /// Those that it can stand for. Older ones cannot revoke a communicator.
-const VERSIONS: RangeInclusive<Nccl> = 2_28_07..=2_32_99;
+const VERSIONS: RangeInclusive<Nccl> = 2_28_07..=NEWEST;
+
+/// The newest: of the declarations, whatever the patch.
+pub(in crate::emulator) const NEWEST: Nccl = 2_32_99;
 
 /// What the variable may hold.
 pub(in crate::emulator) const EXPECTED: &str = "a version of NCCL, such as 2.29.7, from 2.28.7 to 2.32";
@@ -21,6 +24,12 @@ pub(in crate::emulator) fn version(text: &str) -> Option<Nccl> {
     let (major, minor, patch) = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
     let version = major * 1_00_00 + minor * 1_00 + patch;
     (parts.next().is_none() && VERSIONS.contains(&version)).then_some(version)
+}
+
+/// A version, as people write it.
+#[cfg(feature = "nccl")]
+pub(in crate::emulator) fn text(version: Nccl) -> String {
+    format!("{}.{}.{}", version / 1_00_00, version / 1_00 % 1_00, version % 1_00)
 }
 
 /// Which bugs there are; none unless asked for.

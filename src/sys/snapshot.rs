@@ -128,7 +128,7 @@ pub type cudaHostFn_t = ::std::option::Option<
 >;
 pub type ncclComm_t = *mut ncclComm;
 pub type ncclWindow_t = *mut ncclWindow_vidmem;
-pub type ncclConfig_t = ncclConfig_v22800;
+pub type ncclConfig_t = ncclConfig_v23100;
 #[repr(C)]
 #[derive(Debug)]
 pub struct CUstream_st {
@@ -242,9 +242,15 @@ pub struct ncclUniqueId {
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct ncclResult_t(pub ::std::os::raw::c_uint);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct ncclHostCftMode_t(pub ::std::os::raw::c_int);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct ncclNvlsHostMode_t(pub ::std::os::raw::c_int);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct ncclConfig_v22800 {
+pub struct ncclConfig_v23100 {
     pub size: usize,
     pub magic: ::std::os::raw::c_uint,
     pub version: ::std::os::raw::c_uint,
@@ -262,6 +268,15 @@ pub struct ncclConfig_v22800 {
     pub nvlsCTAs: ::std::os::raw::c_int,
     pub nChannelsPerNetPeer: ::std::os::raw::c_int,
     pub nvlinkCentricSched: ::std::os::raw::c_int,
+    pub graphUsageMode: ::std::os::raw::c_int,
+    pub numRmaCtx: ::std::os::raw::c_int,
+    pub maxP2pPeers: ::std::os::raw::c_int,
+    pub graphStreamOrdering: ::std::os::raw::c_int,
+    pub launchOrderImplicit: ::std::os::raw::c_int,
+    pub numRmaSig: ::std::os::raw::c_int,
+    pub rmaEagerInit: ::std::os::raw::c_int,
+    pub hostCftMode: ::std::os::raw::c_int,
+    pub nvlsHostMode: ::std::os::raw::c_int,
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -294,16 +309,21 @@ pub const cudaEventDisableTiming: u32 = 2;
 pub const cudaStreamDefault: u32 = 0;
 pub const cudaStreamNonBlocking: u32 = 1;
 pub const NCCL_MAJOR: u32 = 2;
-pub const NCCL_MINOR: u32 = 28;
-pub const NCCL_PATCH: u32 = 9;
-pub const NCCL_VERSION_CODE: u32 = 22809;
+pub const NCCL_MINOR: u32 = 32;
+pub const NCCL_PATCH: u32 = 3;
+pub const NCCL_VERSION_CODE: u32 = 23203;
 pub const NCCL_UNIQUE_ID_BYTES: u32 = 128;
 pub const NCCL_SPLIT_NOCOLOR: i32 = -1;
 pub const NCCL_WIN_DEFAULT: u32 = 0;
 pub const NCCL_WIN_COLL_SYMMETRIC: u32 = 1;
+pub const NCCL_WIN_STRICT_ORDERING: u32 = 2;
+pub const NCCL_WIN_GIN_ONLY: u32 = 4;
+pub const NCCL_WIN_CFT_COUNTED: u32 = 8;
+pub const NCCL_WIN_REQUIRED_ALIGNMENT: u32 = 4096;
 pub const NCCL_SHRINK_DEFAULT: u32 = 0;
 pub const NCCL_SHRINK_ABORT: u32 = 1;
 pub const NCCL_REVOKE_DEFAULT: u32 = 0;
+pub const NCCL_SUSPEND_MEM: u32 = 1;
 pub const NCCL_CTA_POLICY_DEFAULT: u32 = 0;
 pub const NCCL_CTA_POLICY_EFFICIENCY: u32 = 1;
 pub const NCCL_CTA_POLICY_ZERO: u32 = 2;
@@ -392,61 +412,88 @@ const _: () = {
 };
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ncclConfig_v22800"][::std::mem::size_of::<ncclConfig_v22800>() - 80usize];
+    ["Size of ncclConfig_v23100"][::std::mem::size_of::<ncclConfig_v23100>() - 120usize];
     [
-        "Alignment of ncclConfig_v22800",
-    ][::std::mem::align_of::<ncclConfig_v22800>() - 8usize];
+        "Alignment of ncclConfig_v23100",
+    ][::std::mem::align_of::<ncclConfig_v23100>() - 8usize];
     [
-        "Offset of field: ncclConfig_v22800::size",
-    ][::std::mem::offset_of!(ncclConfig_v22800, size) - 0usize];
+        "Offset of field: ncclConfig_v23100::size",
+    ][::std::mem::offset_of!(ncclConfig_v23100, size) - 0usize];
     [
-        "Offset of field: ncclConfig_v22800::magic",
-    ][::std::mem::offset_of!(ncclConfig_v22800, magic) - 8usize];
+        "Offset of field: ncclConfig_v23100::magic",
+    ][::std::mem::offset_of!(ncclConfig_v23100, magic) - 8usize];
     [
-        "Offset of field: ncclConfig_v22800::version",
-    ][::std::mem::offset_of!(ncclConfig_v22800, version) - 12usize];
+        "Offset of field: ncclConfig_v23100::version",
+    ][::std::mem::offset_of!(ncclConfig_v23100, version) - 12usize];
     [
-        "Offset of field: ncclConfig_v22800::blocking",
-    ][::std::mem::offset_of!(ncclConfig_v22800, blocking) - 16usize];
+        "Offset of field: ncclConfig_v23100::blocking",
+    ][::std::mem::offset_of!(ncclConfig_v23100, blocking) - 16usize];
     [
-        "Offset of field: ncclConfig_v22800::cgaClusterSize",
-    ][::std::mem::offset_of!(ncclConfig_v22800, cgaClusterSize) - 20usize];
+        "Offset of field: ncclConfig_v23100::cgaClusterSize",
+    ][::std::mem::offset_of!(ncclConfig_v23100, cgaClusterSize) - 20usize];
     [
-        "Offset of field: ncclConfig_v22800::minCTAs",
-    ][::std::mem::offset_of!(ncclConfig_v22800, minCTAs) - 24usize];
+        "Offset of field: ncclConfig_v23100::minCTAs",
+    ][::std::mem::offset_of!(ncclConfig_v23100, minCTAs) - 24usize];
     [
-        "Offset of field: ncclConfig_v22800::maxCTAs",
-    ][::std::mem::offset_of!(ncclConfig_v22800, maxCTAs) - 28usize];
+        "Offset of field: ncclConfig_v23100::maxCTAs",
+    ][::std::mem::offset_of!(ncclConfig_v23100, maxCTAs) - 28usize];
     [
-        "Offset of field: ncclConfig_v22800::netName",
-    ][::std::mem::offset_of!(ncclConfig_v22800, netName) - 32usize];
+        "Offset of field: ncclConfig_v23100::netName",
+    ][::std::mem::offset_of!(ncclConfig_v23100, netName) - 32usize];
     [
-        "Offset of field: ncclConfig_v22800::splitShare",
-    ][::std::mem::offset_of!(ncclConfig_v22800, splitShare) - 40usize];
+        "Offset of field: ncclConfig_v23100::splitShare",
+    ][::std::mem::offset_of!(ncclConfig_v23100, splitShare) - 40usize];
     [
-        "Offset of field: ncclConfig_v22800::trafficClass",
-    ][::std::mem::offset_of!(ncclConfig_v22800, trafficClass) - 44usize];
+        "Offset of field: ncclConfig_v23100::trafficClass",
+    ][::std::mem::offset_of!(ncclConfig_v23100, trafficClass) - 44usize];
     [
-        "Offset of field: ncclConfig_v22800::commName",
-    ][::std::mem::offset_of!(ncclConfig_v22800, commName) - 48usize];
+        "Offset of field: ncclConfig_v23100::commName",
+    ][::std::mem::offset_of!(ncclConfig_v23100, commName) - 48usize];
     [
-        "Offset of field: ncclConfig_v22800::collnetEnable",
-    ][::std::mem::offset_of!(ncclConfig_v22800, collnetEnable) - 56usize];
+        "Offset of field: ncclConfig_v23100::collnetEnable",
+    ][::std::mem::offset_of!(ncclConfig_v23100, collnetEnable) - 56usize];
     [
-        "Offset of field: ncclConfig_v22800::CTAPolicy",
-    ][::std::mem::offset_of!(ncclConfig_v22800, CTAPolicy) - 60usize];
+        "Offset of field: ncclConfig_v23100::CTAPolicy",
+    ][::std::mem::offset_of!(ncclConfig_v23100, CTAPolicy) - 60usize];
     [
-        "Offset of field: ncclConfig_v22800::shrinkShare",
-    ][::std::mem::offset_of!(ncclConfig_v22800, shrinkShare) - 64usize];
+        "Offset of field: ncclConfig_v23100::shrinkShare",
+    ][::std::mem::offset_of!(ncclConfig_v23100, shrinkShare) - 64usize];
     [
-        "Offset of field: ncclConfig_v22800::nvlsCTAs",
-    ][::std::mem::offset_of!(ncclConfig_v22800, nvlsCTAs) - 68usize];
+        "Offset of field: ncclConfig_v23100::nvlsCTAs",
+    ][::std::mem::offset_of!(ncclConfig_v23100, nvlsCTAs) - 68usize];
     [
-        "Offset of field: ncclConfig_v22800::nChannelsPerNetPeer",
-    ][::std::mem::offset_of!(ncclConfig_v22800, nChannelsPerNetPeer) - 72usize];
+        "Offset of field: ncclConfig_v23100::nChannelsPerNetPeer",
+    ][::std::mem::offset_of!(ncclConfig_v23100, nChannelsPerNetPeer) - 72usize];
     [
-        "Offset of field: ncclConfig_v22800::nvlinkCentricSched",
-    ][::std::mem::offset_of!(ncclConfig_v22800, nvlinkCentricSched) - 76usize];
+        "Offset of field: ncclConfig_v23100::nvlinkCentricSched",
+    ][::std::mem::offset_of!(ncclConfig_v23100, nvlinkCentricSched) - 76usize];
+    [
+        "Offset of field: ncclConfig_v23100::graphUsageMode",
+    ][::std::mem::offset_of!(ncclConfig_v23100, graphUsageMode) - 80usize];
+    [
+        "Offset of field: ncclConfig_v23100::numRmaCtx",
+    ][::std::mem::offset_of!(ncclConfig_v23100, numRmaCtx) - 84usize];
+    [
+        "Offset of field: ncclConfig_v23100::maxP2pPeers",
+    ][::std::mem::offset_of!(ncclConfig_v23100, maxP2pPeers) - 88usize];
+    [
+        "Offset of field: ncclConfig_v23100::graphStreamOrdering",
+    ][::std::mem::offset_of!(ncclConfig_v23100, graphStreamOrdering) - 92usize];
+    [
+        "Offset of field: ncclConfig_v23100::launchOrderImplicit",
+    ][::std::mem::offset_of!(ncclConfig_v23100, launchOrderImplicit) - 96usize];
+    [
+        "Offset of field: ncclConfig_v23100::numRmaSig",
+    ][::std::mem::offset_of!(ncclConfig_v23100, numRmaSig) - 100usize];
+    [
+        "Offset of field: ncclConfig_v23100::rmaEagerInit",
+    ][::std::mem::offset_of!(ncclConfig_v23100, rmaEagerInit) - 104usize];
+    [
+        "Offset of field: ncclConfig_v23100::hostCftMode",
+    ][::std::mem::offset_of!(ncclConfig_v23100, hostCftMode) - 108usize];
+    [
+        "Offset of field: ncclConfig_v23100::nvlsHostMode",
+    ][::std::mem::offset_of!(ncclConfig_v23100, nvlsHostMode) - 112usize];
 };
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -648,7 +695,29 @@ impl ncclResult_t {
     pub const ncclInvalidUsage: ncclResult_t = ncclResult_t(5);
     pub const ncclRemoteError: ncclResult_t = ncclResult_t(6);
     pub const ncclInProgress: ncclResult_t = ncclResult_t(7);
-    pub const ncclNumResults: ncclResult_t = ncclResult_t(8);
+    pub const ncclTimeout: ncclResult_t = ncclResult_t(8);
+    pub const ncclNumResults: ncclResult_t = ncclResult_t(9);
+}
+impl ncclHostCftMode_t {
+    pub const ncclHostCftDefault: ncclHostCftMode_t = ncclHostCftMode_t(-2147483648);
+    pub const ncclHostCftEnable: ncclHostCftMode_t = ncclHostCftMode_t(1);
+    pub const ncclHostCftDisable: ncclHostCftMode_t = ncclHostCftMode_t(2);
+    pub const ncclHostCftFallback: ncclHostCftMode_t = ncclHostCftMode_t(3);
+}
+impl ncclNvlsHostMode_t {
+    pub const ncclNvlsHostModeDefault: ncclNvlsHostMode_t = ncclNvlsHostMode_t(
+        -2147483648,
+    );
+    pub const ncclNvlsHostModeEnable: ncclNvlsHostMode_t = ncclNvlsHostMode_t(0);
+    pub const ncclNvlsHostModeDisableTransport: ncclNvlsHostMode_t = ncclNvlsHostMode_t(
+        1,
+    );
+    pub const ncclNvlsHostModeDisableSymmetricMultimem: ncclNvlsHostMode_t = ncclNvlsHostMode_t(
+        2,
+    );
+    pub const ncclNvlsHostModeDisable: ncclNvlsHostMode_t = ncclNvlsHostMode_t(
+        2147483647,
+    );
 }
 impl ncclRedOp_t {
     pub const ncclSum: ncclRedOp_t = ncclRedOp_t(0);

@@ -43,9 +43,9 @@ impl Headers {
     /// With another version of NCCL.
     fn version(self, minor: u32, patch: u32) -> Self {
         let code = format!("#define NCCL_VERSION_CODE {}", 20000 + minor * 100 + patch);
-        self.with("nccl.h", "#define NCCL_MINOR 28", &format!("#define NCCL_MINOR {minor}"))
-            .with("nccl.h", "#define NCCL_PATCH 9", &format!("#define NCCL_PATCH {patch}"))
-            .with("nccl.h", "#define NCCL_VERSION_CODE 22809", &code)
+        self.with("nccl.h", "#define NCCL_MINOR 32", &format!("#define NCCL_MINOR {minor}"))
+            .with("nccl.h", "#define NCCL_PATCH 3", &format!("#define NCCL_PATCH {patch}"))
+            .with("nccl.h", "#define NCCL_VERSION_CODE 23203", &code)
     }
 
     fn adapt(&self) -> Result<String, String> {
@@ -187,7 +187,7 @@ fn another_type() {
 fn something_that_is_not_there() {
     let Some(headers) = Headers::new() else { return };
     let headers = headers.with("nccl.h", "ncclCommRevoke(", "ncclCommRevokeElse(");
-    assert_eq!(headers.differences(), ["ncclCommRevoke", "expected  as in NCCL 2.28.9", "found     nothing"]);
+    assert_eq!(headers.differences(), ["ncclCommRevoke", "expected  as in NCCL 2.32.3", "found     nothing"]);
     // Older headers may lack it.
     let bindings = headers.version(28, 6).adapt().expect("nothing differs");
     assert!(!bindings.contains("ncclCommRevoke"), "{bindings}");
@@ -207,11 +207,11 @@ fn without_nccl() {
 #[test]
 fn a_configuration_that_is_shorter() {
     let Some(headers) = Headers::new() else { return };
-    let headers = headers.version(27, 3).with("nccl.h", "ncclConfig_v22800", "ncclConfig_v22700").with(
-        "nccl.h",
-        "  int nChannelsPerNetPeer;\n  int nvlinkCentricSched;\n",
-        "",
-    );
+    let newer = "nChannelsPerNetPeer nvlinkCentricSched graphUsageMode numRmaCtx maxP2pPeers graphStreamOrdering \
+                 launchOrderImplicit numRmaSig rmaEagerInit hostCftMode nvlsHostMode";
+    let headers = headers.version(27, 3).with("nccl.h", "ncclConfig_v23100", "ncclConfig_v22700");
+    let headers =
+        newer.split(' ').fold(headers, |headers, field| headers.with("nccl.h", &format!("  int {field};\n"), ""));
     let bindings = headers.adapt().expect("nothing differs");
     assert!(bindings.contains("pub type ncclConfig_t = ncclConfig_v22700;"), "{bindings}");
     assert!(bindings.contains("size_of::<ncclConfig_v22700>() - 72usize"), "{bindings}");
@@ -221,20 +221,17 @@ fn a_configuration_that_is_shorter() {
 #[test]
 fn a_configuration_that_is_longer() {
     let Some(headers) = Headers::new() else { return };
-    let headers = headers.version(30, 1).with(
-        "nccl.h",
-        "  int nvlinkCentricSched;\n",
-        "  int nvlinkCentricSched;\n  int more[3];\n",
-    );
+    let headers =
+        headers.version(33, 1).with("nccl.h", "  int nvlsHostMode;\n", "  int nvlsHostMode;\n  int more[3];\n");
     let bindings = headers.adapt().expect("nothing differs");
-    assert!(bindings.contains("pub __bindgen_padding_0: [u8; 16usize],"), "{bindings}");
-    assert!(bindings.contains("size_of::<ncclConfig_v22800>() - 96usize"), "{bindings}");
+    assert!(bindings.contains("pub __bindgen_padding_0: [u8; 12usize],"), "{bindings}");
+    assert!(bindings.contains("size_of::<ncclConfig_v23100>() - 128usize"), "{bindings}");
 }
 
 #[test]
 fn a_configuration_whose_fields_have_moved() {
     let Some(headers) = Headers::new() else { return };
-    let headers = headers.version(30, 1).with("nccl.h", "  int blocking;\n", "  long more;\n  int blocking;\n");
+    let headers = headers.version(33, 1).with("nccl.h", "  int blocking;\n", "  long more;\n  int blocking;\n");
     let moved = ["ROOT/nccl.h: offset of ncclConfig_t.blocking", "expected  16", "found     24"];
     assert_eq!(headers.differences()[..3], moved);
 }

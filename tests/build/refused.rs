@@ -85,7 +85,7 @@ fn headers_that_differ_from_the_committed_bindings() {
         text,
         format!(
             "\
-error: the bindings that come with gpucomm are not those of the installed headers (NCCL 2.28.9, CUDA runtime 13.0):
+error: the bindings that come with gpucomm are not those of the installed headers (NCCL 2.32.3, CUDA runtime 13.0):
   ROOT/sdk/include/nccl.h:{line}: ncclAvg
     expected  4
     found     6

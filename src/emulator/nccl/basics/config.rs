@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::LazyLock;
 
 use super::error::{Failure, Outcome};
-use crate::emulator::bugs;
+use crate::emulator::bugs::{self, Nccl};
 use crate::emulator::settings::settings;
 use crate::sys::{NCCL_VERSION_CODE, ncclConfig_t};
 
@@ -14,7 +14,8 @@ const UNSET: c_int = c_int::MIN;
 /// The channels of NCCL; no count in a config may be larger.
 const MAX_CHANNELS: c_int = 64;
 
-const _: () = assert!(bugs::NCCL == NCCL_VERSION_CODE);
+// Functions and fields that are newer than what it stands for are refused, or ignored; what is newer than the declarations it has not.
+const _: () = assert!(bugs::NEWEST / 100 == NCCL_VERSION_CODE / 100);
 
 /// The version that is running.
 pub(crate) fn version() -> c_int {
@@ -50,6 +51,15 @@ pub(crate) fn initial() -> ncclConfig_t {
         nvlsCTAs: UNSET,
         nChannelsPerNetPeer: UNSET,
         nvlinkCentricSched: UNSET,
+        graphUsageMode: UNSET,
+        numRmaCtx: UNSET,
+        maxP2pPeers: UNSET,
+        graphStreamOrdering: UNSET,
+        launchOrderImplicit: UNSET,
+        numRmaSig: UNSET,
+        rmaEagerInit: UNSET,
+        hostCftMode: UNSET,
+        nvlsHostMode: UNSET,
     }
 }
 
@@ -118,23 +128,44 @@ impl Config {
                 known.magic
             )));
         }
-        Self::check(&mut known)?;
+        Self::check(&mut known, settings().nccl)?;
         let (split_share, shrink_share) = (known.splitShare == 1, known.shrinkShare == 1);
         Ok(Some(Self { blocking: known.blocking != 0, split_share, shrink_share }))
     }
 
-    fn check(config: &mut ncclConfig_t) -> Outcome {
-        // A program that was built against an older header cannot have set what that header did not have.
-        if config.version < 22500 {
+    /// Forgets what a version does not know: what the header of the program did not have, it cannot have set, and the library that runs
+    /// does not look at what came after it.
+    fn forget(config: &mut ncclConfig_t, version: u32) {
+        if version < 2_25_00 {
             config.trafficClass = UNSET;
         }
-        if config.version < 22700 {
+        if version < 2_27_00 {
             (config.collnetEnable, config.CTAPolicy, config.shrinkShare, config.nvlsCTAs) =
                 (UNSET, UNSET, UNSET, UNSET);
         }
-        if config.version < 22800 {
+        if version < 2_28_00 {
             (config.nChannelsPerNetPeer, config.nvlinkCentricSched) = (UNSET, UNSET);
         }
+        if version < 2_29_00 {
+            (config.graphUsageMode, config.numRmaCtx) = (UNSET, UNSET);
+        }
+        if version < 2_30_00 {
+            config.maxP2pPeers = UNSET;
+        }
+        if version < 2_30_05 {
+            config.graphStreamOrdering = UNSET;
+        }
+        if version < 2_31_00 {
+            (config.launchOrderImplicit, config.numRmaSig, config.rmaEagerInit, config.hostCftMode) =
+                (UNSET, UNSET, UNSET, UNSET);
+        }
+        if version < 2_32_00 {
+            config.nvlsHostMode = UNSET;
+        }
+    }
+
+    fn check(config: &mut ncclConfig_t, running: Nccl) -> Outcome {
+        Self::forget(config, config.version.min(running));
         let max = c_int::MAX;
         for (name, value, range) in [
             ("blocking", config.blocking, 0..=1),
@@ -148,11 +179,25 @@ impl Config {
             ("nvlsCTAs", config.nvlsCTAs, 1..=max),
             ("nChannelsPerNetPeer", config.nChannelsPerNetPeer, 1..=MAX_CHANNELS),
             ("nvlinkCentricSched", config.nvlinkCentricSched, 0..=1),
+            ("graphUsageMode", config.graphUsageMode, 0..=2),
+            ("numRmaCtx", config.numRmaCtx, 0..=max),
+            ("maxP2pPeers", config.maxP2pPeers, 1..=max),
+            ("graphStreamOrdering", config.graphStreamOrdering, 0..=1),
+            ("launchOrderImplicit", config.launchOrderImplicit, 0..=1),
+            ("numRmaSig", config.numRmaSig, 0..=max),
+            ("rmaEagerInit", config.rmaEagerInit, 0..=1),
+            ("hostCftMode", config.hostCftMode, 1..=3),
         ] {
             if value != UNSET && !range.contains(&value) {
                 let (low, high) = (range.start(), range.end());
                 return Err(Failure::argument(format!("config {name} is {value}, expected {low} to {high}")));
             }
+        }
+        if ![UNSET, 0, 1, 2, 3, max].contains(&config.nvlsHostMode) {
+            return Err(Failure::argument(format!(
+                "config nvlsHostMode is {}, expected 0 to 3, or all",
+                config.nvlsHostMode
+            )));
         }
         if config.minCTAs > config.maxCTAs && config.maxCTAs != UNSET {
             return Err(Failure::argument(format!(
@@ -204,5 +249,28 @@ mod tests {
         config.version = 21903;
         config.nvlinkCentricSched = 77;
         assert!(read(&config).is_ok());
+    }
+
+    #[test]
+    fn fields_newer_than_what_runs_are_ignored() {
+        let check = |mut config, running| Config::check(&mut config, running).map_err(|error| error.text);
+        let set: [(&str, u32, fn(&mut ncclConfig_t)); 7] = [
+            ("graphUsageMode", 2_29_02, |config| config.graphUsageMode = 77),
+            ("maxP2pPeers", 2_30_03, |config| config.maxP2pPeers = 0),
+            ("graphStreamOrdering", 2_30_07, |config| config.graphStreamOrdering = 2),
+            ("launchOrderImplicit", 2_31_02, |config| config.launchOrderImplicit = 2),
+            ("numRmaSig", 2_31_02, |config| config.numRmaSig = -1),
+            ("hostCftMode", 2_31_02, |config| config.hostCftMode = 0),
+            ("nvlsHostMode", 2_32_03, |config| config.nvlsHostMode = 4),
+        ];
+        for (name, first, change) in set {
+            let mut config = initial();
+            change(&mut config);
+            let text = check(config, first).expect_err(name);
+            assert!(text.contains(name), "{name}: {text}");
+            // The version before, of those that brought a field.
+            let before = [2_28_09, 2_29_07, 2_30_03, 2_30_07, 2_31_02].into_iter().rfind(|version| *version < first);
+            check(config, before.expect("there is one")).expect(name);
+        }
     }
 }

@@ -8,10 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use super::safety::{Class, Function};
+use crate::emulator::bugs;
 use crate::emulator::cuda::core::fork;
 use crate::emulator::cuda::error::meaning;
 use crate::emulator::meet::trouble::Trouble;
 use crate::emulator::report;
+use crate::emulator::settings::settings;
 use crate::sys::{cudaError, ncclResult_t};
 
 /// Why a call failed.
@@ -132,8 +134,14 @@ pub(crate) fn heed_captures(function: Function) -> Outcome {
 /// Runs the body of one C entry, unless it needs devices and the process was forked: turns a failure into its code and keeps its text,
 /// and lets no panic cross into C.
 pub(crate) fn entry(function: Function, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
-    let Function { name, class } = function;
+    let Function { name, class, first } = function;
     let body = || {
+        if settings().nccl < first {
+            return Err(Failure::unnoticed(format!(
+                "there is no such function in NCCL {}, which the emulator stands for",
+                bugs::text(settings().nccl)
+            )));
+        }
         if class != Class::Any {
             fork::check().map_err(|error| cuda("a forked process has no devices", error))?;
         }
@@ -174,6 +182,7 @@ pub(crate) fn describe(code: ncclResult_t) -> &'static CStr {
         ncclResult_t::ncclInvalidUsage => c"invalid usage",
         ncclResult_t::ncclRemoteError => c"a remote rank failed or ended",
         ncclResult_t::ncclInProgress => c"operation in progress",
+        ncclResult_t::ncclTimeout => c"timeout",
         _ => c"unknown result code",
     }
 }

@@ -1,5 +1,6 @@
 //! What each function does to captures: the one table of the C functions of this half, from the source of NCCL 2.28.9.
 
+use crate::emulator::bugs::Nccl;
 use crate::emulator::cuda::core::capture;
 use crate::sys::cudaError;
 
@@ -25,6 +26,8 @@ pub(crate) enum Class {
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) class: Class,
+    /// The version of NCCL that brought it; those that the emulator cannot stand for count for none.
+    pub(crate) first: Nccl,
 }
 
 impl Function {
@@ -36,13 +39,14 @@ impl Function {
 }
 
 macro_rules! functions {
-    ($($class:ident: $($name:ident)*;)*) => {
+    ($($class:ident: $($name:ident $(since $first:literal)?)*;)*) => {
         /// The functions, by their names.
         #[allow(non_upper_case_globals, reason = "they are named as in C")]
         pub(crate) mod functions {
             use super::{Class, Function};
 
-            $($(pub(crate) const $name: Function = Function { name: stringify!($name), class: Class::$class };)*)*
+            $($(pub(crate) const $name: Function =
+                Function { name: stringify!($name), class: Class::$class, first: 0 $(+ $first)? };)*)*
         }
 
         #[cfg(test)]
