@@ -184,9 +184,9 @@ pub(crate) const ENDLESS_WINDOWS: KnownBug = KnownBug {
            spins until the process ends; up to 2.28.9, messages between windows and later collectives in them hang or fail with an \
            illegal address (NVIDIA/nccl#1859)",
     answer: Answer::GoneAround,
-    how: "`alloc` gives memory of NCCL that is no window, unless `Config::force_windows` asks for windows all the same; use 2.29.7 \
-          or newer to have them",
-    place: "src/nccl/memory/allocate.rs",
+    how: "`alloc` gives memory of NCCL that is no window, and `window` makes none, unless `Config::force_windows` asks for windows all the \
+          same; use 2.29.7 or newer to have them",
+    place: "src/nccl/memory/publish.rs",
 };
 
 /// NCCL keeps why a split has failed in a communicator that a rank without a color does not have.

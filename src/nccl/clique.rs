@@ -8,11 +8,12 @@ use super::comm_buffer::CommBuffer;
 use super::communicator::{Communicator, abort_members, close_members, drop_members};
 use super::life::abort::AbortOutcome;
 use super::life::init;
-use super::memory::{allocate, register};
+use super::memory::{allocate, register, window};
 use super::registration::Registration;
 use super::setup::config::InitOptions;
 use super::state::inner::Inner;
-use crate::cuda::{AsSlice, Device, Stream};
+use super::window::Window;
+use crate::cuda::{AsSlice, Device, Region, Stream};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -145,14 +146,40 @@ impl Clique {
         memory: impl IntoIterator<Item = impl AsSlice<'a, T>>,
     ) -> Result<Vec<Registration<'_>>> {
         const OPERATION: &str = "Clique::register";
-        let regions: Vec<_> = memory.into_iter().map(|memory| memory.into().region()).collect();
-        if regions.len() != self.size() {
-            let expected = format!("{} buffers, one a rank", self.size());
-            return Err(Error::argument(OPERATION, "memory", expected, format!("{} buffers", regions.len())));
-        }
+        let regions = self.regions(OPERATION, memory)?;
         let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
         let outcomes = register::many(OPERATION, &members, &regions)?;
         Ok(outcomes.into_iter().zip(members).map(|(outcome, inner)| Registration::new(inner, outcome)).collect())
+    }
+
+    /// A window over memory of each rank, for one thread that drives them all; rank `r` shows that of `memory[r]`. See
+    /// [`Communicator::window`].
+    ///
+    /// # Errors
+    /// As [`Communicator::window`]; [`Error::InvalidArgument`] where there is not one buffer a rank.
+    pub fn window<'a, T: Element>(
+        &self,
+        memory: impl IntoIterator<Item = impl AsSlice<'a, T>>,
+    ) -> Result<Vec<Window<'_>>> {
+        const OPERATION: &str = "Clique::window";
+        let regions = self.regions(OPERATION, memory)?;
+        let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
+        let made = window::many(OPERATION, &members, &regions)?;
+        Ok(made.into_iter().zip(members).map(|(made, inner)| Window::new(inner, made)).collect())
+    }
+
+    /// A buffer of each rank.
+    fn regions<'a, T: Element>(
+        &self,
+        operation: &'static str,
+        memory: impl IntoIterator<Item = impl AsSlice<'a, T>>,
+    ) -> Result<Vec<Region<'a>>> {
+        let regions: Vec<_> = memory.into_iter().map(|memory| memory.into().region()).collect();
+        if regions.len() == self.size() {
+            return Ok(regions);
+        }
+        let expected = format!("{} buffers, one a rank", self.size());
+        Err(Error::argument(operation, "memory", expected, format!("{} buffers", regions.len())))
     }
 
     /// Frees the memory of windows that were dropped, on all ranks, for one thread that drives them all; see [`Communicator::reclaim`].

@@ -66,6 +66,9 @@ impl Communicator {
     ///   in the same order among their collectives, memory of the same kind: that of NCCL, say, or what other libraries have mapped so that
     ///   other processes can map it;
     /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
+    /// - all make windows over memory of theirs ([`Communicator::window`]) in the same order among them, of the same length, and at the same
+    ///   byte of memory that was mapped as one, of which each has mapped as much; beside a window in the same memory all do or none does. What
+    ///   is said of windows above holds for them;
     /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts. Where these
     ///   share their resources ([`Config::split_share`](super::Config::split_share)), any two ranks issue what they do with each other on
     ///   the communicator and on the parts in one order;

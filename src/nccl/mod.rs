@@ -94,6 +94,7 @@ mod split;
 mod spmd;
 mod state;
 mod wait;
+mod window;
 
 pub use aborter::Aborter;
 pub use calls::io::{
@@ -105,12 +106,14 @@ pub use communicator::Communicator;
 pub use group::{Group, group, try_group};
 pub use life::abort::AbortOutcome;
 pub use memory::alone::alloc;
+pub use memory::unsupported::Unsupported;
 pub use pre_mul_sum::PreMulSum;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;
 pub use setup::config::{Config, InitOptions};
 pub use setup::unique_id::UniqueId;
 pub use state::standing::State;
+pub use window::Window;
 
 use raw::check;
 

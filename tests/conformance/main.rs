@@ -72,6 +72,8 @@ mod support;
 mod threads;
 mod two_threads;
 mod undisturbed;
+mod user_window_ends;
+mod user_windows;
 mod variable;
 mod versions;
 mod waiting;

@@ -61,6 +61,12 @@ type AddressRange = Option<unsafe extern "C" fn(base: *mut u64, bytes: *mut usiz
 /// and its bytes. `None` for memory that was allocated otherwise, and where that cannot be known: the thread has to be bound to a
 /// device.
 pub(crate) fn mapping(address: *mut c_void) -> Option<(usize, usize)> {
+    retained(address, |_| range(address))?
+}
+
+/// Wraps `cuMemRetainAllocationHandle`: what `ask` says of the handle of the memory that is mapped at this address. `None` as with
+/// [`mapping`].
+pub(crate) fn retained<R>(address: *mut c_void, ask: impl FnOnce(u64) -> R) -> Option<R> {
     static FOUND: OnceLock<(Retain, Release)> = OnceLock::new();
     let (retain, release) = *FOUND.get_or_init(|| {
         // SAFETY: the functions of these names and of CUDA 11.0 and 10.2 have these types (`CUmemGenericAllocationHandle` is an integer of
@@ -78,10 +84,10 @@ pub(crate) fn mapping(address: *mut c_void) -> Option<(usize, usize)> {
     if unsafe { retain(&raw mut handle, address) } != 0 {
         return None;
     }
-    let found = range(address);
+    let answer = ask(handle);
     // SAFETY: the handle from above, once.
     let _ = unsafe { release(handle) };
-    found
+    Some(answer)
 }
 
 /// Wraps `cuMemGetAddressRange`: where the memory begins that was allocated, or mapped, as one with this address in it, and its bytes.

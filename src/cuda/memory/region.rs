@@ -36,13 +36,6 @@ impl Region<'_> {
         self.alloc.device()
     }
 
-    /// How many bytes of the allocation lie before it.
-    #[inline]
-    #[cfg(feature = "nccl")]
-    pub(crate) fn offset(&self) -> usize {
-        self.address.behind(self.alloc.address())
-    }
-
     /// A part of it, whose bounds were checked.
     #[inline]
     #[cfg(feature = "nccl")]

@@ -92,3 +92,6 @@ pub use physical::PhysicalMemory;
 pub use properties::{Granularity, HandleTypes, Properties};
 pub use range::AddressRange;
 pub use share::FabricHandle;
+#[cfg(feature = "nccl")]
+#[allow(unused_imports)]
+pub(crate) use share::handles_at;

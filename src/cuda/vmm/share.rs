@@ -10,6 +10,8 @@ use super::properties::{HandleTypes, Properties};
 use super::range::AddressRange;
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::Device;
+#[cfg(feature = "nccl")]
+use crate::cuda::devices::driver::retained;
 use crate::error::{Error, Result};
 use crate::exchange::FdSocket;
 use crate::sys;
@@ -167,13 +169,26 @@ unsafe fn import(
     Ok(memory)
 }
 
+/// Wraps `cuMemGetAllocationPropertiesFromHandle`: by which handles the memory can be shared that is mapped at this address; `None` of
+/// memory that was not mapped, and where that cannot be known: the thread has to be bound to a device.
+#[cfg(feature = "nccl")]
+#[allow(dead_code)]
+pub(crate) fn handles_at(operation: &'static str, address: *mut c_void) -> Option<HandleTypes> {
+    let found = retained(address, |raw| properties(operation, raw))?;
+    found.ok().map(|found| HandleTypes(found.requestedHandleTypes.0))
+}
+
 /// Wraps `cuMemGetAllocationPropertiesFromHandle`: the ordinal of the device that holds memory; `None` where no device does.
 fn holder(operation: &'static str, raw: u64) -> Result<Option<i32>> {
+    properties(operation, raw).map(|found| place::ordinal(found.location))
+}
+
+fn properties(operation: &'static str, raw: u64) -> Result<sys::CUmemAllocationProp_v1> {
     // SAFETY: integers and a pointer, of which zero is a value.
     let mut found: sys::CUmemAllocationProp_v1 = unsafe { std::mem::zeroed() };
     // SAFETY: writes the properties to the place given; the handle is live.
     let result = unsafe { functions::properties(operation)?(&raw mut found, raw) };
-    check("cuMemGetAllocationPropertiesFromHandle", functions::code(result)).map(|()| place::ordinal(found.location))
+    check("cuMemGetAllocationPropertiesFromHandle", functions::code(result)).map(|()| found)
 }
 
 /// Checks that memory has as many bytes as was said: the driver maps no others, and does not tell how many there are.

@@ -20,6 +20,9 @@ pub(crate) const RECLAIM: u8 = 33;
 /// The registration of memory, by each rank for itself.
 pub(crate) const SHOW: u8 = 35;
 
+/// A window over memory that there is, by each rank over its own.
+pub(crate) const WINDOW: u8 = 36;
+
 /// The split of a communicator.
 pub(crate) const SPLIT: u8 = 34;
 
@@ -40,6 +43,7 @@ pub(crate) fn name(code: u8) -> &'static str {
         RECLAIM => "reclaim",
         SPLIT => "split",
         SHOW => "register",
+        WINDOW => "window",
         _ => "an unknown operation",
     }
 }

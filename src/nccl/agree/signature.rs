@@ -1,7 +1,7 @@
 //! What ranks must agree on, packed into six words.
 
 use super::code;
-use super::code::{RECLAIM, RECV, REGISTER, SEND, SHOW, SPLIT};
+use super::code::{RECLAIM, RECV, REGISTER, SEND, SHOW, SPLIT, WINDOW};
 use super::types::Type;
 use crate::element::ElementKind;
 use crate::sys;
@@ -34,6 +34,18 @@ pub(crate) struct Place {
     pub(crate) window: u64,
     /// Bytes from its start.
     pub(crate) offset: u64,
+}
+
+/// What ranks compare of memory that is to be a window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// Bytes of the window, and of what was mapped as one there: 0 where ranks may differ.
+    pub(crate) bytes: u64,
+    pub(crate) mapped: u64,
+    /// How many bytes of that lie before the window.
+    pub(crate) offset: u64,
+    /// The number of another window over it; 0: there is none.
+    pub(crate) beside: u64,
 }
 
 impl Place {
@@ -98,6 +110,15 @@ impl Signature {
         Self([u64::from(SHOW), u64::from(reachable), 0, 0, 0, 0])
     }
 
+    /// A window over memory of each rank; `None` where that cannot be one.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn window(over: Option<Extent>) -> Self {
+        let Some(Extent { bytes, offset, mapped, beside }) = over else {
+            return Self([u64::from(WINDOW), 0, 0, 0, 0, 0]);
+        };
+        Self([u64::from(WINDOW), 1, bytes, offset, mapped, beside])
+    }
+
     /// A split of the communicator: which rank asks for what part need not agree.
     pub(crate) fn split() -> Self {
         Self([u64::from(SPLIT), 0, 0, 0, 0, 0])
@@ -160,6 +181,19 @@ impl Signature {
     pub(crate) fn describe(&self) -> String {
         let [head, count, send, send_offset, recv, recv_offset] = self.0;
         let mut text = describe(head, count);
+        if head as u8 == WINDOW {
+            let [_, fits, bytes, offset, mapped, beside] = self.0;
+            if fits != 0 {
+                text.push_str(&format!(" {offset} bytes behind its start"));
+            }
+            if bytes != 0 {
+                text.push_str(&format!(", of {bytes} bytes, out of {mapped} that were mapped as one"));
+            }
+            if beside != 0 {
+                text.push_str(&format!(", beside window {beside}"));
+            }
+            return text;
+        }
         for (what, window, offset) in [("sent", send, send_offset), ("received", recv, recv_offset)] {
             if window != 0 {
                 let whose = if window & REGISTERED == 0 { "window" } else { "registration" };
@@ -214,7 +248,7 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
 
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
-    matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW)
+    matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW | WINDOW)
 }
 
 /// An operation in words: by the lower bits of its [`head`], and its count.
@@ -226,6 +260,8 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         RECLAIM | SPLIT => return name.to_owned(),
         SHOW if count == 0 => return format!("{name} of memory that has to be copied"),
         SHOW => return format!("{name} of memory that ranks can reach"),
+        WINDOW if count == 0 => return format!("{name} over memory that NCCL makes none of"),
+        WINDOW => return format!("{name} over mapped memory"),
         _ => format!("{name} of {count} {}", element(head)),
     };
     match head >> REDUCTION & 0xff {

@@ -30,6 +30,16 @@ impl<'a> Site<'a> {
     }
 
     #[cold]
+    fn cut(&self, what: &'static str) -> Error {
+        Error::argument(
+            self.operation,
+            what,
+            "memory within a window, or outside of all",
+            "memory that lies partly in one",
+        )
+    }
+
+    #[cold]
     fn wrong_device(&self, what: &'static str, got: impl std::fmt::Display) -> Error {
         Error::argument(self.operation, what, format_args!("{} of rank {}", self.comm.device, self.comm.rank), got)
     }
@@ -48,6 +58,9 @@ impl<'a> Site<'a> {
                 "memory of this communicator",
                 "a CommBuffer of another communicator",
             ));
+        }
+        if self.comm.windows.is_cut(&region) {
+            return Err(self.cut(what));
         }
         Ok(region)
     }

@@ -25,9 +25,9 @@ impl Call<'_> {
 
     #[inline]
     fn place(&self, region: Option<&Region<'_>>) -> Place {
-        region.map_or(Place::NONE, |region| match self.comm.windows.of(region) {
-            0 => Place::NONE,
-            window => Place { window, offset: region.offset() as u64 },
+        region.map_or(Place::NONE, |region| match self.comm.windows.place(region) {
+            (0, _) => Place::NONE,
+            (window, offset) => Place { window, offset: offset as u64 },
         })
     }
 }

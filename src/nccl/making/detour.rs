@@ -79,7 +79,7 @@ fn reads_beside(call: &Call<'_>) -> bool {
                 Kind::AllGather if call.send.is_none() => part,
                 _ => 0,
             };
-            let start = call.source().map_or(0, Region::offset);
+            let start = call.source().map_or(0, |region| call.comm.windows.place(region).1);
             !(start | stride).is_multiple_of(WORD)
         }
         1 => widest().with_one_window,

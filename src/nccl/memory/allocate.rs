@@ -1,13 +1,11 @@
 //! Allocating the memory of a [`CommBuffer`](crate::nccl::CommBuffer).
 
 use std::mem::ManuallyDrop;
-#[cfg(nccl_ge_2_27)]
-use std::ptr;
 use std::sync::Arc;
-#[cfg(nccl_ge_2_27)]
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{self, Size};
+#[cfg(nccl_ge_2_27)]
+use super::publish::{self, Piece};
 #[cfg(nccl_ge_2_27)]
 use super::retire;
 #[cfg(nccl_ge_2_27)]
@@ -19,24 +17,16 @@ use crate::deadline::Deadline;
 use crate::element::Element;
 use crate::error::{Error, Result};
 #[cfg(nccl_ge_2_27)]
-use crate::known_bugs::ENDLESS_WINDOWS;
-#[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::site::Site;
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::enqueue::point;
 use crate::nccl::enqueue::submit;
 use crate::nccl::life::reaper;
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::raw::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::state::windows::Burial;
 #[cfg(nccl_ge_2_27)]
-use crate::nccl::wait::entry::begin_visits;
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::wait::entry::{Entered, enter_all};
+use crate::nccl::wait::entry::enter_all;
 use crate::sys;
 
 const LOCAL: &str = "alloc_local";
@@ -73,8 +63,9 @@ impl<'a> Memory<'a> {
             memory.inner.id,
             free,
         );
+        let place = (memory.ptr.addr(), memory.size.pages);
         match window {
-            Some(number) if !memory.inner.windows.lay_over(alloc.id(), number) => {
+            Some(number) if !memory.inner.windows.lay_over(&alloc, place, number) => {
                 let reason = "a window lies over the memory already, or there are too many";
                 Err(Error::InvalidUsage { operation, reason: reason.into() })
             }
@@ -155,19 +146,26 @@ pub(crate) fn many<T: Element>(
 ) -> Result<Vec<Arc<Allocation>>> {
     let size = begin::<T>(operation, members, streams, len)?;
     // All of it has an owner before anything else can fail.
-    let memory = allocate(operation, members, size)?;
+    let (memory, is_zeroed) = allocate(operation, members, size)?;
+    if is_zeroed {
+        return Ok(memory);
+    }
     memory.into_iter().zip(streams).map(|(alloc, stream)| zeros::<T>(operation, alloc, stream, len)).collect()
 }
 
+/// Memory of each member, and whether it is zeroed, for all streams.
+type Allocated = (Vec<Arc<Allocation>>, bool);
+
 #[cfg(not(nccl_ge_2_27))]
-fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Allocated> {
     let memory = members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>()?;
-    memory.into_iter().map(|memory| memory.into_allocation(operation, None)).collect()
+    let owned = memory.into_iter().map(|memory| memory.into_allocation(operation, None));
+    Ok((owned.collect::<Result<_>>()?, false))
 }
 
 /// Memory of each member, as windows that belong together.
 #[cfg(nccl_ge_2_27)]
-fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Vec<Arc<Allocation>>> {
+fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Allocated> {
     let mut approaching = retire::approach(members, operation)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let memory = restoring(|| allocate_together(operation, &mut approaching, size))
@@ -178,24 +176,40 @@ fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Res
 
 /// The outer error is one that the other ranks wait behind.
 #[cfg(nccl_ge_2_27)]
-fn allocate_together(
-    operation: &'static str,
-    approaching: &mut [Member<'_>],
-    size: Size,
-) -> Result<Result<Vec<Arc<Allocation>>>> {
+fn allocate_together(operation: &'static str, approaching: &mut [Member<'_>], size: Size) -> Result<Result<Allocated>> {
     let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut entered = enter_all(&refs, operation)?;
-    let (entries, _promised) = retire::meet(approaching, &mut entered, operation, &Signature::register(size.used))?;
+    let (entries, _promised) = retire::meet(approaching, &mut entered, operation, |_| Signature::register(size.used))?;
+    // Whether others are about to wait for these ranks.
+    let is_awaited = members.first().is_some_and(|inner| inner.size > members.len());
     // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
     // waits for the device comes back.
     let memory = match members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>() {
         Ok(memory) => memory,
         // The others are about to wait for this rank, if there are any.
-        Err(error) if members.first().is_some_and(|inner| inner.size > members.len()) => return Err(error),
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return if is_awaited { Err(error) } else { Ok(Err(error)) },
     };
-    let (numbers, registered) = register(operation, &members, &entered, &memory, &entries)?;
+    let is_zeroed = publish::makes_windows(&members);
+    let zeroed = if is_zeroed { zero(operation, &memory) } else { Ok(()) };
+    let (numbers, registered) = match zeroed {
+        Ok(()) if !is_zeroed => (vec![None; members.len()], Ok(())),
+        Ok(()) => {
+            let piece = |(memory, entry): (&Memory<'_>, &Option<u64>)| Piece {
+                ptr: memory.ptr,
+                bytes: memory.size.pages,
+                number: publish::number(*entry),
+                entry: *entry,
+                over: None,
+            };
+            let pieces = memory.iter().zip(&entries).map(piece).collect();
+            publish::together(operation, &members, &entered, pieces, |_| Signature::register(size.used))?
+        }
+        Err(error) => {
+            memory.into_iter().for_each(Memory::leave);
+            return if is_awaited { Err(error) } else { Ok(Err(error)) };
+        }
+    };
     let mut owned = Vec::with_capacity(members.len());
     for (memory, number) in memory.into_iter().zip(numbers) {
         match number {
@@ -204,59 +218,20 @@ fn allocate_together(
         }
     }
     registered?;
-    Ok(Ok(owned))
+    Ok(Ok((owned, is_zeroed)))
 }
 
-/// A number for a window of a communicator whose ranks do not compare.
+/// Zeroes memory, and waits for that: peers may write to a window as soon as it is one, on streams that are ordered behind nothing here.
 #[cfg(nccl_ge_2_27)]
-fn next_window() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Wraps `ncclCommWindowRegister`, in one group for all members. The number of each window, and what NCCL says, which may be an error
-/// although there are some; it answers no window, without an error, where the ranks cannot reach each other's memory.
-#[cfg(nccl_ge_2_27)]
-fn register(
-    operation: &'static str,
-    members: &[&Arc<Inner>],
-    entered: &Entered<'_>,
-    memory: &[Memory<'_>],
-    entries: &[Option<u64>],
-) -> Result<(Vec<Option<u64>>, Result<()>)> {
-    const FUNCTION: &str = "ncclCommWindowRegister";
-    if ENDLESS_WINDOWS.is_running() && !members.iter().all(|inner| inner.force_windows) {
-        return Ok((vec![None; members.len()], Ok(())));
+fn zero(operation: &'static str, memory: &[Memory<'_>]) -> Result<()> {
+    let mut streams = Vec::with_capacity(memory.len());
+    for Memory { ptr, size, inner } in memory {
+        let stream = Stream::new(inner.device)?;
+        let shown = Allocation::external(Address::new(*ptr), size.pages, inner.device, 0, Box::new(|_| {}));
+        SliceMut::<u8>::of(&shown, shown.address(), size.pages).fill_for(operation, &stream, 0)?;
+        streams.push((stream, inner.timeout()));
     }
-    let flags = sys::NCCL_WIN_COLL_SYMMETRIC as std::ffi::c_int;
-    let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
-    for ((inner, (guard, _)), (memory, entry)) in members.iter().zip(entered).zip(memory.iter().zip(entries)) {
-        // Windows were taken away since the ranks met, each in a visit of its own.
-        point::write_down(inner, guard, operation, &Signature::register(memory.size.used), *entry);
-    }
-    begin_visits(members.iter().map(|inner| &***inner), operation)?;
-    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
-    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
-    if result.is_ok() {
-        for (((_, handle), memory), window) in entered.iter().zip(memory).zip(&mut windows) {
-            // SAFETY: a live communicator during a visit, memory of NCCL, and a place for the window, which is written
-            // when the group ends.
-            let code = unsafe { sys::ncclCommWindowRegister(*handle, memory.ptr, memory.size.pages, window, flags) };
-            result = result.and(check::check(FUNCTION, code));
-        }
-        // SAFETY: this thread has opened the group above. The windows are registered on it, where there is one.
-        result = result.and(undisturbing(|| check::check(FUNCTION, unsafe { sys::ncclGroupEnd() })));
-    }
-    let known = members.iter().zip(windows).zip(entries).map(|((inner, window), entry)| {
-        let number = (!window.is_null()).then(|| entry.map_or_else(next_window, |entry| entry + 1));
-        // Before the visit ends: an abort takes those off that it finds.
-        if let Some(number) = number {
-            inner.windows.add(number, window);
-        }
-        inner.end_visit();
-        number
-    });
-    Ok((known.collect(), result))
+    streams.iter().try_for_each(|(stream, timeout)| stream.wait(*timeout))
 }
 
 /// Frees the memory of windows that all ranks have dropped. All ranks must call this.
@@ -270,7 +245,7 @@ pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Resul
         let mut approaching = retire::approach(members, operation)?;
         let mut together = || {
             let mut entered = enter_all(&refs, operation)?;
-            retire::meet(&mut approaching, &mut entered, operation, &Signature::reclaim())
+            retire::meet(&mut approaching, &mut entered, operation, |_| Signature::reclaim())
         };
         together().map_err(|error| submit::failed(&refs, operation, error))?;
     }

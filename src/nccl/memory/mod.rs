@@ -3,6 +3,12 @@
 pub(crate) mod allocate;
 pub(crate) mod alone;
 mod block;
+#[cfg(nccl_ge_2_27)]
+mod pages;
+#[cfg(nccl_ge_2_27)]
+mod publish;
 pub(crate) mod register;
 #[cfg(nccl_ge_2_27)]
 pub(crate) mod retire;
+pub(crate) mod unsupported;
+pub(crate) mod window;

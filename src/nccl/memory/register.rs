@@ -32,6 +32,16 @@ pub(crate) fn many(operation: &'static str, members: &[&Arc<Inner>], regions: &[
 
 /// The memory of a region, if `inner` may register it.
 fn check(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<Arc<Allocation>> {
+    let memory = kept(operation, inner, region)?;
+    if inner.windows.is_window(region) {
+        let (expected, got) = ("memory that is not registered", "a window, which is");
+        return Err(Error::argument(operation, "memory", expected, got));
+    }
+    Ok(memory)
+}
+
+/// The memory of a region, kept alive, if NCCL may be told of it.
+pub(super) fn kept(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<Arc<Allocation>> {
     let wrong = |expected: &dyn std::fmt::Display, got: &dyn std::fmt::Display| {
         Err(Error::argument(operation, "memory", expected, got))
     };
@@ -40,9 +50,6 @@ fn check(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<
     }
     if region.alloc.owner() != 0 && region.alloc.owner() != inner.id {
         return wrong(&"memory of this communicator", &"a CommBuffer of another communicator");
-    }
-    if inner.windows.is_window(region) {
-        return wrong(&"memory that is not registered", &"a window, which is");
     }
     match region.alloc.keep() {
         Some(memory) => Ok(memory),
@@ -63,15 +70,16 @@ use shown::register;
 
 #[cfg(nccl_ge_2_28_7)]
 mod shown {
-    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::cuda::{mapping, restoring, undisturbing};
+    use crate::cuda::{restoring, undisturbing};
     use crate::nccl::agree::signature::{REGISTERED, Signature};
+    use crate::nccl::memory::pages;
     use crate::nccl::memory::retire;
     use crate::nccl::memory::retire::Member;
     use crate::nccl::raw::check;
+    use crate::nccl::state::windows::{Handle, NOWHERE};
     use crate::nccl::wait::entry::enter_all;
     use crate::sys;
     use crate::version::{Version, running_nccl};
@@ -106,8 +114,8 @@ mod shown {
         // All or none.
         let reasons = memory.iter().map(|memory| is_copied(operation, memory)).collect::<Result<Vec<_>>>()?;
         let copied = reasons.into_iter().flatten().next();
-        let signature = Signature::show(copied.is_none());
-        let (entries, _promised) = retire::meet(approaching, &mut entered, operation, &signature)?;
+        let signature = |_| Signature::show(copied.is_none());
+        let (entries, _promised) = retire::meet(approaching, &mut entered, operation, signature)?;
         if let Some(copied) = copied {
             return Ok(Ok(memory.iter().map(|_| Err(copied)).collect()));
         }
@@ -135,7 +143,8 @@ mod shown {
         number: u64,
         memory: Arc<Allocation>,
     ) -> Result<Outcome> {
-        if !inner.windows.lay_over(memory.id(), number) {
+        let place = (memory.address().ptr().addr(), memory.bytes());
+        if !inner.windows.lay_over(&memory, place, number) {
             let reason = "the memory is registered already, or too much is".into();
             return Err(Error::InvalidUsage { operation, reason });
         }
@@ -155,44 +164,21 @@ mod shown {
                     ));
                 }
                 // Before the visit ends: an abort takes away what it finds.
-                inner.windows.keep(number, registered, memory);
+                inner.windows.keep(number, Handle::Memory(registered), NOWHERE, memory);
                 Ok(Ok(number))
             })
         });
         let made = made.and_then(|made| made);
         if !matches!(made, Ok(Ok(_))) {
-            inner.windows.lift(id);
+            inner.windows.lift(id, number);
         }
         made
     }
 
     /// Why NCCL treats this memory as any other, if it does.
     fn is_copied(operation: &'static str, memory: &Allocation) -> Result<Option<&'static str>> {
-        let (begin, bytes) = (memory.address().ptr(), memory.bytes());
-        if bytes == 0 {
-            return Ok(Some("there are no elements"));
-        }
-        let _current = memory.device().bind(operation)?;
-        let Some((base, length)) = mapping(begin) else {
-            return Ok(Some("the memory is of a pool or of cudaMalloc, which NCCL does not show to other ranks"));
-        };
-        let (begin, end, last) = (begin.addr(), begin.addr() + bytes, base + length);
-        if end > last {
-            return Ok(Some("the memory was not mapped as one"));
-        }
-        // Memory of NCCL has its pages for itself.
-        let apart = |at: usize, edge: usize| at.is_multiple_of(page()) || at == edge;
-        if memory.owner() == 0 && !(apart(begin, base) && apart(end, last)) {
-            return Ok(Some("the memory shares pages with other memory: it has to begin and end where pages do"));
-        }
-        Ok(None)
-    }
-
-    /// Bytes of a page of this machine.
-    fn page() -> usize {
-        static PAGE: OnceLock<usize> = OnceLock::new();
-        // SAFETY: takes a number, and answers one.
-        *PAGE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(64 << 10).max(1))
+        let found = pages::find(operation, memory, (memory.address().ptr(), memory.bytes()))?;
+        Ok(found.err())
     }
 
     /// A number for memory of a communicator whose ranks do not compare.

@@ -22,12 +22,14 @@ use crate::sys;
 /// A rank on its way to a point, and what was dropped that it has in hand.
 pub(crate) struct Member<'a> {
     pub(crate) inner: &'a Arc<Inner>,
+    /// Bytes of the window that it makes there, which the other ranks are told.
+    pub(crate) bytes: usize,
     dropped: Vec<Dropped>,
 }
 
 impl<'a> Member<'a> {
     fn new(inner: &'a Arc<Inner>) -> Self {
-        Self { inner, dropped: inner.windows.take_dropped() }
+        Self { inner, bytes: 0, dropped: inner.windows.take_dropped() }
     }
 
     /// Whether nothing uses the memory in hand.
@@ -96,7 +98,8 @@ pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) 
 }
 
 /// Comes to the next point with all other ranks, and takes away the windows that all have dropped. The numbers of this point in the
-/// sequence of collectives, where ranks compare; and the promise that all may do together in NCCL what comes there.
+/// sequence of collectives, where ranks compare; and the promise that all may do together in NCCL what comes there. `signature` is what
+/// a member compares, by its place among them.
 ///
 /// # Errors
 /// Where the ranks do not come, or come to another point: the communicator cannot be used any more then.
@@ -104,17 +107,17 @@ pub(crate) fn meet<'a>(
     members: &mut [Member<'a>],
     entered: &mut Entered<'_>,
     operation: &'static str,
-    signature: &Signature,
+    signature: impl Fn(usize) -> Signature,
 ) -> Result<(Vec<Option<u64>>, Promised<'a>)> {
     let mut promised = Promised::default();
     let mut entries = Vec::with_capacity(members.len());
-    for (member, (guard, _)) in members.iter_mut().zip(entered.iter_mut()) {
+    for (at, (member, (guard, _))) in members.iter_mut().zip(entered.iter_mut()).enumerate() {
         let inner = member.inner;
         guard.points += 1;
         if let Some(family) = &inner.family {
-            family.points.show(inner.rank, guard.points, member.idle());
+            family.points.show(inner.rank, guard.points, member.idle(), member.bytes);
         }
-        entries.push(point::come(inner, guard, operation, signature)?);
+        entries.push(point::come(inner, guard, operation, &signature(at))?);
     }
     if let Some(Some(entry)) = entries.first() {
         let inners: Vec<&'a Inner> = members.iter().map(|member| member.inner).map(|inner| &**inner).collect();

@@ -1,9 +1,10 @@
-//! Which memory is registered with a communicator, found by allocation.
+//! Which memory is registered with a communicator, found by allocation and address.
 //!
 //! Every operation asks for each of its buffers, so asking takes no lock: one load where nothing is registered, else the loads of a bucket
 //! or two. What is found under the lock of the communicator is so; who asks without it may be told what was so a moment before.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Allocations that a bucket holds; those beyond go to the next level. Their ids fill a cache line, or two halves of them.
@@ -22,6 +23,21 @@ struct Bucket {
     /// Ids of allocations; 0: none.
     ids: [AtomicU64; PLACES],
     numbers: [AtomicU64; PLACES],
+    /// The first address of what is registered, and the one behind it.
+    begins: [AtomicUsize; PLACES],
+    ends: [AtomicUsize; PLACES],
+}
+
+impl Bucket {
+    /// What is registered over parts of an allocation: its place here, its number, and its addresses.
+    #[inline]
+    fn over(&self, allocation: u64) -> impl Iterator<Item = (usize, u64, Range<usize>)> {
+        let places = self.ids.iter().enumerate().filter(move |(_, id)| id.load(Ordering::Acquire) == allocation);
+        places.map(|(at, _)| {
+            let addresses = self.begins[at].load(Ordering::Relaxed)..self.ends[at].load(Ordering::Relaxed);
+            (at, self.numbers[at].load(Ordering::Relaxed), addresses)
+        })
+    }
 }
 
 /// Numbers of registrations, by the ids of allocations. None is 0.
@@ -43,32 +59,38 @@ impl Registered {
         levels.iter().filter_map(OnceLock::get).filter_map(move |level| level.get(hash as usize & (level.len() - 1)))
     }
 
-    /// The number of what is registered over this allocation, which lives; 0 where nothing is.
+    /// What is registered over parts of an allocation, which lives: numbers, and addresses.
     #[inline]
-    pub(crate) fn number(&self, allocation: u64) -> u64 {
-        for bucket in self.buckets(allocation) {
-            for (id, number) in bucket.ids.iter().zip(&bucket.numbers) {
-                if id.load(Ordering::Acquire) == allocation {
-                    return number.load(Ordering::Relaxed);
-                }
-            }
-        }
-        0
+    pub(crate) fn over(&self, allocation: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
+        self.buckets(allocation).flat_map(move |bucket| bucket.over(allocation)).map(|(_, number, at)| (number, at))
     }
 
-    /// Makes known what is registered over an allocation; false where something is already, or there is no room for more.
+    /// The number of what is registered at an address of this allocation, which lives, and where that begins; 0 where nothing is.
+    #[inline]
+    pub(crate) fn find(&self, allocation: u64, address: usize) -> (u64, usize) {
+        for (number, addresses) in self.over(allocation) {
+            if addresses.contains(&address) {
+                return (number, addresses.start);
+            }
+        }
+        (0, 0)
+    }
+
+    /// Makes known what is registered over these addresses of an allocation; false where something is already, or there is no room for
+    /// more.
     #[must_use]
-    pub(crate) fn add(&self, allocation: u64, number: u64) -> bool {
+    pub(crate) fn add(&self, allocation: u64, addresses: &Range<usize>, number: u64) -> bool {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.number(allocation) != 0 {
+        if self.over(allocation).any(|(_, other)| other.start < addresses.end && addresses.start < other.end) {
             return false;
         }
         let write = |bucket: &Bucket| {
-            let free = bucket.ids.iter().zip(&bucket.numbers).find(|(id, _)| id.load(Ordering::Relaxed) == 0);
-            free.map(|(id, place)| {
-                place.store(number, Ordering::Relaxed);
-                id.store(allocation, Ordering::Release);
-            })
+            let at = bucket.ids.iter().position(|id| id.load(Ordering::Relaxed) == 0)?;
+            bucket.numbers[at].store(number, Ordering::Relaxed);
+            bucket.begins[at].store(addresses.start, Ordering::Relaxed);
+            bucket.ends[at].store(addresses.end, Ordering::Relaxed);
+            bucket.ids[at].store(allocation, Ordering::Release);
+            Some(())
         };
         while self.buckets(allocation).find_map(write).is_none() {
             let next = self.in_use.load(Ordering::Relaxed);
@@ -79,11 +101,14 @@ impl Registered {
         true
     }
 
-    /// Forgets an allocation that is gone.
-    pub(crate) fn remove(&self, allocation: u64) {
+    /// Forgets what has this number, over an allocation.
+    pub(crate) fn remove(&self, allocation: u64, number: u64) {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = self.buckets(allocation).flat_map(|bucket| &bucket.ids);
-        places.filter(|id| id.load(Ordering::Relaxed) == allocation).for_each(|id| id.store(0, Ordering::Release));
+        for bucket in self.buckets(allocation) {
+            for (at, _, _) in bucket.over(allocation).filter(|(_, other, _)| *other == number) {
+                bucket.ids[at].store(0, Ordering::Release);
+            }
+        }
     }
 }
 
@@ -91,10 +116,17 @@ impl Registered {
 mod tests {
     use super::*;
 
+    const WHOLE: Range<usize> = 4096..8192;
+
+    /// That of the whole of an allocation.
+    fn number(registered: &Registered, allocation: u64) -> u64 {
+        registered.find(allocation, WHOLE.start).0
+    }
+
     #[test]
     fn what_was_added_is_found_until_it_is_removed() {
         let registered = Registered::default();
-        assert_eq!(registered.number(1), 0);
+        assert_eq!(number(&registered, 1), 0);
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -102,18 +134,19 @@ mod tests {
         for id in 1..20_000u64 {
             if random.u32(..3) > 0 {
                 let number = random.u64(1..);
-                assert!(registered.add(id, number));
+                assert!(registered.add(id, &WHOLE, number));
                 known.insert(id, number);
             }
             let other = random.u64(1..=id);
             if random.bool() {
-                registered.remove(other);
-                known.remove(&other);
+                if let Some(number) = known.remove(&other) {
+                    registered.remove(other, number);
+                }
             }
-            assert_eq!(registered.number(other), known.get(&other).copied().unwrap_or(0));
+            assert_eq!(number(&registered, other), known.get(&other).copied().unwrap_or(0));
         }
         for id in 1..20_001 {
-            assert_eq!(registered.number(id), known.get(&id).copied().unwrap_or(0));
+            assert_eq!(number(&registered, id), known.get(&id).copied().unwrap_or(0));
         }
         // Places are taken again.
         assert!(registered.in_use.load(Ordering::Relaxed) < 12);
@@ -122,30 +155,53 @@ mod tests {
     #[test]
     fn a_second_registration_is_refused() {
         let registered = Registered::default();
-        assert!(registered.add(7, 1));
-        assert!(!registered.add(7, 2));
-        assert_eq!(registered.number(7), 1);
-        registered.remove(7);
-        assert!(registered.add(7, 2));
-        assert_eq!(registered.number(7), 2);
+        assert!(registered.add(7, &WHOLE, 1));
+        assert!(!registered.add(7, &WHOLE, 2));
+        assert_eq!(number(&registered, 7), 1);
+        registered.remove(7, 2);
+        assert_eq!(number(&registered, 7), 1);
+        registered.remove(7, 1);
+        assert!(registered.add(7, &WHOLE, 2));
+        assert_eq!(number(&registered, 7), 2);
+    }
+
+    #[test]
+    fn parts_of_one_allocation() {
+        let registered = Registered::default();
+        for (number, begin) in [(1, 100), (2, 400), (3, 200)] {
+            assert!(registered.add(7, &(begin..begin + 100), number));
+        }
+        for overlapping in [0..101, 199..200, 350..401, 0..1000, 499..600] {
+            assert!(!registered.add(7, &overlapping, 9), "{overlapping:?}");
+            assert!(registered.add(8, &overlapping, 9));
+            registered.remove(8, 9);
+        }
+        for (address, found) in
+            [(99, (0, 0)), (100, (1, 100)), (199, (1, 100)), (200, (3, 200)), (300, (0, 0)), (499, (2, 400))]
+        {
+            assert_eq!(registered.find(7, address), found);
+        }
+        registered.remove(7, 3);
+        assert_eq!((registered.find(7, 250).0, registered.find(7, 150).0), (0, 1));
+        assert_eq!(registered.over(7).count(), 2);
     }
 
     /// Others come and go while one that lives is looked for.
     #[test]
     fn who_lives_is_found_meanwhile() {
         let registered = Registered::default();
-        assert!(registered.add(1, 100));
+        assert!(registered.add(1, &WHOLE, 100));
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for id in 2..30_000 {
-                    assert!(registered.add(id, id));
+                    assert!(registered.add(id, &WHOLE, id));
                     if id > 300 {
-                        registered.remove(id - 200);
+                        registered.remove(id - 200, id - 200);
                     }
                 }
             });
             while !writer.is_finished() {
-                assert_eq!((registered.number(1), registered.number(1_000_000)), (100, 0));
+                assert_eq!((number(&registered, 1), number(&registered, 1_000_000)), (100, 0));
             }
         });
     }

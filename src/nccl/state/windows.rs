@@ -7,6 +7,7 @@
 //! communicator ends.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::registered::Registered;
@@ -95,9 +96,14 @@ impl Memory {
     }
 }
 
+/// The base of what need not be found by it.
+pub(crate) const NOWHERE: usize = 0;
+
 struct Entry {
     number: u64,
     handle: Handle,
+    /// Where that begins which was mapped as one, of windows over memory of others.
+    base: usize,
     memory: Memory,
 }
 
@@ -113,6 +119,8 @@ pub(crate) struct Windows {
     table: Mutex<Table>,
     /// What lies over memory that lives.
     over: Registered,
+    /// Whether something lies over a part of an allocation, or did.
+    parts: AtomicBool,
 }
 
 impl Windows {
@@ -124,7 +132,49 @@ impl Windows {
     /// The number of the window, or the registration, that a region lies in; 0 in none of these.
     #[inline]
     pub(crate) fn of(&self, region: &Region<'_>) -> u64 {
-        self.over.number(region.alloc.id())
+        self.place(region).0
+    }
+
+    /// The same, and how many bytes of that lie before the region.
+    #[inline]
+    pub(crate) fn place(&self, region: &Region<'_>) -> (u64, usize) {
+        let address = region.ptr().addr();
+        let (number, begin) = self.over.find(region.alloc.id(), address);
+        (number, address.wrapping_sub(begin))
+    }
+
+    /// Whether a region lies in one of these in part only. NCCL looks where memory begins.
+    #[inline]
+    pub(crate) fn is_cut(&self, region: &Region<'_>) -> bool {
+        self.parts.load(Ordering::Relaxed) && self.cuts(region)
+    }
+
+    #[cold]
+    fn cuts(&self, region: &Region<'_>) -> bool {
+        let (begin, end) = (region.ptr().addr(), region.ptr().addr() + region.bytes);
+        self.over.over(region.alloc.id()).any(|(_, window)| {
+            let overlaps = begin < window.end && window.start < end;
+            overlaps && !(window.start <= begin && end <= window.end)
+        })
+    }
+
+    /// Whether something that was not dropped lies over some of a region already.
+    pub(crate) fn is_taken(&self, region: &Region<'_>) -> bool {
+        let (begin, end) = (region.ptr().addr(), region.ptr().addr() + region.bytes);
+        let table = self.table();
+        self.over.over(region.alloc.id()).any(|(number, window)| {
+            let lives = |entry: &Entry| matches!(entry.memory, Memory::InUse | Memory::Kept(_));
+            begin < window.end
+                && window.start < end
+                && table.entries.iter().any(|entry| entry.number == number && lives(entry))
+        })
+    }
+
+    /// The first window there is over what was mapped as one from `base` on; 0 where there is none.
+    pub(crate) fn beside(&self, base: usize) -> u64 {
+        let table = self.table();
+        let first = table.entries.iter().filter(|entry| entry.base == base).map(|entry| entry.number).min();
+        first.unwrap_or(0)
     }
 
     /// Whether a region lies in a window.
@@ -133,31 +183,44 @@ impl Windows {
         matches!(self.of(region), number if number != 0 && number & REGISTERED == 0)
     }
 
-    /// Makes known that window, or registration, `number` lies over an allocation; false where there is one already: which of two NCCL
-    /// finds for an address is not known.
+    /// Makes known that window, or registration, `number` lies over so many bytes of an allocation, from an address on; false where there is
+    /// one already: which of two NCCL finds for an address is not known.
     #[must_use]
-    pub(crate) fn lay_over(&self, allocation: u64, number: u64) -> bool {
-        self.over.add(allocation, number)
+    pub(crate) fn lay_over(&self, allocation: &Allocation, (begin, bytes): (usize, usize), number: u64) -> bool {
+        let whole = begin == allocation.address().ptr().addr() && bytes >= allocation.bytes();
+        if !whole {
+            self.parts.store(true, Ordering::Relaxed);
+        }
+        self.over.add(allocation.id(), &(begin..begin + bytes), number)
     }
 
     /// What was laid over an allocation is not there any more.
-    #[cfg(nccl_ge_2_28_7)]
-    pub(crate) fn lift(&self, allocation: u64) {
-        self.over.remove(allocation);
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn lift(&self, allocation: u64, number: u64) {
+        self.over.remove(allocation, number);
     }
 
-    /// A window over memory of a buffer that lives.
+    /// A window over memory of a buffer that lives, which was mapped for that alone.
     pub(crate) fn add(&self, number: u64, window: sys::ncclWindow_t) {
-        self.table().entries.push(Entry { number, handle: Handle::Window(window), memory: Memory::InUse });
+        let handle = Handle::Window(window);
+        self.table().entries.push(Entry { number, handle, base: NOWHERE, memory: Memory::InUse });
     }
 
-    /// Memory that was registered, and is kept alive from now on; `number` was laid over it.
-    #[cfg(nccl_ge_2_28_7)]
-    pub(crate) fn keep(&self, number: u64, handle: *mut c_void, memory: Arc<Allocation>) {
-        self.table().entries.push(Entry { number, handle: Handle::Memory(handle), memory: Memory::Kept(memory) });
+    /// A window over, or registration of, memory that was mapped as one from `base` on, and is kept alive from now on; `number` was laid
+    /// over it.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn keep(&self, number: u64, handle: Handle, base: usize, memory: Arc<Allocation>) {
+        self.table().entries.push(Entry { number, handle, base, memory: Memory::Kept(memory) });
     }
 
-    /// A registration was dropped. What is registered stays so, and is kept alive.
+    /// The handle of the window with this number, which lives.
+    pub(crate) fn window(&self, number: u64) -> Option<sys::ncclWindow_t> {
+        let table = self.table();
+        let entry = table.entries.iter().find(|entry| entry.number == number)?;
+        if let Handle::Window(window) = entry.handle { Some(window) } else { None }
+    }
+
+    /// A registration, or a window over memory of others, was dropped. What is registered stays so, and is kept alive.
     pub(crate) fn drop_registration(&self, number: u64) {
         if let Some(entry) = self.table().entries.iter_mut().find(|entry| entry.number == number)
             && let Memory::Kept(alloc) = std::mem::replace(&mut entry.memory, Memory::InHand)
@@ -168,7 +231,7 @@ impl Windows {
 
     /// The buffer over a window was dropped; its memory, where it need not wait here.
     pub(crate) fn bury(&self, number: u64, memory: Freed) -> Option<Burial> {
-        self.over.remove(memory.id);
+        self.over.remove(memory.id, number);
         self.wait(number, Remains::Freed(memory))
     }
 
@@ -205,7 +268,7 @@ impl Windows {
     /// What was in hand was taken away from NCCL.
     pub(crate) fn remove(&self, dropped: &Dropped) {
         if let Remains::Kept(alloc) = &dropped.memory {
-            self.over.remove(alloc.id());
+            self.over.remove(alloc.id(), dropped.number);
         }
         self.table().entries.retain(|entry| entry.number != dropped.number);
     }
@@ -242,9 +305,9 @@ impl Windows {
     }
 
     fn forget(&self, entry: Entry) -> Option<Remains> {
-        let remains = entry.memory.remains();
+        let (number, remains) = (entry.number, entry.memory.remains());
         if let Some(Remains::Kept(alloc)) = &remains {
-            self.over.remove(alloc.id());
+            self.over.remove(alloc.id(), number);
         }
         remains
     }

@@ -27,10 +27,4 @@ impl Address {
     pub(crate) fn add(self, bytes: usize) -> Self {
         Self(self.0.wrapping_byte_add(bytes))
     }
-
-    /// By how many bytes it lies behind `other`.
-    #[inline]
-    pub(crate) fn behind(self, other: Self) -> usize {
-        self.0.addr().wrapping_sub(other.0.addr())
-    }
 }

@@ -216,7 +216,9 @@ unsafe extern "C" fn properties(
     driver(functions::cuMemGetAllocationPropertiesFromHandle, || {
         // SAFETY: as C declares it: a struct to write to, or null.
         let out = unsafe { out(prop)? };
-        let Nature { ordinal, handles, rdma } = vmm::physical(handle)?.nature;
+        let of_nccl = || Nature { ordinal: device::current_device(), handles: FD, rdma: true };
+        let Nature { ordinal, handles, rdma } =
+            if handle == OF_NCCL { of_nccl() } else { vmm::physical(handle)?.nature };
         out.set(CUmemAllocationProp_v1 {
             type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
             requestedHandleTypes: CUmemAllocationHandleType(handles),

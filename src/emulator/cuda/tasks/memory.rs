@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long an allocation waits for frees that are on their way before it gives up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What addresses of ncclMemAlloc are multiples of.
+const NCCL_ALIGN: usize = 4096;
+
 pub(crate) static POOLS: Registry<Pool> = Registry::new(0x53);
 
 /// A pool: what is freed into it stays with its device, as all memory of this emulator does.
@@ -52,7 +55,10 @@ pub(crate) fn around(address: usize) -> Option<(usize, usize)> {
 fn allocated(address: usize, which: impl Fn(Origin) -> bool) -> Option<(usize, usize)> {
     let (heap, place) = heap::owner(address)?;
     let block = heap.find(address, place.offset, 1).ok().filter(|block| which(block.origin))?;
-    Some((address - (place.offset - block.offset) as usize, block.bytes as usize))
+    let begin = address - (place.offset - block.offset) as usize;
+    // That of ncclMemAlloc has a page more than it shows, so that it can begin where one does.
+    let spare = if block.origin == Origin::Nccl { NCCL_ALIGN } else { 0 };
+    Some((begin.next_multiple_of(spare.max(1)), block.bytes as usize - spare))
 }
 
 /// What lies at an address, as CUDA numbers it.

@@ -5,23 +5,27 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::group::{self, Job};
 use super::registration;
+use crate::emulator::bugs::Nccl;
 use crate::emulator::cuda::core::device;
 use crate::emulator::cuda::tasks::memory;
 use crate::emulator::lock::lock;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::memory::block::Origin;
+use crate::emulator::memory::object::Location;
 use crate::emulator::memory::space::held::InUse;
 use crate::emulator::memory::space::locate::locate;
+use crate::emulator::memory::space::table;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::basics::safety::functions;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::shared::Shared;
-use crate::emulator::nccl::state::windows::Window;
+use crate::emulator::nccl::state::windows::{Part, Window};
 use crate::emulator::nccl::wait::host::{self, Members};
 use crate::emulator::settings::settings;
 use crate::emulator::{fault, report};
@@ -29,6 +33,15 @@ use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t}
 
 /// What a window's address must be a multiple of.
 const ALIGN: usize = 4096;
+
+/// The first version that says no to what is no memory, and gives no window where it has none.
+const STRICT: Nccl = 2_29_02;
+
+/// The first version that maps memory anew for each window over it.
+const MAPS_ANEW: Nccl = 2_30_03;
+
+/// The first version in which ranks may have windows of different sizes.
+const SIZES_DIFFER: Nccl = 2_30_07;
 
 /// Memory of `ncclMemAlloc`, by its address.
 static ALLOCATED: Mutex<BTreeMap<usize, Allocation>> = Mutex::new(BTreeMap::new());
@@ -101,14 +114,27 @@ pub(crate) unsafe fn register(
     out: *mut ncclWindow_t,
     flags: i32,
 ) -> Outcome<ncclResult_t> {
-    if buffer.is_null() || bytes == 0 || !(settings().windows || registration::is_on()) {
+    let nothing = buffer.is_null() || bytes == 0;
+    let is_strict = settings().nccl >= STRICT;
+    if !is_strict && (nothing || !(settings().windows || registration::is_on())) {
         // NCCL takes that for nothing to do, and leaves the place as it was.
         return Ok(ncclResult_t::ncclSuccess);
     }
     if out.is_null() {
-        return Err(Failure::unnoticed("the place for the window is null"));
+        let text = "the place for the window is null";
+        return Err(if is_strict { Failure::argument(text) } else { Failure::unnoticed(text) });
     }
     let out = Out(out);
+    if is_strict {
+        out.put(0);
+        if nothing {
+            return Err(Failure::argument(format!("{bytes} bytes at {buffer:p} are no memory of a window")));
+        }
+        if !settings().windows {
+            // Where ranks cannot map each other's memory.
+            return Ok(ncclResult_t::ncclSuccess);
+        }
+    }
     group::call(|| {
         let epoch = comm.ensure_usable()?;
         let job = comm.clone();
@@ -137,13 +163,31 @@ fn agree(comm: &Comm, epoch: u32, address: usize, bytes: usize, flags: i32) -> O
         issued.windows += 1;
         issued.windows
     };
-    let place = comm.windows.take_place(bytes as u64);
-    let agreed = agree_at(comm, epoch, place, (address, bytes), flags);
-    if agreed.is_err() {
-        comm.windows.give_place(place);
-    }
+    let range = address..address + bytes;
+    // Who is refused tells nobody: the others wait for it.
+    let Checked { begin, used, base, length } = check(comm, &range, flags)?;
     let symmetric = flags.cast_unsigned() & NCCL_WIN_COLL_SYMMETRIC != 0;
-    let window = Window::new(number, place, address..address + bytes, symmetric, agreed?);
+    if symmetric && comm.windows.overlaps(&range) {
+        report::violation(format!(
+            "ncclCommWindowRegister: a symmetric window lies over some of {bytes} bytes at {address:#x} on rank {} already: which one NCCL \
+             takes is undefined",
+            comm.rank
+        ));
+    }
+    let extent = Extent {
+        bytes: bytes as u64,
+        flags,
+        offset: (address - base) as u64,
+        length: length as u64,
+        mapped: comm.windows.maps(base),
+    };
+    let (parts, length) = compare(comm, epoch, &extent, &begin)?;
+    let place = comm.windows.take_place(length);
+    if let Err(failure) = compare_places(comm, epoch, place) {
+        comm.windows.give_place(place);
+        return Err(failure);
+    }
+    let window = Window::new((number, place), range, base, symmetric, used, parts);
     let mut allocated = lock(&ALLOCATED);
     let found = allocated.range_mut(..=address).next_back();
     let holds = found.filter(|(start, allocation)| address < **start + allocation.bytes);
@@ -154,32 +198,77 @@ fn agree(comm: &Comm, epoch: u32, address: usize, bytes: usize, flags: i32) -> O
     Ok(window)
 }
 
-fn agree_at(comm: &Comm, epoch: u32, place: u64, (address, bytes): (usize, usize), flags: i32) -> Outcome<InUse> {
-    // Who is refused tells nobody: the others wait for it.
-    let used = check(comm, address, bytes, flags)?;
-    let words = [bytes as u64, u64::from(flags.cast_unsigned()), place];
+/// What ranks have to have in common.
+struct Extent {
+    bytes: u64,
+    flags: i32,
+    /// Bytes in front of the window, of what was mapped as one, and all of those.
+    offset: u64,
+    length: u64,
+    /// Whether another window maps that already.
+    mapped: bool,
+}
+
+/// The part of each rank, and the bytes of address space that the window takes.
+fn compare(comm: &Comm, epoch: u32, extent: &Extent, begin: &Location) -> Outcome<(Box<[Part]>, u64)> {
+    let nccl = settings().nccl;
+    let flags = extent.flags.cast_unsigned();
+    let mut words = vec![extent.bytes, u64::from(flags), extent.offset, extent.length, u64::from(extent.mapped)];
+    words.extend(begin.words());
     let shown = host::exchange(comm, &Members::all(comm, epoch), Kind::WindowRegister, &words)?;
-    for (peer, [size, theirs, where_theirs, ..]) in shown.iter().enumerate() {
-        if (*size, *theirs) != (words[0], words[1]) {
+    let mut most = 0;
+    let mut parts = Vec::with_capacity(shown.len());
+    for (peer, [size, theirs, offset, length, mapped, one, two, three, four, ..]) in shown.into_iter().enumerate() {
+        if (size != extent.bytes && nccl < SIZES_DIFFER) || theirs != u64::from(flags) {
+            let (rank, bytes) = (comm.rank, extent.bytes);
             return Err(Failure::unnoticed(format!(
-                "rank {peer} registers {size} bytes with flags {theirs:#x}, rank {} {bytes} bytes with flags {flags:#x}",
-                comm.rank
+                "rank {peer} registers {size} bytes with flags {theirs:#x}, rank {rank} {bytes} bytes with flags {flags:#x}"
             )));
         }
-        if *where_theirs != place {
+        let wrong =
+            |what: &str| report::violation(format!("ncclCommWindowRegister: {what} on ranks {} and {peer}", comm.rank));
+        if offset != extent.offset {
+            wrong("the window begins at another byte of what was mapped as one, so data lands in other memory,");
+        }
+        if length != extent.length && nccl < SIZES_DIFFER {
+            wrong("the memory under the window was mapped in another size, so later windows lie at other places,");
+        }
+        if (mapped != 0) != extent.mapped && nccl < MAPS_ANEW {
+            wrong("only one has the memory under the window in another one too, and waits for nobody to map it,");
+        }
+        most = length.max(most);
+        parts.push(Part { begin: Location::from_words([one, two, three, four]), bytes: size });
+    }
+    Ok((parts.into(), most))
+}
+
+fn compare_places(comm: &Comm, epoch: u32, place: u64) -> Outcome {
+    let shown = host::exchange(comm, &Members::all(comm, epoch), Kind::WindowRegister, &[place])?;
+    for (peer, [theirs, ..]) in shown.iter().enumerate() {
+        if *theirs != place {
             report::violation(format!(
-                "ncclCommWindowRegister: the window lies at {place:#x} on rank {} and at {where_theirs:#x} on rank {peer}: they have taken \
-                 windows away at different points, and with NVLS data would land in other memory",
+                "ncclCommWindowRegister: the window lies at {place:#x} on rank {} and at {theirs:#x} on rank {peer}: they have taken windows \
+                 away at different points, and with NVLS data would land in other memory",
                 comm.rank
             ));
         }
     }
-    Ok(used)
+    Ok(())
+}
+
+/// Memory of one rank that can be a window.
+struct Checked {
+    begin: Location,
+    used: InUse,
+    /// What was mapped as one.
+    base: usize,
+    length: usize,
 }
 
 /// NCCL asks the driver for the allocation behind an address, which must be one that can be mapped. It looks at nothing else but where the
 /// window begins.
-fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<InUse> {
+fn check(comm: &Comm, range: &Range<usize>, flags: i32) -> Outcome<Checked> {
+    let (address, bytes) = (range.start, range.len());
     if flags.cast_unsigned() & !NCCL_WIN_COLL_SYMMETRIC != 0 {
         return Err(Failure::unnoticed(format!(
             "the window's flags are {flags:#x}, expected 0 or NCCL_WIN_COLL_SYMMETRIC"
@@ -191,20 +280,24 @@ fn check(comm: &Comm, address: usize, bytes: usize, flags: i32) -> Outcome<InUse
         cuda(&format!("{call} of {pointer:p}, the window of rank {rank}"), cudaError::cudaErrorInvalidValue)
     };
     let (_, first) = locate(pointer, 1).map_err(|_| foreign("cuMemGetAddressRange"))?;
-    if !address.is_multiple_of(ALIGN) {
+    let mapped = memory::of_nccl(address).or_else(|| table::at(address).map(|mapped| mapped.span()));
+    let Some((base, length)) = mapped.filter(|_| first.is_mapped()) else {
+        return Err(foreign("cuMemRetainAllocationHandle"));
+    };
+    if !(address - base).is_multiple_of(ALIGN) {
         return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
     }
-    if !first.is_mapped() {
-        return Err(foreign("cuMemRetainAllocationHandle"));
+    if table::at(address).is_some_and(|mapped| mapped.physical.nature.handles == 0) && comm.size > 1 {
+        return Err(foreign("cuMemExportToShareableHandle"));
     }
-    let (_, used) = locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
+    let (begin, used) = locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
     if let Some(device) = used.device().filter(|&device| device != comm.device) {
         return Err(Failure::unnoticed(format!(
             "the window lies on device {device}, expected device {} of rank {}",
             comm.device, comm.rank
         )));
     }
-    Ok(used)
+    Ok(Checked { begin, used, base, length })
 }
 
 /// `ncclCommWindowDeregister`: local.

@@ -9,8 +9,16 @@ use super::space::Space;
 use super::stranded::Stranded;
 use crate::emulator::bugs;
 use crate::emulator::lock::lock;
+use crate::emulator::memory::object::Location;
 use crate::emulator::memory::space::held::InUse;
 use crate::emulator::settings::settings;
+
+/// The memory of one rank in a window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) begin: Location,
+    pub(crate) bytes: u64,
+}
 
 /// A registered range.
 #[derive(Debug)]
@@ -20,15 +28,27 @@ pub(crate) struct Window {
     /// In the address space of all ranks.
     place: u64,
     range: Range<usize>,
+    /// Where that begins which was mapped as one.
+    base: usize,
     /// NCCL may use kernels between such windows that it has for nothing else.
     symmetric: bool,
     #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
     used: InUse,
+    /// Of each rank.
+    #[allow(dead_code)]
+    parts: Box<[Part]>,
 }
 
 impl Window {
-    pub(crate) fn new(number: u64, place: u64, range: Range<usize>, symmetric: bool, used: InUse) -> Self {
-        Self { number, place, range, symmetric, used }
+    pub(crate) fn new(
+        (number, place): (u64, u64),
+        range: Range<usize>,
+        base: usize,
+        symmetric: bool,
+        used: InUse,
+        parts: Box<[Part]>,
+    ) -> Self {
+        Self { number, place, range, base, symmetric, used, parts }
     }
 }
 
@@ -71,6 +91,17 @@ impl Windows {
         self.len.store(windows.len(), Ordering::Release);
         drop(windows);
         removed.inspect(|window| self.give_place(window.place)).is_some()
+    }
+
+    /// Whether a symmetric window lies over some of these addresses.
+    pub(crate) fn overlaps(&self, range: &Range<usize>) -> bool {
+        let over = |window: &Window| window.range.start < range.end && range.start < window.range.end;
+        lock(&self.by_handle).values().any(|window| window.symmetric && over(window))
+    }
+
+    /// Whether a window lies over what was mapped as one from `base` on.
+    pub(crate) fn maps(&self, base: usize) -> bool {
+        lock(&self.by_handle).values().any(|window| window.base == base)
     }
 
     /// Whether an address lies in a window.
