@@ -7,6 +7,22 @@ use crate::error::{Error, Result};
 use crate::sys;
 
 /// What one device may do with memory that is mapped: a `CUmemAccessDesc`.
+///
+/// ```
+/// # use gpucomm::Device;
+/// # use gpucomm::cuda::vmm::{Access, PhysicalMemory};
+/// # fn main() -> gpucomm::Result<()> {
+/// let devices = Device::all()?;
+/// // One device writes, those that can reach it read.
+/// let readers = devices[1..].iter().filter(|peer| peer.can_access_peer(devices[0]).unwrap_or(false));
+/// let mut access = vec![Access::read_write(devices[0])];
+/// access.extend(readers.map(|reader| Access::read(*reader)));
+/// let mapping = PhysicalMemory::new(devices[0], 2 << 20)?.map(&access)?;
+/// assert!(mapping.access()[0].writes());
+/// assert!(mapping.access()[1..].iter().all(|reader| reader.device() != devices[0] && !reader.writes()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Access {
     device: Device,

@@ -16,6 +16,20 @@ use crate::cuda::memory::allocation::{Known, Shown};
 use crate::error::{Error, Result};
 
 /// Physical memory, mapped at the first addresses of a range for some devices. As a [buffer](Mapping::into_buffer) it can be used.
+///
+/// ```
+/// # use gpucomm::Device;
+/// # use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
+/// # fn main() -> gpucomm::Result<()> {
+/// let device = Device::new(0)?;
+/// let range = AddressRange::reserve(64 << 20)?;
+/// let mut mapping = range.map(PhysicalMemory::new(device, 2 << 20)?, &[Access::read_write(device)])?;
+/// mapping.push(PhysicalMemory::new(device, 4 << 20)?)?;
+/// assert_eq!((mapping.bytes(), mapping.capacity()), (6 << 20, 64 << 20));
+/// assert_eq!((mapping.device(), mapping.access()), (device, &[Access::read_write(device)][..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Mapping(pub(super) Arc<Span>);
 
@@ -40,6 +54,19 @@ struct Mapped {
 impl AddressRange {
     /// Wraps `cuMemMap` and `cuMemSetAccess`: maps `memory` at the first of these addresses, for the devices of `access`.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let range = AddressRange::reserve(64 << 20)?;
+    /// let first = range.as_raw();
+    /// let mapping = range.map(PhysicalMemory::new(device, 2 << 20)?, &[Access::read_write(device)])?;
+    /// assert_eq!(mapping.as_raw(), first);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for more memory than addresses, no device, one that is given twice, or one that cannot
     /// reach the memory; what CUDA says. Memory and addresses are given back then.
@@ -51,6 +78,17 @@ impl AddressRange {
 impl PhysicalMemory {
     /// Wraps `cuMemAddressReserve`, `cuMemMap` and `cuMemSetAccess`: maps it at addresses for just so many bytes; see
     /// [`AddressRange::map`].
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::{Access, PhysicalMemory};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let mapping = PhysicalMemory::new(device, 2 << 20)?.map(&[Access::read_write(device)])?;
+    /// assert_eq!(mapping.bytes(), mapping.capacity());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and as [`AddressRange::reserve`].
@@ -95,11 +133,39 @@ impl Mapping {
     }
 
     /// The first address, for calls of other libraries.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::{Access, PhysicalMemory};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let mapping = PhysicalMemory::new(device, 2 << 20)?.map(&[Access::read_write(device)])?;
+    /// let first = mapping.as_raw();
+    /// // The buffer begins where the mapping did.
+    /// assert_eq!(mapping.into_buffer::<f32>().as_raw(), first);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> *mut c_void {
         self.0.range.as_raw()
     }
 
     /// Wraps `cuMemMap` and `cuMemSetAccess`: maps more memory behind what there is, for the same devices.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let range = AddressRange::reserve(4 << 20)?;
+    /// let mut mapping = range.map(PhysicalMemory::new(device, 2 << 20)?, &[Access::read_write(device)])?;
+    /// mapping.push(PhysicalMemory::new(device, 2 << 20)?)?;
+    /// // There are no addresses left.
+    /// assert!(mapping.push(PhysicalMemory::new(device, 2 << 20)?).is_err());
+    /// assert_eq!(mapping.bytes(), 4 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for memory of another device, or more than the addresses are for;

@@ -12,6 +12,9 @@
 //! | [`Mapping::into_buffer`] | | a [`DeviceBuffer`](crate::DeviceBuffer) like any other; [`DeviceBuffer::grow`](crate::DeviceBuffer::grow) maps more behind it |
 //! | [`PhysicalMemory::export_fd`], [`PhysicalMemory::export_fabric`] | `cuMemExportToShareableHandle` | a descriptor or a handle, by which other processes import the same memory |
 //!
+//! Memory that others have made with these functions is taken over by [`PhysicalMemory::from_raw`], and given away by
+//! [`PhysicalMemory::into_raw`].
+//!
 //! The functions are those of the driver, looked up when they are first needed: a driver without one of them, or a device that cannot
 //! do this, is [`Error::Unsupported`](crate::Error::Unsupported), which says what is missing. None of them waits for a device, on H200s
 //! with driver 580, so none has a deadline.
@@ -79,6 +82,7 @@
 mod access;
 mod buffer;
 mod functions;
+mod handover;
 mod mapping;
 mod physical;
 mod place;

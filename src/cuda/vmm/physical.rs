@@ -13,6 +13,19 @@ use crate::error::{Error, Result};
 /// Bytes of a device, at no address: [mapped](PhysicalMemory::map), they can be used.
 ///
 /// They are released when this and all that maps them is gone, and the device is done with them.
+///
+/// ```
+/// # use gpucomm::Device;
+/// # use gpucomm::cuda::vmm::PhysicalMemory;
+/// # fn main() -> gpucomm::Result<()> {
+/// let device = Device::new(0)?;
+/// let memory = PhysicalMemory::new(device, 1000)?;
+/// assert_eq!(memory.device(), device);
+/// // Whole steps, of some megabytes on most devices.
+/// assert_eq!(memory.bytes(), memory.properties().round_up(1000)?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct PhysicalMemory(pub(super) Arc<Physical>);
 
@@ -20,6 +33,8 @@ pub struct PhysicalMemory(pub(super) Arc<Physical>);
 #[derive(Debug)]
 pub(super) struct Physical {
     raw: u64,
+    /// Whether it is released with this.
+    ours: bool,
     pub(super) bytes: usize,
     pub(super) properties: Properties,
     /// What is kept of it, in common with what is mapped beside it. Set where it is mapped first.
@@ -39,9 +54,20 @@ impl PhysicalMemory {
 
     /// Wraps `cuMemCreate`: at least `bytes` bytes, [rounded up](Properties::round_up), with unspecified values.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, Properties};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let properties = Properties::new(Device::new(0)?).handle_types(HandleTypes::FD);
+    /// let memory = PhysicalMemory::with(&properties, 2 << 20)?;
+    /// assert!(memory.properties().handles().contains(HandleTypes::FD));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Unsupported`](Error::Unsupported) where driver or device cannot do this, or where the machine has no fabric for this process;
-    /// [`OutOfMemory`](Error::OutOfMemory); what CUDA says.
+    /// [`OutOfMemory`](Error::OutOfMemory); [`InvalidArgument`](Error::InvalidArgument) where there is no such size; what CUDA says.
     pub fn with(properties: &Properties, bytes: usize) -> Result<Self> {
         const FUNCTION: &str = "cuMemCreate";
         let device = properties.device();
@@ -57,7 +83,8 @@ impl PhysicalMemory {
 
     /// What a handle stands for, which nobody else releases.
     pub(super) fn of(raw: u64, bytes: usize, properties: Properties) -> Self {
-        Self(Arc::new(Physical { raw, bytes, properties, known: OnceLock::new(), aliased: AtomicBool::new(false) }))
+        let (known, aliased) = (OnceLock::new(), AtomicBool::new(false));
+        Self(Arc::new(Physical { raw, ours: true, bytes, properties, known, aliased }))
     }
 
     /// How many bytes.
@@ -76,11 +103,38 @@ impl PhysicalMemory {
     }
 
     /// The `CUmemGenericAllocationHandle`, for calls of other libraries; it is released with this memory.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::PhysicalMemory;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let memory = PhysicalMemory::new(Device::new(0)?, 2 << 20)?;
+    /// println!("{:#x}, for calls of the driver", memory.as_raw());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> u64 {
         self.0.raw
     }
 
     /// The same memory once more, to be mapped at other addresses too.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Stream};
+    /// # use gpucomm::cuda::vmm::{Access, PhysicalMemory};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let device = stream.device();
+    /// let memory = PhysicalMemory::new(device, 2 << 20)?;
+    /// // SAFETY: this thread alone uses both, one after the other.
+    /// let again = unsafe { memory.alias() };
+    /// let mut x = memory.map(&[Access::read_write(device)])?.into_buffer::<f32>();
+    /// let y = again.map(&[Access::read(device)])?.into_buffer::<f32>();
+    /// x.fill(&stream, 2.0)?;
+    /// assert_eq!(y.slice(..2).to_vec(&stream)?, [2.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     /// What is written through one of its buffers, and read or written through another, is not asked for by two threads at the same time,
@@ -98,6 +152,12 @@ impl PhysicalMemory {
 
 impl Physical {
     pub(super) fn raw(&self) -> u64 {
+        self.raw
+    }
+
+    /// The handle, which somebody else releases.
+    pub(super) fn into_raw(mut self) -> u64 {
+        self.ours = false;
         self.raw
     }
 
@@ -126,7 +186,8 @@ impl Physical {
 impl Drop for Physical {
     fn drop(&mut self) {
         // Within a host function CUDA must not be called.
-        if !in_host_function()
+        if self.ours
+            && !in_host_function()
             && let Ok(release) = functions::release("cuMemRelease")
         {
             // SAFETY: a handle that was given to us, once; what is still mapped of it stays.

@@ -22,6 +22,14 @@ impl HandleTypes {
     pub const FABRIC: Self = Self(8);
 
     /// Whether all of `other` are among these.
+    ///
+    /// ```
+    /// use gpucomm::cuda::vmm::HandleTypes;
+    ///
+    /// let both = HandleTypes::FD | HandleTypes::FABRIC;
+    /// assert!(both.contains(HandleTypes::FD) && !HandleTypes::FD.contains(both));
+    /// assert!(HandleTypes::FD.contains(HandleTypes::NONE));
+    /// ```
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -56,6 +64,20 @@ pub struct Granularity {
 }
 
 /// What physical memory is to be like: a `CUmemAllocationProp` for pinned memory of a device.
+///
+/// ```
+/// # use gpucomm::Device;
+/// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, Properties};
+/// # use gpucomm::cuda::DeviceAttribute;
+/// # fn main() -> gpucomm::Result<()> {
+/// let device = Device::new(0)?;
+/// let rdma = device.attribute(DeviceAttribute::GPU_DIRECT_RDMA_SUPPORTED)? == 1;
+/// let properties = Properties::new(device).handle_types(HandleTypes::FD).gpu_direct_rdma(rdma);
+/// let memory = PhysicalMemory::with(&properties, 1 << 20)?;
+/// assert_eq!((memory.properties().device(), memory.properties().handles()), (device, HandleTypes::FD));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Properties {
     device: Device,
@@ -95,6 +117,16 @@ impl Properties {
 
     /// Wraps `cuMemGetAllocationGranularity`: in which steps there is such memory.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::Properties;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let steps = Properties::new(Device::new(0)?).granularity()?;
+    /// assert_eq!(steps.recommended % steps.minimum, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Unsupported`](Error::Unsupported) where driver or device cannot do this; what CUDA says.
     pub fn granularity(&self) -> Result<Granularity> {
@@ -114,6 +146,17 @@ impl Properties {
     }
 
     /// The least size for `bytes` bytes, in recommended steps.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::Properties;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let properties = Properties::new(Device::new(0)?);
+    /// let step = properties.granularity()?.recommended;
+    /// assert_eq!(properties.round_up(step + 1)?, 2 * step);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Properties::granularity`]; [`InvalidArgument`](Error::InvalidArgument) where there is no such size.

@@ -18,15 +18,35 @@ pub struct AddressRange {
 impl AddressRange {
     /// Wraps `cuMemAddressReserve`: at least `bytes` addresses, rounded up as memory is.
     ///
+    /// ```
+    /// # use gpucomm::cuda::vmm::AddressRange;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// // Addresses cost no memory.
+    /// let range = AddressRange::reserve(1 << 40)?;
+    /// assert!(range.bytes() >= 1 << 40);
+    /// assert!(!range.as_raw().is_null());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Unsupported`](Error::Unsupported) where the driver cannot do this; [`OutOfMemory`](Error::OutOfMemory) where there are not so
-    /// many addresses; what CUDA says.
+    /// many addresses; [`InvalidArgument`](Error::InvalidArgument) where there is no such size; what CUDA says.
     pub fn reserve(bytes: usize) -> Result<Self> {
         Self::reserve_aligned(bytes, 0)
     }
 
     /// Wraps `cuMemAddressReserve`: as [`AddressRange::reserve`], and the first address is a multiple of `alignment`; 0: of the
     /// granularity.
+    ///
+    /// ```
+    /// # use gpucomm::cuda::vmm::AddressRange;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let range = AddressRange::reserve_aligned(64 << 20, 1 << 30)?;
+    /// assert_eq!(range.as_raw().addr() % (1 << 30), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`InvalidArgument`](Error::InvalidArgument) for an alignment that is no power of two.

@@ -34,6 +34,18 @@ impl PhysicalMemory {
     ///
     /// What other processes do with it is not seen here: they have promised, by the import, that it is ordered.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, Properties};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let properties = Properties::new(Device::new(0)?).handle_types(HandleTypes::FD);
+    /// let memory = PhysicalMemory::with(&properties, 2 << 20)?;
+    /// let fd: std::os::fd::OwnedFd = memory.export_fd()?;
+    /// # drop(fd);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for memory that was not [made](Properties::handle_types) for
     /// [`HandleTypes::FD`]; what CUDA says.
@@ -47,6 +59,26 @@ impl PhysicalMemory {
 
     /// Wraps `cuMemExportToShareableHandle`: a handle by which processes on other hosts of the fabric
     /// [import](PhysicalMemory::import_fabric) the memory.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Error};
+    /// # use gpucomm::cuda::vmm::{FabricHandle, HandleTypes, PhysicalMemory, Properties};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// fn export(device: Device) -> gpucomm::Result<Option<[u8; 64]>> {
+    ///     let properties = Properties::new(device).handle_types(HandleTypes::FABRIC);
+    ///     let memory = match PhysicalMemory::with(&properties, 2 << 20) {
+    ///         // There is no fabric here.
+    ///         Err(Error::Unsupported { .. }) => return Ok(None),
+    ///         memory => memory?,
+    ///     };
+    ///     // To be sent by any means.
+    ///     let FabricHandle(bytes) = memory.export_fabric()?;
+    ///     Ok(Some(bytes))
+    /// }
+    /// # export(Device::new(0)?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`PhysicalMemory::export_fd`], for [`HandleTypes::FABRIC`].
@@ -76,6 +108,23 @@ impl PhysicalMemory {
     /// Wraps `cuMemImportFromShareableHandle`: the `bytes` bytes of `device` that another process has exported as this descriptor, which
     /// stays open.
     ///
+    /// ```
+    /// # use gpucomm::{Device, Stream};
+    /// # use gpucomm::cuda::vmm::{Access, HandleTypes, PhysicalMemory, Properties};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # let device = stream.device();
+    /// # let theirs = PhysicalMemory::with(&Properties::new(device).handle_types(HandleTypes::FD), 2 << 20)?;
+    /// # let (fd, bytes) = (theirs.export_fd()?, theirs.bytes());
+    /// // The descriptor has come over a socket, and the size with it.
+    /// // SAFETY: it is one of memory, which the process that has sent it uses no more.
+    /// let memory = unsafe { PhysicalMemory::import_fd(&fd, device, bytes)? };
+    /// let x = memory.map(&[Access::read_write(device)])?.into_buffer::<f32>();
+    /// # drop(x);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Safety
     /// - Uses of the memory by different processes, and by this one beside those it came from, are ordered by the caller: they do not happen
     ///   at the same time, unless all of them read. What goes wrong in another process marks nothing here.
@@ -91,6 +140,22 @@ impl PhysicalMemory {
     }
 
     /// Wraps `cuMemImportFromShareableHandle`: the `bytes` bytes of `device` that another process has exported as this handle.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::vmm::{FabricHandle, HandleTypes, PhysicalMemory, Properties};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// fn import(bytes: [u8; 64], device: Device) -> gpucomm::Result<PhysicalMemory> {
+    ///     // SAFETY: the process that has sent these bytes with its message uses the memory no more.
+    ///     unsafe { PhysicalMemory::import_fabric(&FabricHandle(bytes), device, 2 << 20) }
+    /// }
+    /// # let properties = Properties::new(Device::new(0)?).handle_types(HandleTypes::FABRIC);
+    /// # if let Ok(memory) = PhysicalMemory::with(&properties, 2 << 20) {
+    /// #     import(memory.export_fabric()?.0, Device::new(0)?)?;
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     /// As [`PhysicalMemory::import_fd`].
@@ -158,14 +223,8 @@ unsafe fn import(
     let result = unsafe { functions::import(operation)?(&raw mut raw, place, sys::CUmemAllocationHandleType(kind.0)) };
     check(FUNCTION, functions::code(result)).map_err(|error| no_fabric(error, operation, kind))?;
     let memory = PhysicalMemory::of(raw, bytes, Properties::new(device));
-    let holder = holder(operation, raw)?;
-    if holder != Some(device.ordinal()) {
-        let expected = format!("memory of {device}");
-        let got =
-            holder.map_or_else(|| "memory of no device".to_owned(), |holder| format!("memory of device {holder}"));
-        return Err(Error::argument(operation, "device", expected, got));
-    }
-    is_of_size(operation, &memory)?;
+    held_by(operation, device, raw)?;
+    is_of_size(operation, raw, bytes)?;
     Ok(memory)
 }
 
@@ -178,11 +237,23 @@ pub(crate) fn handles_at(operation: &'static str, address: *mut c_void) -> Optio
     found.ok().map(|found| HandleTypes(found.requestedHandleTypes.0))
 }
 
-/// Wraps `cuMemGetAllocationPropertiesFromHandle`: the ordinal of the device that holds memory; `None` where no device does.
-fn holder(operation: &'static str, raw: u64) -> Result<Option<i32>> {
-    properties(operation, raw).map(|found| place::ordinal(found.location))
+/// Wraps `cuMemGetAllocationPropertiesFromHandle`: what memory is like, which `device` holds.
+///
+/// # Errors
+/// [`InvalidArgument`](Error::InvalidArgument) where another one does.
+pub(super) fn held_by(operation: &'static str, device: Device, raw: u64) -> Result<Properties> {
+    let found = properties(operation, raw)?;
+    let holder = place::ordinal(found.location);
+    if holder == Some(device.ordinal()) {
+        let handles = HandleTypes(found.requestedHandleTypes.0 & (HandleTypes::FD | HandleTypes::FABRIC).0);
+        let rdma = found.allocFlags.gpuDirectRDMACapable != 0;
+        return Ok(Properties::new(device).handle_types(handles).gpu_direct_rdma(rdma));
+    }
+    let got = holder.map_or_else(|| "memory of no device".to_owned(), |holder| format!("memory of device {holder}"));
+    Err(Error::argument(operation, "device", format!("memory of {device}"), got))
 }
 
+/// Wraps `cuMemGetAllocationPropertiesFromHandle`.
 fn properties(operation: &'static str, raw: u64) -> Result<sys::CUmemAllocationProp_v1> {
     // SAFETY: integers and a pointer, of which zero is a value.
     let mut found: sys::CUmemAllocationProp_v1 = unsafe { std::mem::zeroed() };
@@ -192,8 +263,7 @@ fn properties(operation: &'static str, raw: u64) -> Result<sys::CUmemAllocationP
 }
 
 /// Checks that memory has as many bytes as was said: the driver maps no others, and does not tell how many there are.
-fn is_of_size(operation: &'static str, memory: &PhysicalMemory) -> Result<()> {
-    let bytes = memory.bytes();
+pub(super) fn is_of_size(operation: &'static str, raw: u64, bytes: usize) -> Result<()> {
     let wrong = |why: &dyn std::fmt::Display| {
         Error::argument(operation, "bytes", "the size of the memory", format_args!("{bytes} ({why})"))
     };
@@ -202,7 +272,7 @@ fn is_of_size(operation: &'static str, memory: &PhysicalMemory) -> Result<()> {
         return Err(wrong(&"not a multiple of the granularity"));
     }
     // SAFETY: addresses of a reservation at which nothing is mapped, and a live handle; the driver looks at the size.
-    let result = unsafe { functions::map(operation)?(range.base(), bytes, 0, memory.as_raw(), 0) };
+    let result = unsafe { functions::map(operation)?(range.base(), bytes, 0, raw, 0) };
     check("cuMemMap", functions::code(result)).map_err(|error| wrong(&error))?;
     // SAFETY: what was mapped just now, which no device may use.
     let result = unsafe { functions::unmap(operation)?(range.base(), bytes) };

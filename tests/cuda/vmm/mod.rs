@@ -3,6 +3,7 @@
 mod ends;
 mod errors;
 mod growth;
+mod handover;
 mod processes;
 mod views;
 
