@@ -17,6 +17,9 @@ impl Communicator {
     /// Returns at once; [`Communicator::wait_at_barrier`] waits. Wraps `ncclAllReduce`: what is enqueued on `stream` from now on is not begun
     /// before all ranks have come to this point on theirs.
     ///
+    /// This is the one to take where what comes next is work of a stream: it costs the host nothing. Where the host goes on itself, to
+    /// read a file that another rank has written, to look at the clock, or to end, only [`Communicator::wait_at_barrier`] keeps it back.
+    ///
     /// ```
     /// # use gpucomm::{Clique, Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
@@ -39,6 +42,9 @@ impl Communicator {
 
     /// Waits, as `MPI_Barrier` does. Wraps `ncclAllReduce`: returns when all ranks have come to this call, or to
     /// [`Communicator::barrier`], and everything that came before it on `stream` is done. Waits no longer than [`Communicator::timeout`].
+    ///
+    /// This is the one to take where the host is to go on only then; between operations [`Communicator::barrier`] does, and lets the host
+    /// enqueue more meanwhile.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, Stream};
@@ -76,7 +82,20 @@ impl Communicator {
 
 /// Barriers, for one thread that drives all ranks.
 impl Clique {
-    /// Wraps `ncclAllReduce`, once a rank, in one group: [`Communicator::barrier`] of all ranks; rank `r` on `streams[r]`.
+    /// Returns at once; [`Clique::wait_at_barrier`] waits. Wraps `ncclAllReduce`, once a rank, in one group: [`Communicator::barrier`] of all
+    /// ranks; rank `r` on `streams[r]`.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
+    /// clique.barrier(&streams)?;
+    /// // What is enqueued now begins when all streams have come to the barrier.
+    /// streams[0].synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Those of operations; [`Error::InvalidArgument`] where there is not one stream a rank.
@@ -84,7 +103,7 @@ impl Clique {
         self.enqueue_barrier("barrier", streams)
     }
 
-    /// Wraps `ncclAllReduce`, once a rank, in one group: returns when everything that came before on `streams` is done, on all of them.
+    /// Waits. Wraps `ncclAllReduce`, once a rank, in one group: returns when everything that came before on `streams` is done, on all of them.
     /// Waits no longer than the [timeout](Communicator::timeout) of rank 0.
     ///
     /// ```

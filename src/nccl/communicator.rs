@@ -25,6 +25,25 @@ use crate::sys;
 /// [`operations`](super#operations). Dropping it does what [`Communicator::close`] does, within ten seconds or its timeout,
 /// whichever is less. While panicking, or where that fails, it is aborted as [`Aborter::abort`] does it, within ten seconds more, the
 /// other ranks of this process included, so that dropping all of them waits once: twenty seconds at most.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+/// # use std::time::Duration;
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.spmd(|comm| {
+/// # let stream = Stream::new(comm.device())?;
+/// println!("rank {} of {} on {}", comm.rank(), comm.size(), comm.device());
+/// comm.set_timeout(Duration::from_secs(30));
+/// assert_eq!(comm.timeout(), Duration::from_secs(30));
+/// let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32; 1000])?;
+/// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+/// assert_eq!(x.to_vec(&stream)?, [comm.size() as f32; 1000]);
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Communicator {
     inner: Arc<Inner>,
@@ -42,6 +61,21 @@ impl Communicator {
     /// Wraps `ncclCommInitRankConfig`: rank `rank` of `size`, with default options.
     ///
     /// All ranks call it with the same id and size. It returns when all have come, or after the default timeout.
+    ///
+    /// ```
+    /// # use gpucomm::{Communicator, Device, UniqueId};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (rank, size) = (0, 1);
+    /// // Rank 0 makes the id, the others have got its bytes: from an `Exchange`, say.
+    /// let id = UniqueId::new()?;
+    /// // SAFETY: all ranks run this program, and so issue the same operations.
+    /// let comm = unsafe { Communicator::init_rank(Device::new(0)?, size, &id, rank)? };
+    /// assert_eq!((comm.rank(), comm.size()), (rank, size));
+    /// comm.close(Duration::from_secs(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Timeout`] where a rank does not come; [`Error::InvalidArgument`] where `rank` is not below `size`, or where the
@@ -89,6 +123,20 @@ impl Communicator {
 
     /// Wraps `ncclCommInitRankConfig`: like [`Communicator::init_rank`], with options.
     ///
+    /// ```
+    /// # use gpucomm::nccl::InitOptions;
+    /// # use gpucomm::{Communicator, Device, UniqueId};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (rank, size, id) = (0, 1, UniqueId::new()?);
+    /// let options = InitOptions { timeout: Duration::from_secs(60), ..InitOptions::default() };
+    /// // SAFETY: all ranks run this program, and so issue the same operations.
+    /// let comm = unsafe { Communicator::init_rank_with(Device::new(0)?, size, &id, rank, &options)? };
+    /// assert_eq!(comm.timeout(), Duration::from_secs(60));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Communicator::init_rank`].
     ///
@@ -107,18 +155,21 @@ impl Communicator {
     /// A rank that another library has started (`ncclCommInitRank` and its like), alone of its communicator in this process. It belongs to
     /// this crate from now on, which finalizes and destroys it, or aborts it.
     ///
-    /// Its calls wait as long as the default timeout; see [`Communicator::set_timeout`]. [`Communicator::as_raw`] is the other way round.
+    /// Its calls wait as long as the default timeout; see [`Communicator::set_timeout`]. [`Communicator::into_raw`] is the other way round.
     ///
-    /// ```no_run
-    /// # fn take(theirs: gpucomm::sys::ncclComm_t) -> gpucomm::Result<()> {
-    /// use gpucomm::{Communicator, InPlace, ReduceOp, Stream};
+    /// ```
+    /// use gpucomm::{Communicator, Device, InPlace, ReduceOp, Result, Stream, sys};
     ///
-    /// // SAFETY: their library has started it, uses it no more, and will not destroy it; all ranks go on like this one.
-    /// let comm = unsafe { Communicator::from_raw(theirs)? };
-    /// let stream = Stream::new(comm.device())?;
-    /// let mut x = comm.alloc_from(&stream, &[1f32; 1000])?;
-    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-    /// # Ok(())
+    /// fn reduce(theirs: sys::ncclComm_t) -> Result<()> {
+    ///     // SAFETY: their library has started it, uses it no more, and will not destroy it; all ranks go on like this one.
+    ///     let comm = unsafe { Communicator::from_raw(theirs)? };
+    ///     let stream = Stream::new(comm.device())?;
+    ///     let mut x = comm.alloc_from(&stream, &[1f32; 1000])?;
+    ///     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)
+    /// }
+    /// # fn main() -> Result<()> {
+    /// # let comm = gpucomm::Clique::init_all(&[Device::new(0)?])?.into_ranks().pop().expect("one rank");
+    /// # reduce(comm.into_raw()?)
     /// # }
     /// ```
     ///
@@ -145,6 +196,20 @@ impl Communicator {
     /// As [`Communicator::from_raw`], for several ranks of one communicator: all that this process has.
     ///
     /// They end together, as those of a [`Clique`](super::Clique) do, but do not compare what they do.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Communicator, Device};
+    /// # use gpucomm::sys;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// fn take(theirs: &[sys::ncclComm_t]) -> gpucomm::Result<Vec<Communicator>> {
+    ///     // SAFETY: their library has started them, uses them no more, and will not destroy them; they are all ranks here.
+    ///     unsafe { Communicator::from_raw_all(theirs) }
+    /// }
+    /// # drop((take(&[]), clique));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Communicator::from_raw`]; [`Error::InvalidArgument`] for one rank twice, and for ranks of communicators of different sizes.
@@ -176,25 +241,51 @@ impl Communicator {
     }
 
     /// How long calls of this communicator wait: for room in the launch queue, for another thread's call, inside NCCL.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// assert_eq!(clique.rank(0).timeout(), gpucomm::default_timeout());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn timeout(&self) -> Duration {
         self.inner.timeout()
     }
 
     /// Sets how long calls of this communicator wait. At first it is the timeout that the start was given.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// for rank in clique.ranks() {
+    ///     rank.set_timeout(Duration::from_secs(5));
+    /// }
+    /// assert_eq!(clique.rank(0).timeout(), Duration::from_secs(5));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn set_timeout(&self, timeout: Duration) {
         self.inner.set_timeout(timeout);
     }
 
     /// How the communicator stands. What is not active any more refuses every call, and says since when and why.
     ///
-    /// ```no_run
+    /// ```
     /// # use gpucomm::nccl::State;
-    /// # fn retry(communicator: &gpucomm::Communicator) {
-    /// match communicator.state() {
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # let comm = clique.rank(0);
+    /// match comm.state() {
     ///     State::Active => {}
     ///     // Another thread has ended it, or another rank: its error stands in what every call returns.
-    ///     state => eprintln!("rank {} is {state:?}", communicator.rank()),
+    ///     state => eprintln!("rank {} is {state:?}", comm.rank()),
     /// }
+    /// # Ok(())
     /// # }
     /// ```
     pub fn state(&self) -> State {
@@ -202,6 +293,17 @@ impl Communicator {
     }
 
     /// Whether calls are still possible: neither aborted nor failed.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let rank = clique.rank(0);
+    /// rank.aborter().abort("it is over");
+    /// assert!(!rank.is_active());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_active(&self) -> bool {
         self.inner.is_active()
     }
@@ -211,6 +313,17 @@ impl Communicator {
     /// There is no need to call it: every wait for work of the communicator asks, a thread of this crate does now and then, and
     /// either aborts the communicator on an error.
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// for rank in clique.ranks() {
+    ///     rank.async_error()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What NCCL reports, or why the communicator has ended; [`Error::InvalidUsage`] within a host function of a stream.
     pub fn async_error(&self) -> Result<()> {
@@ -219,25 +332,73 @@ impl Communicator {
     }
 
     /// Wraps `ncclGetLastError`: a copy of the last message of NCCL in this process, which may be about another call.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// if let Some(message) = clique.rank(0).last_error() {
+    ///     eprintln!("NCCL has said: {message}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn last_error(&self) -> Option<String> {
         check::last_error()
     }
 
-    /// The `ncclComm_t`; `None` once the communicator has ended.
+    /// The `ncclComm_t`; `None` once the communicator has ended. [`Communicator::into_raw`] gives it away.
     ///
     /// What is done with it is not tracked: not which memory is in use, and not whether the ranks agree. Nor is it counted, so that the bound
     /// on what is on its way on a stream ends there. It must not be destroyed.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # use gpucomm::sys;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let mut count = 0;
+    /// let raw = clique.rank(0).as_raw().expect("it is active");
+    /// // SAFETY: the communicator lives, and the call has a place for its answer.
+    /// let code = unsafe { sys::ncclCommCount(raw, &mut count) };
+    /// assert_eq!((code, count as usize), (sys::ncclResult_t::ncclSuccess, clique.size()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> Option<sys::ncclComm_t> {
         let (_guard, handle) = self.inner.enter("as_raw").ok()?;
         Some(handle)
     }
 
     /// A handle by which any thread can abort this communicator.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let aborter = clique.rank(0).aborter();
+    /// // To any thread, such as one that looks for a signal.
+    /// let thread = std::thread::spawn(move || aborter.abort("the user has pressed a key"));
+    /// println!("{:?}", thread.join().expect("no panic"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn aborter(&self) -> Aborter {
         Aborter::new(&self.inner)
     }
 
     /// Wraps `ncclCommAbort`: see [`Aborter::abort`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// for comm in clique.into_ranks() {
+    ///     println!("{:?}", comm.abort("there is something better to do"));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn abort(self, reason: &str) -> AbortOutcome {
         self.aborter().abort(reason)
     }
@@ -249,6 +410,21 @@ impl Communicator {
     /// process to come here as well, and no longer than a second for NCCL, which goes on by itself: what holds it up may wait for this
     /// rank. Where others share its resources ([`Config::split_share`](super::Config::split_share)), NCCL frees it with the last of them,
     /// which is not waited for.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// std::thread::scope(|scope| {
+    ///     // The ranks of a process end together.
+    ///     let ranks: Vec<_> =
+    ///         clique.into_ranks().into_iter().map(|comm| scope.spawn(|| comm.close(Duration::from_secs(10)))).collect();
+    ///     ranks.into_iter().try_for_each(|rank| rank.join().expect("no panic"))
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case: where it could not

@@ -1,15 +1,14 @@
 //! Groups: several operations that start together.
 
-use super::calls::io::{AsFromRoot, AsSendRecv, AsToRoot, Layout};
+use std::ptr;
+use std::sync::Arc;
+
 use super::calls::prepare;
 use super::calls::site::Site;
-use super::calls::{personal, variable};
 use super::communicator::Communicator;
 use super::enqueue::submit;
 use super::enqueue::submit::{Calls, GroupMark};
-use super::reduce_op::ReduceOp;
-use crate::cuda::{AsSlice, AsSliceMut, Stream};
-use crate::element::{Element, Reduce};
+use crate::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 
 /// Wraps `ncclGroupStart` and `ncclGroupEnd`: the operations that `record` issues on the [`Group`] start together.
@@ -27,6 +26,30 @@ use crate::error::{Error, Result};
 ///
 /// The operations of several communicators may stand in any order. Ranks that do them for the first time do them alike, in one group or one
 /// by one: NCCL connects the ranks of one communicator after those of the other, and waits for them.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, DeviceBuffer, Stream, group};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.spmd(|comm| {
+/// # let stream = Stream::new(comm.device())?;
+/// // A halo exchange: each rank sends to both neighbours, and receives from both.
+/// let (left, right) = ((comm.rank() + comm.size() - 1) % comm.size(), (comm.rank() + 1) % comm.size());
+/// let own = DeviceBuffer::from_slice(&stream, &[comm.rank() as f32; 10])?;
+/// let (mut from_left, mut from_right) = (DeviceBuffer::<f32>::zeroed(&stream, 1)?, DeviceBuffer::<f32>::zeroed(&stream, 1)?);
+/// group(|g| {
+///     g.send(comm, own.slice(9..), right, &stream)?;
+///     g.recv(comm, &mut from_left, left, &stream)?;
+///     g.send(comm, own.slice(..1), left, &stream)?;
+///     g.recv(comm, &mut from_right, right, &stream)
+/// })?;
+/// assert_eq!(from_left.to_vec(&stream)?, [left as f32]);
+/// # assert_eq!(from_right.to_vec(&stream)?, [right as f32]);
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// What `record` returned; [`InvalidUsage`](crate::Error::InvalidUsage) within another group; what the operations return.
@@ -69,23 +92,61 @@ pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Res
 /// # Errors
 /// As [`group`]; those of this crate are made into an `E`.
 pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) -> Result<R, E>) -> Result<R, E> {
-    let mut group = Group { calls: Calls::new() };
+    let mut group = Group { calls: Calls::new(), barriers: Vec::new() };
     let value = {
         let _mark = GroupMark::set("group")?;
         record(&mut group)?
     };
-    submit::group(&group.calls)?;
+    group.submit()?;
     Ok(value)
 }
 
 /// The operations of a group, as far as they were recorded; see [`group`].
+///
+/// ```
+/// # use gpucomm::{Clique, Device, DeviceBuffer, ReduceOp, Stream, group};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.spmd(|comm| {
+/// # let stream = Stream::new(comm.device())?;
+/// let (rank, size) = (comm.rank(), comm.size());
+/// let own = DeviceBuffer::from_slice(&stream, &vec![rank as f32; size])?;
+/// let mut mean = DeviceBuffer::<f32>::zeroed(&stream, 1)?;
+/// let mut all = DeviceBuffer::<f32>::zeroed(&stream, size * size)?;
+/// let mut turned = DeviceBuffer::<f32>::zeroed(&stream, size)?;
+/// let mut sums = DeviceBuffer::<f32>::zeroed(&stream, size)?;
+/// group(|g| {
+///     assert!(g.is_empty());
+///     g.reduce_scatter(comm, (&own, &mut mean), ReduceOp::Avg, &stream)?;
+///     g.all_gather(comm, (&own, &mut all), &stream)?;
+///     g.all_to_all(comm, &own, &mut turned, &stream)?;
+///     // The result is for rank 0.
+///     g.reduce(comm, (&own, &mut sums), ReduceOp::Sum, 0, &stream)?;
+///     println!("{} operations", g.len());
+///     Ok(())
+/// })?;
+/// assert_eq!(turned.to_vec(&stream)?, (0..size).map(|rank| rank as f32).collect::<Vec<_>>());
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Group<'a> {
     calls: Calls<'a>,
+    /// In their order.
+    barriers: Vec<Barrier<'a>>,
 }
 
-/// Operations: those of [`Communicator`], with the communicator first. Errors are found while recording, except those
-/// that only submitting can bring.
+/// A barrier, which has memory of its own.
+#[derive(Debug)]
+struct Barrier<'a> {
+    site: Site<'a>,
+    /// How many of the other calls come before it.
+    behind: usize,
+    byte: Arc<DeviceBuffer<u8>>,
+}
+
 impl<'a> Group<'a> {
     /// Where calls are recorded.
     pub(crate) fn calls(&mut self) -> &mut Calls<'a> {
@@ -94,211 +155,58 @@ impl<'a> Group<'a> {
 
     /// How many calls were recorded.
     pub fn len(&self) -> usize {
-        self.calls.len()
+        self.calls.len() + self.barriers.len()
     }
 
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.len() == 0
     }
 
-    /// Records [`Communicator::all_reduce`].
-    pub fn all_reduce<T: Reduce>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsSendRecv<'a, T>,
-        op: ReduceOp<'a, T>,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("all_reduce", comm.inner(), stream)?;
-        self.calls.push(prepare::all_reduce(site, io.into(), op.reduction())?);
+    /// Records [`Communicator::barrier`], behind which comes what is enqueued on `stream` after the group. What else is in the group starts
+    /// together with it, on whatever rank.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream, group};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// # let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
+    /// // One thread that drives all ranks.
+    /// group(|g| clique.ranks().iter().zip(&streams).try_for_each(|(comm, stream)| g.barrier(comm, stream)))?;
+    /// streams[0].synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn barrier(&mut self, comm: &'a Communicator, stream: &'a Stream) -> Result<()> {
+        let site = Site::new("barrier", comm.inner(), stream)?;
+        // Those of one group run at the same time: nothing orders what they write.
+        let again = self.barriers.iter().any(|barrier| ptr::eq(barrier.site.comm, site.comm));
+        let byte = if again { Arc::new(DeviceBuffer::zeroed(stream, 1)?) } else { comm.inner().scratch.get(stream)? };
+        self.barriers.push(Barrier { site, behind: self.calls.len(), byte });
         Ok(())
     }
 
-    /// Records [`Communicator::reduce`].
-    pub fn reduce<T: Reduce>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsToRoot<'a, T>,
-        op: ReduceOp<'a, T>,
-        root: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("reduce", comm.inner(), stream)?;
-        self.calls.push(prepare::reduce(site, io.into(), op.reduction(), root)?);
-        Ok(())
-    }
-
-    /// Records [`Communicator::broadcast`].
-    pub fn broadcast<T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsFromRoot<'a, T>,
-        root: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("broadcast", comm.inner(), stream)?;
-        self.calls.push(prepare::broadcast(site, io.into(), root)?);
-        Ok(())
-    }
-
-    /// Records [`Communicator::all_gather`].
-    pub fn all_gather<T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsSendRecv<'a, T>,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("all_gather", comm.inner(), stream)?;
-        self.calls.push(prepare::all_gather(site, io.into())?);
-        Ok(())
-    }
-
-    /// Records [`Communicator::reduce_scatter`].
-    pub fn reduce_scatter<T: Reduce>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsSendRecv<'a, T>,
-        op: ReduceOp<'a, T>,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("reduce_scatter", comm.inner(), stream)?;
-        self.calls.push(prepare::reduce_scatter(site, io.into(), op.reduction())?);
-        Ok(())
-    }
-
-    /// Records [`Communicator::send`].
-    pub fn send<T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        data: impl AsSlice<'a, T>,
-        peer: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("send", comm.inner(), stream)?;
-        self.calls.push(prepare::send(site, data.into(), peer)?);
-        Ok(())
-    }
-
-    /// Records [`Communicator::recv`].
-    pub fn recv<T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        data: impl AsSliceMut<'a, T>,
-        peer: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("recv", comm.inner(), stream)?;
-        self.calls.push(prepare::recv(site, data.into(), peer)?);
-        Ok(())
-    }
-
-    /// Records [`Communicator::all_to_all`].
-    pub fn all_to_all<T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        send: impl AsSlice<'a, T>,
-        recv: impl AsSliceMut<'a, T>,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("all_to_all", comm.inner(), stream)?;
-        let push = &mut |call| self.calls.push(call);
-        personal::all_to_all(site, send.into(), recv.into(), push)
-    }
-
-    /// Records [`Communicator::gather`].
-    pub fn gather<T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsToRoot<'a, T>,
-        root: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("gather", comm.inner(), stream)?;
-        let push = &mut |call| self.calls.push(call);
-        personal::gather(site, io.into(), root, push)
-    }
-
-    /// Records [`Communicator::scatter`].
-    pub fn scatter<T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsFromRoot<'a, T>,
-        root: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("scatter", comm.inner(), stream)?;
-        let push = &mut |call| self.calls.push(call);
-        personal::scatter(site, io.into(), root, push)
-    }
-
-    /// Records [`Communicator::all_to_all_v`].
-    pub fn all_to_all_v<'b, T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        send: impl AsSlice<'a, T>,
-        send_layout: impl Into<Layout<'b>>,
-        recv: impl AsSliceMut<'a, T>,
-        recv_layout: impl Into<Layout<'b>>,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("all_to_all_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls.push(call);
-        variable::all_to_all_v(site, (send.into(), send_layout.into()), (recv.into(), recv_layout.into()), push)
-    }
-
-    /// Records [`Communicator::all_gather_v`].
-    pub fn all_gather_v<'b, T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsSendRecv<'a, T>,
-        layout: impl Into<Layout<'b>>,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("all_gather_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls.push(call);
-        variable::all_gather_v(site, io.into(), layout.into(), push)
-    }
-
-    /// Records [`Communicator::reduce_scatter_v`].
-    pub fn reduce_scatter_v<'b, T: Reduce>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsSendRecv<'a, T>,
-        layout: impl Into<Layout<'b>>,
-        op: ReduceOp<'a, T>,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("reduce_scatter_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls.push(call);
-        variable::reduce_scatter_v(site, io.into(), layout.into(), op.reduction(), push)
-    }
-
-    /// Records [`Communicator::gather_v`].
-    pub fn gather_v<'b, T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsToRoot<'a, T>,
-        layout: impl Into<Layout<'b>>,
-        root: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("gather_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls.push(call);
-        variable::gather_v(site, io.into(), layout.into(), root, push)
-    }
-
-    /// Records [`Communicator::scatter_v`].
-    pub fn scatter_v<'b, T: Element>(
-        &mut self,
-        comm: &'a Communicator,
-        io: impl AsFromRoot<'a, T>,
-        layout: impl Into<Layout<'b>>,
-        root: usize,
-        stream: &'a Stream,
-    ) -> Result<()> {
-        let site = Site::new("scatter_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls.push(call);
-        variable::scatter_v(site, io.into(), layout.into(), root, push)
+    /// Submits all of it.
+    fn submit(self) -> Result<()> {
+        let Self { calls, barriers } = self;
+        if barriers.is_empty() {
+            return submit::group(&calls);
+        }
+        let mut all = Calls::with_capacity(calls.len() + barriers.len());
+        let mut next = barriers.iter().peekable();
+        let mut calls = calls.into_iter();
+        for behind in 0.. {
+            while let Some(barrier) = next.next_if(|barrier| barrier.behind == behind) {
+                all.push(prepare::barrier(barrier.site, &barrier.byte)?);
+            }
+            match calls.next() {
+                Some(call) => all.push(call),
+                None => break,
+            }
+        }
+        submit::group(&all)
     }
 }

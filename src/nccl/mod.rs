@@ -80,6 +80,8 @@ mod comm_parts;
 mod communicator;
 mod enqueue;
 mod group;
+mod group_operations;
+mod handover;
 mod life;
 mod making;
 mod memory;
@@ -122,6 +124,13 @@ use crate::version::{self, Version};
 
 /// Wraps `ncclGetVersion`: the NCCL that is running.
 ///
+/// ```
+/// # fn main() -> gpucomm::Result<()> {
+/// println!("NCCL {}, made for {}", gpucomm::nccl::version()?, gpucomm::nccl::built_version());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// What NCCL says.
 pub fn version() -> Result<Version> {
@@ -140,6 +149,10 @@ pub fn error_string(code: crate::sys::ncclResult_t) -> String {
 }
 
 /// The NCCL that this program was built for.
+///
+/// ```
+/// assert_eq!(gpucomm::nccl::built_version(), gpucomm::version::built_nccl().version);
+/// ```
 pub const fn built_version() -> Version {
     version::built_nccl().version
 }

@@ -36,7 +36,8 @@ impl Communicator {
         self.reduce_values("all_reduce_scalar", [value], op, stream).map(|[value]| value)
     }
 
-    /// Wraps `ncclAllReduce`: as [`Communicator::all_reduce_scalar`], for a few values, which are reduced position by position.
+    /// Wraps `ncclAllReduce`: as [`Communicator::all_reduce_scalar`], for several values, which are reduced position by position: an array, a
+    /// vector, or a slice, `&mut values[..]`, that is reduced where it is. Ranks pass as many.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, ReduceOp, Stream};
@@ -46,6 +47,10 @@ impl Communicator {
     ///     let stream = Stream::new(comm.device())?;
     ///     let (loss, samples) = (10.0, 4.0);
     ///     let [loss, samples] = comm.all_reduce_scalars([loss, samples], ReduceOp::Sum, &stream)?;
+    ///
+    ///     let mut histogram = vec![1u64; 1000];
+    ///     comm.all_reduce_scalars(&mut histogram[..], ReduceOp::Sum, &stream)?;
+    ///     assert_eq!(histogram, [comm.size() as u64; 1000]);
     ///     Ok(loss / samples)
     /// })?;
     /// assert_eq!(means[0], 2.5);
@@ -54,30 +59,31 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`Communicator::all_reduce_scalar`].
-    pub fn all_reduce_scalars<T: Reduce, const N: usize>(
+    /// As [`Communicator::all_reduce_scalar`]; of a slice, a first part may have been written then.
+    pub fn all_reduce_scalars<T: Reduce, V: AsMut<[T]>>(
         &self,
-        values: [T; N],
+        values: V,
         op: ReduceOp<'_, T>,
         stream: &Stream,
-    ) -> Result<[T; N]> {
+    ) -> Result<V> {
         self.reduce_values("all_reduce_scalars", values, op, stream)
     }
 
     /// The reduction of `operation`.
-    fn reduce_values<T: Reduce, const N: usize>(
+    fn reduce_values<T: Reduce, V: AsMut<[T]>>(
         &self,
         operation: &'static str,
-        mut values: [T; N],
+        mut values: V,
         op: ReduceOp<'_, T>,
         stream: &Stream,
-    ) -> Result<[T; N]> {
+    ) -> Result<V> {
         let deadline = Deadline::after(self.timeout());
         let site = Site::new(operation, self.inner(), stream)?;
         submit::outside_of_groups(operation)?;
-        let mut buffer = DeviceBuffer::from_slice(stream, &values)?;
+        let values_here = values.as_mut();
+        let mut buffer = DeviceBuffer::from_slice(stream, values_here)?;
         submit::one(&prepare::all_reduce(site, SendRecv::InPlace(buffer.as_slice_mut()), op.reduction())?)?;
-        buffer.as_slice().copy_to_slice_until(operation, stream, &mut values, &deadline)?;
+        buffer.as_slice().copy_to_slice_until(operation, stream, values_here, &deadline)?;
         Ok(values)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gpucomm::{Clique, DeviceBuffer, Error, Result, Stream};
+use gpucomm::{Clique, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::support::{Rig, assert_argument, assert_names, quick, rank_counts, slower, still_works, watched};
 
@@ -71,6 +71,70 @@ fn on_the_host() {
 
 fn streams(clique: &Clique) -> Result<Vec<Stream>> {
     clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect()
+}
+
+/// Between other operations of a group, several times, of one thread for all ranks: in order on the device, and what else is there is right.
+#[test]
+fn in_a_group() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            let streams = streams(&rig.clique).unwrap();
+            let others = self::streams(&rig.clique).unwrap();
+            let came = std::sync::Arc::new(AtomicUsize::new(0));
+            let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+            let mut sums: Vec<_> = streams
+                .iter()
+                .zip(1..)
+                .map(|(stream, value)| DeviceBuffer::from_slice(stream, &[value; 3]).unwrap())
+                .collect();
+            for (rank, stream) in streams.iter().enumerate() {
+                let came = came.clone();
+                let host = move || {
+                    std::thread::sleep(Duration::from_millis(10 * rank as u64));
+                    came.fetch_add(1, Ordering::SeqCst);
+                };
+                stream.launch_host(host).unwrap();
+            }
+            group(|g| {
+                assert!(g.is_empty());
+                for ((comm, (stream, other)), x) in
+                    rig.clique.ranks().iter().zip(streams.iter().zip(&others)).zip(&mut sums)
+                {
+                    g.barrier(comm, stream)?;
+                    g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
+                    g.barrier(comm, stream)?;
+                    g.barrier(comm, other)?;
+                }
+                assert_eq!(g.len(), 4 * ranks);
+                Ok(())
+            })
+            .unwrap();
+            for stream in streams.iter().chain(&others) {
+                let (came, seen) = (came.clone(), seen.clone());
+                stream.launch_host(move || seen.lock().unwrap().push(came.load(Ordering::SeqCst))).unwrap();
+            }
+            let expected: i32 = (1..=ranks as i32).sum();
+            for (x, stream) in sums.iter().zip(&streams) {
+                assert_eq!(x.to_vec(stream).unwrap(), [expected; 3]);
+            }
+            streams.iter().chain(&others).for_each(|stream| stream.synchronize().unwrap());
+            assert_eq!(*seen.lock().unwrap(), vec![ranks; 2 * ranks]);
+            // Nothing of a group that fails is submitted: else the others would wait for this one.
+            let failed = group(|g| {
+                g.barrier(rig.clique.rank(0), &streams[0])?;
+                Err::<(), _>(Error::InvalidUsage { operation: "test", reason: "a group that fails".into() })
+            });
+            assert!(matches!(failed, Err(Error::InvalidUsage { operation: "test", .. })), "{failed:?}");
+            rig.clique.wait_at_barrier(&streams).unwrap();
+            if ranks > 1 {
+                let elsewhere = group(|g| g.barrier(rig.clique.rank(0), &streams[1]));
+                assert_argument(elsewhere, "barrier", "device 0", "device 1");
+            }
+            drop(sums);
+            rig.close();
+        }
+    });
 }
 
 /// The deadline is that of the communicator, and who does not come is named.

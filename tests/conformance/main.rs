@@ -36,6 +36,7 @@ mod foreign;
 mod futures;
 mod grouping;
 mod groups;
+mod handover;
 mod kept_streams;
 mod large_groups;
 mod lifecycle;

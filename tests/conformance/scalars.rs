@@ -2,6 +2,9 @@
 
 use gpucomm::{Error, ReduceOp, Stream};
 
+use fastrand::Rng;
+
+use crate::support::random::seed;
 use crate::support::{Number, Rig, assert_argument, each_type, quick, rank_counts, slower, still_works, watched};
 
 /// One more than its rank: what comes of it is a small number, whatever the type.
@@ -31,6 +34,40 @@ fn all_types() {
     watched(120.0, || {
         for ranks in rank_counts(&[1, 2, 4]) {
             each_type!(one(ranks));
+        }
+    });
+}
+
+/// Vectors come back, slices are reduced where they are.
+#[test]
+fn of_any_length() {
+    watched(120.0, || {
+        let seed = seed();
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            // From one block of staging memory to several, odd ones too.
+            for len in [0, 1, 7, 1001, 100_003] {
+                let value =
+                    |rank: usize, at: usize| Rng::with_seed(seed ^ (rank * 1_000_003 + at) as u64).u64(..1 << 32);
+                let all = |rank: usize| (0..len).map(|at| value(rank, at)).collect::<Vec<_>>();
+                let sums: Vec<u64> = (0..len).map(|at| (0..ranks).map(|rank| value(rank, at)).sum()).collect();
+                let largest: Vec<u64> =
+                    (0..len).map(|at| (0..ranks).map(|rank| value(rank, at)).max().unwrap()).collect();
+                rig.run(|comm, stream| {
+                    let mut here = [vec![u64::MAX], all(comm.rank()), vec![u64::MAX]].concat();
+                    let part = comm.all_reduce_scalars(&mut here[1..=len], ReduceOp::Sum, stream)?;
+                    assert_eq!(part.len(), len);
+                    assert_eq!(
+                        here,
+                        [vec![u64::MAX], sums.clone(), vec![u64::MAX]].concat(),
+                        "{len} values, seed {seed}"
+                    );
+                    let back: Vec<u64> = comm.all_reduce_scalars(all(comm.rank()), ReduceOp::Max, stream)?;
+                    assert_eq!(back, largest, "{len} values, seed {seed}");
+                    Ok(())
+                });
+            }
+            rig.close();
         }
     });
 }

@@ -95,7 +95,7 @@ fn leave(inner: &Inner) {
 
 /// Whether `inner`, which the caller has retired, can be destroyed: destroying a communicator that has an error leaves NCCL's
 /// group depth raised.
-fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
+pub(super) fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
     let mut round = 0;
     while !inner.is_left() {
         if deadline.expired() {
@@ -179,7 +179,7 @@ fn destroy(inner: &Arc<Inner>) -> Result<()> {
 }
 
 /// Waits until all that was enqueued is done.
-fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
+pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     let mut busy = Vec::new();
     for inner in members {
         if let Some(error) = inner.refusal(CLOSE) {

@@ -6,6 +6,7 @@ pub(crate) mod closing;
 pub(crate) mod divide;
 pub(crate) mod failure;
 pub(crate) mod freeing;
+pub(crate) mod give;
 pub(crate) mod health;
 pub(crate) mod init;
 pub(crate) mod interrupt;

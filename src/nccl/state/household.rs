@@ -107,6 +107,14 @@ impl<R> Household<R> {
         config
     }
 
+    /// NCCL goes on using the configurations, for as long as nobody here knows: they are kept for ever.
+    pub(crate) fn leave_configs(&self) {
+        let configs = self.configs.lock().unwrap_or_else(PoisonError::into_inner);
+        configs.iter().for_each(|config| std::mem::forget(Arc::clone(config)));
+        drop(configs);
+        self.parent.iter().for_each(|parent| parent.leave_configs());
+    }
+
     /// Never held across a call.
     fn ranks(&self) -> MutexGuard<'_, Ranks<R>> {
         self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
