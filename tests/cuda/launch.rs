@@ -145,6 +145,36 @@ fn all_that_holds_memory_can_be_lent() {
     });
 }
 
+/// A launch without a code of its own leaves it with the thread, where the next call of this crate may forget it.
+#[test]
+fn an_error_that_is_left_behind_is_told() {
+    let stream = stream();
+    // SAFETY: there is no such device.
+    let fail = || unsafe { sys::cudaSetDevice(9999) };
+    // That of an earlier call is nobody's.
+    assert_ne!(fail(), sys::cudaError::cudaSuccess);
+    assert_eq!(stream.launch((), |_, ()| 7).unwrap(), 7);
+    let mut x = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
+    let error = stream
+        .launch_many(2, &mut x, |stream, mut x| {
+            raw_fill(stream, &mut x, 1);
+            assert_ne!(fail(), sys::cudaError::cudaSuccess);
+        })
+        .unwrap_err();
+    assert!(
+        matches!(&error, Error::Cuda { operation: "Stream::launch_many", code: 101, name, .. } if name == "cudaErrorInvalidDevice"),
+        "{error:?}"
+    );
+    // What was enqueued counts all the same, and the error was told once.
+    assert_eq!(x.to_vec(&stream).unwrap(), [0x0101_0101; 100]);
+    // That something is not done is no error.
+    let gate = Gate::close(&stream);
+    // SAFETY: asks how far the stream is.
+    let code = stream.launch(&x, |stream, _| unsafe { sys::cudaStreamQuery(stream.as_raw()) }).unwrap();
+    assert_eq!(code, sys::cudaError::cudaErrorNotReady);
+    gate.open();
+}
+
 #[test]
 fn uses_count_also_where_the_closure_panics() {
     let (a, b) = (stream(), stream());

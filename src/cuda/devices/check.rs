@@ -44,6 +44,16 @@ pub(crate) fn check_ready(device: i32, operation: &'static str, code: sys::cudaE
     }
 }
 
+/// What a call of others has left behind as the last error of this thread, which forgets it. Work that is not done is none.
+#[inline]
+pub(crate) fn check_left(device: i32, operation: &'static str) -> Result<()> {
+    // SAFETY: takes nothing and has no precondition.
+    match unsafe { sys::cudaGetLastError() } {
+        sys::cudaError::cudaErrorNotReady => Ok(()),
+        code => check_on(device, operation, code),
+    }
+}
+
 /// Whether a device that has answered so answers nothing else in this process any more: the codes of which CUDA's
 /// documentation says that the process must be ended, and errors of the hardware that were not corrected (214, 220). By
 /// number, as the headers of older versions lack some.
@@ -60,7 +70,7 @@ fn current() -> i32 {
 }
 
 /// Forgets the last error of this thread.
-fn clear() {
+pub(crate) fn clear() {
     // SAFETY: takes nothing and has no precondition.
     let _ = unsafe { sys::cudaGetLastError() };
 }

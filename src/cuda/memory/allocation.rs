@@ -264,9 +264,10 @@ impl Allocation {
     #[cold]
     pub(crate) fn who(&self) -> String {
         let Some(reach) = &self.reach else { return format!("memory of {}", self.device) };
-        let one = |(device, writes): &(Device, bool)| format!("{device}{}", if *writes { "" } else { " to read" });
+        let one =
+            |(device, writes): &(Device, bool)| format!("{device}{}", if *writes { "" } else { " (to read only)" });
         let all: Vec<_> = reach.iter().map(one).collect();
-        format!("memory of {} that is mapped for {}", self.device, all.join(", "))
+        format!("memory of {} that is mapped for {}", self.device, all.join(" and "))
     }
 
     /// Whose it is; 0: anybody's.

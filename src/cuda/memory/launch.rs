@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::bracket::{Lend, LentUses};
+use crate::cuda::devices::check::{check_left, clear};
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::in_flight::{CHUNK, ENTRY};
 use crate::cuda::order::stream::Stream;
@@ -16,6 +17,30 @@ use crate::sys;
 const MOST: u64 = CHUNK / ENTRY;
 
 /// The stream that [`Stream::launch`] is called on, for as long as its closure runs.
+///
+/// ```
+/// # use gpucomm::{Device, Stream};
+/// # use gpucomm::sys;
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// extern "C" fn count(counter: *mut std::ffi::c_void) {
+///     // SAFETY: it points to the counter below, which lives for ever.
+///     let counter = unsafe { &*counter.cast::<std::sync::atomic::AtomicU32>() };
+///     counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+/// }
+///
+/// static COUNTER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+/// stream.launch((), |stream, ()| {
+///     println!("on {}", stream.device());
+///     let counter: *const _ = &COUNTER;
+///     // SAFETY: one launch on this stream, of a function that uses the counter only.
+///     unsafe { sys::cudaLaunchHostFunc(stream.as_raw(), Some(count), counter.cast_mut().cast()) }
+/// })?;
+/// stream.synchronize()?;
+/// assert_eq!(COUNTER.load(std::sync::atomic::Ordering::Relaxed), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 pub struct LentStream<'l> {
     raw: sys::cudaStream_t,
@@ -84,7 +109,8 @@ impl Stream {
     /// [`InvalidArgument`](Error::InvalidArgument) for [mapped](crate::cuda::vmm) memory that the device of the stream may not use so (other
     /// memory of another device is not looked for: who has opened it knows); [`Timeout`](Error::Timeout) where too much is on its way;
     /// [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the stream is being captured; what CUDA says. `f` has not run
-    /// then.
+    /// then. Where `f` leaves an error behind that `cudaGetLastError` tells, it has run, and [`Cuda`](Error::Cuda) has the code: a launch by
+    /// `<<<…>>>` returns none itself. Those of the driver are what its functions return.
     pub fn launch<M: Lend, R>(&self, memory: M, f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R) -> Result<R> {
         self.launch_for("Stream::launch", 1, memory, f)
     }
@@ -141,7 +167,12 @@ impl Stream {
         let origins = uses.origins(self);
         uses.order(self)?;
         let _noted = Noted { stream: self, cost, uses, origins };
-        Ok(f(LentStream { raw: self.raw(), device: self.device(), _bracket: PhantomData }, memory.lent()))
+        // Not taken for one of `f`.
+        clear();
+        let value = f(LentStream { raw: self.raw(), device: self.device(), _bracket: PhantomData }, memory.lent());
+        // Before other calls of this crate, which may forget it.
+        check_left(self.device().ordinal(), operation)?;
+        Ok(value)
     }
 }
 

@@ -21,13 +21,9 @@ pub(crate) fn reached(
     if region.alloc.serves(stream.device(), access) {
         return seen(operation, &[region], stream);
     }
-    let (does, who) = (if access == Access::Read { "reads" } else { "writes" }, region.alloc.who());
-    Err(Error::argument(
-        operation,
-        "stream",
-        format_args!("one that {does} {who}"),
-        format_args!("one of {}", stream.device()),
-    ))
+    let does = if access == Access::Read { "read" } else { "write to" };
+    let expected = format!("one of a device that may {does} {}", region.alloc.who());
+    Err(Error::argument(operation, "stream", expected, format_args!("one of {}", stream.device())))
 }
 
 /// Mapped memory is for CUDA what the current device sees of it, whatever stream a copy is for.
@@ -57,7 +53,11 @@ pub(crate) fn way_between(
         return Ok((Way::Between(to_device.ordinal(), from_device.ordinal()), current()?));
     }
     let (to, from) = (to.alloc.who(), from.alloc.who());
-    let expected = format!("one that writes {to} and reads {from}, or one of these two devices");
+    let expected = if to_device == from_device {
+        format!("one of a device that may write to {to}, and read {from}")
+    } else {
+        format!("one of {to_device} or {from_device}, for a copy to {to}, from {from}")
+    };
     Err(Error::argument(operation, "stream", expected, format_args!("one of {device}")))
 }
 
