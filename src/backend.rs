@@ -26,6 +26,13 @@ impl fmt::Display for Backend {
 
 /// The back end of this program. It is chosen when the program is built: the feature `emulator` takes the emulator,
 /// unless `GPUCOMM_NO_EMULATOR=1` was set.
+///
+/// ```
+/// match gpucomm::backend() {
+///     gpucomm::Backend::Emulator => println!("this run says nothing about speed"),
+///     gpucomm::Backend::Nvidia => println!("on GPUs"),
+/// }
+/// ```
 pub const fn backend() -> Backend {
     if cfg!(gpucomm_emulator) { Backend::Emulator } else { Backend::Nvidia }
 }
@@ -34,6 +41,18 @@ pub const fn backend() -> Backend {
 /// undefined behaviour, corruption or a hang, such as memory that is freed under a running operation. Each is a line on
 /// stderr; with `GPUCOMM_EMULATOR_STRICT=1` the first one ends the process with status 86. Always 0 on NVIDIA's libraries,
 /// which do not notice.
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// let stream = Stream::new(Device::new(0)?)?;
+/// let x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+/// // At the end of a test.
+/// assert_eq!(gpucomm::emulator_violations(), 0);
+/// # drop(x);
+/// # Ok(())
+/// # }
+/// ```
 pub fn emulator_violations() -> usize {
     #[cfg(gpucomm_emulator)]
     return crate::emulator::violations();

@@ -22,6 +22,11 @@ const VARIABLE: &str = "GPUCOMM_TIMEOUT";
 /// Five minutes, unless `GPUCOMM_TIMEOUT` holds a time or [`set_default_timeout`] was called. The variable holds seconds, such as
 /// `2.5`, or a number with a unit: `500ms`, `2s`, `10m`, `1h`; empty is as good as not set. With anything else in it no device is
 /// found and no communicator made: [`Error::InvalidArgument`] names the variable, its value, and what is expected.
+///
+/// ```
+/// let deadline = std::time::Instant::now() + gpucomm::default_timeout();
+/// assert!(deadline > std::time::Instant::now());
+/// ```
 pub fn default_timeout() -> Duration {
     match DEFAULT_MS.load(Ordering::Relaxed) {
         0 => {
@@ -76,6 +81,13 @@ fn time(text: &str) -> Option<Duration> {
 /// Sets how long a call waits that is given no timeout of its own, for the whole process.
 ///
 /// Rounded to milliseconds, and at least one.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// gpucomm::set_default_timeout(Duration::from_secs(30));
+/// assert_eq!(gpucomm::default_timeout(), Duration::from_secs(30));
+/// ```
 pub fn set_default_timeout(timeout: Duration) {
     let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
     DEFAULT_MS.store(ms, Ordering::Relaxed);

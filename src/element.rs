@@ -8,6 +8,13 @@ mod sealed {
 }
 
 /// The kind of an element that NCCL reduces, as a value.
+///
+/// ```
+/// use gpucomm::ElementKind;
+///
+/// let bytes: usize = [ElementKind::F32, ElementKind::F16].iter().map(|kind| kind.size()).sum();
+/// assert_eq!((bytes, ElementKind::F32.name()), (6, "f32"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ElementKind {

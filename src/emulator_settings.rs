@@ -76,18 +76,49 @@ impl EmulatorSettings {
     }
 
     /// Whether the first [violation](crate::emulator_violations) ends the process; `GPUCOMM_EMULATOR_STRICT`.
+    ///
+    /// ```
+    /// # use gpucomm::EmulatorSettings;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// EmulatorSettings::new().strict(true).apply()?;
+    /// // From now on the first violation ends the process, with status 86.
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = Some(strict);
         self
     }
 
     /// Which [faults](Self#faults) are injected; `GPUCOMM_EMULATOR_FAULTS`.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, EmulatorSettings, Error, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// // The second allocation on device 0 fails.
+    /// EmulatorSettings::new().faults("oom=device0@2").apply()?;
+    /// let stream = Stream::new(Device::new(0)?)?;
+    /// let first = DeviceBuffer::<f32>::uninit(&stream, 10)?;
+    /// assert!(matches!(DeviceBuffer::<f32>::uninit(&stream, 10), Err(Error::OutOfMemory { .. })));
+    /// # drop(first);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn faults(mut self, rules: impl Into<String>) -> Self {
         self.faults = Some(rules.into());
         self
     }
 
     /// After which time a waiting rank reports on stderr who waits for whom; zero is never. `GPUCOMM_EMULATOR_DEADLOCK`.
+    ///
+    /// ```
+    /// # use gpucomm::EmulatorSettings;
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// EmulatorSettings::new().deadlock(Duration::from_secs(2)).apply()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn deadlock(mut self, after: Duration) -> Self {
         self.deadlock = Some(after);
         self

@@ -6,6 +6,16 @@
 use crate::version::Version;
 
 /// One bug of one library.
+///
+/// ```
+/// use gpucomm::Version;
+/// use gpucomm::known_bugs::{Library, TABLE};
+///
+/// let ours = Version::new(2, 28, 9);
+/// for bug in TABLE.iter().filter(|bug| bug.library == Library::Nccl && bug.concerns(ours)) {
+///     println!("{} ({} {}): {}", bug.name, bug.library.name(), bug.versions(), bug.answer.name());
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownBug {
@@ -30,6 +40,10 @@ pub struct KnownBug {
 }
 
 /// A library that has bugs.
+///
+/// ```
+/// assert_eq!(gpucomm::known_bugs::Library::Nvshmem.name(), "NVSHMEM");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Library {
@@ -50,6 +64,13 @@ impl Library {
 }
 
 /// What this crate does about a bug.
+///
+/// ```
+/// use gpucomm::known_bugs::{Answer, TABLE};
+///
+/// let met: Vec<_> = TABLE.iter().filter(|bug| bug.answer == Answer::Told).map(|bug| bug.name).collect();
+/// println!("{}: {met:?}", Answer::Told.name());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {

@@ -4,7 +4,7 @@
 //!
 //! One process, a thread for each GPU:
 //!
-//! ```no_run
+//! ```
 #![doc = include_str!("../examples/all_reduce.rs")]
 //! ```
 //!

@@ -7,6 +7,17 @@ use crate::error::{Error, Result};
 use crate::sys;
 
 /// A version of NCCL, of NVSHMEM or of CUDA.
+///
+/// ```
+/// use gpucomm::Version;
+///
+/// let nccl = Version::from_nccl(22809);
+/// assert_eq!(nccl, Version::new(2, 28, 9));
+/// assert!(nccl >= Version::new(2, 27, 0));
+/// assert_eq!(nccl.to_string(), "2.28.9");
+/// assert_eq!(Version::from_nvshmem(30205), Version::new(3, 2, 5));
+/// assert_eq!(Version::from_cuda(13000).to_string(), "13.0");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The major number.
@@ -50,6 +61,14 @@ impl fmt::Display for Version {
 
 /// What this program was built with. Directories are those of the machine that built it; with the emulator, and on
 /// docs.rs, there are none.
+///
+/// ```
+/// use gpucomm::version::{built_cuda, built_nccl};
+///
+/// for (name, build) in [("CUDA", built_cuda()), ("NCCL", built_nccl())] {
+///     println!("{name} {}, from {}", build.version, build.origin.unwrap_or("nowhere"));
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Build {
     /// The version of the headers.
@@ -63,6 +82,10 @@ pub struct Build {
 }
 
 /// The CUDA runtime that this program was built for.
+///
+/// ```
+/// println!("made for CUDA {}", gpucomm::version::built_cuda().version);
+/// ```
 pub const fn built_cuda() -> Build {
     Build {
         version: Version::from_cuda(number(env!("GPUCOMM_BUILT_CUDART"))),
@@ -73,6 +96,10 @@ pub const fn built_cuda() -> Build {
 }
 
 /// The NCCL that this program was built for.
+///
+/// ```
+/// println!("made for NCCL {}", gpucomm::version::built_nccl().version);
+/// ```
 #[cfg(feature = "nccl")]
 pub const fn built_nccl() -> Build {
     Build {
@@ -84,6 +111,10 @@ pub const fn built_nccl() -> Build {
 }
 
 /// The NVSHMEM that this program was built for.
+///
+/// ```
+/// println!("made for NVSHMEM {}", gpucomm::version::built_nvshmem().version);
+/// ```
 #[cfg(feature = "nvshmem")]
 pub const fn built_nvshmem() -> Build {
     Build {
@@ -144,6 +175,16 @@ pub(crate) fn running_cuda() -> Result<Version> {
 
 /// Wraps `nvshmemx_vendor_get_version_info`: the NVSHMEM that is running. It need not be started for that. The emulator
 /// has none: [`Error::Unsupported`].
+///
+/// ```
+/// match gpucomm::version::running_nvshmem() {
+///     Ok(version) => println!("NVSHMEM {version}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+///
+/// # Errors
+/// [`Error::Unsupported`] on the emulator; [`Error::InvalidUsage`] where it says what is no version.
 #[cfg(feature = "nvshmem")]
 pub fn running_nvshmem() -> Result<Version> {
     const OPERATION: &str = "nvshmemx_vendor_get_version_info";
@@ -163,6 +204,15 @@ pub fn running_nvshmem() -> Result<Version> {
 
 /// Whether the running NVSHMEM has all that this program was built for; asked once. One that is older in the minor number
 /// has not: [`Error::LibraryTooOld`].
+///
+/// ```
+/// if let Err(error) = gpucomm::version::check_nvshmem() {
+///     println!("NVSHMEM cannot be used: {error}");
+/// }
+/// ```
+///
+/// # Errors
+/// [`Error::LibraryTooOld`]; as [`running_nvshmem`].
 #[cfg(feature = "nvshmem")]
 pub fn check_nvshmem() -> Result<()> {
     static CHECKED: OnceLock<Result<()>> = OnceLock::new();
@@ -177,6 +227,17 @@ pub fn check_nvshmem() -> Result<()> {
 /// Whether the running NCCL has all that this program was built for; asked once. One that is older in the minor number
 /// has not, and no communicator is made with it: [`Error::LibraryTooOld`]. The emulator is built for the newest version that it can
 /// stand for, and refuses none: there, what is newer than the one that it stands for is an error by itself, [`Error::Unsupported`].
+///
+/// ```
+/// # fn main() -> gpucomm::Result<()> {
+/// // Before anything is started: is what is installed here new enough?
+/// gpucomm::version::check_nccl()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::LibraryTooOld`]; what NCCL says.
 #[cfg(feature = "nccl")]
 pub fn check_nccl() -> Result<()> {
     static CHECKED: OnceLock<Result<()>> = OnceLock::new();
@@ -204,6 +265,17 @@ pub(crate) fn needs(operation: &'static str, first: Version) -> Result<()> {
 
 /// Whether the running CUDA runtime is of the major version that this program was built for, or newer; asked once. With an
 /// older one no device is to be had: [`Error::LibraryTooOld`].
+///
+/// ```
+/// # fn main() -> gpucomm::Result<()> {
+/// // Whoever asks for a device is told as well.
+/// gpucomm::version::check_cuda()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::LibraryTooOld`]; what CUDA says.
 pub fn check_cuda() -> Result<()> {
     static CHECKED: OnceLock<Result<()>> = OnceLock::new();
     CHECKED

@@ -268,11 +268,45 @@ impl Exchange {
     ///
     /// All ranks must call it. Each run of a program gets keys that no run before it has seen, also where the store outlives them; a
     /// rank that dies here and is started again is waited for. What is left of earlier generations is removed.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let place = Threads::new(2);
+    /// std::thread::scope(|scope| {
+    ///     let other = scope.spawn(|| Exchange::join(place.store(1)?)?.all_gather(b"one"));
+    ///     let all = Exchange::join(place.store(0)?)?.all_gather(b"zero")?;
+    ///     assert_eq!(all, [b"zero".to_vec(), b"one".to_vec()]);
+    ///     other.join().expect("no panic").map(drop)
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], which lists who has not come; what the store says: [`Error::Gone`] where rank 0 of a [`Tcp`](super::Tcp) has
+    /// ended, and [`Error::Exchange`] where it fails, or somebody else has written to its keys; [`Error::InvalidArgument`] where
+    /// `GPUCOMM_TIMEOUT` holds no time.
     pub fn join(store: impl Store + 'static) -> Result<Self> {
         Self::meet(store, None)
     }
 
     /// The same within `timeout`, which also holds for the calls of this exchange.
+    ///
+    /// ```
+    /// # use gpucomm::Error;
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// // Nobody is rank 1.
+    /// let late = Exchange::join_within(Threads::new(2).store(0)?, Duration::from_millis(50));
+    /// assert!(matches!(late, Err(Error::Timeout { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
     pub fn join_within(store: impl Store + 'static, timeout: Duration) -> Result<Self> {
         Self::meet(store, Some(timeout))
     }
@@ -293,6 +327,20 @@ impl Exchange {
 
     /// Meets the same ranks again, with fresh keys. All ranks must call it, and be done with this generation, whose keys and
     /// views are gone then.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// exchange.set("step", b"1000")?;
+    /// let next = exchange.next_generation()?;
+    /// assert_eq!((next.generation(), next.try_get("step")?), (exchange.generation() + 1, None));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
     pub fn next_generation(&self) -> Result<Self> {
         let view = &self.view;
         let me = Comer { id: view.store.id(), nonce: nonce() };

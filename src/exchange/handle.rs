@@ -12,6 +12,27 @@ use crate::error::{Error, Result};
 ///
 /// A clone is the same rank of the same exchange. It can be used by several threads; what all ranks do together
 /// ([`all_gather`](Self::all_gather) and the like) must come in the same order on all of them.
+///
+/// ```
+/// # use gpucomm::exchange::{Exchange, Threads};
+/// # use std::time::Duration;
+/// # fn main() -> gpucomm::Result<()> {
+/// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+/// let exchange = exchange.within(Duration::from_secs(10));
+/// println!("rank {} of {}, in generation {}", exchange.rank(), exchange.size(), exchange.generation());
+/// if exchange.rank() == 0 {
+///     exchange.set("address", b"node-0:29500")?;
+/// }
+/// assert_eq!(exchange.get("address")?, b"node-0:29500");
+/// assert_eq!((exchange.timeout(), exchange.store_ranks()), (Duration::from_secs(10), vec![0]));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// All of these functions may give what the store says: [`Error::Timeout`] where it does not answer in time, [`Error::Gone`] where rank 0
+/// of a [`Tcp`](super::Tcp) has ended, which serves the others, and [`Error::Exchange`] where a file or a connection fails, or there is
+/// no more room.
 #[derive(Debug, Clone)]
 pub struct Exchange {
     pub(super) view: Arc<View>,
@@ -75,6 +96,18 @@ impl Exchange {
     /// Sets a key, whatever it was. All ranks see the whole value, or the one before.
     ///
     /// Keys are 1 to [`MAX_NAME`] bytes long, values 0 to [`MAX_VALUE`](super::MAX_VALUE). They belong to this generation of this view.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// exchange.set(&format!("loss/{}", exchange.rank()), &0.5f32.to_le_bytes())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a key or a value of another length; what the [store](Self#errors) says.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let name = self.name("Exchange::set", key)?;
         check_value("Exchange::set", value.len())?;
@@ -84,11 +117,40 @@ impl Exchange {
     /// The value of a key; waits until some rank sets it.
     ///
     /// When all other ranks have ended it fails at once; see [`get_from`](Self::get_from).
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// # exchange.set("seed", b"17")?;
+    /// // Whoever sets it, and whenever.
+    /// assert_eq!(exchange.get("seed")?, b"17");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a key of another length; [`Error::Timeout`]; [`Error::Gone`] where all others have ended; what the
+    /// [store](Self#errors) says.
     pub fn get(&self, key: &str) -> Result<Vec<u8>> {
         Ok(self.get_all(&[key])?.swap_remove(0))
     }
 
     /// The values of several keys; waits until all of them are there.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// exchange.set("x", b"1")?;
+    /// exchange.set("y", b"2")?;
+    /// assert_eq!(exchange.get_all(&["y", "x"])?, [b"2", b"1"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
     pub fn get_all(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
         let operation = "Exchange::get";
         let names: Vec<String> = keys.iter().map(|key| self.name(operation, key)).collect::<Result<_>>()?;
@@ -138,6 +200,21 @@ impl Exchange {
     }
 
     /// The value of a key that `rank` sets; waits until it does, or has ended without.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// # exchange.set("plan", b"abc")?;
+    /// // Where rank 0 ends without having set it, this is an error at once.
+    /// assert_eq!(exchange.get_from(0, "plan")?, b"abc");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that there is none, and a key of another length; [`Error::Timeout`]; [`Error::Gone`] where
+    /// that rank has ended without; what the [store](Self#errors) says.
     pub fn get_from(&self, rank: usize, key: &str) -> Result<Vec<u8>> {
         let operation = "Exchange::get_from";
         check_rank(operation, rank, self.size())?;
@@ -147,18 +224,62 @@ impl Exchange {
     }
 
     /// The value of a key, if it is there now.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// if exchange.try_get("stop")?.is_none() {
+    ///     println!("go on");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a key of another length; what the [store](Self#errors) says.
     pub fn try_get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let name = self.name("Exchange::try_get", key)?;
         Ok(self.view.store.get(&[&name], Duration::ZERO)?.swap_remove(0))
     }
 
     /// Adds to a number and returns the sum. The key holds it as decimal text; where there is none, it is 0.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// // Each rank that comes gets another piece of work.
+    /// let piece = exchange.add("next", 1)? - 1;
+    /// assert_eq!(piece, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a key of another length; [`Error::Exchange`] where it holds no number, or the sum is none; what the
+    /// [store](Self#errors) says.
     pub fn add(&self, key: &str, by: i64) -> Result<i64> {
         let name = self.name("Exchange::add", key)?;
         self.view.store.add(&name, by, self.timeout())
     }
 
     /// Sets a key if its value is `expected`; `None` means that it is not there.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Swap, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// match exchange.compare_and_set("leader", None, b"this one")? {
+    ///     Swap::Done => println!("this rank leads"),
+    ///     Swap::Found(leader) => println!("{leader:?} does"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`set`](Self::set). That the value is another one is no error.
     pub fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8]) -> Result<Swap> {
         let name = self.name("Exchange::compare_and_set", key)?;
         check_value("Exchange::compare_and_set", value.len())?;
@@ -166,6 +287,20 @@ impl Exchange {
     }
 
     /// Removes a key, and says whether it was there.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// exchange.set("lease", b"")?;
+    /// assert!(exchange.delete("lease")?);
+    /// assert!(!exchange.delete("lease")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_get`](Self::try_get). That there is no such key is no error.
     pub fn delete(&self, key: &str) -> Result<bool> {
         let name = self.name("Exchange::delete", key)?;
         self.view.store.delete(&name, self.timeout())

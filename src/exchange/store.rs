@@ -39,6 +39,29 @@ pub enum Swap {
 ///   [`get`](Self::get). It can be called by several threads, and a `get` that waits holds up no other call.
 /// - [`id`](Self::id) is another one for each start of a process: a rank that was started again is somebody else.
 /// - Values outlive the rank that has set them.
+///
+/// ```
+/// # use gpucomm::exchange::{Store, Swap, Threads};
+/// # use std::time::Duration;
+/// # fn main() -> gpucomm::Result<()> {
+/// // What an exchange asks of a store. A test of one of your own asks the same.
+/// fn check(store: &impl Store) -> gpucomm::Result<()> {
+///     let within = Duration::from_secs(1);
+///     assert!(store.rank() < store.size());
+///     store.set("a/x", b"1", within)?;
+///     assert_eq!(store.get(&["a/x"], within)?, [Some(b"1".to_vec())]);
+///     assert_eq!(store.add("a/sum", 5, within)?, 5);
+///     assert!(matches!(store.compare_and_set("a/x", Some(b"2"), b"3", within)?, Swap::Found(Some(_))));
+///     assert!(store.delete("a/x", within)?);
+///     store.clear("a/", within)?;
+///     assert_eq!(store.get(&["a/x"], Duration::ZERO)?, [None]);
+///     assert_eq!(store.ended(&[store.id()], within)?, [None]);
+///     Ok(())
+/// }
+/// check(&Threads::new(1).store(0)?)?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait Store: Send + Sync {
     /// The rank of this process or thread.
     fn rank(&self) -> usize;

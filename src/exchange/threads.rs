@@ -33,6 +33,20 @@ impl Shared {
 }
 
 /// Where the threads of one process meet, each of which is a rank. Clones are the same place.
+///
+/// ```
+/// # use gpucomm::exchange::{Exchange, Threads};
+/// # fn main() -> gpucomm::Result<()> {
+/// let place = Threads::new(3);
+/// std::thread::scope(|scope| {
+///     for rank in 0..3 {
+///         let place = &place;
+///         scope.spawn(move || Exchange::join(place.store(rank)?)?.barrier());
+///     }
+/// });
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Threads {
     shared: Arc<Shared>,
@@ -48,6 +62,9 @@ impl Threads {
     /// The store of one rank, for [`Exchange::join`](super::Exchange::join). Each call is another start of that rank.
     ///
     /// When it is dropped, others that wait for this rank are told: that it has left, or, while its thread panics, that it has died.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that is not below the size.
     pub fn store(&self, rank: usize) -> Result<ThreadStore> {
         check_rank("Threads::store", rank, self.size)?;
         Ok(ThreadStore { shared: Arc::clone(&self.shared), rank, size: self.size, id: nonce() })

@@ -17,11 +17,43 @@ impl Exchange {
     ///
     /// At the deadline [`Error::Timeout`] lists who has not come; a rank that is known to have ended is [`Error::Gone`] at once, and
     /// one that does something else instead is [`Error::Disagreement`].
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// let names = exchange.all_gather(format!("rank {}", exchange.rank()).as_bytes())?;
+    /// assert_eq!(names[0], b"rank 0");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for [`MAX_VALUE`](super::MAX_VALUE) bytes or more. [`Error::Timeout`]; [`Error::Gone`];
+    /// [`Error::Disagreement`]; what the [store](Self#errors) says.
     pub fn all_gather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.gather_in(self.view.round(), "Exchange::all_gather", kind::ALL_GATHER, value, &self.deadline())
     }
 
     /// Waits until all ranks have come.
+    ///
+    /// ```
+    /// # use gpucomm::Error;
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// match exchange.within(Duration::from_secs(5)).barrier() {
+    ///     Err(Error::Timeout { .. }) => println!("somebody is late"),
+    ///     Err(Error::Gone { .. }) => println!("somebody will not come"),
+    ///     done => done?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather).
     pub fn barrier(&self) -> Result<()> {
         self.gather_in(self.view.round(), "Exchange::barrier", kind::BARRIER, &[], &self.deadline()).map(drop)
     }
@@ -29,6 +61,22 @@ impl Exchange {
     /// All ranks get the bytes of `root`. What the others give is not looked at.
     ///
     /// The root does not wait for the others, other than in each 64th round, where all meet so that old values can go.
+    ///
+    /// ```
+    /// # use gpucomm::UniqueId;
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
+    /// let id = exchange.broadcast(0, &id)?;
+    /// assert_eq!(id.len(), UniqueId::BYTES);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather), of the root's bytes and of the root; [`Error::InvalidArgument`] for a root that there is
+    /// none.
     pub fn broadcast(&self, root: usize, value: &[u8]) -> Result<Vec<u8>> {
         let operation = "Exchange::broadcast";
         check_rank(operation, root, self.size())?;

@@ -14,6 +14,23 @@ impl Exchange {
     /// An exchange of the given ranks of this one, numbered anew in this order.
     ///
     /// The members call it with the same list; who is not in it has nothing to do. Nobody waits.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// // The even ranks, with numbers of their own.
+    /// let even: Vec<_> = (0..exchange.size()).step_by(2).collect();
+    /// if even.contains(&exchange.rank()) {
+    ///     let some = exchange.subset(&even)?;
+    ///     assert_eq!(some.store_ranks(), even);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that there is none, one that is named twice, and a list without this rank.
     pub fn subset(&self, ranks: &[usize]) -> Result<Self> {
         let operation = "Exchange::subset";
         for (at, rank) in ranks.iter().enumerate() {
@@ -39,6 +56,20 @@ impl Exchange {
     /// their keys, and of their ranks where keys are equal. Without a colour a rank takes part in none.
     ///
     /// All ranks must call it.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// // The ranks of one host, say.
+    /// let host = exchange.split(Some(17), 0)?.expect("it has a colour");
+    /// host.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather).
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Self>> {
         let operation = "Exchange::split";
         let mine = Writer::default().u8(color.is_some().into()).u64(color.unwrap_or_default()).u64(key.cast_unsigned());
@@ -67,6 +98,26 @@ impl Exchange {
     /// It returns as soon as all others have come or are known to have ended. The first rank whose deadline passes decides, and all ranks
     /// get the same members; who comes after that, and is therefore not among them, gets [`Error::Gone`] with its own rank. A second
     /// call gives the same exchange.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let place = Threads::new(2);
+    /// let left = std::thread::scope(|scope| {
+    ///     // Rank 1 comes, and leaves again.
+    ///     let other = scope.spawn(|| Exchange::join(place.store(1)?).map(drop));
+    ///     let exchange = Exchange::join(place.store(0)?)?.within(Duration::from_secs(10));
+    ///     other.join().expect("no panic")?;
+    ///     exchange.survivors()
+    /// })?;
+    /// assert_eq!(left.store_ranks(), [0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Gone`] with the own rank, for who has come too late; what the [store](Self#errors) says. Who does not come is no error.
     pub fn survivors(&self) -> Result<Self> {
         let operation = "Exchange::survivors";
         if let Some(view) = self.view.survivors.get() {

@@ -12,6 +12,18 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// How a vote ended. All ranks that voted in one, late or not, get the same.
+///
+/// ```
+/// # use gpucomm::exchange::{Exchange, Threads};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+/// let vote = exchange.vote(Ok(()))?;
+/// if !vote.unanimous() {
+///     eprintln!("not all can go on: {vote}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Vote {
@@ -45,6 +57,22 @@ impl Exchange {
     /// The first rank whose deadline passes, or that sees that nobody else can come, decides for all: who comes after that is told the
     /// same, which names it as missing. Ranks that do something else instead count as a no. Of a reason the first
     /// kilobyte is kept.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// let saved = Err("the disk is full".to_owned());
+    /// let vote = exchange.vote(saved)?;
+    /// assert!(!vote.unanimous());
+    /// assert_eq!(vote.no, [(0, "the disk is full".to_owned())]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the [store](Self#errors) says; who does not come, or says no, is no error. [`Error::Timeout`] only where the store does not
+    /// answer.
     pub fn vote(&self, ballot: Result<(), String>) -> Result<Vote> {
         let operation = "Exchange::vote";
         let deadline = self.deadline();

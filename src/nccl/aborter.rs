@@ -12,6 +12,23 @@ use crate::error::Error;
 /// Aborts a communicator from any thread; see [`Communicator::aborter`](super::Communicator::aborter).
 ///
 /// It does not keep the communicator alive. However many aborters there are, the communicator is aborted once.
+///
+/// ```
+/// # use gpucomm::{Clique, Device};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// let aborter = clique.rank(0).aborter();
+/// // Another thread watches, and may end what hangs.
+/// let watch = std::thread::spawn(move || {
+///     assert!(aborter.is_active());
+///     aborter.abort("the user is tired of waiting")
+/// });
+/// let outcome = watch.join().expect("no panic");
+/// println!("{outcome:?}");
+/// assert!(!clique.rank(0).is_active());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Aborter {
     inner: Weak<Inner>,
@@ -46,6 +63,19 @@ impl Aborter {
     /// A thread that is inside NCCL is waited for. One that has not left after five seconds, because it waits for a peer there, is woken,
     /// with NCCL 2.28.7 and later. Where that is not possible, or comes too early because the call was slow and begins to wait after it,
     /// the answer is [`AbortOutcome::StillRunning`]: that call returns when its peer comes, or never.
+    ///
+    /// ```
+    /// # use gpucomm::nccl::AbortOutcome;
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let outcome = clique.rank(0).aborter().abort("a test");
+    /// assert_eq!(outcome, AbortOutcome::Done);
+    /// // All ranks of this process have ended with it.
+    /// assert!(clique.ranks().iter().all(|rank| !rank.is_active()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn abort(&self, reason: &str) -> AbortOutcome {
         match self.inner.upgrade() {
             Some(inner) => {
@@ -58,6 +88,19 @@ impl Aborter {
     }
 
     /// How the communicator stands, as [`Communicator::state`](super::Communicator::state) says; `None` once nothing of it is left.
+    ///
+    /// ```
+    /// # use gpucomm::nccl::State;
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let aborter = clique.rank(0).aborter();
+    /// assert_eq!(aborter.state(), Some(State::Active));
+    /// clique.abort("it is over");
+    /// assert!(matches!(aborter.state(), None | Some(State::Aborted)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn state(&self) -> Option<State> {
         self.inner.upgrade().map(|inner| inner.state())
     }

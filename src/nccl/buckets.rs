@@ -55,6 +55,25 @@ impl Communicator {
 impl<'a> Group<'a> {
     /// Records [`Communicator::all_reduce_many`].
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream, group};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut sums = vec![DeviceBuffer::from_slice(&stream, &[1f32; 10])?, DeviceBuffer::from_slice(&stream, &[2f32; 3])?];
+    /// let mut seed = DeviceBuffer::from_slice(&stream, &[comm.rank() as u64])?;
+    /// group(|g| {
+    ///     g.all_reduce_many(comm, sums.iter_mut().map(InPlace), ReduceOp::Avg, &stream)?;
+    ///     g.broadcast(comm, InPlace(&mut seed), 0, &stream)
+    /// })?;
+    /// assert_eq!((sums[1].to_vec(&stream)?, seed.to_vec(&stream)?), (vec![2.0; 3], vec![0]));
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn all_reduce_many<T: Reduce>(

@@ -32,6 +32,21 @@ use crate::error::{Error, Result};
 ///
 /// Dropping it closes all ranks at the
 /// same time, as dropping a [`Communicator`] does one, and waits for ten seconds at most before it aborts them.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// let clique = Clique::init_all(&Device::all()?)?;
+/// let sums = clique.spmd(|comm| {
+///     let stream = Stream::new(comm.device())?;
+///     let mut x = DeviceBuffer::from_slice(&stream, &[comm.rank() as f32])?;
+///     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+///     x.to_vec(&stream)
+/// })?;
+/// assert_eq!(sums.len(), clique.size());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Clique {
     ranks: Vec<Communicator>,
@@ -42,6 +57,15 @@ pub struct Clique {
 impl Clique {
     /// Wraps `ncclCommInitRankConfig`, once a device, as `ncclCommInitAll` does: rank `r` on `devices[r]`.
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// assert_eq!(clique.size(), Device::count()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] where there is no device, or one twice; [`Error::Timeout`]; what NCCL says.
     pub fn init_all(devices: &[Device]) -> Result<Self> {
@@ -49,6 +73,18 @@ impl Clique {
     }
 
     /// Like [`Clique::init_all`], with options.
+    ///
+    /// ```
+    /// # use gpucomm::nccl::InitOptions;
+    /// # use gpucomm::{Clique, Device};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let options = InitOptions { timeout: Duration::from_secs(30), ..InitOptions::default() };
+    /// let clique = Clique::init_all_with(&Device::all()?, &options)?;
+    /// assert_eq!(clique.rank(0).timeout(), Duration::from_secs(30));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Clique::init_all`].
@@ -68,6 +104,17 @@ impl Clique {
     }
 
     /// The ranks, in order.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// for (at, rank) in clique.ranks().iter().enumerate() {
+    ///     assert_eq!((rank.rank(), rank.size()), (at, clique.size()));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn ranks(&self) -> &[Communicator] {
         &self.ranks
     }
@@ -82,6 +129,27 @@ impl Clique {
     }
 
     /// The ranks, to be moved to threads of your own. They go on comparing.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let threads: Vec<_> = clique
+    ///     .into_ranks()
+    ///     .into_iter()
+    ///     .map(|comm| {
+    ///         std::thread::spawn(move || {
+    ///             let stream = Stream::new(comm.device())?;
+    ///             comm.all_reduce_scalar(1u64, ReduceOp::Sum, &stream)
+    ///         })
+    ///     })
+    ///     .collect();
+    /// for thread in threads {
+    ///     assert_eq!(thread.join().expect("no panic")?, Device::count()? as u64);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn into_ranks(self) -> Vec<Communicator> {
         let mut clique = self;
         std::mem::take(&mut clique.ranks)
@@ -111,12 +179,37 @@ impl Clique {
     }
 
     /// Whether [`Clique::set_pinned`] was asked for.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// assert!(!clique.is_pinned());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_pinned(&self) -> bool {
         self.pinned.load(Ordering::Relaxed)
     }
 
     /// A [`CommBuffer`] of `len` zeroed elements for each rank, for one thread that drives them all; rank `r` uses
     /// `streams[r]`.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream, group};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
+    /// let mut buffers = clique.alloc::<f32>(&streams, 1000)?;
+    /// group(|g| {
+    ///     for ((comm, stream), buffer) in clique.ranks().iter().zip(&streams).zip(&mut buffers) {
+    ///         g.all_reduce(comm, InPlace(buffer), ReduceOp::Sum, stream)?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Communicator::alloc`]; [`Error::InvalidArgument`] where there is not one stream a rank.
@@ -138,6 +231,18 @@ impl Clique {
 
     /// Registers memory of each rank, for one thread that drives them all; rank `r` registers that of `memory[r]`. Where one of them would
     /// have no effect, none is registered. See [`Communicator::register`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
+    /// let weights = streams.iter().map(|stream| gpucomm::nccl::alloc::<f32>(stream, 1 << 20)).collect::<gpucomm::Result<Vec<_>>>()?;
+    /// let registrations = clique.register(&weights)?;
+    /// assert_eq!(registrations.len(), clique.size());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Communicator::register`]; [`Error::InvalidArgument`] where there is not one buffer a rank.
@@ -184,6 +289,18 @@ impl Clique {
 
     /// Frees the memory of windows that were dropped, on all ranks, for one thread that drives them all; see [`Communicator::reclaim`].
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
+    /// drop(clique.alloc::<f32>(&streams, 1 << 20)?);
+    /// // The memory of those that were windows is free after this, not only at the next allocation.
+    /// clique.reclaim()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Communicator::reclaim`].
     pub fn reclaim(&self) -> Result<()> {
@@ -192,11 +309,31 @@ impl Clique {
     }
 
     /// Wraps `ncclCommAbort`, on all ranks; see [`Aborter::abort`](super::Aborter::abort).
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// println!("{:?}", clique.abort("there is something better to do"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn abort(self, reason: &str) -> AbortOutcome {
         abort_members(&self.ranks, Vec::new(), reason.to_owned())
     }
 
     /// Wraps `ncclCommFinalize` and `ncclCommDestroy`, on all ranks at the same time.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// // Dropping it does the same, and tells nobody of what went wrong.
+    /// clique.close(Duration::from_secs(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Communicator::close`]; the first one.

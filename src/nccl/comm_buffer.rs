@@ -28,6 +28,27 @@ use crate::error::{Error, Result};
 /// Between windows, elements of one or two bytes are best sent from addresses that are multiples of four: some versions of NCCL give
 /// wrong data otherwise (`misaligned-windows` of [`known_bugs`](crate::known_bugs)), so such calls take a way of their own there, which is
 /// slower for small messages.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.spmd(|comm| {
+/// # let stream = Stream::new(comm.device())?;
+/// let mut x = comm.alloc_from(&stream, &[comm.rank() as f32; 8])?;
+/// comm.all_reduce(InPlace(&mut x), ReduceOp::Max, &stream)?;
+/// println!("{} elements on {}, {}", x.len(), x.device(), if x.is_window() { "a window" } else { "no window" });
+/// let mut y = comm.alloc::<f32>(&stream, 8)?;
+/// y.copy_from(&stream, &x)?;
+/// y.slice_mut(1..).fill(&stream, 0.0)?;
+/// let (mut first, _) = y.split_at_mut(4);
+/// first.slice_mut(3..).copy_from_slice(&stream, &[5.0])?;
+/// assert_eq!(y.slice(..4).to_vec(&stream)?, [(comm.size() - 1) as f32, 0.0, 0.0, 5.0]);
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct CommBuffer<'comm, T: Element> {
     alloc: Arc<Allocation>,
     address: Address,
@@ -48,6 +69,20 @@ impl Communicator {
     /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it. Windows that all ranks have
     /// dropped before go here, once the device has done with them; see [`Communicator::reclaim`].
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc::<f32>(&stream, 1000)?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique ask for
     /// different sizes; [`Timeout`](crate::Error::Timeout) where one does not come, or what uses memory that was dropped goes on.
@@ -56,6 +91,21 @@ impl Communicator {
     }
 
     /// Like [`Communicator::alloc`], with the elements of `source`.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc_from(&stream, &[1f32; 1000])?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// assert_eq!(x.to_vec(&stream)?, [comm.size() as f32; 1000]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Communicator::alloc`].
@@ -70,6 +120,33 @@ impl Communicator {
     /// Like [`Communicator::alloc`], but the buffer keeps the communicator alive instead of borrowing it; see
     /// [`CommBuffer::into_shared`] for buffers that were made otherwise.
     ///
+    /// ```
+    /// # use gpucomm::{Clique, CommBuffer, Communicator, Device, Stream};
+    /// # use std::sync::Arc;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// struct Rank {
+    ///     comm: Arc<Communicator>,
+    ///     weights: CommBuffer<'static, f32>,
+    /// }
+    ///
+    /// fn rank(comm: Communicator) -> gpucomm::Result<Rank> {
+    ///     let comm = Arc::new(comm);
+    ///     let stream = Stream::new(comm.device())?;
+    ///     Ok(Rank { weights: comm.alloc_shared(&stream, 1000)?, comm })
+    /// }
+    /// # std::thread::scope(|scope| {
+    /// #     let ranks: Vec<_> = clique.into_ranks().into_iter().map(|comm| scope.spawn(|| rank(comm))).collect();
+    /// #     for rank in ranks {
+    /// #         let Rank { comm, weights } = rank.join().expect("no panic")?;
+    /// #         assert_eq!(weights.device(), comm.device());
+    /// #     }
+    /// #     Ok::<_, gpucomm::Error>(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Communicator::alloc`].
     pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
@@ -78,6 +155,24 @@ impl Communicator {
     }
 
     /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// // One rank alone needs it: the others do not come.
+    /// if comm.rank() == 0 {
+    ///     let mut staging = comm.alloc_local::<f32>(&stream, 1000)?;
+    ///     assert!(!staging.is_window());
+    ///     staging.fill(&stream, 1.0)?;
+    /// }
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Aborted`](crate::Error::Aborted);
@@ -96,6 +191,21 @@ impl Communicator {
     /// rank has, which is why ranks must drop alike, see [`Communicator::init_rank`]. Memory of [`Communicator::alloc_local`] is freed
     /// as soon as the device has done with it.
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// drop(comm.alloc::<f32>(&stream, 1 << 20)?);
+    /// // If it was a window, its memory is free after this, not only at the next allocation.
+    /// comm.reclaim()?;
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout) where a rank does not come, or what uses the memory goes on;
     /// [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique do something else.
@@ -113,6 +223,28 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     }
 
     /// The same buffer, which keeps its communicator alive instead of borrowing it: for who puts both into one struct.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, CommBuffer, Device, Stream};
+    /// # use std::sync::Arc;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # std::thread::scope(|scope| {
+    /// #     for comm in clique.into_ranks() {
+    /// #         scope.spawn(move || {
+    /// let comm = Arc::new(comm);
+    /// let stream = Stream::new(comm.device())?;
+    /// let x: CommBuffer<'static, f32> = comm.alloc_from(&stream, &[1.0; 10])?.into_shared(&comm)?;
+    /// // The buffer keeps the communicator.
+    /// drop(comm);
+    /// assert_eq!(x.to_vec(&stream)?, [1.0; 10]);
+    /// #             Ok::<_, gpucomm::Error>(())
+    /// #         });
+    /// #     }
+    /// # });
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where the buffer is one of another communicator; it is gone then.
@@ -155,11 +287,41 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     }
 
     /// The address on the device. What is done with it is not tracked.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let x = comm.alloc::<f32>(&stream, 10)?;
+    /// stream.synchronize()?;
+    /// assert!(!x.as_raw().is_null());
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> *mut c_void {
         self.address.ptr()
     }
 
     /// All elements, to be read.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc_from(&stream, &[1.0f32, 2.0])?;
+    /// x.as_slice_mut().slice_mut(1..).fill(&stream, 7.0)?;
+    /// assert_eq!(x.as_slice().to_vec(&stream)?, [1.0, 7.0]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_slice(&self) -> Slice<'_, T> {
         Slice::of(&self.alloc, self.address, self.len)
     }
@@ -221,31 +383,96 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
     /// aborted: copies of them to the host report that no more. Waits until that communicator has stopped.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc_from(&stream, &[1f32; 10])?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// comm.aborter().abort("something else has failed");
+    /// assert!(x.to_vec(&stream).is_err());
+    /// x.accept();
+    /// stream.accept();
+    /// println!("{:?}", x.to_vec(&stream)?);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn accept(&mut self) {
         self.as_slice_mut().accept();
     }
 
     /// Copies from the host; see [`SliceMut::copy_from_slice`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc::<f32>(&stream, 2)?;
+    /// x.copy_from_slice(&stream, &[1.0, 2.0])?;
+    /// assert_eq!(x.to_vec(&stream)?, [1.0, 2.0]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
     pub fn copy_from_slice(&mut self, stream: &Stream, source: &[T]) -> Result<()> {
         self.as_slice_mut().copy_from_slice(stream, source)
     }
 
     /// Copies to the host, and waits; see [`Slice::copy_to_slice`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let x = comm.alloc_from(&stream, &[1.0f32, 2.0])?;
+    /// let mut values = [0.0; 2];
+    /// x.copy_to_slice(&stream, &mut values)?;
+    /// assert_eq!(values, [1.0, 2.0]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
     pub fn copy_to_slice(&self, stream: &Stream, target: &mut [T]) -> Result<()> {
         self.as_slice().copy_to_slice(stream, target)
     }
 
     /// The elements on the host; waits. See [`Slice::to_vec`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
         self.as_slice().to_vec(stream)
     }
 
     /// Copies from device memory; see [`SliceMut::copy_from`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl AsSlice<'a, T>) -> Result<()> {
         self.as_slice_mut().copy_from(stream, source)
     }
 
     /// Sets every element; see [`SliceMut::fill`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<()> {
         self.as_slice_mut().fill(stream, value)
     }

@@ -8,6 +8,21 @@ use crate::error::{Error, Result};
 impl<T: Element> CommBuffer<'_, T> {
     /// Parts of `each` elements, to read; the last one may be shorter.
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let x = comm.alloc_from(&stream, &[1, 2, 3])?;
+    /// let lengths: Vec<_> = x.chunks(2).map(|part| part.len()).collect();
+    /// assert_eq!(lengths, [2, 1]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `each` is 0.
     #[track_caller]
@@ -16,6 +31,28 @@ impl<T: Element> CommBuffer<'_, T> {
     }
 
     /// Parts of `each` elements, to write; the last one may be shorter. See [`DeviceBuffer::chunks_mut`](crate::DeviceBuffer::chunks_mut).
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream, group};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let own = comm.alloc_from(&stream, &[comm.rank() as u32; 10])?;
+    /// let mut all = comm.alloc::<u32>(&stream, 10 * comm.size())?;
+    /// group(|g| {
+    ///     for (peer, part) in all.chunks_mut(10).enumerate() {
+    ///         g.send(comm, &own, peer, &stream)?;
+    ///         g.recv(comm, part, peer, &stream)?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(all.slice(..1).to_vec(&stream)?, [0]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `each` is 0.
@@ -27,6 +64,24 @@ impl<T: Element> CommBuffer<'_, T> {
     /// Two buffers: of the elements before `mid`, and of those from it on; see [`DeviceBuffer::into_split`](crate::DeviceBuffer::into_split).
     /// Both lie in the same window, if it is one, and ranks that pass it to a collective pass the same part of it.
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// // One window for both, made by one call.
+    /// let (mut weights, mut gradients) = comm.alloc::<f32>(&stream, 200)?.into_split(100);
+    /// gradients.fill(&stream, 1.0)?;
+    /// comm.all_reduce(InPlace(&mut gradients), ReduceOp::Sum, &stream)?;
+    /// weights.copy_from(&stream, &gradients)?;
+    /// assert_eq!(weights.join(gradients)?.len(), 200);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `mid` is greater than the length.
     #[track_caller]
@@ -37,6 +92,20 @@ impl<T: Element> CommBuffer<'_, T> {
 
     /// Buffers of `each` elements, the last one of what is left; see [`CommBuffer::into_split`].
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let layers: Vec<_> = comm.alloc::<f32>(&stream, 100)?.into_chunks(40).collect();
+    /// assert_eq!(layers.iter().map(|layer| layer.len()).collect::<Vec<_>>(), [40, 40, 20]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `each` is 0.
     #[track_caller]
@@ -46,6 +115,20 @@ impl<T: Element> CommBuffer<'_, T> {
 
     /// Makes one buffer of two that were split from one, where the elements of `next` lie behind those of this one.
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let (front, back) = comm.alloc_from(&stream, &[1, 2, 3])?.into_split(1);
+    /// assert_eq!(front.join(back)?.to_vec(&stream)?, [1, 2, 3]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] where they do not; both are gone then.
     pub fn join(self, next: Self) -> Result<Self> {
@@ -54,6 +137,21 @@ impl<T: Element> CommBuffer<'_, T> {
     }
 
     /// The bytes of the elements, to read.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc_from(&stream, &[1u32, 2])?;
+    /// x.as_bytes_mut().slice_mut(..4).fill(&stream, 0xff)?;
+    /// assert_eq!(x.as_bytes().slice(..4).to_vec(&stream)?, [0xff; 4]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_bytes(&self) -> Slice<'_, u8> {
         self.as_slice().as_bytes()
     }

@@ -42,6 +42,22 @@ impl Communicator {
     /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarHostImmediate`: a sum of what each rank has multiplied by its
     /// `factor`.
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1f32; 10])?;
+    /// let weighted = comm.pre_mul_sum(0.5)?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&weighted), &stream)?;
+    /// assert_eq!(x.to_vec(&stream)?, [0.5 * comm.size() as f32; 10]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What NCCL says.
     pub fn pre_mul_sum<T: Reduce>(&self, factor: T) -> Result<PreMulSum<'_, T>> {
@@ -50,6 +66,24 @@ impl Communicator {
 
     /// Wraps `ncclRedOpCreatePreMulSum` with `ncclScalarDevice`: like [`Communicator::pre_mul_sum`], with a factor of one
     /// element in device memory that is read when an operation runs.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// // The factor is made on the device, and read there.
+    /// let factor = DeviceBuffer::from_slice(&stream, &[2f32])?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1f32; 10])?;
+    /// let weighted = comm.pre_mul_sum_device(&factor)?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&weighted), &stream)?;
+    /// assert_eq!(x.to_vec(&stream)?, [2.0 * comm.size() as f32; 10]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device.
@@ -148,6 +182,20 @@ impl<'a, T: Reduce> PreMulSum<'a, T> {
     }
 
     /// The `ncclRedOp_t`.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let weighted = comm.pre_mul_sum(0.5f32)?;
+    /// println!("{:?}, for calls of NCCL on the same communicator", weighted.as_raw());
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> sys::ncclRedOp_t {
         self.op.raw
     }

@@ -16,6 +16,23 @@ use crate::error::{Error, Result};
 /// Made by [`Communicator::register`]. It borrows the communicator, and keeps the memory alive by itself: the buffer is used as before,
 /// written to as well, and may be dropped. Dropping this waits for nothing, and takes nothing away: the memory stays registered, and
 /// alive, until all ranks come together next, see [`Communicator::reclaim`].
+///
+/// ```
+/// # use gpucomm::{Clique, Device, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.spmd(|comm| {
+/// # let stream = Stream::new(comm.device())?;
+/// let weights = gpucomm::nccl::alloc::<f32>(&stream, 1 << 20)?;
+/// let registration = comm.register(&weights)?;
+/// if let Some(reason) = registration.without_effect() {
+///     println!("NCCL copies it all the same: {reason}");
+/// }
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Registration<'comm> {
     // Dropped before the communicator that it may keep.
     entry: Entry,
@@ -102,6 +119,33 @@ impl Registration<'_> {
     }
 
     /// The same registration, which keeps its communicator alive instead of borrowing it: for who puts both into one struct.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nccl::Registration;
+    /// # use std::sync::Arc;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// struct Rank {
+    ///     weights: DeviceBuffer<f32>,
+    ///     registration: Registration<'static>,
+    ///     comm: Arc<Communicator>,
+    /// }
+    ///
+    /// fn rank(comm: Communicator) -> gpucomm::Result<Rank> {
+    ///     let comm = Arc::new(comm);
+    ///     let weights = gpucomm::nccl::alloc(&Stream::new(comm.device())?, 1 << 20)?;
+    ///     let registration = comm.register(&weights)?.into_shared(&comm)?;
+    ///     Ok(Rank { weights, registration, comm })
+    /// }
+    /// # std::thread::scope(|scope| {
+    /// #     for comm in clique.into_ranks() {
+    /// #         scope.spawn(|| rank(comm).map(drop));
+    /// #     }
+    /// # });
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where it is one of another communicator; it is dropped then.

@@ -35,7 +35,7 @@ impl Communicator {
     ///
     /// # Examples
     /// A grid of 2 × 2, in rows and in columns:
-    /// ```no_run
+    /// ```
     /// # fn main() -> gpucomm::Result<()> {
     /// use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
     ///
@@ -68,7 +68,7 @@ impl Clique {
     /// As [`Communicator::split`].
     ///
     /// # Examples
-    /// ```no_run
+    /// ```
     /// # fn main() -> gpucomm::Result<()> {
     /// let clique = gpucomm::Clique::init_all(&gpucomm::Device::all()?[..4])?;
     /// // Ranks 0 to 2, in the opposite order.

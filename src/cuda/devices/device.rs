@@ -12,6 +12,17 @@ use crate::error::{Error, Result};
 use crate::sys;
 
 /// A GPU that this process can use, by its ordinal.
+///
+/// ```
+/// # use gpucomm::Device;
+/// # fn main() -> gpucomm::Result<()> {
+/// for device in Device::all()? {
+///     let (major, minor) = device.compute_capability()?;
+///     println!("{device}: {}, compute capability {major}.{minor}, {} bytes", device.name()?, device.total_memory()?);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Device(i32);
 
@@ -41,6 +52,15 @@ thread_local! {
 
 impl Device {
     /// Wraps `cudaGetDeviceCount`: how many GPUs this process can use.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// println!("the last one is {}", Device::new(Device::count()? - 1)?);
+    /// assert!(Device::new(Device::count()?).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoDevice`] where there is none, or no driver; [`Error::DriverTooOld`]; [`Error::InvalidArgument`] where
@@ -125,6 +145,16 @@ impl Device {
 
     /// Wraps `cudaGetDevice`: the current device of this thread.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let _current = device.set_current()?;
+    /// assert_eq!(Device::current()?, device);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Device::count`].
     pub fn current() -> Result<Self> {
@@ -133,6 +163,14 @@ impl Device {
     }
 
     /// The number of the device, from 0, as CUDA counts in this process.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// assert_eq!(Device::new(0)?.ordinal(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn ordinal(self) -> i32 {
         self.0
     }
@@ -145,6 +183,15 @@ impl Device {
     ///
     /// Memory that this crate keeps for reuse counts as used.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let memory = Device::new(0)?.memory_info()?;
+    /// assert!(memory.free <= memory.total);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What CUDA says.
     pub fn memory_info(self) -> Result<MemoryInfo> {
@@ -156,6 +203,19 @@ impl Device {
     }
 
     /// Wraps `cudaDeviceCanAccessPeer`: whether kernels on this device could read and write the memory of `peer`.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let all = Device::all()?;
+    /// for (a, b) in all.iter().zip(&all[1..]) {
+    ///     if !a.can_access_peer(*b)? {
+    ///         println!("copies between {a} and {b} go through the host");
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What CUDA says.
@@ -172,6 +232,20 @@ impl Device {
     /// Wraps `cudaDeviceEnablePeerAccess`: lets kernels on this device read and write memory of `peer` that was
     /// allocated without a pool. No error if it was enabled before.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let all = Device::all()?;
+    /// if let [a, b, ..] = all[..]
+    ///     && a.can_access_peer(b)?
+    /// {
+    ///     // Kernels on `a` may use memory of `b` now, whoever launches them.
+    ///     a.enable_peer_access(b)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What CUDA says, for devices that cannot reach each other among others.
     pub fn enable_peer_access(self, peer: Self) -> Result<()> {
@@ -185,6 +259,18 @@ impl Device {
     }
 
     /// Wraps `cudaDeviceGetP2PAttribute`: one property of the way from this device to `peer`.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::P2pAttribute;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let all = Device::all()?;
+    /// if let [a, b, ..] = all[..] {
+    ///     println!("{a} to {b}: rank {} of the ways", a.p2p_attribute(b, P2pAttribute::PERFORMANCE_RANK)?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What CUDA says.
@@ -203,6 +289,18 @@ impl Device {
     /// Wraps `cudaDeviceGetStreamPriorityRange`: the least and the greatest priority of streams. Greater ones are
     /// lower numbers.
     ///
+    /// ```
+    /// # use gpucomm::{Device, Stream};
+    /// # use gpucomm::cuda::StreamOptions;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let (_least, greatest) = device.stream_priority_range()?;
+    /// let urgent = Stream::with_options(device, StreamOptions { priority: greatest, ..StreamOptions::default() })?;
+    /// assert_eq!(urgent.priority()?, greatest);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What CUDA says.
     pub fn stream_priority_range(self) -> Result<(i32, i32)> {
@@ -218,6 +316,18 @@ impl Device {
     ///
     /// Nothing in this crate needs it; other libraries may. The guard restores the previous device, except one that
     /// the process has never used: restoring it would set up a context there, of some hundred megabytes.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = *Device::all()?.last().expect("at least one");
+    /// let current = device.set_current()?;
+    /// // A library that asks for the current device is called here.
+    /// assert_eq!(Device::current()?, current.device());
+    /// drop(current);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What CUDA says; [`Error::InvalidUsage`] within a host function of a stream.
@@ -347,6 +457,15 @@ pub struct CurrentDevice {
 
 impl CurrentDevice {
     /// The device that is current as long as this lives.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let current = Device::new(0)?.set_current()?;
+    /// assert_eq!(current.device(), Device::new(0)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn device(&self) -> Device {
         self.device
     }

@@ -11,6 +11,14 @@ use crate::sys;
 impl Device {
     /// Wraps `cudaGetDeviceProperties`: the name, such as `NVIDIA H200`.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// println!("{}", Device::new(0)?.name()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What CUDA says.
     pub fn name(self) -> Result<String> {
@@ -24,6 +32,18 @@ impl Device {
 
     /// Wraps `cudaGetDeviceProperties`: the 16 bytes that name this GPU among all.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let mut uuids = Device::all()?.into_iter().map(Device::uuid).collect::<gpucomm::Result<Vec<_>>>()?;
+    /// println!("the first one is {:02x?}", uuids[0]);
+    /// uuids.sort();
+    /// uuids.dedup();
+    /// assert_eq!(uuids.len(), Device::count()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What CUDA says.
     pub fn uuid(self) -> Result<[u8; 16]> {
@@ -31,6 +51,15 @@ impl Device {
     }
 
     /// Wraps `cudaGetDeviceProperties`: bytes of device memory.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// assert!(device.total_memory()? >= device.memory_info()?.free);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What CUDA says.
@@ -66,6 +95,20 @@ impl Device {
 
     /// Wraps `cudaDeviceGetAttribute`: one property as a number.
     ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::DeviceAttribute;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let blocks = 2 * device.attribute(DeviceAttribute::MULTIPROCESSOR_COUNT)?;
+    /// // The number of any `cudaDeviceAttr` will do.
+    /// let threads = device.attribute(DeviceAttribute(1))?;
+    /// assert_eq!(threads, device.attribute(DeviceAttribute::MAX_THREADS_PER_BLOCK)?);
+    /// # assert!(blocks > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What CUDA says, for an attribute that it does not know among others.
     pub fn attribute(self, attribute: DeviceAttribute) -> Result<i32> {
@@ -84,6 +127,16 @@ impl Device {
     }
 
     /// Wraps `cudaDeviceGetAttribute`: the compute capability, major and minor.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// if Device::new(0)?.compute_capability()? < (9, 0) {
+    ///     eprintln!("this is older than Hopper");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What CUDA says.

@@ -7,6 +7,17 @@ use crate::sys;
 
 /// Wraps `cudaDriverGetVersion`: the newest CUDA version that the driver supports, 13000 for 13.0; 0 without a driver.
 ///
+/// ```
+/// # fn main() -> gpucomm::Result<()> {
+/// use gpucomm::cuda::{driver_version, runtime_version};
+///
+/// if driver_version()? < runtime_version()? {
+///     eprintln!("the driver is older than the CUDA runtime");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// What CUDA says.
 pub fn driver_version() -> Result<i32> {
@@ -18,6 +29,14 @@ pub fn driver_version() -> Result<i32> {
 }
 
 /// Wraps `cudaRuntimeGetVersion`: the version of the CUDA runtime, 13000 for 13.0.
+///
+/// ```
+/// # use gpucomm::Version;
+/// # fn main() -> gpucomm::Result<()> {
+/// println!("CUDA {}", Version::from_cuda(gpucomm::cuda::runtime_version()? as u32));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// What CUDA says.

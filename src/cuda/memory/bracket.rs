@@ -39,6 +39,27 @@ pub trait Lend {
 }
 
 /// Elements that a launch may read: an address of the device, which is good within the closure of [`Stream::launch`] only.
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, Stream};
+/// # use gpucomm::sys;
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// let x = DeviceBuffer::from_slice(&stream, &[1u8, 2, 3])?;
+/// let mut y = DeviceBuffer::<u8>::zeroed(&stream, 3)?;
+/// stream.launch((&x, &mut y), |stream, (x, mut y)| {
+///     // A kernel of yours gets the addresses and the lengths. This is a copy.
+///     if x.is_empty() || y.is_empty() {
+///         return;
+///     }
+///     let (bytes, kind) = (x.len().min(y.len()), sys::cudaMemcpyKind::cudaMemcpyDeviceToDevice);
+///     // SAFETY: one launch on this stream, within the lengths of both.
+///     unsafe { sys::cudaMemcpyAsync(y.as_mut_ptr().cast(), x.as_ptr().cast(), bytes, kind, stream.as_raw()) };
+/// })?;
+/// assert_eq!(y.to_vec(&stream)?, [1, 2, 3]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Lent<'l, T: Element> {
     ptr: *const T,
     len: usize,
@@ -46,6 +67,23 @@ pub struct Lent<'l, T: Element> {
 }
 
 /// Elements that a launch may write, and read; see [`Lent`].
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, Stream};
+/// # use gpucomm::sys;
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// let mut x = DeviceBuffer::<u8>::zeroed(&stream, 100)?;
+/// stream.launch(&mut x, |stream, mut x| {
+///     if !x.is_empty() {
+///         // SAFETY: one launch on this stream, which writes `x.len()` bytes.
+///         unsafe { sys::cudaMemsetAsync(x.as_mut_ptr().cast(), 7, x.len(), stream.as_raw()) };
+///     }
+/// })?;
+/// assert_eq!(x.to_vec(&stream)?, [7; 100]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct LentMut<'l, T: Element> {
     ptr: *mut T,
     len: usize,

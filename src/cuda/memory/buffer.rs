@@ -25,6 +25,18 @@ use crate::error::Result;
 ///
 /// Any stream may use the buffer. Where another stream used it before in a way that conflicts, the crate makes the one
 /// wait for the other.
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32, 2.0, 3.0])?;
+/// assert_eq!((x.len(), x.is_empty(), x.device()), (3, false, stream.device()));
+/// x.slice_mut(1..).fill(&stream, 5.0)?;
+/// assert_eq!(x.to_vec(&stream)?, [1.0, 5.0, 5.0]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct DeviceBuffer<T: Element> {
     alloc: Arc<Allocation>,
     address: Address,
@@ -42,6 +54,17 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// Where memory has run out, that of buffers of communicators which were dropped is waited for while it is being freed, no
     /// longer than the default timeout or ten seconds.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// // What is overwritten as a whole needs no zeros.
+    /// let mut x = DeviceBuffer::<f32>::uninit(&stream, 1000)?;
+    /// x.copy_from_slice(&stream, &[0.5; 1000])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`InvalidArgument`](crate::Error::InvalidArgument) for a length
@@ -66,6 +89,16 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Wraps `cudaMallocFromPoolAsync` and `cudaMemsetAsync`: `len` zeros on the device of `stream`.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::<u64>::zeroed(&stream, 3)?;
+    /// assert_eq!(x.to_vec(&stream)?, [0, 0, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`DeviceBuffer::uninit`].
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
@@ -76,6 +109,16 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Wraps `cudaMallocFromPoolAsync` and `cudaMemcpyAsync`: a copy of `values` on the device of `stream`.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1u16, 2, 3])?;
+    /// assert_eq!(x.to_vec(&stream)?, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`DeviceBuffer::uninit`] and [`SliceMut::copy_from_slice`].
@@ -104,6 +147,18 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// The address on the device; null for an empty buffer. For calls of other libraries, which have to be ordered
     /// against the uses of the buffer by yourself.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+    /// // Another library gets the address when the zeros are there.
+    /// stream.synchronize()?;
+    /// assert!(!x.as_raw().is_null());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> *mut c_void {
         self.address.ptr()
     }
@@ -114,7 +169,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// all these buffers come one after the other as if there were only one, on whatever streams; and what a failed operation has left
     /// in one, all of them [report](crate::cuda#failed-work).
     ///
-    /// ```no_run
+    /// ```
     /// # fn main() -> gpucomm::Result<()> {
     /// use gpucomm::{Device, DeviceBuffer, Stream};
     ///
@@ -157,16 +212,54 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// All elements, to read.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4])?;
+    /// let (front, back) = x.as_slice().split_at(1);
+    /// assert_eq!((front.len(), back.to_vec(&stream)?), (1, vec![2, 3, 4]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_slice(&self) -> Slice<'_, T> {
         Slice::of(&self.alloc, self.address, self.len)
     }
 
     /// All elements, to write.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// fn clear_ends(mut x: gpucomm::cuda::SliceMut<'_, i32>, stream: &Stream) -> gpucomm::Result<()> {
+    ///     let last = x.len() - 1;
+    ///     x.slice_mut(..1).fill(stream, 0)?;
+    ///     x.slice_mut(last..).fill(stream, 0)
+    /// }
+    ///
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// clear_ends(x.as_slice_mut(), &stream)?;
+    /// assert_eq!(x.to_vec(&stream)?, [0, 2, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
         SliceMut::of(&self.alloc, self.address, self.len)
     }
 
     /// The elements of `range`, to read.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4])?;
+    /// assert_eq!(x.slice(1..3).to_vec(&stream)?, [2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where the range does not lie within the buffer.
@@ -177,6 +270,17 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// The elements of `range`, to read.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Error, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+    /// assert_eq!(x.try_slice(8..)?.len(), 2);
+    /// assert!(matches!(x.try_slice(8..11), Err(Error::InvalidArgument { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within the buffer.
     pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, T>> {
@@ -184,6 +288,17 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// The elements of `range`, to write.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<u8>::zeroed(&stream, 4)?;
+    /// x.slice_mut(1..3).copy_from_slice(&stream, &[7, 8])?;
+    /// assert_eq!(x.to_vec(&stream)?, [0, 7, 8, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where the range does not lie within the buffer.
@@ -197,6 +312,18 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// The elements of `range`, to write.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<u8>::zeroed(&stream, 4)?;
+    /// x.try_slice_mut(2..)?.fill(&stream, 1)?;
+    /// assert!(x.try_slice_mut(5..).is_err());
+    /// assert_eq!(x.to_vec(&stream)?, [0, 0, 1, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within the buffer.
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
@@ -204,6 +331,17 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// The elements before `mid` and those from it on, to read.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let (front, back) = x.split_at(2);
+    /// assert_eq!((front.to_vec(&stream)?, back.to_vec(&stream)?), (vec![1, 2], vec![3]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `mid` is greater than the length.
@@ -214,6 +352,18 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// The elements before `mid` and those from it on; see [`SliceMut::split_at_mut`].
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1, 2, 0, 0])?;
+    /// let (front, mut back) = x.split_at_mut(2);
+    /// back.copy_from(&stream, &front)?;
+    /// assert_eq!(x.to_vec(&stream)?, [1, 2, 1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `mid` is greater than the length.
     #[track_caller]
@@ -223,11 +373,42 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
     /// aborted: copies of them to the host report that no more. Waits until that communicator has stopped.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[comm.rank() as f32; 10])?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// comm.aborter().abort("something else has failed");
+    /// // Nobody knows whether the sum was there before.
+    /// assert!(x.to_vec(&stream).is_err());
+    /// x.accept();
+    /// stream.accept();
+    /// println!("{:?}", x.to_vec(&stream)?);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn accept(&mut self) {
         self.as_slice_mut().accept();
     }
 
     /// Wraps `cudaMemcpyAsync`; see [`SliceMut::copy_from_slice`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<i32>::uninit(&stream, 3)?;
+    /// x.copy_from_slice(&stream, &[1, 2, 3])?;
+    /// assert_eq!(x.to_vec(&stream)?, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -237,6 +418,18 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Wraps `cudaMemcpyAsync`; see [`Slice::copy_to_slice`].
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let mut values = [0; 3];
+    /// x.copy_to_slice(&stream, &mut values)?;
+    /// assert_eq!(values, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn copy_to_slice(&self, stream: &Stream, values: &mut [T]) -> Result<()> {
@@ -244,6 +437,19 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Wraps `cudaMemcpyAsync`; see [`Slice::copy_to_slice_within`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let mut values = [0; 3];
+    /// x.copy_to_slice_within(&stream, &mut values, Duration::from_secs(10))?;
+    /// assert_eq!(values, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -253,6 +459,16 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Wraps `cudaMemcpyAsync`; see [`Slice::to_vec`].
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[true, false])?;
+    /// assert_eq!(x.to_vec(&stream)?, [true, false]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
@@ -260,6 +476,18 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Wraps `cudaMemcpyAsync` and `cudaMemcpyPeerAsync`; see [`SliceMut::copy_from`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let mut y = DeviceBuffer::<i32>::zeroed(&stream, 2)?;
+    /// y.copy_from(&stream, x.slice(1..))?;
+    /// assert_eq!(y.to_vec(&stream)?, [2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -269,6 +497,18 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Wraps `cudaMemcpyAsync`; see [`SliceMut::copy_from_pinned`].
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let batch = PinnedBuffer::from_slice(&[1.0f32, 2.0])?;
+    /// let mut x = DeviceBuffer::<f32>::uninit(&stream, 2)?;
+    /// x.copy_from_pinned(&stream, &batch)?;
+    /// assert_eq!(x.to_vec(&stream)?, [1.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn copy_from_pinned<'a>(&mut self, stream: &Stream, source: impl AsPinned<'a, T>) -> Result<()> {
@@ -277,6 +517,19 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Wraps `cudaMemcpyAsync`; see [`Slice::copy_to_pinned`].
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1.0f32, 2.0])?;
+    /// let mut results = PinnedBuffer::<f32>::new(2)?;
+    /// x.copy_to_pinned(&stream, &mut results)?;
+    /// // There is time for something else here. Looking at the values waits for them.
+    /// assert_eq!(results.as_slice()?, [1.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn copy_to_pinned<'a>(&self, stream: &Stream, target: impl AsPinnedMut<'a, T>) -> Result<()> {
@@ -284,6 +537,17 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Wraps `cudaMemsetAsync` and its kin; see [`SliceMut::fill`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<f64>::uninit(&stream, 1000)?;
+    /// x.fill(&stream, 0.25)?;
+    /// assert_eq!(x.to_vec(&stream)?, [0.25; 1000]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.

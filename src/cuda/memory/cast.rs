@@ -27,6 +27,16 @@ fn count<T: Element, U: Element>(operation: &'static str, region: Region<'_>) ->
 
 impl<'a, T: Element> Slice<'a, T> {
     /// The bytes of the elements.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[0x0102u16, 0x0304])?;
+    /// assert_eq!(x.slice(1..).as_bytes().to_vec(&stream)?, 0x0304u16.to_ne_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_bytes(&self) -> Slice<'a, u8> {
         let region = self.region();
         Slice::of(region.alloc, region.address, region.bytes)
@@ -58,6 +68,19 @@ impl<'a, T: Element> Slice<'a, T> {
 
 impl<'a, T: Element> SliceMut<'a, T> {
     /// The bytes of the elements, to read.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+    /// let mut view = x.slice_mut(2..4);
+    /// assert_eq!(view.as_bytes().len(), 8);
+    /// view.as_bytes_mut().fill(&stream, 0xff)?;
+    /// assert!(x.to_vec(&stream)?[2].is_nan());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_bytes(&self) -> Slice<'_, u8> {
         self.as_slice().as_bytes()
     }
@@ -68,12 +91,37 @@ impl<'a, T: Element> SliceMut<'a, T> {
     }
 
     /// As [`SliceMut::as_bytes_mut`], for as long as the memory is borrowed.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// // Bytes that live as long as the buffer is borrowed, not only as long as the view.
+    /// let mut bytes = x.slice_mut(1..2).into_bytes();
+    /// bytes.fill(&stream, 1)?;
+    /// assert_eq!(x.to_vec(&stream)?, [0, 0x0101_0101, 0, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn into_bytes(self) -> SliceMut<'a, u8> {
         let region = self.into_region();
         SliceMut::of(region.alloc, region.address, region.bytes)
     }
 
     /// The same bytes as elements of another type, to write; see [`Slice::cast`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32, 2.0])?;
+    /// let mut view = x.as_slice_mut();
+    /// view.cast_mut::<u32>()?.slice_mut(..1).fill(&stream, 0x4040_0000)?;
+    /// assert_eq!(x.to_vec(&stream)?, [3.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -82,6 +130,18 @@ impl<'a, T: Element> SliceMut<'a, T> {
     }
 
     /// As [`SliceMut::cast_mut`], for as long as the memory is borrowed.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<[f32; 2]>::zeroed(&stream, 3)?;
+    /// let mut plain = x.as_slice_mut().into_cast::<f32>()?;
+    /// plain.slice_mut(1..2).fill(&stream, 1.0)?;
+    /// assert_eq!(x.to_vec(&stream)?, [[0.0, 1.0], [0.0; 2], [0.0; 2]]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -98,16 +158,48 @@ impl<'a, T: Element> SliceMut<'a, T> {
 
 impl<T: Element> DeviceBuffer<T> {
     /// The bytes of the elements, to read.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[0x0102u16])?;
+    /// assert_eq!(x.as_bytes().to_vec(&stream)?, 0x0102u16.to_ne_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_bytes(&self) -> Slice<'_, u8> {
         self.as_slice().as_bytes()
     }
 
     /// The bytes of the elements, to write.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 2)?;
+    /// x.as_bytes_mut().slice_mut(4..).copy_from_slice(&stream, &5u32.to_ne_bytes())?;
+    /// assert_eq!(x.to_vec(&stream)?, [0, 5]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_bytes_mut(&mut self) -> SliceMut<'_, u8> {
         self.as_slice_mut().into_bytes()
     }
 
     /// The same buffer with elements of another type; see [`Slice::cast`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let bytes = DeviceBuffer::<u8>::zeroed(&stream, 4000)?;
+    /// let x: DeviceBuffer<f32> = bytes.into_cast()?;
+    /// assert_eq!(x.len(), 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there; the buffer is gone then.

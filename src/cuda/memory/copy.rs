@@ -23,6 +23,18 @@ impl<T: Element> Slice<'_, T> {
     /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
     /// than the default timeout.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let mut last = [0];
+    /// x.slice(2..).copy_to_slice(&stream, &mut last)?;
+    /// assert_eq!(last, [3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Slice::copy_to_slice_within`].
     pub fn copy_to_slice(&self, stream: &Stream, values: &mut [T]) -> Result<()> {
@@ -35,6 +47,22 @@ impl<T: Element> Slice<'_, T> {
     /// What comes from an operation of a communicator that has failed or was aborted is not handed out as a result,
     /// however often it is asked for: overwrite all of the buffer, or say
     /// [`DeviceBuffer::accept`](crate::cuda::DeviceBuffer::accept).
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Error, Stream};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let mut values = [0; 2];
+    /// match x.slice(..2).copy_to_slice_within(&stream, &mut values, Duration::from_secs(10)) {
+    ///     Ok(()) => assert_eq!(values, [1, 2]),
+    ///     Err(Error::Timeout { .. }) => eprintln!("the stream is late"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; why an operation of a communicator
@@ -96,6 +124,19 @@ impl<T: Element> SliceMut<'_, T> {
     /// way on the stream already that its share of the memory to stage them in is used up (64 MiB), no longer than the
     /// default timeout.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 4)?;
+    /// for (at, mut part) in x.chunks_mut(2).enumerate() {
+    ///     part.copy_from_slice(&stream, &[at as i32, -1])?;
+    /// }
+    /// assert_eq!(x.to_vec(&stream)?, [0, -1, 1, -1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a
     /// first part may be copied; what CUDA says.
@@ -112,6 +153,21 @@ impl<T: Element> SliceMut<'_, T> {
     }
 
     /// Wraps `cudaMemcpyAsync`, and `cudaMemcpyPeerAsync` between devices: copies device memory, without waiting.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let peer = *Device::all()?.last().expect("at least one");
+    /// let (stream, peers) = (Stream::new(device)?, Stream::new(peer)?);
+    /// let theirs = DeviceBuffer::from_slice(&peers, &[1, 2, 3])?;
+    /// // From another device: the copy comes after what their stream does with it.
+    /// let mut own = DeviceBuffer::<i32>::zeroed(&stream, 5)?;
+    /// own.slice_mut(1..4).copy_from(&stream, &theirs)?;
+    /// assert_eq!(own.to_vec(&stream)?, [0, 1, 2, 3, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of a third device, unless both are [mapped](crate::cuda::vmm) for it; what CUDA says.

@@ -27,19 +27,32 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// No elements lie nowhere: then `ptr` is not looked at.
     ///
-    /// ```no_run
-    /// # struct Tensor;
+    /// ```
+    /// # use gpucomm::Device;
+    /// # struct Tensor(DeviceBuffer<f32>);
     /// # impl Tensor {
-    /// #     fn data_ptr(&self) -> *mut std::ffi::c_void { std::ptr::null_mut() }
-    /// #     fn numel(&self) -> usize { 0 }
+    /// #     fn data_ptr(&self) -> *mut std::ffi::c_void { self.0.as_raw() }
+    /// #     fn numel(&self) -> usize { self.0.len() }
     /// # }
-    /// # fn reduce(comm: &gpucomm::Communicator, stream: &gpucomm::Stream, tensor: Tensor) -> gpucomm::Result<()> {
-    /// use gpucomm::{DeviceBuffer, InPlace, ReduceOp};
+    /// use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
     ///
-    /// let (ptr, len) = (tensor.data_ptr(), tensor.numel());
-    /// // SAFETY: `tensor` owns so many elements at `ptr`, and nobody else uses them; the stream is behind what wrote them.
-    /// let mut buffer = unsafe { DeviceBuffer::<f32>::from_raw_parts(comm.device(), ptr, len, tensor)? };
-    /// comm.all_reduce(InPlace(&mut buffer), ReduceOp::Sum, stream)
+    /// fn sum(comm: &Communicator, stream: &Stream, tensor: Tensor) -> Result<Vec<f32>> {
+    ///     let (ptr, len) = (tensor.data_ptr(), tensor.numel());
+    ///     // SAFETY: `tensor` owns so many elements at `ptr`, and nobody else uses them; the stream is behind what wrote them.
+    ///     let mut buffer = unsafe { DeviceBuffer::<f32>::from_raw_parts(comm.device(), ptr, len, tensor)? };
+    ///     comm.all_reduce(InPlace(&mut buffer), ReduceOp::Sum, stream)?;
+    ///     buffer.to_vec(stream)
+    /// }
+    /// # fn main() -> Result<()> {
+    /// # let clique = gpucomm::Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// #     let stream = Stream::new(comm.device())?;
+    /// #     let theirs = DeviceBuffer::from_slice(&stream, &[1.0; 100])?;
+    /// #     stream.synchronize()?;
+    /// #     assert_eq!(sum(comm, &stream, Tensor(theirs))?, [comm.size() as f32; 100]);
+    /// #     Ok(())
+    /// # })?;
+    /// # Ok(())
     /// # }
     /// ```
     ///
@@ -79,6 +92,30 @@ impl<'a, T: Element> Slice<'a, T> {
     /// left there is not marked. Instead a copy from here to the host returns an error where anything has failed that the
     /// stream was given before, and what such memory is copied to is marked then.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::cuda::Slice;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// struct Tensor {
+    ///     ptr: *mut std::ffi::c_void,
+    ///     len: usize,
+    /// }
+    ///
+    /// fn copy(tensor: &Tensor, stream: &Stream) -> gpucomm::Result<DeviceBuffer<f32>> {
+    ///     // SAFETY: so many elements, which the library has written on this very stream, and frees there.
+    ///     let view = unsafe { Slice::<f32>::from_raw_parts(tensor, stream.device(), tensor.ptr, tensor.len)? };
+    ///     let mut own = DeviceBuffer::uninit(stream, view.len())?;
+    ///     own.copy_from(stream, view)?;
+    ///     Ok(own)
+    /// }
+    /// # let theirs = DeviceBuffer::from_slice(&stream, &[1f32, 2.0])?;
+    /// # let tensor = Tensor { ptr: theirs.as_raw(), len: theirs.len() };
+    /// # assert_eq!(copy(&tensor, &stream)?.to_vec(&stream)?, [1.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Safety
     /// - From `ptr` on there are `len` elements of device memory, allocated until *the device is done* with what is enqueued with this
     ///   view: to drop the view, or `owner`, says nothing of that.
@@ -101,6 +138,29 @@ impl<'a, T: Element> Slice<'a, T> {
 impl<'a, T: Element> SliceMut<'a, T> {
     /// Wraps `cudaPointerGetAttributes`: a view of `len` elements at `ptr`, in memory of `device` that somebody else allocated, to write;
     /// see [`Slice::from_raw_parts`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::cuda::SliceMut;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// struct Tensor {
+    ///     ptr: *mut std::ffi::c_void,
+    ///     len: usize,
+    /// }
+    ///
+    /// fn clear(tensor: &mut Tensor, stream: &Stream) -> gpucomm::Result<()> {
+    ///     let (ptr, len) = (tensor.ptr, tensor.len);
+    ///     // SAFETY: so many elements, which the library uses on this very stream, and frees there.
+    ///     unsafe { SliceMut::<f32>::from_raw_parts(tensor, stream.device(), ptr, len)? }.fill(stream, 0.0)
+    /// }
+    /// # let theirs = DeviceBuffer::from_slice(&stream, &[1f32, 2.0])?;
+    /// # let mut tensor = Tensor { ptr: theirs.as_raw(), len: theirs.len() };
+    /// # clear(&mut tensor, &stream)?;
+    /// # assert_eq!(theirs.to_vec(&stream)?, [0.0, 0.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     /// As [`Slice::from_raw_parts`]; and as long as this view is there, no other is made of the same elements.

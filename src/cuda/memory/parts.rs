@@ -12,6 +12,17 @@ use crate::error::{Error, Result};
 impl<'a, T: Element> Slice<'a, T> {
     /// Parts of `each` elements; the last one may be shorter.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4, 5])?;
+    /// let lengths: Vec<_> = x.slice(..).chunks(2).map(|part| part.len()).collect();
+    /// assert_eq!(lengths, [2, 2, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `each` is 0.
     #[track_caller]
@@ -20,6 +31,17 @@ impl<'a, T: Element> Slice<'a, T> {
     }
 
     /// Parts of just `each` elements, and what is left over at the end.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4, 5])?;
+    /// let (pairs, rest) = x.slice(..).chunks_exact(2);
+    /// assert_eq!((pairs.len(), rest.to_vec(&stream)?), (2, vec![5]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `each` is 0.
@@ -32,6 +54,17 @@ impl<'a, T: Element> Slice<'a, T> {
 impl<'a, T: Element> SliceMut<'a, T> {
     /// Parts of `each` elements, to read; the last one may be shorter.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let view = x.slice_mut(..);
+    /// assert_eq!(view.chunks(2).next_back().expect("a part").to_vec(&stream)?, [3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `each` is 0.
     #[track_caller]
@@ -40,6 +73,20 @@ impl<'a, T: Element> SliceMut<'a, T> {
     }
 
     /// Parts of `each` elements, to write; the last one may be shorter.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 5)?;
+    /// let mut view = x.slice_mut(1..);
+    /// for (at, mut part) in view.chunks_mut(2).enumerate() {
+    ///     part.fill(&stream, at as i32 + 1)?;
+    /// }
+    /// assert_eq!(x.to_vec(&stream)?, [0, 1, 1, 2, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `each` is 0.
@@ -50,6 +97,20 @@ impl<'a, T: Element> SliceMut<'a, T> {
 
     /// Parts of just `each` elements, to write, and what is left over at the end.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 5)?;
+    /// let mut view = x.slice_mut(..);
+    /// let (pairs, mut rest) = view.chunks_exact_mut(2);
+    /// rest.fill(&stream, -1)?;
+    /// pairs.enumerate().try_for_each(|(at, mut pair)| pair.fill(&stream, at as i32))?;
+    /// assert_eq!(x.to_vec(&stream)?, [0, 0, 1, 1, -1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `each` is 0.
     #[track_caller]
@@ -58,6 +119,29 @@ impl<'a, T: Element> SliceMut<'a, T> {
     }
 
     /// Like [`SliceMut::chunks_mut`], for parts that live as long as the whole: such as those that a group borrows.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, Stream, group};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut all = DeviceBuffer::<u32>::zeroed(&stream, 3 * comm.size())?;
+    /// let own = DeviceBuffer::from_slice(&stream, &[comm.rank() as u32; 3])?;
+    /// group(|g| {
+    ///     // The parts live as long as the buffer is borrowed: longer than the group.
+    ///     for (peer, part) in all.as_slice_mut().into_chunks(3).enumerate() {
+    ///         g.send(comm, &own, peer, &stream)?;
+    ///         g.recv(comm, part, peer, &stream)?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(all.to_vec(&stream)?[..3], [0; 3]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `each` is 0.
@@ -70,6 +154,17 @@ impl<'a, T: Element> SliceMut<'a, T> {
 impl<T: Element> DeviceBuffer<T> {
     /// Parts of `each` elements, to read; the last one may be shorter.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4, 5])?;
+    /// let sums = x.chunks(2).map(|part| Ok(part.to_vec(&stream)?.iter().sum())).collect::<gpucomm::Result<Vec<i32>>>()?;
+    /// assert_eq!(sums, [3, 7, 5]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `each` is 0.
     #[track_caller]
@@ -78,6 +173,17 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Parts of just `each` elements, to read, and what is left over at the end.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+    /// let (rows, left) = x.chunks_exact(3);
+    /// assert_eq!((rows.len(), left.len()), (3, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `each` is 0.
@@ -119,6 +225,20 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Parts of just `each` elements, to write, and what is left over at the end.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+    /// let (rows, _left) = x.chunks_exact_mut(3);
+    /// for (at, mut row) in rows.enumerate() {
+    ///     row.fill(&stream, at as f32)?;
+    /// }
+    /// assert_eq!(x.slice(5..).to_vec(&stream)?, [1.0, 2.0, 2.0, 2.0, 0.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `each` is 0.
@@ -162,6 +282,18 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Buffers of `each` elements, the last one of what is left; see [`DeviceBuffer::into_split`].
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let parts = DeviceBuffer::<f32>::zeroed(&stream, 100)?.into_chunks(40);
+    /// // Each is a buffer, which may be moved to a thread of its own.
+    /// let lengths: Vec<_> = parts.map(|part: DeviceBuffer<f32>| part.len()).collect();
+    /// assert_eq!(lengths, [40, 40, 20]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `each` is 0.
     #[track_caller]
@@ -170,6 +302,16 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Makes one buffer of two that were split from one, where the elements of `next` lie behind those of this one.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let (left, right) = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?.into_split(1);
+    /// assert_eq!(left.join(right)?.to_vec(&stream)?, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where they do not; both are gone then.
@@ -187,6 +329,18 @@ impl<T: Element> DeviceBuffer<T> {
 impl<T: Element> PinnedBuffer<T> {
     /// The elements of `range`, for copies to read.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let pinned = PinnedBuffer::from_slice(&[1, 2, 3])?;
+    /// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 2)?;
+    /// x.copy_from_pinned(&stream, pinned.slice(1..))?;
+    /// assert_eq!(x.to_vec(&stream)?, [2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where the range does not lie within the buffer.
     #[track_caller]
@@ -195,6 +349,18 @@ impl<T: Element> PinnedBuffer<T> {
     }
 
     /// The elements of `range`, for copies to write.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[5, 6])?;
+    /// let mut pinned = PinnedBuffer::<i32>::new(3)?;
+    /// x.copy_to_pinned(&stream, pinned.slice_mut(1..))?;
+    /// assert_eq!(pinned.as_slice()?, [0, 5, 6]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where the range does not lie within the buffer.
@@ -205,6 +371,20 @@ impl<T: Element> PinnedBuffer<T> {
 
     /// The elements before `mid` and those from it on, for copies to write.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[5, 6])?;
+    /// let mut pinned = PinnedBuffer::<i32>::new(4)?;
+    /// let (front, back) = pinned.split_at_mut(2);
+    /// x.copy_to_pinned(&stream, front)?;
+    /// x.copy_to_pinned(&stream, back)?;
+    /// assert_eq!(pinned.as_slice()?, [5, 6, 5, 6]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `mid` is greater than the length.
     #[track_caller]
@@ -213,6 +393,21 @@ impl<T: Element> PinnedBuffer<T> {
     }
 
     /// Parts of `each` elements, for copies to read; the last one may be shorter.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let batches = PinnedBuffer::from_slice(&[1, 2, 3, 4])?;
+    /// let mut x = DeviceBuffer::<i32>::uninit(&stream, 2)?;
+    /// for batch in batches.chunks(2) {
+    ///     x.copy_from_pinned(&stream, batch)?;
+    ///     // What works on the batch is enqueued here.
+    /// }
+    /// assert_eq!(x.to_vec(&stream)?, [3, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `each` is 0.

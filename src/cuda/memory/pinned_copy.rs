@@ -16,6 +16,18 @@ use crate::error::Result;
 impl<T: Element> Slice<'_, T> {
     /// Wraps `cudaMemcpyAsync`: copies to pinned memory, a buffer or a part of one, without waiting. Reading `target` waits.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let mut last = PinnedBuffer::<i32>::new(1)?;
+    /// x.slice(2..).copy_to_pinned(&stream, &mut last)?;
+    /// assert_eq!(last.as_slice()?, [3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.
     pub fn copy_to_pinned<'a>(&self, stream: &Stream, target: impl AsPinnedMut<'a, T>) -> Result<()> {
@@ -44,6 +56,18 @@ impl<T: Element> Slice<'_, T> {
 
 impl<T: Element> SliceMut<'_, T> {
     /// Wraps `cudaMemcpyAsync`: copies from pinned memory, a buffer or a part of one, without waiting. Changing `source` waits.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let pinned = PinnedBuffer::from_slice(&[8, 9])?;
+    /// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 3)?;
+    /// x.slice_mut(1..).copy_from_pinned(&stream, &pinned)?;
+    /// assert_eq!(x.to_vec(&stream)?, [0, 8, 9]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another length, or a stream of another device; what CUDA says.

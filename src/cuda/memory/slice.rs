@@ -15,6 +15,23 @@ use crate::error::Error;
 use crate::error::Result;
 
 /// A view of elements in device memory, to read: what `&[T]` is to host memory, without access from the host.
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, Stream};
+/// # use gpucomm::cuda::Slice;
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// fn sum(values: Slice<'_, f32>, stream: &Stream) -> gpucomm::Result<f32> {
+///     assert_eq!(values.device(), stream.device());
+///     Ok(if values.is_empty() { 0.0 } else { values.to_vec(stream)?.iter().sum() })
+/// }
+///
+/// let x = DeviceBuffer::from_slice(&stream, &[1.0, 2.0, 3.0])?;
+/// let (front, back) = x.as_slice().split_at(1);
+/// assert_eq!((sum(front, &stream)?, sum(back, &stream)?, back.len()), (1.0, 5.0, 2));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Slice<'a, T: Element> {
     alloc: &'a Allocation,
     address: Address,
@@ -23,6 +40,28 @@ pub struct Slice<'a, T: Element> {
 }
 
 /// A view of elements in device memory, to write: what `&mut [T]` is to host memory, without access from the host.
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, Stream};
+/// # use gpucomm::cuda::SliceMut;
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// fn count(mut values: SliceMut<'_, i32>, stream: &Stream) -> gpucomm::Result<()> {
+///     assert_eq!(values.device(), stream.device());
+///     if !values.is_empty() {
+///         let numbers: Vec<_> = (0..values.len() as i32).collect();
+///         values.copy_from_slice(stream, &numbers)?;
+///     }
+///     assert_eq!(values.as_slice().len(), values.slice(..).len());
+///     Ok(())
+/// }
+///
+/// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 4)?;
+/// count(x.slice_mut(1..), &stream)?;
+/// assert_eq!(x.to_vec(&stream)?, [0, 0, 1, 2]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct SliceMut<'a, T: Element> {
     alloc: &'a Allocation,
     address: Address,
@@ -89,6 +128,16 @@ impl<'a, T: Element> Slice<'a, T> {
 
     /// The address on the device; null where the whole buffer is empty. For calls of other libraries, which have to be
     /// ordered against the uses of the buffer by yourself.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+    /// assert_eq!(x.slice(5..).as_raw().addr(), x.as_raw().addr() + 5 * size_of::<f32>());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> *const c_void {
         self.region().ptr()
     }
@@ -100,6 +149,16 @@ impl<'a, T: Element> Slice<'a, T> {
 
     /// The elements of `range`.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4])?;
+    /// assert_eq!(x.slice(1..).slice(1..2).to_vec(&stream)?, [3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where the range does not lie within this view.
     #[track_caller]
@@ -108,6 +167,16 @@ impl<'a, T: Element> Slice<'a, T> {
     }
 
     /// The elements of `range`.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4])?;
+    /// assert!(x.slice(1..).try_slice(..4).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where the range does not lie within this view.
@@ -159,6 +228,17 @@ impl<'a, T: Element> SliceMut<'a, T> {
 
     /// The address on the device; null where the whole buffer is empty. For calls of other libraries, which have to be
     /// ordered against the uses of the buffer by yourself.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+    /// let first = x.as_raw().addr();
+    /// assert_eq!(x.slice_mut(1..).as_raw().addr(), first + 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> *mut c_void {
         self.region().ptr()
     }
@@ -175,6 +255,24 @@ impl<'a, T: Element> SliceMut<'a, T> {
     }
 
     /// The same view for a shorter time, so that this one is still there afterwards.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1f32; 10])?;
+    /// let mut part = x.slice_mut(5..);
+    /// // Taken by value by the operation, and used again after it.
+    /// comm.all_reduce(InPlace(part.reborrow()), ReduceOp::Sum, &stream)?;
+    /// part.slice_mut(..1).fill(&stream, 0.0)?;
+    /// assert_eq!(x.slice(4..7).to_vec(&stream)?, [1.0, 0.0, comm.size() as f32]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reborrow(&mut self) -> SliceMut<'_, T> {
         SliceMut { alloc: self.alloc, address: self.address, len: self.len, _elements: PhantomData }
     }
@@ -182,6 +280,24 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
     /// aborted. Failures are known of whole buffers only, so this does nothing where the view is a part of one.
     /// Waits until that communicator has stopped.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[comm.rank() as f32; 10])?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// comm.aborter().abort("something else has failed");
+    /// x.as_slice_mut().accept();
+    /// stream.accept();
+    /// println!("{:?}", x.to_vec(&stream)?);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn accept(&mut self) {
         if self.region().is_whole() {
             self.alloc.lineage().accept();
@@ -205,6 +321,18 @@ impl<'a, T: Element> SliceMut<'a, T> {
 
     /// The elements of `range`, to read.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+    /// let mut part = x.slice_mut(1..);
+    /// assert_eq!(part.try_slice(1..)?.to_vec(&stream)?, [3]);
+    /// assert!(part.try_slice(..3).is_err() && part.try_slice_mut(..3).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] where the range does not lie within this view.
     pub fn try_slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, T>> {
@@ -212,6 +340,19 @@ impl<'a, T: Element> SliceMut<'a, T> {
     }
 
     /// The elements of `range`.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<u8>::zeroed(&stream, 4)?;
+    /// let mut part = x.slice_mut(1..);
+    /// part.slice_mut(..1).fill(&stream, 1)?;
+    /// part.slice_mut(2..).fill(&stream, 2)?;
+    /// assert_eq!(x.to_vec(&stream)?, [0, 1, 0, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where the range does not lie within this view.
@@ -238,6 +379,19 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// threads; on the device, uses of different streams that write come one after the other even so, because order is
     /// kept for the buffer as a whole.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4])?;
+    /// let mut whole = x.as_slice_mut();
+    /// let (front, mut back) = whole.split_at_mut(2);
+    /// back.copy_from(&stream, front)?;
+    /// assert_eq!(x.to_vec(&stream)?, [1, 2, 1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `mid` is greater than the length.
     #[track_caller]
@@ -246,6 +400,29 @@ impl<'a, T: Element> SliceMut<'a, T> {
     }
 
     /// Like [`SliceMut::split_at_mut`], for parts that live as long as the whole: such as those that a group borrows.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, Stream, group};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut halo = DeviceBuffer::<f32>::zeroed(&stream, 2)?;
+    /// let own = DeviceBuffer::from_slice(&stream, &[comm.rank() as f32])?;
+    /// let (left, right) = ((comm.rank() + comm.size() - 1) % comm.size(), (comm.rank() + 1) % comm.size());
+    /// let (from_left, from_right) = halo.as_slice_mut().into_split(1);
+    /// group(|g| {
+    ///     g.send(comm, &own, right, &stream)?;
+    ///     g.recv(comm, from_left, left, &stream)?;
+    ///     g.send(comm, &own, left, &stream)?;
+    ///     g.recv(comm, from_right, right, &stream)
+    /// })?;
+    /// assert_eq!(halo.to_vec(&stream)?, [left as f32, right as f32]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `mid` is greater than the length.

@@ -80,6 +80,23 @@ impl Stream {
 
     /// Wraps `cudaEventQuery`: as [`Stream::done`], with a timeout that begins with this call.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # use std::task::{Context, Poll, Waker};
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+    /// x.fill(&stream, 1.0)?;
+    /// let done = stream.done_within(Duration::from_secs(10));
+    /// // Awaited by any executor: `done.await?`.
+    /// # let mut done = std::pin::pin!(done);
+    /// # let waker = Waker::noop();
+    /// # while let Poll::Pending = done.as_mut().poll(&mut Context::from_waker(waker)) {}
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn done_within(&self, timeout: Duration) -> Done {

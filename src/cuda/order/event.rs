@@ -19,10 +19,41 @@ use crate::sys;
 /// A point in the work of a stream, that the host and other streams can wait for.
 ///
 /// An event that was never recorded counts as reached.
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// let other = Stream::new(stream.device())?;
+/// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+/// let zeros = stream.record()?;
+/// // What is enqueued on the other stream comes after the zeros; the host goes on.
+/// other.wait_event(&zeros)?;
+/// x.fill(&other, 1.0)?;
+/// zeros.synchronize()?;
+/// assert!(zeros.query()?);
+/// assert_eq!(zeros.device(), stream.device());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Event(Arc<Point>);
 
 impl Event {
     /// Wraps `cudaEventCreateWithFlags`: an event for waiting, without a time.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Event, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let event = Event::new(stream.device())?;
+    /// // One event may be recorded again and again: waits are for the last time.
+    /// for _ in 0..3 {
+    ///     event.record(&stream)?;
+    /// }
+    /// event.synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What CUDA says.
@@ -31,6 +62,21 @@ impl Event {
     }
 
     /// Wraps `cudaEventCreateWithFlags`: an event that also takes the time, for [`Event::elapsed_since`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Event, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let (start, end) = (Event::timing(stream.device())?, Event::timing(stream.device())?);
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1 << 20)?;
+    /// start.record(&stream)?;
+    /// x.fill(&stream, 1.0)?;
+    /// end.record(&stream)?;
+    /// end.synchronize()?;
+    /// println!("the fill took {:?}", end.elapsed_since(&start)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What CUDA says.
@@ -86,6 +132,21 @@ impl Event {
 
     /// Wraps `cudaEventRecord`: the event is reached when the work is done that is on `stream` now.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Event, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let event = Event::new(stream.device())?;
+    /// let x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+    /// event.record(&stream)?;
+    /// // Whatever comes now is not waited for.
+    /// let y = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+    /// event.synchronize()?;
+    /// # drop((x, y));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a stream of another device; [`Error::Timeout`] where too much is on its way there;
     /// what CUDA says.
@@ -94,6 +155,18 @@ impl Event {
     }
 
     /// Wraps `cudaEventQuery`: whether the event is reached.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let event = stream.record()?;
+    /// while !event.query()? {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Event::wait`], but for the timeout.
@@ -113,6 +186,21 @@ impl Event {
     /// asked where an operation of a communicator has failed there. That counts as a wait for the stream: events that are
     /// recorded there later say so no more once a communicator that is well has enqueued something.
     ///
+    /// ```
+    /// # use gpucomm::{Device, Error, Stream};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let event = stream.record()?;
+    /// match event.wait(Duration::from_secs(10)) {
+    ///     Ok(()) => println!("done"),
+    ///     Err(Error::Timeout { .. }) => println!("the stream is late"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`]; what CUDA says,
     /// failures of earlier work on the device among others.
@@ -131,6 +219,22 @@ impl Event {
     /// Wraps `cudaEventQuery`: a future of the moment when the event is reached, for the default timeout; as [`Stream::done`], which says
     /// more.
     ///
+    /// ```
+    /// # use gpucomm::{Device, Event, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # use std::task::{Context, Poll, Waker};
+    /// async fn both(a: &Event, b: &Event) -> gpucomm::Result<()> {
+    ///     a.done().await?;
+    ///     b.done().await
+    /// }
+    /// # let (a, b) = (stream.record()?, stream.record()?);
+    /// # let mut future = std::pin::pin!(both(&a, &b));
+    /// # while let Poll::Pending = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {}
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The future ends with those of [`Event::wait`].
     pub fn done(&self) -> Done {
@@ -138,6 +242,22 @@ impl Event {
     }
 
     /// Wraps `cudaEventQuery`: as [`Event::done`], with a timeout that begins with this call.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Event, Stream};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # use std::task::{Context, Poll, Waker};
+    /// async fn soon(event: &Event) -> gpucomm::Result<()> {
+    ///     event.done_within(Duration::from_secs(5)).await
+    /// }
+    /// # let event = stream.record()?;
+    /// # let mut future = std::pin::pin!(soon(&event));
+    /// # while let Poll::Pending = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {}
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -169,6 +289,19 @@ impl Event {
     /// The `cudaEvent_t`. It lives as long as this value.
     ///
     /// Where others record it, waits of this crate know nothing of what they cover; see [`Stream::as_raw`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Stream};
+    /// # use gpucomm::sys;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let event = stream.record()?;
+    /// event.synchronize()?;
+    /// // SAFETY: the event is alive.
+    /// assert_eq!(unsafe { sys::cudaEventQuery(event.as_raw()) }, sys::cudaError::cudaSuccess);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> sys::cudaEvent_t {
         self.0.shared.store(true, Ordering::Relaxed);
         self.0.raw
@@ -179,6 +312,19 @@ impl Stream {
     /// Wraps `cudaStreamWaitEvent`: work that is enqueued here later comes after `event`, as it was recorded last.
     /// Waits for this stream cover what the event covers, then, but for what had failed before a communicator was made that
     /// works here.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let copies = Stream::new(stream.device())?;
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&copies, 1000)?;
+    /// copies.wait_event(&stream.record()?)?;
+    /// // Comes after all that was on `stream`, whether that used `x` or not.
+    /// x.fill(&copies, 1.0)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
@@ -201,6 +347,16 @@ impl Stream {
     }
 
     /// Wraps `cudaEventRecord`: an event that is reached when the work is done that is on the stream now.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let event = stream.record()?;
+    /// event.synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Event::record`].

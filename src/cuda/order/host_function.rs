@@ -20,6 +20,20 @@ impl Stream {
     /// dropped there is leaked. A panic is caught, and the next wait for this stream reports it. Where the device
     /// fails before it comes to it, `f` is leaked.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use std::sync::mpsc;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+    /// x.fill(&stream, 1.0)?;
+    /// stream.launch_host(move || sender.send("filled").expect("somebody listens"))?;
+    /// assert_eq!(receiver.recv(), Ok("filled"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout) where too much is on its way; what CUDA says.
     pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {

@@ -34,6 +34,21 @@ impl Default for StreamOptions {
 ///
 /// The queue lives until the last handle is dropped; the memory that was used on it last holds one. Work that is
 /// queued then is still done.
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// let other = Stream::new(stream.device())?;
+/// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
+/// let mut y = DeviceBuffer::<i32>::zeroed(&other, 3)?;
+/// // The other stream waits for the first one, on the device, because this reads `x`.
+/// y.copy_from(&other, &x)?;
+/// other.synchronize()?;
+/// assert!(other.query()?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
@@ -76,6 +91,18 @@ impl Stream {
     }
 
     /// Wraps `cudaStreamCreateWithPriority`. A priority out of range is brought into it.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Stream};
+    /// # use gpucomm::cuda::StreamOptions;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let device = Device::new(0)?;
+    /// let (_, greatest) = device.stream_priority_range()?;
+    /// let urgent = Stream::with_options(device, StreamOptions { priority: greatest, ..StreamOptions::default() })?;
+    /// assert_eq!((urgent.priority()?, urgent.flags()?), (greatest, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What CUDA says.
@@ -142,6 +169,22 @@ impl Stream {
     ///
     /// Streams made of one handle are handles of one queue. As others may enqueue there too, fewer operations of this crate
     /// may be on their way than on a stream of its own.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::sys;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// fn fill(device: Device, theirs: sys::cudaStream_t) -> gpucomm::Result<DeviceBuffer<f32>> {
+    ///     // SAFETY: a stream of this device that is never destroyed.
+    ///     let stream = unsafe { Stream::from_raw(device, theirs) };
+    ///     DeviceBuffer::from_slice(&stream, &[1.0; 100])
+    /// }
+    /// # drop(fill(stream.device(), stream.as_raw())?);
+    /// # std::mem::forget(stream);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     /// `raw` is a stream of `device`, and not `cudaStreamPerThread`, for which there is [`ThreadStream`](crate::cuda::ThreadStream). It
@@ -230,6 +273,19 @@ impl Stream {
     /// now on fewer operations of this crate may be on their way there, because the others take places in its queue as well.
     /// While others capture it into a graph, whatever this crate would enqueue there or ask of it is an
     /// [`Error::InvalidUsage`](crate::Error::InvalidUsage).
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Stream};
+    /// # use gpucomm::sys;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut flags = 0;
+    /// // SAFETY: asks for a number; nothing is enqueued.
+    /// let code = unsafe { sys::cudaStreamGetFlags(stream.as_raw(), &mut flags) };
+    /// assert_eq!((code, flags), (sys::cudaError::cudaSuccess, stream.flags()?));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn as_raw(&self) -> sys::cudaStream_t {
         self.inner.in_flight.expose();

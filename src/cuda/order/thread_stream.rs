@@ -62,6 +62,20 @@ impl ThreadStream {
 
     /// `cudaStreamPerThread`, which means this stream where its device is current, on this thread. What is enqueued there is not known to
     /// this crate; see [`Stream::as_raw`].
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::cuda::ThreadStream;
+    /// # use gpucomm::sys;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let stream = ThreadStream::new(Device::new(0)?)?;
+    /// let _current = stream.device().set_current()?;
+    /// // SAFETY: asks how far the default stream of this thread is.
+    /// let code = unsafe { sys::cudaStreamQuery(stream.as_raw()) };
+    /// assert_eq!(code, sys::cudaError::cudaSuccess);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> sys::cudaStream_t {
         self.queue.raw
     }

@@ -16,6 +16,20 @@ use crate::sys;
 impl Stream {
     /// Wraps `cudaStreamQuery`: whether all work is done. Not while a failed communicator is still being stopped.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+    /// while !stream.query()? {
+    ///     // Something useful for the host.
+    ///     std::thread::yield_now();
+    /// }
+    /// # drop(x);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Stream::wait`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
@@ -53,6 +67,17 @@ impl Stream {
     /// Wraps `cudaEventQuery`: waits until the work is done that is on the stream now, but no longer than the default
     /// timeout.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+    /// x.fill(&stream, 1.0)?;
+    /// stream.synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Stream::wait`].
     pub fn synchronize(&self) -> Result<()> {
@@ -65,6 +90,20 @@ impl Stream {
     /// [`Stream::wait_event`] made the stream wait for. Where one of them has failed or was aborted, every wait says so,
     /// until one has, and a communicator that is well has enqueued something more, or [`Stream::accept`] is called. A
     /// communicator that was made after a failure is not disturbed by it: it is told no more once that has enqueued something.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Error, Stream};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// match stream.wait(Duration::from_secs(10)) {
+    ///     Ok(()) => println!("all is done"),
+    ///     Err(Error::Timeout { .. }) => println!("something hangs"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout); why an operation of a communicator has failed, such as [`Aborted`](crate::Error::Aborted);
@@ -90,6 +129,21 @@ impl Stream {
 
     /// Takes what is on the stream as it is: failures that are known of until now are reported by waits for it no more.
     /// What failed operations would have written stays marked; see [`DeviceBuffer::accept`](crate::cuda::DeviceBuffer::accept).
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
+    /// clique.barrier(&streams)?;
+    /// clique.abort("it is over");
+    /// // The barrier was not waited for, and so it has failed.
+    /// assert!(streams[0].synchronize().is_err());
+    /// streams[0].accept();
+    /// streams[0].synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn accept(&self) {
         self.history().accept();
     }

@@ -45,6 +45,25 @@ pub struct Directory {
 
 impl Directory {
     /// Comes to the directory as `rank` of `size`, and makes it where there is none. All ranks name the same one, and nobody else does.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Directory, Exchange};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let shared = std::env::temp_dir().join(format!("gpucomm-doc-{}", std::process::id()));
+    /// # let (rank, size) = (0, 1);
+    /// // As the launcher says: a directory that all processes reach, and which of them this is.
+    /// let exchange = Exchange::join(Directory::open(&shared, rank, size)?)?;
+    /// exchange.barrier()?;
+    /// # drop(exchange);
+    /// # let _ = std::fs::remove_dir_all(shared);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that is not below `size`, and where another rank has said another size; [`Error::Exchange`]
+    /// where the directory or a file in it cannot be made, locked, read or written; [`Error::Timeout`] where those that come or leave at
+    /// the same moment hold its lock for too long.
     pub fn open(path: impl AsRef<Path>, rank: usize, size: usize) -> Result<Self> {
         let operation = "Directory::open";
         check_rank(operation, rank, size)?;

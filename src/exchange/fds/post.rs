@@ -85,6 +85,10 @@ impl FdSocket {
     /// the exchange, which also holds for [`send`](Self::send) and [`receive`](Self::receive).
     ///
     /// Paths of Unix sockets have at most 107 bytes, of which about 30 are added here.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a directory whose path is too long; [`Error::Exchange`] where no socket can be made there; those of
+    /// [`Exchange::all_gather`].
     pub fn new(exchange: &Exchange, directory: impl AsRef<Path>) -> Result<Self> {
         let operation = "FdSocket::new";
         let token = nonce();
@@ -119,11 +123,33 @@ impl FdSocket {
     ///
     /// It returns when the kernel has them; they stay open for the receiver, whatever the sender does with its own. A rank that
     /// has ended is [`Error::Gone`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that there is none, a purpose that is empty or too long, and no descriptors or too many;
+    /// [`Error::Gone`] where the rank has ended; [`Error::Timeout`] where it takes nothing of what others sent before;
+    /// [`Error::Exchange`] where its socket cannot be reached, or is one of another user.
     pub fn send(&self, to: usize, purpose: &str, fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_as("FdSocket::send", to, purpose, &[], fds)
     }
 
     /// As [`send`](Self::send), with up to 1024 bytes beside, which say what the descriptors are.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, FdSocket, Threads};
+    /// # use std::os::fd::AsFd;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// let socket = FdSocket::new(&exchange, std::env::temp_dir())?;
+    /// let file = std::fs::File::open("/dev/zero").expect("it is there");
+    /// socket.send_with(0, "weights", b"all of them", &[file.as_fd()])?;
+    /// let (about, fds) = socket.receive_with(0, "weights")?;
+    /// assert_eq!((about, fds.len()), (b"all of them".to_vec(), 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`Error::InvalidArgument`] for more than that beside.
     pub fn send_with(&self, to: usize, purpose: &str, about: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_as("FdSocket::send_with", to, purpose, about, fds)
     }
@@ -174,11 +200,19 @@ impl FdSocket {
     /// The file descriptors that a rank sends for a purpose; waits until it does.
     ///
     /// Those of one rank and purpose come in the order in which they were sent. A rank that has ended without is [`Error::Gone`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that there is none, and a purpose that is empty or too long; [`Error::Gone`] where the rank
+    /// has ended without; [`Error::Timeout`], which says what came instead, and what was refused; [`Error::Exchange`] where this rank's
+    /// socket fails.
     pub fn receive(&self, from: usize, purpose: &str) -> Result<Vec<OwnedFd>> {
         self.receive_as("FdSocket::receive", from, purpose).map(|(_, fds)| fds)
     }
 
     /// As [`receive`](Self::receive), with what the rank says of them.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
     pub fn receive_with(&self, from: usize, purpose: &str) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
         self.receive_as("FdSocket::receive_with", from, purpose)
     }

@@ -53,6 +53,16 @@ impl Tcp {
     }
 
     /// The address of the server, as this rank reaches it.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::TcpPlace;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let server = TcpPlace::new("127.0.0.1:0").serve(1)?;
+    /// // The system has chosen a port.
+    /// assert!(server.address().starts_with("127.0.0.1:") && !server.address().ends_with(":0"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn address(&self) -> &str {
         &self.address
     }

@@ -37,6 +37,17 @@ impl TcpPlace {
     }
 
     /// The name of the job, of at most 256 bytes. Ranks of another one that come to this server by mistake are refused.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::TcpPlace;
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let server = TcpPlace::new("127.0.0.1:0").job("a").serve(2)?;
+    /// let other = TcpPlace::new(server.address()).job("b").within(Duration::from_secs(2));
+    /// assert!(other.connect(1, 2).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn job(mut self, job: impl Into<String>) -> Self {
         self.job = job.into();
@@ -44,6 +55,18 @@ impl TcpPlace {
     }
 
     /// How long a rank tries to reach a server that is not up yet, in place of the [default](crate::default_timeout).
+    ///
+    /// ```
+    /// # use gpucomm::Error;
+    /// # use gpucomm::exchange::TcpPlace;
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// // Nobody serves there.
+    /// let place = TcpPlace::new("127.0.0.1:9").within(Duration::from_millis(100));
+    /// assert!(matches!(place.connect(1, 2), Err(Error::Timeout { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn within(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -51,6 +74,19 @@ impl TcpPlace {
     }
 
     /// The store of a rank: rank 0 [serves](Self::serve), the others [connect](Self::connect).
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, TcpPlace};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (address, rank, size) = ("127.0.0.1:0", 0, 1);
+    /// let exchange = Exchange::join(TcpPlace::new(address).store(rank, size)?)?;
+    /// exchange.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve) and [`connect`](Self::connect).
     pub fn store(&self, rank: usize, size: usize) -> Result<Tcp> {
         if rank == 0 { self.serve(size) } else { self.connect(rank, size) }
     }
@@ -59,6 +95,25 @@ impl TcpPlace {
     /// one; [`Tcp::address`] says which.
     ///
     /// Dropped, it stays up to five seconds for others that have not left yet: the last thing that all do together is theirs, too.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, TcpPlace};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let server = TcpPlace::new("127.0.0.1:0").serve(2)?;
+    /// let place = TcpPlace::new(server.address());
+    /// std::thread::scope(|scope| {
+    ///     let other = scope.spawn(|| Exchange::join(place.connect(1, 2)?)?.all_gather(b"one"));
+    ///     let all = Exchange::join(server)?.all_gather(b"zero")?;
+    ///     assert_eq!(all, [b"zero".to_vec(), b"one".to_vec()]);
+    ///     other.join().expect("no panic").map(drop)
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for no ranks, and a name of the job that is too long; [`Error::Exchange`] where nothing can listen at
+    /// the address.
     pub fn serve(&self, size: usize) -> Result<Tcp> {
         let operation = "TcpPlace::serve";
         check_rank(operation, 0, size)?;
@@ -72,6 +127,11 @@ impl TcpPlace {
     }
 
     /// The store of another rank than 0, or of a process beside them, which asks the server until it answers.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that there is none, and a name of the job that is too long; [`Error::Timeout`] where nobody
+    /// serves there; [`Error::Exchange`] where who serves there is of another job, another size or another version, or no server of an
+    /// exchange.
     pub fn connect(&self, rank: usize, size: usize) -> Result<Tcp> {
         let operation = "TcpPlace::connect";
         check_rank(operation, rank, size)?;

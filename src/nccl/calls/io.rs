@@ -131,6 +131,24 @@ impl<'a, T: Element, R: AsSliceMut<'a, T>> From<RecvOnly<R>> for FromRoot<'a, T>
 }
 
 /// How a buffer is divided among the ranks: part `r` has `counts[r]` elements and starts at element `offsets[r]`.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, DeviceBuffer, Layout, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.spmd(|comm| {
+/// # let stream = Stream::new(comm.device())?;
+/// // Rank r has r + 1 elements, and each rank wants those of all.
+/// let counts: Vec<_> = (1..=comm.size()).collect();
+/// let own = DeviceBuffer::from_slice(&stream, &vec![comm.rank() as u32; comm.rank() + 1])?;
+/// let mut all = DeviceBuffer::<u32>::zeroed(&stream, counts.iter().sum())?;
+/// comm.all_gather_v((&own, &mut all), Layout::packed(&counts), &stream)?;
+/// assert_eq!(all.to_vec(&stream)?[..3.min(all.len())], [0, 1, 1][..3.min(all.len())]);
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Layout<'a> {
     /// Elements of each rank's part, one number a rank.
@@ -146,6 +164,25 @@ impl<'a> Layout<'a> {
     }
 
     /// Parts at stated places.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, Layout, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// // Rows of 4 elements, of which rank r fills the first r.
+    /// let counts: Vec<_> = (0..comm.size()).collect();
+    /// let offsets: Vec<_> = (0..comm.size()).map(|rank| 4 * rank).collect();
+    /// let own = DeviceBuffer::from_slice(&stream, &vec![7u8; comm.rank()])?;
+    /// let mut rows = DeviceBuffer::<u8>::zeroed(&stream, 4 * comm.size())?;
+    /// comm.all_gather_v((&own, &mut rows), Layout::new(&counts, &offsets), &stream)?;
+    /// assert_eq!(rows.slice(..4).to_vec(&stream)?, [0; 4]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn new(counts: &'a [usize], offsets: &'a [usize]) -> Self {
         Self { counts, offsets: Some(offsets) }
     }

@@ -32,6 +32,17 @@ impl Default for InitOptions {
 }
 
 /// Wraps `ncclConfig_t`: a field that is not set keeps NCCL's own default, or what its environment variables say.
+///
+/// ```
+/// # use gpucomm::nccl::{Config, InitOptions};
+/// # use gpucomm::{Clique, Device};
+/// # fn main() -> gpucomm::Result<()> {
+/// let config = Config::new().min_ctas(1).max_ctas(16).cga_cluster_size(2).split_share(false);
+/// let clique = Clique::init_all_with(&Device::all()?, &InitOptions { config, ..InitOptions::default() })?;
+/// # drop(clique);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     cga_cluster_size: Option<c_int>,
@@ -94,6 +105,19 @@ impl Config {
     }
 
     /// `netName`: the network module to use, such as `IB` or `Socket`. A NUL in the name is an error.
+    ///
+    /// ```
+    /// # use gpucomm::nccl::Config;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let config = Config::new().net_name("Socket")?;
+    /// // A name has no zero byte.
+    /// assert!(config.net_name("Sock\0et").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a name with a zero byte.
     pub fn net_name(mut self, name: &str) -> Result<Self> {
         self.net_name = Some(c_string("net_name", name)?);
         Ok(self)
@@ -115,7 +139,7 @@ impl Config {
     ///   [`State::Closing`](crate::nccl::State::Closing) until then. A program that splits and closes again and again has no use for that.
     ///
     /// # Examples
-    /// ```no_run
+    /// ```
     /// # fn main() -> gpucomm::Result<()> {
     /// use gpucomm::nccl::{Config, InitOptions};
     /// use gpucomm::{Clique, Device};
@@ -140,6 +164,20 @@ impl Config {
     }
 
     /// `commName`: a name for NCCL's log and profilers. A NUL in the name is an error.
+    ///
+    /// ```
+    /// # use gpucomm::nccl::{Config, InitOptions};
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let config = Config::new().comm_name("training")?;
+    /// let clique = Clique::init_all_with(&Device::all()?, &InitOptions { config, ..InitOptions::default() })?;
+    /// # drop(clique);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a name with a zero byte.
     #[cfg(nccl_ge_2_27)]
     pub fn comm_name(mut self, name: &str) -> Result<Self> {
         self.comm_name = Some(c_string("comm_name", name)?);
@@ -162,6 +200,13 @@ impl Config {
     }
 
     /// `shrinkShare`: whether communicators shrunk from this one share its resources.
+    ///
+    /// ```
+    /// use gpucomm::nccl::Config;
+    ///
+    /// let config = Config::new().shrink_share(true).cta_policy(1);
+    /// # drop(config);
+    /// ```
     #[cfg(nccl_ge_2_27)]
     pub fn shrink_share(mut self, share: bool) -> Self {
         self.shrink_share = Some(share.into());
@@ -183,6 +228,19 @@ impl Config {
     }
 
     /// `nvlinkCentricSched`: whether point-to-point operations are scheduled for NVLink first.
+    ///
+    /// ```
+    /// use gpucomm::nccl::Config;
+    ///
+    /// // What concerns the network, and how it is reached.
+    /// let config = Config::new()
+    ///     .traffic_class(1)
+    ///     .collnet_enable(false)
+    ///     .nvls_ctas(8)
+    ///     .channels_per_net_peer(2)
+    ///     .nvlink_centric_sched(true);
+    /// # drop(config);
+    /// ```
     #[cfg(nccl_ge_2_28)]
     pub fn nvlink_centric_sched(mut self, enable: bool) -> Self {
         self.nvlink_centric_sched = Some(enable.into());
@@ -191,6 +249,14 @@ impl Config {
 
     /// Makes windows ([`Communicator::alloc`](crate::nccl::Communicator::alloc)) with every version of NCCL that has them. By default they are
     /// made only with 2.29.7 and newer, because of `endless-windows` in [`known_bugs`](crate::known_bugs). The same on all ranks.
+    ///
+    /// ```
+    /// use gpucomm::nccl::Config;
+    ///
+    /// // SAFETY: this program aborts no communicator while it goes on, and sends no messages from windows.
+    /// let config = unsafe { Config::new().force_windows() };
+    /// # drop(config);
+    /// ```
     ///
     /// # Safety
     /// With NCCL before 2.29.7, until the process ends: no communicator of this configuration is aborted, by a timeout or an error of any

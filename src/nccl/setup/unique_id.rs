@@ -12,6 +12,17 @@ use crate::{sys, version};
 /// An id for one communicator: made on one rank, sent to all the others by any means, and used once.
 ///
 /// 128 bytes that mean something to NCCL only.
+///
+/// ```
+/// # use gpucomm::UniqueId;
+/// # fn main() -> gpucomm::Result<()> {
+/// let id = UniqueId::new()?;
+/// // The bytes go to the other ranks, by any means.
+/// let bytes = *id.as_bytes();
+/// assert_eq!(UniqueId::from_bytes(bytes), id);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UniqueId {
     bytes: [u8; Self::BYTES],
@@ -24,6 +35,24 @@ impl UniqueId {
     /// Wraps `ncclGetUniqueId`: a new id. Needs no GPU.
     ///
     /// The calling process answers the other ranks while they start, so it must live until the communicator exists.
+    ///
+    /// ```
+    /// # use gpucomm::UniqueId;
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// // One rank makes it, and tells the others.
+    /// let mut bytes = [0; UniqueId::BYTES];
+    /// if exchange.rank() == 0 {
+    ///     bytes = *UniqueId::new()?.as_bytes();
+    /// }
+    /// let told = exchange.broadcast(0, &bytes)?;
+    /// bytes.copy_from_slice(&told);
+    /// let id = UniqueId::from_bytes(bytes);
+    /// # let _ = id;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::InvalidArgument`](crate::Error::InvalidArgument) where

@@ -291,6 +291,18 @@ fn collect(size: usize, first: Option<u64>) -> Result<()> {
 /// is copied, because `cudaFreeHost` waits until all devices are done with all that is enqueued. Do not call this while any
 /// of them waits for something that this program has yet to do. It waits no longer than the default timeout.
 ///
+/// ```
+/// # use gpucomm::PinnedBuffer;
+/// # fn main() -> gpucomm::Result<()> {
+/// let staging = PinnedBuffer::<u8>::new(1 << 20)?;
+/// drop(staging);
+/// // Kept to be used again; this gives it back.
+/// let bytes = gpucomm::cuda::trim_pinned()?;
+/// assert!(bytes >= 1 << 20);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// [`Error::Timeout`], after which the memory is freed later; [`Error::InvalidUsage`] within a host function of a stream;
 /// what CUDA says.

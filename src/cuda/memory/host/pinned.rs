@@ -44,6 +44,16 @@ impl<T: Element> PinnedBuffer<T> {
     /// Wraps `cudaHostAlloc`: `len` zeros in pinned memory that every device can use. Where memory of that size is kept, it
     /// is used again.
     ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let mut batch = PinnedBuffer::<f32>::new(1000)?;
+    /// batch.as_mut_slice()?[0] = 1.0;
+    /// assert_eq!((batch.len(), batch.is_empty(), batch.as_slice()?[..2].to_vec()), (1000, false, vec![1.0, 0.0]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`InvalidArgument`](crate::Error::InvalidArgument) for a length whose bytes cannot be
     /// counted; what CUDA says.
@@ -58,6 +68,15 @@ impl<T: Element> PinnedBuffer<T> {
     }
 
     /// Wraps `cudaHostAlloc`: a copy of `values` in pinned memory.
+    ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let pinned = PinnedBuffer::from_slice(&[1, 2, 3])?;
+    /// assert_eq!(pinned.as_slice()?, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`PinnedBuffer::new`].
@@ -79,6 +98,16 @@ impl<T: Element> PinnedBuffer<T> {
 
     /// The address on the host, which devices use as well; null for an empty buffer. For calls of other libraries, which have to be
     /// ordered against the copies to and from the buffer by yourself.
+    ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let pinned = PinnedBuffer::<u8>::new(100)?;
+    /// // Another library may give this to a copy of its own.
+    /// assert!(!pinned.as_raw().is_null());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> *mut c_void {
         self.address().ptr()
     }
@@ -103,11 +132,42 @@ impl<T: Element> PinnedBuffer<T> {
 
     /// Takes the elements as they are, also where they come from an operation of a communicator that has failed.
     /// Waits until that communicator has stopped.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, PinnedBuffer, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = DeviceBuffer::from_slice(&stream, &[comm.rank() as f32; 10])?;
+    /// let mut pinned = PinnedBuffer::<f32>::new(10)?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// x.copy_to_pinned(&stream, &mut pinned)?;
+    /// comm.aborter().abort("something else has failed");
+    /// assert!(pinned.as_slice().is_err());
+    /// pinned.accept();
+    /// println!("{:?}", pinned.as_slice()?);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn accept(&mut self) {
         self.memory.lineage().accept();
     }
 
     /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut pinned = PinnedBuffer::<i32>::new(2)?;
+    /// DeviceBuffer::from_slice(&stream, &[1, 2])?.copy_to_pinned(&stream, &mut pinned)?;
+    /// assert_eq!(pinned.as_slice()?.iter().sum::<i32>(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout); where the elements come from an operation of a communicator that has failed, each time why, such
@@ -118,6 +178,20 @@ impl<T: Element> PinnedBuffer<T> {
     }
 
     /// The elements, after the copies to and from them are done. Waits for those, no longer than the default timeout.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut pinned = PinnedBuffer::from_slice(&[1, 2])?;
+    /// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 2)?;
+    /// x.copy_from_pinned(&stream, &pinned)?;
+    /// // Waits until the copy has read what stands there.
+    /// pinned.as_mut_slice()?.fill(0);
+    /// assert_eq!(x.to_vec(&stream)?, [1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`PinnedBuffer::as_slice`]; say [`PinnedBuffer::accept`] to overwrite what a failed operation has left, and write

@@ -14,6 +14,22 @@ use crate::element::{self, Element};
 use crate::error::Result;
 
 /// A part of a [`PinnedBuffer`](crate::PinnedBuffer), to read: what copies to a device take.
+///
+/// ```
+/// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let stream = Stream::new(Device::new(0)?)?;
+/// let pinned = PinnedBuffer::from_slice(&[1u16, 2, 3, 4, 5])?;
+/// let part = pinned.slice(1..);
+/// assert_eq!((part.len(), part.is_empty(), part.as_slice()?), (4, false, &[2, 3, 4, 5][..]));
+/// let mut x = DeviceBuffer::<u16>::zeroed(&stream, 2)?;
+/// for pair in part.chunks(2) {
+///     x.copy_from_pinned(&stream, pair)?;
+/// }
+/// assert_eq!(x.to_vec(&stream)?, [4, 5]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct PinnedSlice<'a, T: Element> {
     memory: &'a PinnedMemory,
     address: Address,
@@ -25,6 +41,19 @@ pub struct PinnedSlice<'a, T: Element> {
 ///
 /// Parts of one buffer may be used at the same time, on different streams and threads. Who looks at a part from the host waits for the
 /// copies of the whole buffer, because order is kept for that.
+///
+/// ```
+/// # use gpucomm::PinnedBuffer;
+/// # fn main() -> gpucomm::Result<()> {
+/// let mut pinned = PinnedBuffer::<u16>::new(4)?;
+/// let mut part = pinned.slice_mut(1..3);
+/// assert_eq!((part.len(), part.is_empty()), (2, false));
+/// part.as_mut_slice()?.copy_from_slice(&[5, 6]);
+/// assert_eq!(part.slice(1..).as_slice()?, [6]);
+/// assert_eq!(pinned.as_slice()?, [0, 5, 6, 0]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct PinnedSliceMut<'a, T: Element> {
     memory: &'a PinnedMemory,
     address: Address,
@@ -65,6 +94,15 @@ impl<'a, T: Element> PinnedSlice<'a, T> {
     }
 
     /// The address on the host; see [`PinnedBuffer::as_raw`](crate::PinnedBuffer::as_raw).
+    ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let pinned = PinnedBuffer::from_slice(&[1u16, 2])?;
+    /// assert_eq!(pinned.slice(1..).as_raw().addr(), pinned.as_raw().addr() + 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> *const c_void {
         self.address.ptr()
     }
@@ -75,6 +113,15 @@ impl<'a, T: Element> PinnedSlice<'a, T> {
 
     /// The elements of `range`.
     ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let pinned = PinnedBuffer::from_slice(&[1, 2, 3, 4])?;
+    /// assert_eq!(pinned.slice(1..).slice(1..).as_slice()?, [3, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where the range does not lie within this view.
     #[track_caller]
@@ -83,6 +130,16 @@ impl<'a, T: Element> PinnedSlice<'a, T> {
     }
 
     /// The elements of `range`.
+    ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let pinned = PinnedBuffer::from_slice(&[1, 2, 3, 4])?;
+    /// assert_eq!(pinned.slice(1..).try_slice(2..)?.as_slice()?, [4]);
+    /// assert!(pinned.slice(1..).try_slice(..4).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within this view.
@@ -96,6 +153,16 @@ impl<'a, T: Element> PinnedSlice<'a, T> {
     }
 
     /// The elements before `mid` and those from it on.
+    ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let pinned = PinnedBuffer::from_slice(&[1, 2, 3])?;
+    /// let (front, back) = pinned.slice(..).split_at(1);
+    /// assert_eq!((front.as_slice()?, back.as_slice()?), (&[1][..], &[2, 3][..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where `mid` is greater than the length.
@@ -115,6 +182,15 @@ impl<'a, T: Element> PinnedSlice<'a, T> {
     }
 
     /// The bytes of the elements.
+    ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let pinned = PinnedBuffer::from_slice(&[1u32, 2])?;
+    /// assert_eq!(pinned.slice(1..).as_bytes().as_slice()?, 2u32.to_ne_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_bytes(&self) -> PinnedSlice<'a, u8> {
         PinnedSlice::of(self.memory, self.address, self.len * size_of::<T>())
     }
@@ -166,6 +242,16 @@ impl<'a, T: Element> PinnedSliceMut<'a, T> {
     }
 
     /// The address on the host; see [`PinnedBuffer::as_raw`](crate::PinnedBuffer::as_raw).
+    ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let mut pinned = PinnedBuffer::<u16>::new(2)?;
+    /// let first = pinned.as_raw().addr();
+    /// assert_eq!(pinned.slice_mut(1..).as_raw().addr(), first + 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_raw(&self) -> *mut c_void {
         self.address.ptr()
     }
@@ -180,6 +266,22 @@ impl<'a, T: Element> PinnedSliceMut<'a, T> {
     }
 
     /// The same view for a shorter time, so that this one is still there afterwards.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # use gpucomm::cuda::PinnedSliceMut;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2])?;
+    /// let mut pinned = PinnedBuffer::<i32>::new(2)?;
+    /// let mut part: PinnedSliceMut<'_, i32> = pinned.slice_mut(..);
+    /// // The copy takes a view by value: this one is still there afterwards.
+    /// x.copy_to_pinned(&stream, part.reborrow())?;
+    /// part.as_mut_slice()?[0] = 5;
+    /// assert_eq!(pinned.as_slice()?, [5, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reborrow(&mut self) -> PinnedSliceMut<'_, T> {
         PinnedSliceMut::of(self.memory, self.address, self.len)
     }
@@ -200,6 +302,17 @@ impl<'a, T: Element> PinnedSliceMut<'a, T> {
 
     /// The elements of `range`.
     ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let mut pinned = PinnedBuffer::<u8>::new(4)?;
+    /// let mut part = pinned.slice_mut(1..);
+    /// part.slice_mut(1..).as_mut_slice()?.fill(7);
+    /// assert_eq!(pinned.as_slice()?, [0, 0, 7, 7]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where the range does not lie within this view.
     #[track_caller]
@@ -215,6 +328,20 @@ impl<'a, T: Element> PinnedSliceMut<'a, T> {
 
     /// The elements before `mid` and those from it on, for as long as the whole.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let (x, y) = (DeviceBuffer::from_slice(&stream, &[1])?, DeviceBuffer::from_slice(&stream, &[2, 3])?);
+    /// let mut pinned = PinnedBuffer::<i32>::new(3)?;
+    /// let (front, back) = pinned.slice_mut(..).into_split(1);
+    /// x.copy_to_pinned(&stream, front)?;
+    /// y.copy_to_pinned(&stream, back)?;
+    /// assert_eq!(pinned.as_slice()?, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `mid` is greater than the length.
     #[track_caller]
@@ -226,6 +353,18 @@ impl<'a, T: Element> PinnedSliceMut<'a, T> {
 
     /// Parts of `each` elements, for as long as the whole; the last one may be shorter.
     ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let mut pinned = PinnedBuffer::<u8>::new(5)?;
+    /// for (at, mut part) in pinned.slice_mut(1..).into_chunks(2).enumerate() {
+    ///     part.as_mut_slice()?.fill(at as u8 + 1);
+    /// }
+    /// assert_eq!(pinned.as_slice()?, [0, 1, 1, 2, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where `each` is 0.
     #[track_caller]
@@ -234,6 +373,17 @@ impl<'a, T: Element> PinnedSliceMut<'a, T> {
     }
 
     /// The bytes of the elements. Whatever is written there, elements are looked at before they are handed out.
+    ///
+    /// ```
+    /// # use gpucomm::PinnedBuffer;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let mut pinned = PinnedBuffer::from_slice(&[true, true])?;
+    /// // What is no value of the type is overwritten as bytes.
+    /// pinned.slice_mut(..).into_bytes().as_mut_slice()?.fill(0);
+    /// assert_eq!(pinned.as_slice()?, [false, false]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn into_bytes(self) -> PinnedSliceMut<'a, u8> {
         PinnedSliceMut::of(self.memory, self.address, self.len * size_of::<T>())
     }
