@@ -260,6 +260,18 @@ impl Clique {
     /// A window over memory of each rank, for one thread that drives them all; rank `r` shows that of `memory[r]`. See
     /// [`Communicator::window`].
     ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
+    /// let weights = streams.iter().map(|stream| gpucomm::nccl::alloc::<f32>(stream, 4096)).collect::<gpucomm::Result<Vec<_>>>()?;
+    /// let windows = clique.window(&weights)?;
+    /// assert_eq!(windows.len(), clique.size());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Communicator::window`]; [`Error::InvalidArgument`] where there is not one buffer a rank.
     pub fn window<'a, T: Element>(

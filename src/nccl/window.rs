@@ -20,6 +20,26 @@ use crate::sys;
 /// communicator, and keeps the memory alive by itself: the buffer is used as before, written to as well, and may be dropped. Dropping this
 /// waits for nothing, and takes nothing away: the window stays, and its memory alive, until all ranks come together next, see
 /// [`Communicator::reclaim`]. Forgotten, it stays until the communicator ends.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.spmd(|comm| {
+/// # let stream = Stream::new(comm.device())?;
+/// let x = gpucomm::nccl::alloc::<f32>(&stream, 4096)?;
+/// let window = comm.window(&x)?;
+/// if window.unsupported().is_none() {
+///     assert_eq!(window.bytes(), 4 * 4096);
+///     // Of a rank of another length it is that.
+///     assert_eq!(window.bytes_on(0), Some(4 * 4096));
+///     assert!(window.as_raw().is_some());
+/// }
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Window<'comm> {
     // Dropped before the communicator that it may keep.
     entry: Entry,
@@ -125,6 +145,33 @@ impl Window<'_> {
     }
 
     /// The same window, which keeps its communicator alive instead of borrowing it: for who puts both into one struct.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nccl::Window;
+    /// # use std::sync::Arc;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// struct Rank {
+    ///     weights: DeviceBuffer<f32>,
+    ///     window: Window<'static>,
+    ///     comm: Arc<Communicator>,
+    /// }
+    ///
+    /// fn rank(comm: Communicator) -> gpucomm::Result<Rank> {
+    ///     let comm = Arc::new(comm);
+    ///     let weights = gpucomm::nccl::alloc(&Stream::new(comm.device())?, 4096)?;
+    ///     let window = comm.window(&weights)?.into_shared(&comm)?;
+    ///     Ok(Rank { weights, window, comm })
+    /// }
+    /// # std::thread::scope(|scope| {
+    /// #     for comm in clique.into_ranks() {
+    /// #         scope.spawn(|| rank(comm).map(drop));
+    /// #     }
+    /// # });
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where it is one of another communicator; it is dropped then.
