@@ -26,12 +26,12 @@ pub(crate) fn give(operation: &'static str, inner: &Arc<Inner>, deadline: &Deadl
         return refused("memory is registered with the communicator, or was: take it away by reclaim, on all ranks");
     }
     let met = |error: Error| error.met_by(operation);
-    wait_for_work(std::slice::from_ref(inner), deadline).map_err(|error| met(error))?;
-    inner.health().map_err(|error| met(error))?;
+    wait_for_work(std::slice::from_ref(inner), deadline).map_err(met)?;
+    inner.health().map_err(met)?;
     if !inner.retire() {
         return Err(inner.dead(operation));
     }
-    let fit = is_fit(inner, deadline).map_err(|error| met(error));
+    let fit = is_fit(inner, deadline).map_err(met);
     // On a thread of its device: streams go here.
     let (sender, receiver) = mpsc::channel();
     let (one, unfit) = (Arc::clone(inner), fit.clone().err());
