@@ -63,6 +63,7 @@ mod generation;
 mod handle;
 mod kind;
 mod store;
+mod system;
 mod table;
 mod tcp;
 mod threads;

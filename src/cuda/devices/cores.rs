@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::mem;
 
 use super::device::Device;
 use crate::error::Result;
@@ -74,7 +74,7 @@ fn parse(list: &str) -> Option<Vec<usize>> {
     for part in list.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= CpuSet::MAX_CPU {
+        if last >= MOST {
             return None;
         }
         cores.extend(first..=last);
@@ -82,13 +82,54 @@ fn parse(list: &str) -> Option<Vec<usize>> {
     Some(cores)
 }
 
+/// So many cores a set has.
+const MOST: usize = libc::CPU_SETSIZE as usize;
+
+/// Cores.
+#[derive(Clone, Copy)]
+struct Cores(libc::cpu_set_t);
+
+impl Cores {
+    fn none() -> Self {
+        // SAFETY: integers, of which zero is a value.
+        Self(unsafe { mem::zeroed() })
+    }
+
+    /// Those on which this thread may run.
+    fn allowed() -> Option<Self> {
+        let mut cores = Self::none();
+        // SAFETY: writes at most as many bytes as are said to the place given; 0 is the calling thread.
+        let status = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cores.0) };
+        (status == 0).then_some(cores)
+    }
+
+    /// Keeps this thread to them; whether that was possible.
+    fn keep_to(&self) -> bool {
+        // SAFETY: reads as many bytes as are said; 0 is the calling thread.
+        (unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.0) }) == 0
+    }
+
+    fn has(&self, core: usize) -> bool {
+        // SAFETY: reads a bit of the set, whose place is checked.
+        core < MOST && unsafe { libc::CPU_ISSET(core, &self.0) }
+    }
+
+    /// Adds a core below [`MOST`].
+    fn add(&mut self, core: usize) {
+        if core < MOST {
+            // SAFETY: sets a bit of the set, whose place was checked.
+            unsafe { libc::CPU_SET(core, &mut self.0) };
+        }
+    }
+}
+
 /// Keeps this thread to those of `cores` on which it may run; to which, if there are any.
 fn pin(cores: &[usize]) -> Option<Vec<usize>> {
-    let allowed = sched_getaffinity(None).ok()?;
-    let cores: Vec<_> = cores.iter().copied().filter(|core| allowed.is_set(*core)).collect();
-    let mut set = CpuSet::new();
-    cores.iter().for_each(|core| set.set(*core));
-    (!cores.is_empty() && sched_setaffinity(None, &set).is_ok()).then_some(cores)
+    let allowed = Cores::allowed()?;
+    let cores: Vec<_> = cores.iter().copied().filter(|core| allowed.has(*core)).collect();
+    let mut set = Cores::none();
+    cores.iter().for_each(|core| set.add(*core));
+    (!cores.is_empty() && set.keep_to()).then_some(cores)
 }
 
 #[cfg(test)]
@@ -126,12 +167,17 @@ mod tests {
     #[test]
     fn a_thread_is_kept_to_what_it_may_run_on() {
         std::thread::spawn(|| {
-            let allowed = sched_getaffinity(None).unwrap();
-            let first = (0..CpuSet::MAX_CPU).find(|core| allowed.is_set(*core)).unwrap();
-            assert_eq!(pin(&[CpuSet::MAX_CPU - 1]).filter(|_| !allowed.is_set(CpuSet::MAX_CPU - 1)), None);
-            assert_eq!(sched_getaffinity(None).unwrap(), allowed, "nothing was done");
-            assert_eq!(pin(&[first, CpuSet::MAX_CPU - 1]).unwrap()[0], first);
-            assert!(sched_getaffinity(None).unwrap().is_set(first));
+            let all = || {
+                let allowed = Cores::allowed().unwrap();
+                (0..MOST).filter(|core| allowed.has(*core)).collect::<Vec<_>>()
+            };
+            let before = all();
+            let (first, last) = (before[0], MOST - 1);
+            assert_eq!(pin(&[last]).filter(|_| !before.contains(&last)), None);
+            assert_eq!(all(), before, "nothing was done");
+            assert_eq!(pin(&[first, last]).unwrap()[0], first);
+            assert_eq!(all()[0], first);
+            assert!(!Cores::none().has(0) && !Cores::none().has(MOST));
         })
         .join()
         .unwrap();

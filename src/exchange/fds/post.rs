@@ -8,16 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-
 use super::credentials::stranger;
 use super::message::{Header, MAX_MESSAGE, MAX_PURPOSE, MAX_TEXT};
-use super::socket::{MAX_FDS, accepted, connected, listener, receive, send};
+use super::socket::{MAX_FDS, accepted, connected, listener, receive, send, wait};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::handle::Exchange;
 use crate::exchange::store::{check_rank, nonce};
+use crate::exchange::system::is;
 use crate::exchange::view::{GRACE, LOOK};
 use crate::exchange::wire::{Reader, Writer};
 
@@ -98,7 +96,7 @@ impl FdSocket {
             let expected = format!("a socket's path of at most {MAX_PATH} bytes");
             Err(Error::argument(operation, "directory", expected, format_args!("{len}: {}", path.display())))
         } else {
-            listener(&path).map_err(|error| failed(operation, &path, error))
+            listener(&path).map_err(|error| failed(operation, &path, &error))
         };
         // Who has none comes all the same: the others wait for it, and go on with the next round.
         let mine = made.as_ref().map(|_| Writer::default().u64(token).bytes(path.as_os_str().as_bytes()).0);
@@ -125,7 +123,7 @@ impl FdSocket {
     /// has ended is [`Error::Gone`].
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that there is none, a purpose that is empty or too long, and no descriptors or too many;
+    /// [`Error::InvalidArgument`] for a rank that there is none, a purpose that is too long, and no descriptors or too many;
     /// [`Error::Gone`] where the rank has ended; [`Error::Timeout`] where it takes nothing of what others sent before;
     /// [`Error::Exchange`] where its socket cannot be reached, or is one of another user.
     pub fn send(&self, to: usize, purpose: &str, fds: &[BorrowedFd<'_>]) -> Result<()> {
@@ -178,17 +176,16 @@ impl FdSocket {
         let sent = deadline.until(|| {
             let result = connected(path).and_then(|socket| match stranger(&socket) {
                 Ok(None) => send(&socket, &header.encode(), fds).map(|()| None),
-                Ok(reason) => Ok(reason),
-                Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+                reason => reason,
             });
             match result {
                 Ok(None) => Ok(Some(())),
                 Ok(Some(reason)) => Err(Error::Exchange { operation, key: path.display().to_string(), reason }),
                 // So many have connected that it has not looked at.
-                Err(Errno::AGAIN | Errno::INTR | Errno::TOOMANYREFS) => Ok(None),
+                Err(error) if is(&error, &[libc::EAGAIN, libc::EINTR, libc::ETOOMANYREFS]) => Ok(None),
                 Err(error) => Err(match self.ended(to)? {
                     Some(how) => Error::Gone { operation, rank: to, how: format!("{how}; {purpose:?} is for it") },
-                    None => failed(operation, path, error),
+                    None => failed(operation, path, &error),
                 }),
             }
         })?;
@@ -202,7 +199,7 @@ impl FdSocket {
     /// Those of one rank and purpose come in the order in which they were sent. A rank that has ended without is [`Error::Gone`].
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that there is none, and a purpose that is empty or too long; [`Error::Gone`] where the rank
+    /// [`Error::InvalidArgument`] for a rank that there is none, and a purpose that is too long; [`Error::Gone`] where the rank
     /// has ended without; [`Error::Timeout`], which says what came instead, and what was refused; [`Error::Exchange`] where this rank's
     /// socket fails.
     pub fn receive(&self, from: usize, purpose: &str) -> Result<Vec<OwnedFd>> {
@@ -247,8 +244,7 @@ impl FdSocket {
     fn wait(&self, deadline: &Deadline) {
         let silent = !self.inbox().silent.is_empty();
         let longest = if silent { Duration::from_millis(1) } else { Duration::from_millis(20) };
-        let time = Timespec::try_from(deadline.remaining().min(longest)).ok();
-        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], time.as_ref());
+        wait(&self.socket, deadline.remaining().min(longest));
     }
 
     /// What was received and what was not, in words.
@@ -293,9 +289,9 @@ impl FdSocket {
                     inbox.silent.push((socket, Instant::now()));
                     self.hear(&mut inbox);
                 }
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(error) => return Err(failed(operation, &self.path, error)),
+                Err(error) if is(&error, &[libc::EAGAIN]) => break,
+                Err(error) if is(&error, &[libc::EINTR, libc::ECONNABORTED]) => {}
+                Err(error) => return Err(failed(operation, &self.path, &error)),
             }
         }
         self.hear(&mut inbox);
@@ -312,8 +308,11 @@ impl FdSocket {
                     Ok(message) => inbox.messages.push(message),
                     Err(reason) => inbox.refused = Some(reason),
                 },
-                Err(Errno::AGAIN | Errno::INTR) if since.elapsed() < SILENCE => inbox.silent.push((socket, since)),
-                Err(Errno::AGAIN | Errno::INTR) => {
+                Err(error) if is(&error, &[libc::EAGAIN, libc::EINTR]) => {
+                    if since.elapsed() < SILENCE {
+                        inbox.silent.push((socket, since));
+                        continue;
+                    }
                     inbox.refused = Some("somebody connected and said nothing".to_owned())
                 }
                 Err(error) => inbox.refused = Some(error.to_string()),
@@ -375,8 +374,8 @@ fn is_left_over(path: &Path) -> bool {
     named && path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
 }
 
-fn failed(operation: &'static str, path: &Path, error: Errno) -> Error {
-    Error::Exchange { operation, key: path.display().to_string(), reason: io::Error::from(error).to_string() }
+fn failed(operation: &'static str, path: &Path, error: &io::Error) -> Error {
+    Error::Exchange { operation, key: path.display().to_string(), reason: error.to_string() }
 }
 
 fn check_purpose(operation: &'static str, purpose: &str) -> Result<()> {

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use super::answer;
 use super::dial::{dial, receive, send};
+use super::events::peek;
 use super::message::{Hello, Purpose, Request};
 use super::server::Server;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::store::{MAX_KEYS, MAX_VALUE, Store, Swap, check_value, nonce};
+use crate::exchange::system::is;
 use crate::exchange::wire::Reader;
 
 /// How long an answer may be on its way beside the time that was asked for.
@@ -112,13 +114,7 @@ impl Tcp {
 
     /// Whether the connection is closed that is open for as long as the server is there.
     fn server_has_ended(&self) -> bool {
-        let mut byte = [0];
-        let peek = rustix::net::recv(
-            &self.presence,
-            &mut byte,
-            rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT,
-        );
-        !matches!(peek, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
+        !matches!(peek(&self.presence), Err(error) if is(&error, &[libc::EAGAIN, libc::EINTR]))
     }
 
     fn failed(&self, operation: &'static str, key: &str, error: &io::Error, deadline: &Deadline) -> Error {

@@ -4,9 +4,9 @@ use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::net::sockopt;
+use super::events::keep_asking;
 
 /// How much is read of one connection before others have their turn.
 const TURN: usize = 4 << 20;
@@ -62,11 +62,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(stream: TcpStream, stale: Instant) -> Self {
         let _ = stream.set_nodelay(true);
-        // A host that vanishes says nothing: it is asked.
-        let _ = sockopt::set_socket_keepalive(&stream, true);
-        let _ = sockopt::set_tcp_keepidle(&stream, Duration::from_secs(10));
-        let _ = sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5));
-        let _ = sockopt::set_tcp_keepcnt(&stream, 3);
+        keep_asking(&stream);
         Self {
             stream,
             peer: Peer::Unknown,

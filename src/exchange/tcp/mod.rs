@@ -4,6 +4,7 @@ mod answer;
 mod client;
 mod connection;
 mod dial;
+mod events;
 mod message;
 mod place;
 mod server;

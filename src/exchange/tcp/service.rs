@@ -3,16 +3,16 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::event::{Timespec, epoll};
-
 use super::answer;
 use super::connection::{Connection, Peer, Piece, Waiting};
+use super::events;
+use super::events::Events;
 use super::message::{Hello, MAX_HELLO, MAX_REQUEST, Purpose, Request, Welcome};
 use crate::exchange::store::nonce;
+use crate::exchange::system::is;
 use crate::exchange::table::Table;
 use crate::exchange::wire::Writer;
 
@@ -32,7 +32,7 @@ const STRANGERS: usize = 128;
 const LINGER: Duration = Duration::from_secs(5);
 
 pub(super) struct Service {
-    epoll: OwnedFd,
+    events: Events,
     listener: TcpListener,
     control: UnixStream,
     job: String,
@@ -55,11 +55,11 @@ impl Service {
     /// For those who come to `listener`. It ends when the other end of `control` says so, or is closed.
     pub(super) fn new(listener: TcpListener, control: UnixStream, job: String, size: usize) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, &control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
+        let events = Events::new()?;
+        events.add(&listener, LISTENER, events::IN)?;
+        events.add(&control, CONTROL, events::IN)?;
         Ok(Self {
-            epoll,
+            events,
             listener,
             control,
             job,
@@ -76,7 +76,7 @@ impl Service {
     }
 
     pub(super) fn run(mut self) {
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
+        let mut happened = Vec::new();
         loop {
             if let Some(stop) = self.stop {
                 let others = self.connections.values().any(|one| matches!(one.peer, Peer::Presence(_)));
@@ -84,19 +84,14 @@ impl Service {
                     return;
                 }
             }
-            events.clear();
             let next = self.timers.first().map(|(when, _)| *when).into_iter().chain(self.stop).min();
-            let timeout = next.and_then(|next| {
-                // Rounded up, so as not to wake too early and spin.
-                let left = next.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-                Timespec::try_from(left).ok()
-            });
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return,
+            let within = next.map(|next| next.saturating_duration_since(Instant::now()));
+            if let Err(error) = self.events.wait(&mut happened, within)
+                && !is(&error, &[libc::EINTR])
+            {
+                return;
             }
-            for event in &events {
-                let (token, flags) = (event.data.u64(), event.flags);
+            for &(token, flags) in &happened {
                 match token {
                     LISTENER => self.accept(),
                     CONTROL => self.told_to_stop(),
@@ -112,7 +107,7 @@ impl Service {
         let now = Instant::now();
         let left = matches!(io::Read::read(&mut &self.control, &mut byte), Ok(0));
         self.stop = Some(if left { now + LINGER } else { now });
-        let _ = epoll::delete(&self.epoll, &self.control);
+        let _ = self.events.remove(&self.control);
     }
 
     fn accept(&mut self) {
@@ -120,7 +115,7 @@ impl Service {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if matches!(error.raw_os_error(), Some(code) if is_out_of_files(code)) => {
+                Err(error) if is(&error, OUT_OF_FILES) => {
                     // Whoever is unknown makes room; without any, we ask again a little later.
                     match self.strangers.first().copied() {
                         Some(oldest) => self.close(oldest),
@@ -136,7 +131,7 @@ impl Service {
             }
             let token = self.next;
             self.next += 1;
-            if epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(token), epoll::EventFlags::IN).is_err() {
+            if self.events.add(&stream, token, events::IN).is_err() {
                 continue;
             }
             while self.strangers.len() >= STRANGERS
@@ -152,14 +147,14 @@ impl Service {
     }
 
     /// Reads and answers what has come on a connection, and sends on.
-    fn serve(&mut self, token: u64, flags: epoll::EventFlags) {
-        if flags.contains(epoll::EventFlags::OUT) {
+    fn serve(&mut self, token: u64, flags: events::Flags) {
+        if flags & events::OUT != 0 {
             self.send(token);
         }
         // One that an event before this one has closed.
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let reads = epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-        let open = !flags.intersects(reads) || matches!(connection.read(), Ok(true));
+        let reads = events::IN | events::OVER;
+        let open = flags & reads == 0 || matches!(connection.read(), Ok(true));
         // Who asks again before it was answered keeps to no rule.
         let mut alive = !(connection.waiting.is_some() && connection.begun());
         while alive && self.connections.get(&token).is_some_and(Connection::listens) {
@@ -341,8 +336,8 @@ impl Service {
             _ => return self.close(token),
         };
         // Who does not take its answers is not asked what else it wants.
-        let interest = if drained { epoll::EventFlags::IN } else { epoll::EventFlags::OUT };
-        let _ = epoll::modify(&self.epoll, &connection.stream, epoll::EventData::new_u64(token), interest);
+        let interest = if drained { events::IN } else { events::OUT };
+        let _ = self.events.change(&connection.stream, token, interest);
         if connection.closing {
             return;
         }
@@ -388,11 +383,8 @@ impl Service {
     }
 }
 
-/// Whether the process or the system has no more file descriptors or memory for a connection.
-fn is_out_of_files(code: i32) -> bool {
-    use rustix::io::Errno;
-    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].iter().any(|errno| errno.raw_os_error() == code)
-}
+/// The process or the system has no more file descriptors or memory for a connection.
+const OUT_OF_FILES: &[i32] = &[libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
 
 #[cfg(test)]
 #[path = "service_tests.rs"]
