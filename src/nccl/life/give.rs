@@ -33,7 +33,7 @@ pub(crate) fn give(operation: &'static str, inner: &Arc<Inner>, deadline: &Deadl
     }
     let fit = is_fit(inner, deadline).map_err(met);
     // On a thread of its device: streams go here.
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel::<Result<()>>();
     let (one, unfit) = (Arc::clone(inner), fit.clone().err());
     inner.helper().run(move || {
         match unfit {
@@ -43,7 +43,7 @@ pub(crate) fn give(operation: &'static str, inner: &Arc<Inner>, deadline: &Deadl
                 let_go(&one);
             }
         }
-        let _ = sender.send(());
+        let _ = sender.send(Ok(()));
     });
     fit?;
     // Where that takes longer, it is nothing that concerns the communicator.

@@ -1,14 +1,14 @@
 //! What is made once for all ranks of a communicator that is split off from another.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Which child of a communicator: the number of the split, which all ranks count alike, and the colour.
 pub(crate) type Child = (u64, usize);
 
-/// What the children of a communicator have, each by its [`Child`]. Who is first makes it; it lives as long as anybody has it.
+/// What the children of a communicator have, each by its [`Child`], in their order: they are few. Who is first makes it; it lives as long
+/// as anybody has it.
 #[derive(Debug)]
-pub(crate) struct Children<T>(Mutex<BTreeMap<Child, Weak<T>>>);
+pub(crate) struct Children<T>(Mutex<Vec<(Child, Weak<T>)>>);
 
 impl<T> Default for Children<T> {
     fn default() -> Self {
@@ -20,17 +20,23 @@ impl<T> Children<T> {
     /// That of one child. All ranks ask for it before the first of them can be done with it, as NCCL has them meet in between.
     pub(crate) fn of(&self, child: Child, make: impl FnOnce() -> T) -> Arc<T> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, known| known.strong_count() > 0);
-        let known = all.get(&child).and_then(Weak::upgrade);
-        let one = known.unwrap_or_else(|| Arc::new(make()));
-        all.insert(child, Arc::downgrade(&one));
+        all.retain(|(_, known)| known.strong_count() > 0);
+        let at = all.partition_point(|(known, _)| *known < child);
+        if let Some((known, one)) = all.get(at)
+            && *known == child
+            && let Some(one) = one.upgrade()
+        {
+            return one;
+        }
+        let one = Arc::new(make());
+        all.insert(at, (child, Arc::downgrade(&one)));
         one
     }
 
     /// Those that there are.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.values().filter_map(Weak::upgrade).collect()
+        all.iter().filter_map(|(_, one)| one.upgrade()).collect()
     }
 }
 
