@@ -35,7 +35,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// Those of operations.
+    /// Those of operations, and the first time of an allocation, of one byte.
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
         self.enqueue_barrier("barrier", stream)
     }
@@ -64,7 +64,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// Those of operations and of [`Stream::wait`]; [`Error::Timeout`] says which rank has not come.
+    /// As [`Communicator::barrier`], and those of [`Stream::wait`]; [`Error::Timeout`] says which rank has not come.
     pub fn wait_at_barrier(&self, stream: &Stream) -> Result<()> {
         const OPERATION: &str = "wait_at_barrier";
         let deadline = Deadline::after(self.timeout());
@@ -98,7 +98,7 @@ impl Clique {
     /// ```
     ///
     /// # Errors
-    /// Those of operations; [`Error::InvalidArgument`] where there is not one stream a rank.
+    /// As [`Communicator::barrier`]; [`Error::InvalidArgument`] where there is not one stream a rank.
     pub fn barrier(&self, streams: &[Stream]) -> Result<()> {
         self.enqueue_barrier("barrier", streams)
     }

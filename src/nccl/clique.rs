@@ -67,7 +67,9 @@ impl Clique {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there is no device, or one twice; [`Error::Timeout`]; what NCCL says.
+    /// [`Error::InvalidArgument`] where there is no device, or one twice, and where the environment says what
+    /// [`Communicator::init_rank`] refuses; [`Error::Timeout`]; [`Error::LibraryTooOld`]; [`Error::InvalidUsage`] within a host function, or
+    /// where no thread can be started; [`Error::Aborted`] where the [`Clique::spmd`] that this is called in has failed; what NCCL says.
     pub fn init_all(devices: &[Device]) -> Result<Self> {
         init::all_ranks("Clique::init_all", devices, &InitOptions::default()).map(Self::of)
     }

@@ -80,7 +80,9 @@ impl Communicator {
     /// # Errors
     /// [`Error::Timeout`] where a rank does not come; [`Error::InvalidArgument`] where `rank` is not below `size`, or where the
     /// environment or a file of NCCL's sets `NCCL_COMM_BLOCKING` to 0, which would make a communicator whose operations fail, or
-    /// `NCCL_CTA_POLICY` to the copy engines (2, or `ZERO`), for which ranks agree on too little.
+    /// `NCCL_CTA_POLICY` to the copy engines (2, or `ZERO`), for which ranks agree on too little; [`Error::LibraryTooOld`];
+    /// [`Error::InvalidUsage`] within a host function, or where no thread can be started; [`Error::Aborted`] where the
+    /// [`Clique::spmd`](super::Clique::spmd) that this is called in has failed; what NCCL says.
     ///
     /// # Safety
     /// No rank can see what another one passes, and a peer that passes something else makes NCCL write beyond the buffers of this rank,
@@ -427,7 +429,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where that takes longer than `timeout`; what NCCL says. The communicator is gone in any case: where it could not
+    /// [`Error::Timeout`] where that takes longer than `timeout`; [`Error::Aborted`] where it has ended before; why its work has failed; what
+    /// NCCL says. The communicator is gone in any case: where it could not
     /// be closed it is aborted, and that waits up to ten seconds more for what may still write into memory, as every drop does.
     pub fn close(self, timeout: Duration) -> Result<()> {
         close_members(&[self], timeout)

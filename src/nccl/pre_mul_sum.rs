@@ -59,7 +59,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// What NCCL says.
+    /// [`Error::Aborted`] where the communicator has ended; [`Error::Timeout`] where another thread's call on it does not end;
+    /// [`Error::InvalidUsage`] within a host function; what NCCL says.
     pub fn pre_mul_sum<T: Reduce>(&self, factor: T) -> Result<PreMulSum<'_, T>> {
         PreMulSum::with_host_factor(self.inner(), factor)
     }
@@ -86,7 +87,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device.
+    /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device; as [`Communicator::pre_mul_sum`].
     pub fn pre_mul_sum_device<'a, T: Reduce>(&'a self, factor: impl AsSlice<'a, T>) -> Result<PreMulSum<'a, T>> {
         PreMulSum::with_device_factor(self.inner(), factor.into())
     }

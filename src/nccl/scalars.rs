@@ -31,7 +31,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// Those of operations, and of copies between the host and the device; [`Timeout`](crate::Error::Timeout) says which rank has not come.
+    /// Those of operations, and of copies between the host and the device; [`Timeout`](crate::Error::Timeout) says which rank has not come;
+    /// [`InvalidUsage`](crate::Error::InvalidUsage) within a [`group`](super::group), which cannot wait; [`OutOfMemory`](crate::Error::OutOfMemory).
     pub fn all_reduce_scalar<T: Reduce>(&self, value: T, op: ReduceOp<'_, T>, stream: &Stream) -> Result<T> {
         self.reduce_values("all_reduce_scalar", [value], op, stream).map(|[value]| value)
     }
