@@ -1,5 +1,6 @@
 //! One rank of a communicator.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +45,6 @@ use crate::sys;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Communicator {
     inner: Arc<Inner>,
 }
@@ -434,6 +434,17 @@ impl Communicator {
     /// be closed it is aborted, and that waits up to ten seconds more for what may still write into memory, as every drop does.
     pub fn close(self, timeout: Duration) -> Result<()> {
         close_members(&[self], timeout)
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .field("device", &self.device())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Groups: several operations that start together.
 
+use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
@@ -131,7 +132,6 @@ pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) 
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Group<'a> {
     calls: Calls<'a>,
     /// In their order.
@@ -139,12 +139,25 @@ pub struct Group<'a> {
 }
 
 /// A barrier, which has memory of its own.
-#[derive(Debug)]
 struct Barrier<'a> {
     site: Site<'a>,
     /// How many of the other calls come before it.
     behind: usize,
     byte: Arc<DeviceBuffer<u8>>,
+}
+
+impl fmt::Debug for Group<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = f.debug_list();
+        let mut barriers = self.barriers.iter().peekable();
+        for (behind, call) in self.calls.iter().enumerate() {
+            while barriers.next_if(|barrier| barrier.behind == behind).is_some() {
+                list.entry(&"barrier");
+            }
+            list.entry(&call.operation);
+        }
+        list.entries(barriers.map(|_| "barrier")).finish()
+    }
 }
 
 impl<'a> Group<'a> {

@@ -1,6 +1,7 @@
 //! Sums of what each rank has multiplied by a factor of its own.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -21,7 +22,6 @@ use crate::sys;
 /// factor where it lies on the device. Every rank has its own, and the factors may differ. Dropping it wraps
 /// `ncclRedOpDestroy`, later where another thread is inside a call on the communicator: it waits for nobody. Operations that
 /// were enqueued with it go on.
-#[derive(Debug)]
 pub struct PreMulSum<'a, T: Reduce> {
     // Dropped before the communicator that it may keep.
     op: Op,
@@ -31,7 +31,6 @@ pub struct PreMulSum<'a, T: Reduce> {
 }
 
 /// The operation of NCCL, and the communicator that it is of.
-#[derive(Debug)]
 struct Op {
     raw: sys::ncclRedOp_t,
     inner: Arc<Inner>,
@@ -203,6 +202,16 @@ impl<'a, T: Reduce> PreMulSum<'a, T> {
 
     pub(crate) fn reduction(&self) -> Reduction<'a> {
         Reduction::PreMul { op: self.op.raw, communicator: self.op.inner.id, factor: self.factor }
+    }
+}
+
+impl<T: Reduce> fmt::Debug for PreMulSum<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreMulSum")
+            .field("element", &T::KIND)
+            .field("rank", &self.op.inner.rank)
+            .field("factor", &if self.factor.is_some() { "on the device" } else { "on the host" })
+            .finish_non_exhaustive()
     }
 }
 

@@ -45,3 +45,30 @@ fn what_was_closed_is_closed() {
         }
     });
 }
+
+/// A line that says what it is, not all that is within.
+#[test]
+fn what_is_shown_of_them() {
+    watched(60.0, || {
+        let rig = Rig::new(1);
+        let comm = rig.clique.rank(0);
+        let shown = format!("{comm:?}");
+        assert_eq!(shown, "Communicator { rank: 0, size: 1, device: Device(0), state: Active, .. }");
+        assert_eq!(format!("{:?}", rig.clique), format!("Clique {{ ranks: [{shown}], pinned: false }}"));
+        let sum = comm.pre_mul_sum(0.5f32).unwrap();
+        assert_eq!(format!("{sum:?}"), "PreMulSum { element: F32, rank: 0, factor: \"on the host\", .. }");
+        let stream = gpucomm::Stream::new(comm.device()).unwrap();
+        let (mut x, y) =
+            (DeviceBuffer::<u8>::zeroed(&stream, 3).unwrap(), DeviceBuffer::<u8>::zeroed(&stream, 3).unwrap());
+        gpucomm::group(|g| {
+            g.barrier(comm, &stream)?;
+            g.all_reduce(comm, (&y, &mut x), ReduceOp::Sum, &stream)?;
+            g.barrier(comm, &stream)?;
+            assert_eq!(format!("{g:?}"), "[\"barrier\", \"all_reduce\", \"barrier\"]");
+            Ok(())
+        })
+        .unwrap();
+        let _ = comm.aborter().abort("to see it");
+        assert!(format!("{comm:?}").contains("state: Aborted"), "{comm:?}");
+    });
+}

@@ -30,7 +30,6 @@ use crate::error::{Error, Result};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Mapping(pub(super) Arc<Span>);
 
 /// What lies at the first addresses of a range, without a gap.
@@ -172,6 +171,18 @@ impl Mapping {
     /// [`InvalidUsage`](Error::InvalidUsage) for memory that is mapped elsewhere too; what CUDA says. The mapping stays as it was then.
     pub fn push(&mut self, memory: PhysicalMemory) -> Result<()> {
         self.0.push("Mapping::push", memory)
+    }
+}
+
+impl std::fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mapping")
+            .field("device", &self.device())
+            .field("address", &self.as_raw())
+            .field("bytes", &self.bytes())
+            .field("capacity", &self.capacity())
+            .field("access", &self.access())
+            .finish()
     }
 }
 

@@ -26,7 +26,6 @@ use crate::error::{Error, Result};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct PhysicalMemory(pub(super) Arc<Physical>);
 
 /// Such memory, once for all who have it.
@@ -147,6 +146,15 @@ impl PhysicalMemory {
             known.set_aliased();
         }
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl std::fmt::Debug for PhysicalMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PhysicalMemory")
+            .field("bytes", &self.bytes())
+            .field("properties", self.properties())
+            .finish_non_exhaustive()
     }
 }
 

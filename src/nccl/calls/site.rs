@@ -9,7 +9,7 @@ use crate::nccl::agree::types::Type;
 use crate::nccl::state::inner::Inner;
 
 /// Where an operation is to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
     pub(crate) operation: &'static str,
     pub(crate) comm: &'a Inner,

@@ -19,6 +19,15 @@ fn what_it_is() {
         assert_eq!((memory.bytes(), memory.device()), (steps.recommended, device));
         assert_eq!(memory.properties(), &properties);
         assert!(memory.as_raw() != 0);
+        let text = format!("{memory:?}");
+        assert!(text.starts_with(&format!("PhysicalMemory {{ bytes: {}, properties: ", memory.bytes())), "{text}");
+        let mapping = memory.map(&[Access::read_write(device)]).unwrap();
+        let text = format!("{mapping:?}");
+        let told = format!(
+            "bytes: {0}, capacity: {0}, access: [Access {{ device: {device:?}, writes: true }}]",
+            steps.recommended
+        );
+        assert!(text.starts_with("Mapping {") && text.contains(&told), "{text}");
     }
     assert!((HandleTypes::FD | HandleTypes::FABRIC).contains(HandleTypes::FABRIC));
     assert!(!HandleTypes::FD.contains(HandleTypes::FABRIC) && HandleTypes::FD.contains(HandleTypes::NONE));
