@@ -4,8 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The user of the process that has connected, or that listens.
-///
-/// `rustix` has this call, but its process id cannot be 0, which is what the kernel says of one in another container.
 pub(super) fn peer_user(socket: impl AsFd) -> io::Result<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
