@@ -88,6 +88,10 @@ const FUNCTIONS: &[&str] = &[
     "ncclScatter",
     "ncclSend",
     "ncclRecv",
+    "ncclPutSignal",
+    "ncclSignal",
+    "ncclWaitSignal",
+    "ncclWinGetUserPtr",
     "ncclGroupStart",
     "ncclGroupEnd",
     "gpucommDeviceInfo",
@@ -95,6 +99,7 @@ const FUNCTIONS: &[&str] = &[
     "gpucommPoolCreate",
     "gpucommDriverEntryPoint",
     "gpucommNcclConfigInit",
+    "gpucommNcclProperties",
 ];
 
 /// Functions of NCCL that are younger than the oldest version that will do: vendor/shim calls them, if they are there.
@@ -106,6 +111,10 @@ const NEWER: &[&str] = &[
     "ncclGather",
     "ncclScatter",
     "ncclCommRevoke",
+    "ncclPutSignal",
+    "ncclSignal",
+    "ncclWaitSignal",
+    "ncclWinGetUserPtr",
 ];
 
 /// Types that no listed function mentions.

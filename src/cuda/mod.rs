@@ -116,7 +116,7 @@ pub use order::event::Event;
 pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
-pub(crate) use order::lanes::Uses;
+pub(crate) use order::lanes::{Tracker, Uses};
 #[cfg(feature = "nccl")]
 pub(crate) use order::mark::Mark;
 pub use order::stream::{Stream, StreamOptions};

@@ -105,6 +105,8 @@ impl Communicator {
     /// - all make windows over memory of theirs ([`Communicator::window`]) in the same order among them, of the same length, and at the same
     ///   byte of memory that was mapped as one, of which each has mapped as much; beside a window in the same memory all do or none does. What
     ///   is said of windows above holds for them;
+    /// - all call `Communicator::prepare_one_sided` in the same order among them; and a rank drops a window only after it has
+    ///   waited, by `Communicator::wait_signal`, for every put into its part;
     /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts. Where these
     ///   share their resources ([`Config::split_share`](super::Config::split_share)), any two ranks issue what they do with each other on
     ///   the communicator and on the parts in one order;

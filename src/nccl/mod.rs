@@ -17,6 +17,7 @@
 //! | [`gather`](Communicator::gather) | `(&send[n], &mut recv[n * size])`, `SendOnly(&send[n])` | `InPlace(&mut buffer[n * size])` | `ncclGather` |
 //! | [`scatter`](Communicator::scatter) | `(&send[n * size], &mut recv[n])`, `RecvOnly(&mut recv[n])` | `InPlace(&mut buffer[n * size])` | `ncclScatter` |
 //! | [`send`](Communicator::send), [`recv`](Communicator::recv) | `&send[n]`, `&mut recv[n]` | | `ncclSend`, `ncclRecv` |
+//! | [`put_signal`](Communicator#one-sided-operations), `signal`, `wait_signal` | `&local[n]` in a window, to a window of another rank | | `ncclPutSignal`, `ncclSignal`, `ncclWaitSignal` |
 //!
 //! Those that reduce take [`Reduce`](crate::Reduce), the ten types that NCCL computes with; the others move any [`Element`](crate::Element), a type
 //! of your own as well. Ranks of a clique compare the type, not only its size.
@@ -24,6 +25,10 @@
 //! The forms with `_v` take a count for each rank. [`group`] starts several operations together, and
 //! [`all_reduce_many`](Communicator::all_reduce_many) one for each of many buffers. [`barrier`](Communicator::barrier) and
 //! [`all_reduce_scalar`](Communicator::all_reduce_scalar) are made of `ncclAllReduce`.
+//!
+//! To the last three no other rank comes: a rank writes into the window of another, and tells it by a signal. They are of NCCL 2.29 and
+//! newer. Of the interface for kernels of one's own (`nccl_device.h`) this crate has [`Communicator::properties`] only; the rest is for
+//! code that compilers of CUDA make.
 //!
 //! # Parts
 //!
@@ -85,8 +90,11 @@ mod handover;
 mod life;
 mod making;
 mod memory;
+#[cfg(nccl_ge_2_29)]
+mod one_sided;
 mod operations;
 mod pre_mul_sum;
+mod properties;
 mod raw;
 mod reduce_op;
 mod registration;
@@ -109,7 +117,10 @@ pub use group::{Group, group, try_group};
 pub use life::abort::AbortOutcome;
 pub use memory::alone::alloc;
 pub use memory::unsupported::Unsupported;
+#[cfg(nccl_ge_2_29)]
+pub use one_sided::Target;
 pub use pre_mul_sum::PreMulSum;
+pub use properties::Properties;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;
 pub use setup::config::{Config, InitOptions};

@@ -8,6 +8,8 @@ use super::communicator::Communicator;
 use super::memory::unsupported::Unsupported;
 use super::memory::window;
 use super::memory::window::Made;
+#[cfg(nccl_ge_2_29)]
+use super::raw::check;
 use super::state::inner::Inner;
 use crate::cuda::AsSlice;
 use crate::element::Element;
@@ -136,6 +138,51 @@ impl Window<'_> {
     /// How many bytes it has on `rank`, which were told when it was made; `None` where there is no such rank.
     pub fn bytes_on(&self, rank: usize) -> Option<usize> {
         self.entry.made.bytes.get(rank).copied()
+    }
+
+    /// The communicator that it is of.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    pub(crate) fn communicator(&self) -> u64 {
+        self.entry.inner.id
+    }
+
+    /// Its number, or why there is none.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    pub(crate) fn number(&self) -> std::result::Result<u64, Unsupported> {
+        self.entry.made.number
+    }
+
+    /// Wraps `ncclWinGetUserPtr`: the address at which the memory begins; `None` where there is no window, and once the communicator has
+    /// ended. What is done with it is not tracked.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::Error::Unsupported) with NCCL before 2.29.2; what NCCL says.
+    ///
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let device = match gpucomm::Device::new(0) { Ok(device) => device, Err(_) => return Ok(()) };
+    /// # let (clique, stream) = (gpucomm::Clique::init_all(&[device])?, gpucomm::Stream::new(device)?);
+    /// let memory = gpucomm::nccl::alloc::<u8>(&stream, 4096)?;
+    /// let window = clique.rank(0).window(&memory)?;
+    /// if let Ok(Some(address)) = window.user_ptr() {
+    ///     assert_eq!(address, memory.as_raw());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(nccl_ge_2_29)]
+    pub fn user_ptr(&self) -> Result<Option<*mut std::ffi::c_void>> {
+        const OPERATION: &str = "Window::user_ptr";
+        crate::version::needs(OPERATION, crate::Version::new(2, 29, 2))?;
+        let inner = &self.entry.inner;
+        let (Ok(number), Ok((_guard, handle))) = (self.number(), inner.enter(OPERATION)) else { return Ok(None) };
+        let Some(window) = inner.windows.window(number) else { return Ok(None) };
+        let mut address = std::ptr::null_mut();
+        let result = inner.inside(OPERATION, || {
+            // SAFETY: a live communicator during a visit, a window of its own, and a place for the address.
+            unsafe { sys::ncclWinGetUserPtr(handle, window, &raw mut address) }
+        })?;
+        check::check("ncclWinGetUserPtr", result).map(|()| Some(address))
     }
 
     /// The `ncclWindow_t`; `None` where there is none, and once the communicator has ended. What is done with it is not tracked.

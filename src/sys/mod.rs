@@ -146,7 +146,12 @@ emulated! {
     ncclScatter
     ncclSend
     ncclRecv
+    ncclPutSignal
+    ncclSignal
+    ncclWaitSignal
+    ncclWinGetUserPtr
     ncclGroupStart
     ncclGroupEnd
     gpucommNcclConfigInit
+    gpucommNcclProperties
 }

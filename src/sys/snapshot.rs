@@ -289,6 +289,14 @@ pub struct ncclDataType_t(pub ::std::os::raw::c_uint);
 pub struct ncclScalarResidence_t(pub ::std::os::raw::c_uint);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct ncclWaitSignalDesc_t {
+    pub opCnt: ::std::os::raw::c_int,
+    pub peer: ::std::os::raw::c_int,
+    pub sigIdx: ::std::os::raw::c_int,
+    pub ctx: ::std::os::raw::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct gpucommDeviceInfo_t {
     pub name: [::std::os::raw::c_char; 256usize],
     pub uuid: [::std::os::raw::c_uchar; 16usize],
@@ -299,6 +307,17 @@ pub struct gpucommDeviceInfo_t {
 pub struct gpucommPointerInfo_t {
     pub kind: ::std::os::raw::c_int,
     pub device: ::std::os::raw::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct gpucommNcclProperties_t {
+    pub nvmlDev: ::std::os::raw::c_int,
+    pub deviceApiSupport: ::std::os::raw::c_int,
+    pub multimemSupport: ::std::os::raw::c_int,
+    pub ginType: ::std::os::raw::c_int,
+    pub nLsaTeams: ::std::os::raw::c_int,
+    pub hostRmaSupport: ::std::os::raw::c_int,
+    pub railedGinType: ::std::os::raw::c_int,
 }
 pub const CUDART_VERSION: u32 = 13000;
 pub const cudaHostAllocDefault: u32 = 0;
@@ -498,6 +517,27 @@ const _: () = {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
+        "Size of ncclWaitSignalDesc_t",
+    ][::std::mem::size_of::<ncclWaitSignalDesc_t>() - 16usize];
+    [
+        "Alignment of ncclWaitSignalDesc_t",
+    ][::std::mem::align_of::<ncclWaitSignalDesc_t>() - 4usize];
+    [
+        "Offset of field: ncclWaitSignalDesc_t::opCnt",
+    ][::std::mem::offset_of!(ncclWaitSignalDesc_t, opCnt) - 0usize];
+    [
+        "Offset of field: ncclWaitSignalDesc_t::peer",
+    ][::std::mem::offset_of!(ncclWaitSignalDesc_t, peer) - 4usize];
+    [
+        "Offset of field: ncclWaitSignalDesc_t::sigIdx",
+    ][::std::mem::offset_of!(ncclWaitSignalDesc_t, sigIdx) - 8usize];
+    [
+        "Offset of field: ncclWaitSignalDesc_t::ctx",
+    ][::std::mem::offset_of!(ncclWaitSignalDesc_t, ctx) - 12usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
         "Size of gpucommDeviceInfo_t",
     ][::std::mem::size_of::<gpucommDeviceInfo_t>() - 280usize];
     [
@@ -527,6 +567,36 @@ const _: () = {
     [
         "Offset of field: gpucommPointerInfo_t::device",
     ][::std::mem::offset_of!(gpucommPointerInfo_t, device) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of gpucommNcclProperties_t",
+    ][::std::mem::size_of::<gpucommNcclProperties_t>() - 28usize];
+    [
+        "Alignment of gpucommNcclProperties_t",
+    ][::std::mem::align_of::<gpucommNcclProperties_t>() - 4usize];
+    [
+        "Offset of field: gpucommNcclProperties_t::nvmlDev",
+    ][::std::mem::offset_of!(gpucommNcclProperties_t, nvmlDev) - 0usize];
+    [
+        "Offset of field: gpucommNcclProperties_t::deviceApiSupport",
+    ][::std::mem::offset_of!(gpucommNcclProperties_t, deviceApiSupport) - 4usize];
+    [
+        "Offset of field: gpucommNcclProperties_t::multimemSupport",
+    ][::std::mem::offset_of!(gpucommNcclProperties_t, multimemSupport) - 8usize];
+    [
+        "Offset of field: gpucommNcclProperties_t::ginType",
+    ][::std::mem::offset_of!(gpucommNcclProperties_t, ginType) - 12usize];
+    [
+        "Offset of field: gpucommNcclProperties_t::nLsaTeams",
+    ][::std::mem::offset_of!(gpucommNcclProperties_t, nLsaTeams) - 16usize];
+    [
+        "Offset of field: gpucommNcclProperties_t::hostRmaSupport",
+    ][::std::mem::offset_of!(gpucommNcclProperties_t, hostRmaSupport) - 20usize];
+    [
+        "Offset of field: gpucommNcclProperties_t::railedGinType",
+    ][::std::mem::offset_of!(gpucommNcclProperties_t, railedGinType) - 24usize];
 };
 impl CUmemAllocationHandleType_enum {
     pub const CU_MEM_HANDLE_TYPE_NONE: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
@@ -1090,6 +1160,42 @@ unsafe extern "C" {
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclPutSignal"]
+    pub fn ncclPutSignal(
+        localbuff: *const ::std::os::raw::c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        peer: ::std::os::raw::c_int,
+        peerWin: ncclWindow_t,
+        peerWinOffset: usize,
+        sigIdx: ::std::os::raw::c_int,
+        ctx: ::std::os::raw::c_int,
+        flags: ::std::os::raw::c_uint,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclSignal"]
+    pub fn ncclSignal(
+        peer: ::std::os::raw::c_int,
+        sigIdx: ::std::os::raw::c_int,
+        ctx: ::std::os::raw::c_int,
+        flags: ::std::os::raw::c_uint,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclWaitSignal"]
+    pub fn ncclWaitSignal(
+        nDesc: ::std::os::raw::c_int,
+        signalDescs: *mut ncclWaitSignalDesc_t,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclWinGetUserPtr"]
+    pub fn ncclWinGetUserPtr(
+        comm: ncclComm_t,
+        win: ncclWindow_t,
+        outUserPtr: *mut *mut ::std::os::raw::c_void,
+    ) -> ncclResult_t;
     pub fn ncclGroupStart() -> ncclResult_t;
     pub fn ncclGroupEnd() -> ncclResult_t;
     pub fn gpucommDeviceInfo(
@@ -1109,5 +1215,9 @@ unsafe extern "C" {
         symbol: *const ::std::os::raw::c_char,
         version: ::std::os::raw::c_uint,
     ) -> cudaError_t;
+    pub fn gpucommNcclProperties(
+        comm: ncclComm_t,
+        properties: *mut gpucommNcclProperties_t,
+    ) -> ncclResult_t;
     pub fn gpucommNcclConfigInit(config: *mut ncclConfig_t);
 }

@@ -13,6 +13,7 @@ mod items;
 mod mutants;
 mod parts;
 mod proof;
+mod properties;
 #[path = "../support/skip.rs"]
 mod skip;
 mod vendor;

@@ -210,6 +210,11 @@ pub fn available(language: Language) -> bool {
     language.compiler().arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
+/// Whether the compiler takes a text.
+pub fn accepts(text: &str, headers: &Headers, language: Language) -> Result<(), String> {
+    compile(text, headers, language, &["-fsyntax-only"]).map(drop)
+}
+
 /// Compiles `source` as C with all warnings as errors.
 pub fn without_warnings(source: &Path, headers: &Headers) -> Result<(), String> {
     let text = format!("#include \"{}\"\n", source.display());

@@ -49,6 +49,8 @@ mod movement;
 mod neighbours;
 mod nested;
 mod no_threads;
+mod one_sided;
+mod one_sided_limits;
 mod out_of_memory;
 mod own_errors;
 mod p2p;

@@ -20,5 +20,6 @@ pub const ALL: &[(&[&str], &str)] = &[
         &["gpucommNcclConfigInit"],
         "fields that choose between algorithms, channels and networks are checked, and have no effect",
     ),
+    (&["ncclPutSignal", "ncclSignal", "ncclWaitSignal"], "an abort ends waits; none can be captured"),
     (&["cudaDeviceCanAccessPeer", "cudaDeviceGetP2PAttribute"], "all devices reach each other, as over NVLink"),
 ];

@@ -26,6 +26,10 @@ pub struct Run {
 
 const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"];
 
+/// Since the last run of programs here, b7eade7: of none.
+const SINCE_ALL: &[&str] =
+    &["ncclPutSignal", "ncclSignal", "ncclWaitSignal", "ncclWinGetUserPtr", "gpucommNcclProperties"];
+
 /// Since e407662 and 5cc701d.
 const SINCE_EIGHT: &[&str] = &["ncclCommCuDevice"];
 
@@ -151,7 +155,10 @@ impl Run {
     pub fn has(&self, function: &str, programs: &[&str]) -> bool {
         match self.what {
             What::Calls(functions) => functions.contains(&function),
-            What::Programs(ran) => ran.iter().any(|one| programs.contains(one)) && !self.newer.contains(&function),
+            What::Programs(ran) => {
+                let newer = [self.newer, SINCE_ALL].concat();
+                ran.iter().any(|one| programs.contains(one)) && !newer.contains(&function)
+            }
         }
     }
 

@@ -106,6 +106,42 @@ void gpucommNcclConfigInit(ncclConfig_t *config) {
   *config = initial;
 }
 
+#if NCCL_VERSION_CODE >= 22907
+/* What nccl_device.h declares, in the same words: tests/abi compares the two. The library is told that this is of 2.29.7. */
+#include "gpucomm_properties.h"
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclCommQueryProperties
+#endif
+
+ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *properties) {
+  struct gpucommCommProperties found;
+  ncclResult_t result;
+  memset(properties, 0, sizeof(*properties));
+  memset(&found, 0, sizeof(found));
+#if !defined(GPUCOMM_NCCL_STATIC)
+  if (ncclCommQueryProperties == NULL) return ncclInvalidUsage;
+#endif
+  found.size = sizeof(found);
+  found.magic = 0xcafebeef;
+  found.version = 22907;
+  result = ncclCommQueryProperties(comm, &found);
+  properties->nvmlDev = found.nvmlDev;
+  properties->deviceApiSupport = found.deviceApiSupport;
+  properties->multimemSupport = found.multimemSupport;
+  properties->ginType = found.ginType;
+  properties->nLsaTeams = found.nLsaTeams;
+  properties->hostRmaSupport = found.hostRmaSupport;
+  properties->railedGinType = found.railedGinType;
+  return result;
+}
+#else
+ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *properties) {
+  (void)comm;
+  memset(properties, 0, sizeof(*properties));
+  return ncclInvalidUsage;
+}
+#endif
+
 /* Bound in place of the functions of that name (build/bind.rs, NEWER). */
 #define GPUCOMM_NEWER(name, parameters, arguments) \
   ncclResult_t gpucomm_##name parameters; \
@@ -148,5 +184,25 @@ GPUCOMM_NEWER(ncclScatter,
 #pragma weak ncclCommRevoke
 #endif
 GPUCOMM_NEWER(ncclCommRevoke, (ncclComm_t comm, int flags), (comm, flags))
+#endif
+
+#if NCCL_VERSION_CODE >= 22900
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclPutSignal
+#pragma weak ncclSignal
+#pragma weak ncclWaitSignal
+#pragma weak ncclWinGetUserPtr
+#endif
+GPUCOMM_NEWER(ncclPutSignal,
+              (const void *local, size_t count, ncclDataType_t type, int peer, ncclWindow_t window, size_t offset, int signal,
+               int context, unsigned int flags, ncclComm_t comm, cudaStream_t stream),
+              (local, count, type, peer, window, offset, signal, context, flags, comm, stream))
+GPUCOMM_NEWER(ncclSignal,
+              (int peer, int signal, int context, unsigned int flags, ncclComm_t comm, cudaStream_t stream),
+              (peer, signal, context, flags, comm, stream))
+GPUCOMM_NEWER(ncclWaitSignal,
+              (int count, ncclWaitSignalDesc_t *signals, ncclComm_t comm, cudaStream_t stream),
+              (count, signals, comm, stream))
+GPUCOMM_NEWER(ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t window, void **pointer), (comm, window, pointer))
 #endif
 #endif

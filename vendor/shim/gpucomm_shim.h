@@ -37,6 +37,21 @@ cudaError_t gpucommPoolCreate(cudaMemPool_t *pool, int device);
 cudaError_t gpucommDriverEntryPoint(void **function, const char *symbol, unsigned int version);
 
 #if defined(GPUCOMM_NCCL)
+/* What nccl_device.h, which is for compilers of CUDA, has in ncclCommProperties: as far as NCCL 2.29.7 has it. Numbers are 0 or 1 where it
+ * says yes or no. */
+typedef struct gpucommNcclProperties_t {
+  int nvmlDev;
+  int deviceApiSupport;
+  int multimemSupport;
+  int ginType;
+  int nLsaTeams;
+  int hostRmaSupport;
+  int railedGinType;
+} gpucommNcclProperties_t;
+
+/* ncclCommQueryProperties; ncclInvalidUsage where the library has none. */
+ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *properties);
+
 /* NCCL_CONFIG_INITIALIZER. */
 void gpucommNcclConfigInit(ncclConfig_t *config);
 #endif

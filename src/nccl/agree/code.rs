@@ -11,6 +11,11 @@ pub(crate) const SCATTER: u8 = 8;
 pub(crate) const SEND: u8 = 9;
 pub(crate) const RECV: u8 = 10;
 
+/// Those to which nobody else comes.
+pub(crate) const PUT_SIGNAL: u8 = 11;
+pub(crate) const SIGNAL: u8 = 12;
+pub(crate) const WAIT_SIGNAL: u8 = 13;
+
 /// The registration of a window.
 pub(crate) const REGISTER: u8 = 32;
 
@@ -22,6 +27,9 @@ pub(crate) const SHOW: u8 = 35;
 
 /// A window over memory that there is, by each rank over its own.
 pub(crate) const WINDOW: u8 = 36;
+
+/// The first one-sided operation, of all ranks.
+pub(crate) const ONE_SIDED: u8 = 37;
 
 /// The split of a communicator.
 pub(crate) const SPLIT: u8 = 34;
@@ -39,6 +47,10 @@ pub(crate) fn name(code: u8) -> &'static str {
         SCATTER => "scatter",
         SEND => "send",
         RECV => "recv",
+        PUT_SIGNAL => "put_signal",
+        SIGNAL => "signal",
+        WAIT_SIGNAL => "wait_signal",
+        ONE_SIDED => "prepare_one_sided",
         REGISTER => "alloc",
         RECLAIM => "reclaim",
         SPLIT => "split",

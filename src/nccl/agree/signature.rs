@@ -1,7 +1,7 @@
 //! What ranks must agree on, packed into six words.
 
 use super::code;
-use super::code::{RECLAIM, RECV, REGISTER, SEND, SHOW, SPLIT, WINDOW};
+use super::code::{ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SPLIT, WAIT_SIGNAL, WINDOW};
 use super::types::Type;
 use crate::element::ElementKind;
 use crate::sys;
@@ -117,6 +117,12 @@ impl Signature {
             return Self([u64::from(WINDOW), 0, 0, 0, 0, 0]);
         };
         Self([u64::from(WINDOW), 1, bytes, offset, mapped, beside])
+    }
+
+    /// The first one-sided operation.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    pub(crate) fn one_sided() -> Self {
+        Self([u64::from(ONE_SIDED), 0, 0, 0, 0, 0])
     }
 
     /// A split of the communicator: which rank asks for what part need not agree.
@@ -248,7 +254,7 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
 
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
-    matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW | WINDOW)
+    matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED)
 }
 
 /// An operation in words: by the lower bits of its [`head`], and its count.
@@ -257,7 +263,10 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
     let other = (head >> ROOT & 0xffff).wrapping_sub(1);
     let mut text = match head as u8 {
         REGISTER => return format!("{name} of {count} bytes"),
-        RECLAIM | SPLIT => return name.to_owned(),
+        RECLAIM | SPLIT | ONE_SIDED => return name.to_owned(),
+        SIGNAL => return format!("{name} to rank {other}"),
+        WAIT_SIGNAL if other == u64::MAX => return format!("{name} for {count} signals of several ranks"),
+        WAIT_SIGNAL => return format!("{name} for {count} signals of rank {other}"),
         SHOW if count == 0 => return format!("{name} of memory that has to be copied"),
         SHOW => return format!("{name} of memory that ranks can reach"),
         WINDOW if count == 0 => return format!("{name} over memory that NCCL makes none of"),
@@ -270,7 +279,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         op => text.push_str([", sum", ", prod", ", max", ", min", ", avg"].get(op as usize - 1).unwrap_or(&", ?")),
     }
     match head as u8 {
-        SEND => text.push_str(&format!(" to rank {other}")),
+        SEND | PUT_SIGNAL => text.push_str(&format!(" to rank {other}")),
         RECV => text.push_str(&format!(" from rank {other}")),
         _ if other != u64::MAX => text.push_str(&format!(", root {other}")),
         _ => {}

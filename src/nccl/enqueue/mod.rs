@@ -4,6 +4,8 @@ pub(crate) mod agreement;
 pub(crate) mod connect;
 pub(crate) mod itself;
 pub(crate) mod launch;
+#[cfg(nccl_ge_2_29)]
+pub(crate) mod one_sided;
 pub(crate) mod parts;
 pub(crate) mod point;
 pub(crate) mod reads;

@@ -10,5 +10,7 @@ mod publish;
 pub(crate) mod register;
 #[cfg(nccl_ge_2_27)]
 pub(crate) mod retire;
+#[cfg(nccl_ge_2_29)]
+pub(crate) mod signals;
 pub(crate) mod unsupported;
 pub(crate) mod window;

@@ -34,6 +34,9 @@ impl<'a> Member<'a> {
 
     /// Whether nothing uses the memory in hand.
     fn is_idle(&mut self) -> Result<bool> {
+        if !self.dropped.is_empty() && !self.has_put()? {
+            return Ok(false);
+        }
         for dropped in &mut self.dropped {
             if !dropped.memory.is_idle()? {
                 return Ok(false);
@@ -42,9 +45,19 @@ impl<'a> Member<'a> {
         Ok(true)
     }
 
+    /// Whether no put of this rank is on its way to windows of others; where ranks do not compare, nor one to its own, as far as this rank
+    /// waits for it.
+    fn has_put(&self) -> Result<bool> {
+        let one_sided = &self.inner.one_sided;
+        Ok(one_sided.has_given()? && (self.inner.family.is_some() || one_sided.has_waited()?))
+    }
+
     /// The numbers of those in hand that nothing uses, now that nobody else is at the communicator. Memory that was registered may be in
     /// use again: nobody had its buffer taken away.
     fn idle(&mut self) -> Vec<u64> {
+        if !matches!(self.has_put(), Ok(true)) {
+            return Vec::new();
+        }
         let idle = |dropped: &mut Dropped| matches!(dropped.memory.is_idle(), Ok(true)).then_some(dropped.number);
         self.dropped.iter_mut().filter_map(idle).collect()
     }

@@ -13,6 +13,7 @@ use super::family;
 use super::gate::{Gate, Lock, Locked, LockedAll};
 use super::helper::Helper;
 use super::household::{Household, Households};
+use super::one_sided::OneSided;
 use super::scratch::Scratch;
 use super::standing::{Standing, State};
 use super::streams::Streams;
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     /// For sums that must not be sums to NCCL.
     pub(crate) factors: Factors,
     pub(crate) windows: Windows,
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    pub(crate) one_sided: OneSided,
     pub(crate) scratch: Scratch,
     /// Written under the lock.
     pub(crate) recent: Recent,
@@ -127,6 +130,7 @@ impl Inner {
             timeout_ms: AtomicU64::new(0),
             factors: Factors::default(),
             windows: Windows::default(),
+            one_sided: OneSided::default(),
             scratch: Scratch::default(),
             recent: Recent::default(),
             force_windows: parts.force_windows,

@@ -7,6 +7,8 @@ pub(crate) mod gate;
 pub(crate) mod helper;
 pub(crate) mod household;
 pub(crate) mod inner;
+#[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+pub(crate) mod one_sided;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod registered;
 pub(crate) mod scratch;

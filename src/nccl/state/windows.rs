@@ -8,7 +8,7 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::registered::Registered;
 use crate::cuda::{Allocation, Freed, Region};
@@ -121,6 +121,8 @@ pub(crate) struct Windows {
     over: Registered,
     /// Whether something lies over a part of an allocation, or did.
     parts: AtomicBool,
+    /// The memory that there is, or was, under windows.
+    memory: Mutex<Vec<Weak<Allocation>>>,
 }
 
 impl Windows {
@@ -187,6 +189,13 @@ impl Windows {
     /// one already: which of two NCCL finds for an address is not known.
     #[must_use]
     pub(crate) fn lay_over(&self, allocation: &Allocation, (begin, bytes): (usize, usize), number: u64) -> bool {
+        if number & REGISTERED == 0
+            && let Some(memory) = allocation.keep()
+        {
+            let mut known = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|one| one.strong_count() > 0);
+            known.push(Arc::downgrade(&memory));
+        }
         let whole = begin == allocation.address().ptr().addr() && bytes >= allocation.bytes();
         if !whole {
             self.parts.store(true, Ordering::Relaxed);
@@ -211,6 +220,11 @@ impl Windows {
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn keep(&self, number: u64, handle: Handle, base: usize, memory: Arc<Allocation>) {
         self.table().entries.push(Entry { number, handle, base, memory: Memory::Kept(memory) });
+    }
+
+    /// The memory under windows, as far as somebody has it.
+    pub(crate) fn memory(&self) -> Vec<Arc<Allocation>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The handle of the window with this number, which lives.

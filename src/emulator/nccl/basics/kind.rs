@@ -21,9 +21,13 @@ pub(crate) enum Kind {
     Shrink,
     WindowRegister,
     Connect,
+    PutSignal,
+    Signal,
+    WaitSignal,
+    OneSided,
 }
 
-const KINDS: [(Kind, &str); 15] = [
+const KINDS: [(Kind, &str); 19] = [
     (Kind::AllReduce, "AllReduce"),
     (Kind::Reduce, "Reduce"),
     (Kind::Broadcast, "Broadcast"),
@@ -39,6 +43,10 @@ const KINDS: [(Kind, &str); 15] = [
     (Kind::Shrink, "CommShrink"),
     (Kind::WindowRegister, "CommWindowRegister"),
     (Kind::Connect, "a first meeting"),
+    (Kind::PutSignal, "PutSignal"),
+    (Kind::Signal, "Signal"),
+    (Kind::WaitSignal, "WaitSignal"),
+    (Kind::OneSided, "the first one-sided call"),
 ];
 
 impl Kind {

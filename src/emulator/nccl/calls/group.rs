@@ -35,6 +35,8 @@ struct State {
     blocking: Option<bool>,
     batches: Vec<Batch>,
     jobs: Vec<Job>,
+    /// One-sided operations, which are enqueued when the jobs are done.
+    late: Vec<Job>,
     /// The communicators of both: this thread is inside them until the group ends.
     inside: Vec<Inside>,
 }
@@ -82,14 +84,19 @@ pub(crate) fn end() -> Outcome<ncclResult_t> {
         None => Ok(ncclResult_t::ncclSuccess),
         Some(mut state) => match state.failure.take() {
             Some(failure) => {
-                for job in &state.jobs {
+                for job in state.jobs.iter().chain(&state.late) {
                     job.comm.give_up(&failure);
                     job.comm.refuse(&failure);
                 }
                 state.batches.iter().for_each(|batch| batch.comm.refuse(&failure));
                 Err(Failure::new(failure.code, format!("a call inside the group failed: {}", failure.text)))
             }
-            None => submit(std::mem::take(&mut state.batches), std::mem::take(&mut state.jobs), state.blocking),
+            None => submit(
+                std::mem::take(&mut state.batches),
+                std::mem::take(&mut state.jobs),
+                std::mem::take(&mut state.late),
+                state.blocking,
+            ),
         },
     }
 }
@@ -207,14 +214,23 @@ pub(crate) fn add_window(job: Job) -> Outcome {
     })
 }
 
+/// Adds a one-sided operation.
+pub(crate) fn add_one_sided(job: Job) -> Outcome {
+    with(|state| {
+        state.join(&job.comm);
+        state.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
+        state.late.push(job);
+    })
+}
+
 /// Launches a group.
-fn submit(batches: Vec<Batch>, jobs: Vec<Job>, blocking: Option<bool>) -> Outcome<ncclResult_t> {
-    if batches.is_empty() && jobs.is_empty() {
+fn submit(batches: Vec<Batch>, jobs: Vec<Job>, late: Vec<Job>, blocking: Option<bool>) -> Outcome<ncclResult_t> {
+    if batches.is_empty() && jobs.is_empty() && late.is_empty() {
         return Ok(ncclResult_t::ncclSuccess);
     }
     if blocking != Some(false) {
         let last = batches.last().map(|batch| batch.comm.device);
-        let performed = perform(batches, jobs);
+        let performed = perform(batches, jobs, late);
         if performed.is_err()
             && let Some(device) = last
         {
@@ -224,7 +240,7 @@ fn submit(batches: Vec<Batch>, jobs: Vec<Job>, blocking: Option<bool>) -> Outcom
         return performed.map(|()| ncclResult_t::ncclSuccess);
     }
     let mut comms: Vec<Arc<Comm>> = Vec::new();
-    for comm in batches.iter().map(|batch| &batch.comm).chain(jobs.iter().map(|job| &job.comm)) {
+    for comm in batches.iter().map(|batch| &batch.comm).chain(jobs.iter().chain(&late).map(|job| &job.comm)) {
         if !comms.iter().any(|known| Arc::ptr_eq(known, comm)) {
             comms.push(comm.clone());
         }
@@ -233,7 +249,7 @@ fn submit(batches: Vec<Batch>, jobs: Vec<Job>, blocking: Option<bool>) -> Outcom
         comm.begin();
     }
     let settle = move || {
-        let outcome = perform(batches, jobs);
+        let outcome = perform(batches, jobs, late);
         for comm in comms {
             comm.settle(&outcome);
         }
@@ -248,8 +264,8 @@ fn order_of_launch(batch: &Batch) -> u64 {
     batch.comm.segment.get().map_or(0, |segment| segment.nonce())
 }
 
-/// Runs the jobs side by side, since those of one group may wait for each other, then enqueues the batches.
-fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
+/// Runs the jobs side by side, since those of one group may wait for each other, then enqueues the batches, and what is one-sided.
+fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>, late: Vec<Job>) -> Outcome {
     if jobs.len() == 1
         && let Some(job) = jobs.pop()
     {
@@ -274,7 +290,8 @@ fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>) -> Outcome {
     connect::connect(&batches)?;
     check_captures(&batches)?;
     batches.sort_by_key(order_of_launch);
-    batches.into_iter().try_for_each(launch::launch)
+    batches.into_iter().try_for_each(launch::launch)?;
+    late.into_iter().try_for_each(|job| (job.run)())
 }
 
 /// Refuses to capture some ranks of a communicator and not others, as NCCL does when it has begun already.

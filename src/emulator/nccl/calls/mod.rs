@@ -6,6 +6,7 @@ pub(crate) mod group;
 pub(crate) mod init;
 pub(crate) mod issue;
 pub(crate) mod lifecycle;
+pub(crate) mod one_sided;
 pub(crate) mod reclaim;
 pub(crate) mod registration;
 pub(crate) mod window;

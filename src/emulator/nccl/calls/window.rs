@@ -300,6 +300,12 @@ fn check(comm: &Comm, range: &Range<usize>, flags: i32) -> Outcome<Checked> {
     Ok(Checked { begin, used, base, length })
 }
 
+/// Where a window of this rank begins: `ncclWinGetUserPtr`.
+pub(crate) fn begin(comm: &Comm, window: ncclWindow_t) -> Outcome<usize> {
+    let found = comm.windows.parts(window.addr()).map(|(begin, _)| begin);
+    found.ok_or_else(|| Failure::argument(format!("{window:p} is no window of this communicator")))
+}
+
 /// `ncclCommWindowDeregister`: local.
 pub(crate) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
     if window.is_null() {

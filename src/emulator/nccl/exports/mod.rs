@@ -2,8 +2,10 @@
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)]
 
 mod memory;
+mod one_sided;
 
 pub use memory::*;
+pub use one_sided::*;
 
 use std::ffi::{c_char, c_int, c_void};
 

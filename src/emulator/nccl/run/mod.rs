@@ -7,6 +7,7 @@ pub(crate) mod grouping;
 pub(crate) mod inject;
 pub(crate) mod launch;
 mod message;
+pub(crate) mod one_sided;
 mod order;
 pub(crate) mod p2p;
 pub(crate) mod share;

@@ -12,6 +12,7 @@ use super::redop::Redops;
 use super::registrations::Registrations;
 use super::resources::Resources;
 use super::shared::Shared;
+use super::signals::Signals;
 use super::windows::Windows;
 use super::wishes::Wishes;
 use crate::emulator::lock::lock;
@@ -52,6 +53,7 @@ pub(crate) struct Comm {
     pub(crate) connected: Arc<Mutex<Links>>,
     pub(crate) redops: Redops,
     pub(crate) windows: Windows,
+    pub(crate) signals: Signals,
     pub(crate) registrations: Registrations,
     pub(crate) resources: Resources,
     pub(crate) waits: Waits,
@@ -96,6 +98,7 @@ impl Comm {
             connected: Arc::default(),
             redops: Redops::default(),
             windows: Windows::default(),
+            signals: Signals::default(),
             registrations: Registrations::default(),
             resources,
             waits: Waits::default(),

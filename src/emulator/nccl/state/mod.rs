@@ -13,6 +13,7 @@ pub(crate) mod registrations;
 pub(crate) mod registry;
 pub(crate) mod resources;
 pub(crate) mod shared;
+pub(crate) mod signals;
 mod space;
 mod stranded;
 pub(crate) mod windows;

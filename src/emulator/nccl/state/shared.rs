@@ -86,6 +86,8 @@ pub(crate) struct Between {
     pub(crate) met: [AtomicU32; 2],
     /// Messages that were sent and received.
     pub(crate) done: AtomicU64,
+    /// One-sided signals that the first has given the second.
+    pub(crate) signals: AtomicU64,
     pub(crate) sender: [AtomicU64; PAIR_WORDS],
     pub(crate) receiver: [AtomicU64; PAIR_WORDS],
 }

@@ -35,7 +35,6 @@ pub(crate) struct Window {
     #[expect(dead_code, reason = "while it lives, freeing the memory is reported")]
     used: InUse,
     /// Of each rank.
-    #[allow(dead_code)]
     parts: Box<[Part]>,
 }
 
@@ -91,6 +90,11 @@ impl Windows {
         self.len.store(windows.len(), Ordering::Release);
         drop(windows);
         removed.inspect(|window| self.give_place(window.place)).is_some()
+    }
+
+    /// Where a window begins here, and the part of each rank.
+    pub(crate) fn parts(&self, handle: usize) -> Option<(usize, Box<[Part]>)> {
+        lock(&self.by_handle).get(&handle).map(|window| (window.range.start, window.parts.clone()))
     }
 
     /// Whether a symmetric window lies over some of these addresses.

@@ -66,6 +66,10 @@ impl Deed for Activity {
                     what.map_or("operation", Kind::name)
                 )
             }
+            Kind::OneSided => format!("{}, in which all ranks meet (host call #{number})", kind.name()),
+            Kind::PutSignal => format!("PutSignal of {count} elements to rank {peer}"),
+            Kind::Signal => format!("Signal to rank {peer}"),
+            Kind::WaitSignal => format!("WaitSignal for signal #{count} of rank {peer}"),
             Kind::Send | Kind::Recv if *count == 0 => {
                 format!("an empty {} by which it connects with rank {peer} (operation #{number})", kind.name())
             }

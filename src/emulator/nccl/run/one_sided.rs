@@ -1,0 +1,151 @@
+//! Puts, signals, and waits for signals, on their streams. Nobody meets: a matrix says how many signals each rank has given each other.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::inject::stop_for_ever;
+use crate::emulator::cuda::core::work::{Run, Running};
+use crate::emulator::meet::futex::{SLICE, spin};
+use crate::emulator::meet::segment::Segment;
+use crate::emulator::meet::watch::{Deed, Phase, Stop};
+use crate::emulator::memory::object::Location;
+use crate::emulator::memory::space::held::InUse;
+use crate::emulator::memory::space::reach;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::bytes::transfer::Way;
+use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::nccl::state::shared::Shared;
+use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
+use crate::emulator::races::touches::{Actor, Touching};
+use crate::emulator::settings::{DeadPeer, settings};
+
+/// What a put moves.
+pub(crate) struct Copy {
+    pub(crate) from: Location,
+    pub(crate) to: Location,
+    pub(crate) bytes: usize,
+    pub(crate) count: usize,
+    /// The memory of this rank.
+    pub(crate) used: InUse,
+}
+
+/// A put, or a signal.
+pub(crate) struct Give {
+    pub(crate) comm: Arc<Comm>,
+    /// Stopped with what began in this epoch of the communicator.
+    pub(crate) epoch: u32,
+    pub(crate) kind: Kind,
+    pub(crate) peer: usize,
+    pub(crate) copy: Option<Copy>,
+}
+
+impl Give {
+    fn give(&self) -> Outcome {
+        let (comm, peer) = (&self.comm, self.peer);
+        let segment = comm.segment()?;
+        let count = self.copy.as_ref().map_or(0, |copy| copy.count as u64);
+        let activity = Activity::new(self.kind, 0, count, peer);
+        activity.publish(segment.rank(comm.rank), Phase::Waiting);
+        if let Some(Copy { from, to, bytes, .. }) = &self.copy {
+            let reach = |place: &Location| {
+                let failed = |error| {
+                    Failure::system(format!("rank {} cannot reach the window of rank {peer}: {error}", comm.rank))
+                };
+                reach::reach(place, *bytes).map_err(failed)
+            };
+            let (source, target) = (reach(from)?, reach(to)?);
+            // SAFETY: both were checked to hold so many bytes; this rank keeps its own from reuse, and the window keeps that of the peer,
+            // or its end is reported. They may overlap where a rank puts to itself.
+            unsafe {
+                if peer == comm.rank {
+                    std::ptr::copy(source, target, *bytes);
+                } else {
+                    let way = Way::for_total(*bytes);
+                    way.copy(source, target, *bytes);
+                    way.finish();
+                }
+            }
+        }
+        segment.between(comm.rank, peer).signals.fetch_add(1, Ordering::AcqRel);
+        segment.rank(peer).bell.ring();
+        activity.publish(segment.rank(comm.rank), Phase::Done);
+        Ok(())
+    }
+}
+
+impl Run for Give {
+    fn tell<'a>(&'a self, tell: &mut dyn FnMut(Touching<'a>)) {
+        let actor = Actor { name: self.kind.name(), rank: Some(self.comm.rank), part: 0 };
+        tell(Touching { memory: &self.comm.signals.staged, by: 0, range: 0..8, writes: true, actor });
+        if let Some(copy) = &self.copy {
+            copy.used.tell(false, Actor { part: 1, ..actor }, tell);
+        }
+    }
+
+    fn run(self: Box<Self>, running: &Running) {
+        let lost = running.cancelled() || self.comm.is_stopped(self.epoch) || self.comm.stopped();
+        if !lost && let Err(failure) = self.give() {
+            self.comm.fail(&failure);
+        }
+    }
+}
+
+/// A wait for signals of some ranks, by their numbers.
+pub(crate) struct Wait {
+    pub(crate) comm: Arc<Comm>,
+    pub(crate) epoch: u32,
+    pub(crate) peers: Vec<(usize, u64)>,
+}
+
+impl Wait {
+    /// Waits until all have come, or it is stopped.
+    fn wait(&self, cancelled: &dyn Fn() -> bool) -> Outcome {
+        let segment = self.comm.segment()?;
+        self.peers.iter().try_for_each(|&(peer, last)| self.wait_for(segment, peer, last, cancelled))
+    }
+
+    fn wait_for(&self, segment: &Segment, peer: usize, last: u64, cancelled: &dyn Fn() -> bool) -> Outcome {
+        let comm = &*self.comm;
+        let signals = &segment.between(peer, comm.rank).signals;
+        let bell = &segment.rank(comm.rank).bell;
+        let activity = Activity::new(Kind::WaitSignal, 0, last, peer);
+        let mut watch: Option<Watch<'_>> = None;
+        loop {
+            let heard = bell.read();
+            if signals.load(Ordering::Acquire) >= last {
+                activity.publish(segment.rank(comm.rank), Phase::Done);
+                return Ok(());
+            }
+            if spin(1, || bell.read() != heard) {
+                continue;
+            }
+            let watch =
+                watch.get_or_insert_with(|| Watch::new(comm, segment, activity, Some(cancelled)).since(self.epoch));
+            match watch.check(|one| one == peer) {
+                None => bell.sleep(heard, SLICE),
+                Some(Stop::Dead(one)) => return Err(died(comm, one, &activity)),
+                Some(Stop::Aborted | Stop::Cancelled) => {
+                    activity.publish(segment.rank(comm.rank), Phase::Stopped);
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl Run for Wait {
+    fn run(self: Box<Self>, running: &Running) {
+        let comm = &self.comm;
+        let cancelled = || running.cancelled() || comm.is_stopped(self.epoch);
+        if cancelled() || comm.stopped() {
+            return;
+        }
+        if let Err(failure) = self.wait(&cancelled) {
+            comm.fail(&failure);
+            if settings().dead_peer != DeadPeer::Ends {
+                stop_for_ever(comm, &cancelled);
+            }
+        }
+    }
+}
