@@ -60,6 +60,7 @@ const FUNCTIONS: &[&str] = &[
     "ncclGetErrorString",
     "ncclGetLastError",
     "ncclCommInitRankConfig",
+    "ncclCommInitRankScalable",
     "ncclCommSplit",
     "ncclCommShrink",
     "ncclCommFinalize",
@@ -86,6 +87,14 @@ const FUNCTIONS: &[&str] = &[
     "ncclAlltoAll",
     "ncclGather",
     "ncclScatter",
+    "ncclAllReduceConfig",
+    "ncclBroadcastConfig",
+    "ncclReduceConfig",
+    "ncclAllGatherConfig",
+    "ncclReduceScatterConfig",
+    "ncclAlltoAllConfig",
+    "ncclGatherConfig",
+    "ncclScatterConfig",
     "ncclSend",
     "ncclRecv",
     "ncclPutSignal",
@@ -94,16 +103,20 @@ const FUNCTIONS: &[&str] = &[
     "ncclWinGetUserPtr",
     "ncclGroupStart",
     "ncclGroupEnd",
+    "ncclSetEncryption",
     "gpucommDeviceInfo",
     "gpucommPointerInfo",
     "gpucommPoolCreate",
     "gpucommDriverEntryPoint",
     "gpucommNcclConfigInit",
     "gpucommNcclProperties",
+    "gpucommNcclCollConfigInit",
+    "gpucommNcclEncryptionConfigInit",
 ];
 
 /// Functions of NCCL that are younger than the oldest version that will do: vendor/shim calls them, if they are there.
 const NEWER: &[&str] = &[
+    "ncclCommInitRankScalable",
     "ncclCommShrink",
     "ncclCommWindowRegister",
     "ncclCommWindowDeregister",
@@ -115,6 +128,15 @@ const NEWER: &[&str] = &[
     "ncclSignal",
     "ncclWaitSignal",
     "ncclWinGetUserPtr",
+    "ncclAllReduceConfig",
+    "ncclBroadcastConfig",
+    "ncclReduceConfig",
+    "ncclAllGatherConfig",
+    "ncclReduceScatterConfig",
+    "ncclAlltoAllConfig",
+    "ncclGatherConfig",
+    "ncclScatterConfig",
+    "ncclSetEncryption",
 ];
 
 /// Types that no listed function mentions.
@@ -125,7 +147,7 @@ const TYPES: &[&str] = &[
     "PFN_cuMem(GetAllocationGranularity|GetAllocationPropertiesFromHandle)_v10020",
     "PFN_cuMemRetainAllocationHandle_v11000",
     "CUresult",
-    "nccl(HostCft|NvlsHost)Mode_t",
+    "nccl(HostCft|NvlsHost|Encryption)Mode_t",
 ];
 
 /// Constants that the crate uses.

@@ -225,6 +225,19 @@ pub(crate) const SPLIT_WITHOUT_PART: KnownBug = KnownBug {
     place: "src/nccl/children/split.rs",
 };
 
+/// A least number of thread blocks is compared with a most that is not set.
+pub(crate) const MIN_CTAS_ALONE: KnownBug = KnownBug {
+    name: "min-ctas-alone",
+    library: Library::Nccl,
+    first: EVER,
+    last: Some(Version::new(2, 30, 7)),
+    compute_capability: None,
+    what: "a configuration with minCTAs and without maxCTAs is refused as an invalid argument",
+    answer: Answer::GoneAround,
+    how: "maxCTAs is set to 64 then, which is NCCL's own default",
+    place: "src/nccl/setup/config.rs",
+};
+
 /// Every bug that is known here.
 pub const TABLE: &[KnownBug] = &[
     MISALIGNED_WINDOWS,
@@ -242,6 +255,7 @@ pub const TABLE: &[KnownBug] = &[
         place: "src/nccl/calls/mixed.rs",
     },
     ONE_RANK_PREMULSUM,
+    MIN_CTAS_ALONE,
     KnownBug {
         name: "window-offsets",
         library: Library::Nccl,

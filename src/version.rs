@@ -254,7 +254,6 @@ pub fn check_nccl() -> Result<()> {
 /// library may lack what the headers have: by the patch, or because it is the emulator, which stands for many versions. What the headers
 /// lack does not compile.
 #[cfg(feature = "nccl")]
-#[cfg_attr(not(test), allow(dead_code, reason = "not all headers have what is newer"))]
 pub(crate) fn needs(operation: &'static str, first: Version) -> Result<()> {
     let running = running_nccl()?;
     if running >= first {

@@ -35,6 +35,8 @@ const PARTS: &[Part] = &[
         // A location is a number in older versions of CUDA, and a union without a name in newer ones.
         follow: &[
             "ncclConfig",
+            "ncclCollConfig",
+            "ncclEncryptionConfig",
             "ncclWindow_",
             "Num",
             "MaxRedOp",

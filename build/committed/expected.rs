@@ -7,7 +7,7 @@ use super::declared::{Declared, Place};
 use super::items::{Constant, Field, Item, Kind};
 
 /// Structs that grow at their end with the version of the library, which are told their own size.
-pub const GROWING: &[&str] = &["ncclConfig_t"];
+pub const GROWING: &[&str] = &["ncclConfig_t", "ncclCollConfig_t", "ncclEncryptionConfig_t"];
 
 /// Constants that say which version it is, or count what it has.
 const COUNTS: &[&str] = &[
@@ -172,7 +172,11 @@ impl Walk<'_> {
     }
 
     fn record(&mut self, name: &str, fields: &[Field<'_>]) {
-        // A struct without a name is known by the field that it is the type of.
+        // A struct without a name is known by the field that it is the type of, and there where that is.
+        if self.is_of_absent(name) {
+            self.all.absent.insert(name.into());
+            return;
+        }
         if !nameless(name) && self.place(&self.in_c(name)).is_none() {
             self.all.absent.insert(name.into());
             return;
@@ -208,8 +212,13 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether it has no name, and what it is a part of is not there.
+    fn is_of_absent(&self, name: &str) -> bool {
+        name.split_once(NAMELESS).is_some_and(|(whole, _)| self.declared.place(&self.in_c(whole)).is_none())
+    }
+
     fn layout(&mut self, of: &str, size: u64, align: u64, offsets: &[(String, u64)]) {
-        if self.all.absent.contains(of) {
+        if self.all.absent.contains(of) || self.is_of_absent(of) {
             return;
         }
         let (c, shown) = (self.spelled(of), self.in_c(of));
@@ -242,9 +251,12 @@ impl Walk<'_> {
     }
 }
 
+/// What follows the name of what it is a part of.
+const NAMELESS: &str = "__bindgen_ty_";
+
 /// How bindgen calls a struct that has no name in C.
 fn nameless(name: &str) -> bool {
-    name.contains("__bindgen_ty_")
+    name.contains(NAMELESS)
 }
 
 /// The name of a field that is a keyword of Rust.

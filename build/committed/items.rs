@@ -132,7 +132,7 @@ fn one<'a>(text: &'a str, from: &mut Cursor<'a>) -> Result<Kind<'a>, String> {
             Ok(Kind::Alias { name, of })
         }
         "const" => constant(start, from).map(Kind::Constant),
-        "struct" => record(text, from),
+        "struct" | "union" => record(text, from),
         other => Err(from.wrong(&format!("an item that is understood, not {other}"))),
     }
 }

@@ -10,7 +10,7 @@ use super::life::abort::AbortOutcome;
 use super::life::init;
 use super::memory::{allocate, register, window};
 use super::registration::Registration;
-use super::setup::config::InitOptions;
+use super::setup::init_options::InitOptions;
 use super::state::inner::Inner;
 use super::window::Window;
 use crate::cuda::{AsSlice, Device, Region, Stream};

@@ -11,7 +11,7 @@ use super::life::closing;
 use super::life::init;
 use super::raw::check;
 use super::raw::outside::outside_of_host_functions;
-use super::setup::config::InitOptions;
+use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use super::state::inner::Inner;
 use super::state::standing::State;

@@ -83,6 +83,10 @@ mod clique;
 mod comm_buffer;
 mod comm_parts;
 mod communicator;
+#[cfg(nccl_ge_2_31)]
+mod configured;
+#[cfg(nccl_ge_2_32)]
+mod encryption;
 mod enqueue;
 mod group;
 mod group_operations;
@@ -98,6 +102,8 @@ mod properties;
 mod raw;
 mod reduce_op;
 mod registration;
+#[cfg(nccl_ge_2_23_4)]
+mod scalable;
 mod scalars;
 mod setup;
 mod split;
@@ -107,12 +113,18 @@ mod wait;
 mod window;
 
 pub use aborter::Aborter;
+#[cfg(nccl_ge_2_31)]
+pub use calls::call_config::CallConfig;
 pub use calls::io::{
     AsFromRoot, AsSendRecv, AsToRoot, FromRoot, InPlace, Layout, RecvOnly, SendOnly, SendRecv, ToRoot,
 };
 pub use clique::Clique;
 pub use comm_buffer::CommBuffer;
 pub use communicator::Communicator;
+#[cfg(nccl_ge_2_31)]
+pub use configured::Configured;
+#[cfg(nccl_ge_2_32)]
+pub use encryption::encrypt_sockets;
 pub use group::{Group, group, try_group};
 pub use life::abort::AbortOutcome;
 pub use memory::alone::alloc;
@@ -123,7 +135,16 @@ pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;
-pub use setup::config::{Config, InitOptions};
+#[cfg(nccl_ge_2_27)]
+pub use setup::choices::CtaPolicy;
+#[cfg(nccl_ge_2_29)]
+pub use setup::choices::GraphUsage;
+#[cfg(nccl_ge_2_31)]
+pub use setup::choices::HostCft;
+#[cfg(nccl_ge_2_32)]
+pub use setup::choices::NvlsHost;
+pub use setup::config::Config;
+pub use setup::init_options::InitOptions;
 pub use setup::unique_id::UniqueId;
 pub use state::standing::State;
 pub use window::Window;

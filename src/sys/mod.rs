@@ -118,6 +118,7 @@ emulated! {
     ncclGetErrorString
     ncclGetLastError
     ncclCommInitRankConfig
+    ncclCommInitRankScalable
     ncclCommSplit
     ncclCommShrink
     ncclCommFinalize
@@ -144,6 +145,14 @@ emulated! {
     ncclAlltoAll
     ncclGather
     ncclScatter
+    ncclAllReduceConfig
+    ncclBroadcastConfig
+    ncclReduceConfig
+    ncclAllGatherConfig
+    ncclReduceScatterConfig
+    ncclAlltoAllConfig
+    ncclGatherConfig
+    ncclScatterConfig
     ncclSend
     ncclRecv
     ncclPutSignal
@@ -152,6 +161,9 @@ emulated! {
     ncclWinGetUserPtr
     ncclGroupStart
     ncclGroupEnd
+    ncclSetEncryption
     gpucommNcclConfigInit
     gpucommNcclProperties
+    gpucommNcclCollConfigInit
+    gpucommNcclEncryptionConfigInit
 }

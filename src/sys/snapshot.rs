@@ -129,6 +129,9 @@ pub type cudaHostFn_t = ::std::option::Option<
 pub type ncclComm_t = *mut ncclComm;
 pub type ncclWindow_t = *mut ncclWindow_vidmem;
 pub type ncclConfig_t = ncclConfig_v23100;
+pub type ncclConfigExt_t = ncclConfigExt;
+pub type ncclCollConfig_t = ncclCollConfig_v23200;
+pub type ncclEncryptionConfig_t = ncclEncryptionConfig_v23200;
 #[repr(C)]
 #[derive(Debug)]
 pub struct CUstream_st {
@@ -277,6 +280,48 @@ pub struct ncclConfig_v23100 {
     pub rmaEagerInit: ::std::os::raw::c_int,
     pub hostCftMode: ::std::os::raw::c_int,
     pub nvlsHostMode: ::std::os::raw::c_int,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ncclConfigExt {
+    pub next: *mut ncclConfigExt,
+    pub key: ncclConfigExt__bindgen_ty_1,
+    pub val: ncclConfigExt__bindgen_ty_2,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ncclConfigExt__bindgen_ty_1 {
+    pub vendorId: ::std::os::raw::c_int,
+    pub optionId: ::std::os::raw::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ncclCollConfig_v23200 {
+    pub size: usize,
+    pub magic: ::std::os::raw::c_uint,
+    pub version: ::std::os::raw::c_uint,
+    pub ext: *mut ncclConfigExt_t,
+    pub minCTAs: ::std::os::raw::c_int,
+    pub maxCTAs: ::std::os::raw::c_int,
+    pub nvlsCTAs: ::std::os::raw::c_int,
+    pub cgaClusterSize: ::std::os::raw::c_int,
+    pub algSelection: *const ::std::os::raw::c_char,
+    pub forceAlgSelection: ::std::os::raw::c_int,
+    pub CTAPolicy: ::std::os::raw::c_int,
+    pub userProfilerTag: u64,
+    pub launchCompletionEvent: cudaEvent_t,
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct ncclEncryptionMode_t(pub ::std::os::raw::c_uint);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ncclEncryptionConfig_v23200 {
+    pub size: usize,
+    pub magic: ::std::os::raw::c_uint,
+    pub version: ::std::os::raw::c_uint,
+    pub mode: ::std::os::raw::c_int,
+    pub psk: *const ::std::os::raw::c_char,
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -517,6 +562,125 @@ const _: () = {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
+        "Size of ncclConfigExt__bindgen_ty_1",
+    ][::std::mem::size_of::<ncclConfigExt__bindgen_ty_1>() - 8usize];
+    [
+        "Alignment of ncclConfigExt__bindgen_ty_1",
+    ][::std::mem::align_of::<ncclConfigExt__bindgen_ty_1>() - 4usize];
+    [
+        "Offset of field: ncclConfigExt__bindgen_ty_1::vendorId",
+    ][::std::mem::offset_of!(ncclConfigExt__bindgen_ty_1, vendorId) - 0usize];
+    [
+        "Offset of field: ncclConfigExt__bindgen_ty_1::optionId",
+    ][::std::mem::offset_of!(ncclConfigExt__bindgen_ty_1, optionId) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ncclConfigExt__bindgen_ty_2",
+    ][::std::mem::size_of::<ncclConfigExt__bindgen_ty_2>() - 8usize];
+    [
+        "Alignment of ncclConfigExt__bindgen_ty_2",
+    ][::std::mem::align_of::<ncclConfigExt__bindgen_ty_2>() - 8usize];
+    [
+        "Offset of field: ncclConfigExt__bindgen_ty_2::i",
+    ][::std::mem::offset_of!(ncclConfigExt__bindgen_ty_2, i) - 0usize];
+    [
+        "Offset of field: ncclConfigExt__bindgen_ty_2::s",
+    ][::std::mem::offset_of!(ncclConfigExt__bindgen_ty_2, s) - 0usize];
+    [
+        "Offset of field: ncclConfigExt__bindgen_ty_2::raw",
+    ][::std::mem::offset_of!(ncclConfigExt__bindgen_ty_2, raw) - 0usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ncclConfigExt"][::std::mem::size_of::<ncclConfigExt>() - 24usize];
+    ["Alignment of ncclConfigExt"][::std::mem::align_of::<ncclConfigExt>() - 8usize];
+    [
+        "Offset of field: ncclConfigExt::next",
+    ][::std::mem::offset_of!(ncclConfigExt, next) - 0usize];
+    [
+        "Offset of field: ncclConfigExt::key",
+    ][::std::mem::offset_of!(ncclConfigExt, key) - 8usize];
+    [
+        "Offset of field: ncclConfigExt::val",
+    ][::std::mem::offset_of!(ncclConfigExt, val) - 16usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ncclCollConfig_v23200",
+    ][::std::mem::size_of::<ncclCollConfig_v23200>() - 72usize];
+    [
+        "Alignment of ncclCollConfig_v23200",
+    ][::std::mem::align_of::<ncclCollConfig_v23200>() - 8usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::size",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, size) - 0usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::magic",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, magic) - 8usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::version",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, version) - 12usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::ext",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, ext) - 16usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::minCTAs",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, minCTAs) - 24usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::maxCTAs",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, maxCTAs) - 28usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::nvlsCTAs",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, nvlsCTAs) - 32usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::cgaClusterSize",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, cgaClusterSize) - 36usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::algSelection",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, algSelection) - 40usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::forceAlgSelection",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, forceAlgSelection) - 48usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::CTAPolicy",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, CTAPolicy) - 52usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::userProfilerTag",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, userProfilerTag) - 56usize];
+    [
+        "Offset of field: ncclCollConfig_v23200::launchCompletionEvent",
+    ][::std::mem::offset_of!(ncclCollConfig_v23200, launchCompletionEvent) - 64usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ncclEncryptionConfig_v23200",
+    ][::std::mem::size_of::<ncclEncryptionConfig_v23200>() - 32usize];
+    [
+        "Alignment of ncclEncryptionConfig_v23200",
+    ][::std::mem::align_of::<ncclEncryptionConfig_v23200>() - 8usize];
+    [
+        "Offset of field: ncclEncryptionConfig_v23200::size",
+    ][::std::mem::offset_of!(ncclEncryptionConfig_v23200, size) - 0usize];
+    [
+        "Offset of field: ncclEncryptionConfig_v23200::magic",
+    ][::std::mem::offset_of!(ncclEncryptionConfig_v23200, magic) - 8usize];
+    [
+        "Offset of field: ncclEncryptionConfig_v23200::version",
+    ][::std::mem::offset_of!(ncclEncryptionConfig_v23200, version) - 12usize];
+    [
+        "Offset of field: ncclEncryptionConfig_v23200::mode",
+    ][::std::mem::offset_of!(ncclEncryptionConfig_v23200, mode) - 16usize];
+    [
+        "Offset of field: ncclEncryptionConfig_v23200::psk",
+    ][::std::mem::offset_of!(ncclEncryptionConfig_v23200, psk) - 24usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
         "Size of ncclWaitSignalDesc_t",
     ][::std::mem::size_of::<ncclWaitSignalDesc_t>() - 16usize];
     [
@@ -598,6 +762,13 @@ const _: () = {
         "Offset of field: gpucommNcclProperties_t::railedGinType",
     ][::std::mem::offset_of!(gpucommNcclProperties_t, railedGinType) - 24usize];
 };
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union ncclConfigExt__bindgen_ty_2 {
+    pub i: ::std::os::raw::c_int,
+    pub s: *const ::std::os::raw::c_char,
+    pub raw: *mut ::std::os::raw::c_void,
+}
 impl CUmemAllocationHandleType_enum {
     pub const CU_MEM_HANDLE_TYPE_NONE: CUmemAllocationHandleType_enum = CUmemAllocationHandleType_enum(
         0,
@@ -788,6 +959,10 @@ impl ncclNvlsHostMode_t {
     pub const ncclNvlsHostModeDisable: ncclNvlsHostMode_t = ncclNvlsHostMode_t(
         2147483647,
     );
+}
+impl ncclEncryptionMode_t {
+    pub const NCCL_ENCRYPTION_MODE_NONE: ncclEncryptionMode_t = ncclEncryptionMode_t(0);
+    pub const NCCL_ENCRYPTION_MODE_PSK: ncclEncryptionMode_t = ncclEncryptionMode_t(1);
 }
 impl ncclRedOp_t {
     pub const ncclSum: ncclRedOp_t = ncclRedOp_t(0);
@@ -997,6 +1172,15 @@ unsafe extern "C" {
         rank: ::std::os::raw::c_int,
         config: *mut ncclConfig_t,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommInitRankScalable"]
+    pub fn ncclCommInitRankScalable(
+        newcomm: *mut ncclComm_t,
+        nranks: ::std::os::raw::c_int,
+        myrank: ::std::os::raw::c_int,
+        nId: ::std::os::raw::c_int,
+        commIds: *mut ncclUniqueId,
+        config: *mut ncclConfig_t,
+    ) -> ncclResult_t;
     pub fn ncclCommSplit(
         comm: ncclComm_t,
         color: ::std::os::raw::c_int,
@@ -1144,6 +1328,93 @@ unsafe extern "C" {
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclAllReduceConfig"]
+    pub fn ncclAllReduceConfig(
+        sendbuff: *const ::std::os::raw::c_void,
+        recvbuff: *mut ::std::os::raw::c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        op: ncclRedOp_t,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclBroadcastConfig"]
+    pub fn ncclBroadcastConfig(
+        sendbuff: *const ::std::os::raw::c_void,
+        recvbuff: *mut ::std::os::raw::c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        root: ::std::os::raw::c_int,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclReduceConfig"]
+    pub fn ncclReduceConfig(
+        sendbuff: *const ::std::os::raw::c_void,
+        recvbuff: *mut ::std::os::raw::c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        op: ncclRedOp_t,
+        root: ::std::os::raw::c_int,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclAllGatherConfig"]
+    pub fn ncclAllGatherConfig(
+        sendbuff: *const ::std::os::raw::c_void,
+        recvbuff: *mut ::std::os::raw::c_void,
+        sendcount: usize,
+        datatype: ncclDataType_t,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclReduceScatterConfig"]
+    pub fn ncclReduceScatterConfig(
+        sendbuff: *const ::std::os::raw::c_void,
+        recvbuff: *mut ::std::os::raw::c_void,
+        recvcount: usize,
+        datatype: ncclDataType_t,
+        op: ncclRedOp_t,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclAlltoAllConfig"]
+    pub fn ncclAlltoAllConfig(
+        sendbuff: *const ::std::os::raw::c_void,
+        recvbuff: *mut ::std::os::raw::c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclGatherConfig"]
+    pub fn ncclGatherConfig(
+        sendbuff: *const ::std::os::raw::c_void,
+        recvbuff: *mut ::std::os::raw::c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        root: ::std::os::raw::c_int,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclScatterConfig"]
+    pub fn ncclScatterConfig(
+        sendbuff: *const ::std::os::raw::c_void,
+        recvbuff: *mut ::std::os::raw::c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        root: ::std::os::raw::c_int,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
     pub fn ncclSend(
         sendbuff: *const ::std::os::raw::c_void,
         count: usize,
@@ -1196,6 +1467,8 @@ unsafe extern "C" {
         win: ncclWindow_t,
         outUserPtr: *mut *mut ::std::os::raw::c_void,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclSetEncryption"]
+    pub fn ncclSetEncryption(config: *const ncclEncryptionConfig_t) -> ncclResult_t;
     pub fn ncclGroupStart() -> ncclResult_t;
     pub fn ncclGroupEnd() -> ncclResult_t;
     pub fn gpucommDeviceInfo(
@@ -1220,4 +1493,6 @@ unsafe extern "C" {
         properties: *mut gpucommNcclProperties_t,
     ) -> ncclResult_t;
     pub fn gpucommNcclConfigInit(config: *mut ncclConfig_t);
+    pub fn gpucommNcclCollConfigInit(config: *mut ncclCollConfig_t);
+    pub fn gpucommNcclEncryptionConfigInit(config: *mut ncclEncryptionConfig_t);
 }

@@ -19,7 +19,8 @@ const VERSIONS: &[&str] = &[
 ];
 
 /// Parts of names of what changes from version to version: structs that say of which version they are, and counts.
-const CHANGING: &[&str] = &["ncclConfig", "ncclWindow_", "Num", "MaxRedOp", "_v1", "_v2"];
+const CHANGING: &[&str] =
+    &["ncclConfig", "ncclCollConfig", "ncclEncryptionConfig", "ncclWindow_", "Num", "MaxRedOp", "_v1", "_v2"];
 
 fn name(item: &Item) -> &str {
     match item {

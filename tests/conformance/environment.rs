@@ -97,12 +97,12 @@ fn copy_engines_are_refused() {
         with_variable("engines", ("NCCL_CTA_POLICY", "2"));
         with_file("named", "NCCL_DEBUG=WARN\nNCCL_CTA_POLICY=Zero\n");
         #[cfg(nccl_ge_2_27)]
-        for policy in [2, 3] {
-            let config = gpucomm::nccl::Config::new().cta_policy(policy);
+        {
+            let config = gpucomm::nccl::Config::new().cta_policy(gpucomm::nccl::CtaPolicy::CopyEngines);
             let options = gpucomm::nccl::InitOptions { config, ..Default::default() };
             let error = Clique::init_all_with(&[Device::new(0).expect("a device")], &options).expect_err("a clique");
             assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
-            assert_names(&error, &["Clique::init_all", "cta_policy", "0 or 1", &policy.to_string()]);
+            assert_names(&error, &["Clique::init_all", "cta_policy", "0 or 1", "2"]);
         }
     });
 }

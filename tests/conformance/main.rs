@@ -20,14 +20,19 @@ mod bad_usage;
 mod barriers;
 mod buckets;
 mod buffers;
+#[cfg(nccl_ge_2_31)]
+mod call_config;
 mod capture;
 mod collectives;
+mod config;
 mod dead_peers;
 mod deadlines;
 mod departures;
 mod depth;
 mod disagreement;
 mod emulator_settings;
+#[cfg(nccl_ge_2_32)]
+mod encryption;
 mod ends;
 mod environment;
 mod failures;
@@ -62,6 +67,8 @@ mod registration;
 mod registration_ends;
 mod retire;
 mod returns;
+#[cfg(nccl_ge_2_23_4)]
+mod scalable;
 mod scalars;
 mod separate;
 mod sharing;

@@ -147,6 +147,15 @@ ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *pro
   ncclResult_t gpucomm_##name parameters; \
   ncclResult_t gpucomm_##name parameters { return name != NULL ? name arguments : ncclInvalidUsage; }
 
+#if NCCL_VERSION_CODE >= 22304
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclCommInitRankScalable
+#endif
+GPUCOMM_NEWER(ncclCommInitRankScalable,
+              (ncclComm_t *comm, int ranks, int rank, int count, ncclUniqueId *ids, ncclConfig_t *config),
+              (comm, ranks, rank, count, ids, config))
+#endif
+
 #if NCCL_VERSION_CODE >= 22700
 #if !defined(GPUCOMM_NCCL_STATIC)
 #pragma weak ncclCommWindowRegister
@@ -204,5 +213,67 @@ GPUCOMM_NEWER(ncclWaitSignal,
               (int count, ncclWaitSignalDesc_t *signals, ncclComm_t comm, cudaStream_t stream),
               (count, signals, comm, stream))
 GPUCOMM_NEWER(ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t window, void **pointer), (comm, window, pointer))
+#endif
+
+#if NCCL_VERSION_CODE >= 23100
+void gpucommNcclCollConfigInit(ncclCollConfig_t *config) {
+  ncclCollConfig_t initial = NCCL_COLLCONFIG_INITIALIZER;
+  *config = initial;
+}
+
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclAllReduceConfig
+#pragma weak ncclBroadcastConfig
+#pragma weak ncclReduceConfig
+#pragma weak ncclAllGatherConfig
+#pragma weak ncclReduceScatterConfig
+#pragma weak ncclAlltoAllConfig
+#pragma weak ncclGatherConfig
+#pragma weak ncclScatterConfig
+#endif
+GPUCOMM_NEWER(ncclAllReduceConfig,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+               const ncclCollConfig_t *config),
+              (send, recv, count, type, op, comm, stream, config))
+GPUCOMM_NEWER(ncclBroadcastConfig,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream,
+               const ncclCollConfig_t *config),
+              (send, recv, count, type, root, comm, stream, config))
+GPUCOMM_NEWER(ncclReduceConfig,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
+               const ncclCollConfig_t *config),
+              (send, recv, count, type, op, root, comm, stream, config))
+GPUCOMM_NEWER(ncclAllGatherConfig,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+               const ncclCollConfig_t *config),
+              (send, recv, count, type, comm, stream, config))
+GPUCOMM_NEWER(ncclReduceScatterConfig,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+               const ncclCollConfig_t *config),
+              (send, recv, count, type, op, comm, stream, config))
+GPUCOMM_NEWER(ncclAlltoAllConfig,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+               const ncclCollConfig_t *config),
+              (send, recv, count, type, comm, stream, config))
+GPUCOMM_NEWER(ncclGatherConfig,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream,
+               const ncclCollConfig_t *config),
+              (send, recv, count, type, root, comm, stream, config))
+GPUCOMM_NEWER(ncclScatterConfig,
+              (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream,
+               const ncclCollConfig_t *config),
+              (send, recv, count, type, root, comm, stream, config))
+#endif
+
+#if NCCL_VERSION_CODE >= 23200
+void gpucommNcclEncryptionConfigInit(ncclEncryptionConfig_t *config) {
+  ncclEncryptionConfig_t initial = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
+  *config = initial;
+}
+
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclSetEncryption
+#endif
+GPUCOMM_NEWER(ncclSetEncryption, (const ncclEncryptionConfig_t *config), (config))
 #endif
 #endif

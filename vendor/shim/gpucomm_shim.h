@@ -54,6 +54,14 @@ ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *pro
 
 /* NCCL_CONFIG_INITIALIZER. */
 void gpucommNcclConfigInit(ncclConfig_t *config);
+#if NCCL_VERSION_CODE >= 23100
+/* NCCL_COLLCONFIG_INITIALIZER. */
+void gpucommNcclCollConfigInit(ncclCollConfig_t *config);
+#endif
+#if NCCL_VERSION_CODE >= 23200
+/* NCCL_ENCRYPTION_CONFIG_INITIALIZER. */
+void gpucommNcclEncryptionConfigInit(ncclEncryptionConfig_t *config);
+#endif
 #endif
 
 #if defined(__cplusplus)

@@ -59,6 +59,9 @@ const ROOT: u32 = 24;
 const GROUP: u32 = 40;
 const IN_WINDOWS: u32 = 63;
 
+/// Where the number of a configuration begins in the second word: no memory holds so many elements.
+const CONFIG: u32 = 48;
+
 /// Collectives of one communicator that a group may hold.
 pub(crate) const MAX_GROUP: usize = (1 << (IN_WINDOWS - GROUP)) - 1;
 
@@ -137,7 +140,19 @@ impl Signature {
 
     /// The elements, or bytes.
     pub(crate) fn count(&self) -> u64 {
-        self.0[1]
+        self.0[1] & ((1 << CONFIG) - 1)
+    }
+
+    /// The same, of a call with configuration `number`.
+    #[cfg(nccl_ge_2_31)]
+    pub(crate) fn configured(mut self, number: u16) -> Self {
+        self.0[1] |= u64::from(number) << CONFIG;
+        self
+    }
+
+    /// The number of the configuration of the call; 0 where it has none.
+    fn config(&self) -> u64 {
+        self.0[1] >> CONFIG
     }
 
     /// How many collectives the group holds; 0 for what is in no group.
@@ -167,7 +182,8 @@ impl Signature {
         let top = bytes.leading_zeros();
         let size = u64::from(63 - top) << 2 | (bytes << top) >> 61 & 3;
         let how = registered << 12 | size << 4 | by_switch << 3 | odd << 2 | symmetric << 1 | several;
-        head & (0xff | 0xffff << ROOT) | how << GROUP
+        // Configurations choose between algorithms.
+        head & (0xff | 0xffff << ROOT) | self.config() << ELEMENT | how << GROUP
     }
 
     /// The signature in words, for an error that sets it against `other`.
@@ -185,8 +201,8 @@ impl Signature {
 
     /// The signature in words, whatever its group.
     pub(crate) fn describe(&self) -> String {
-        let [head, count, send, send_offset, recv, recv_offset] = self.0;
-        let mut text = describe(head, count);
+        let [head, _, send, send_offset, recv, recv_offset] = self.0;
+        let mut text = describe(head, self.count());
         if head as u8 == WINDOW {
             let [_, fits, bytes, offset, mapped, beside] = self.0;
             if fits != 0 {
@@ -211,6 +227,9 @@ impl Signature {
         }
         if recv != 0 && (send, send_offset) == (recv, recv_offset) {
             text.push_str(", in place");
+        }
+        if self.config() != 0 {
+            text.push_str(&format!(", with configuration {}", self.config()));
         }
         text
     }

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+#[cfg(nccl_ge_2_31)]
+use super::call_config::CallConfig;
 use super::kind::Kind;
 use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
@@ -39,6 +41,9 @@ pub(crate) struct Call<'a> {
     pub(crate) scalar: Option<Region<'a>>,
     /// Its number in the ledger, once it was agreed on: among the collectives, or the messages of its pair; else [`NOWHERE`].
     pub(crate) agreed: Cell<u64>,
+    /// How it is to be made, if its user has said so.
+    #[cfg(nccl_ge_2_31)]
+    pub(crate) config: Option<&'a CallConfig>,
 }
 
 impl<'a> Call<'a> {
@@ -66,6 +71,8 @@ impl<'a> Call<'a> {
             recv_offset: 0,
             scalar: None,
             agreed: Cell::new(NOWHERE),
+            #[cfg(nccl_ge_2_31)]
+            config: None,
         }
     }
 
@@ -88,6 +95,16 @@ impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn of(&self) -> Type {
         signature::element(self.head)
+    }
+
+    /// The C function.
+    #[inline]
+    pub(crate) fn function(&self) -> &'static str {
+        #[cfg(nccl_ge_2_31)]
+        if self.config.is_some() {
+            return self.kind.configured_function();
+        }
+        self.kind.function()
     }
 
     /// What is read: the one buffer there is, where that is also written.

@@ -90,6 +90,23 @@ impl Kind {
         }
     }
 
+    /// The C function that takes a configuration; messages have none.
+    #[cfg(nccl_ge_2_31)]
+    #[cold]
+    pub(crate) const fn configured_function(self) -> &'static str {
+        match self {
+            Self::AllReduce { .. } => "ncclAllReduceConfig",
+            Self::Reduce { .. } => "ncclReduceConfig",
+            Self::ReduceScatter { .. } => "ncclReduceScatterConfig",
+            Self::Broadcast { .. } => "ncclBroadcastConfig",
+            Self::AllGather => "ncclAllGatherConfig",
+            Self::AllToAll => "ncclAlltoAllConfig",
+            Self::Gather { .. } => "ncclGatherConfig",
+            Self::Scatter { .. } => "ncclScatterConfig",
+            Self::Send { .. } | Self::Recv { .. } => self.function(),
+        }
+    }
+
     /// Of a message: which end of it this rank is, and who is the other.
     #[inline]
     pub(crate) const fn message(self) -> Option<(End, usize)> {

@@ -1,6 +1,8 @@
 //! What is asked of NCCL: checked, and not made yet.
 
 pub(crate) mod call;
+#[cfg(nccl_ge_2_31)]
+pub(crate) mod call_config;
 pub(crate) mod carry;
 pub(crate) mod io;
 pub(crate) mod kind;

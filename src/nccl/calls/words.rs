@@ -13,7 +13,12 @@ impl Call<'_> {
         } else {
             Memory::InWindows(self.is_in_window())
         };
-        Signature::new(self.head, self.elements, group, memory)
+        let signature = Signature::new(self.head, self.elements, group, memory);
+        #[cfg(nccl_ge_2_31)]
+        if let Some(config) = self.config {
+            return signature.configured(config.number());
+        }
+        signature
     }
 
     /// Whether it is done in a window, or in registered memory. An empty one lies nowhere. The buffers of what is not compared by place

@@ -38,7 +38,7 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     guard.streams.remember(call.stream);
     let operation = guard.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
     call.carry(operation, read, std::slice::from_ref(call));
-    check::check(call.kind.function(), result)
+    check::check(call.function(), result)
 }
 
 /// What is kept of a call that NCCL is given next, as operation `number`.
@@ -116,7 +116,7 @@ pub(crate) fn group(
             let handle = members[place(call.comm.id, members)].handle;
             call.stream.settle();
             // SAFETY: as in `one`; the calls are made when the group ends, before the locks are given back.
-            see(call.kind.function(), unsafe { call.make(handle) });
+            see(call.function(), unsafe { call.make(handle) });
         }
         // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
         let ended = check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() });

@@ -1,6 +1,8 @@
 //! From calls to NCCL: agreed on with the other ranks, put in order, made and recorded.
 
 pub(crate) mod agreement;
+#[cfg(nccl_ge_2_31)]
+mod configured;
 pub(crate) mod connect;
 pub(crate) mod itself;
 pub(crate) mod launch;

@@ -115,6 +115,8 @@ pub(crate) fn all(calls: &[Call<'_>]) -> Result<()> {
 pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     let Some(first) = calls.first() else { return Ok(()) };
     let operation = first.operation;
+    #[cfg(nccl_ge_2_31)]
+    super::configured::check_group(calls)?;
     let mut inners: SmallVec<[&Inner; 4]> = SmallVec::new();
     for call in calls {
         if !inners.iter().any(|inner| inner.id == call.comm.id) {

@@ -22,8 +22,10 @@ use crate::nccl::agree::order::Sharing;
 use crate::nccl::raw::check::{check, lost, said};
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::setup::config::{Config, InitOptions};
+use crate::nccl::setup::begun;
+use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
+use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::state::gate::Lock;
 use crate::nccl::state::helper::Helper;
@@ -45,6 +47,41 @@ pub(crate) fn one_rank(
     rank: usize,
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
+    one_by(operation, device, size, vec![*id], rank, options)
+}
+
+/// One rank, which comes by several ids.
+#[cfg(nccl_ge_2_23_4)]
+pub(crate) fn one_of_many(
+    operation: &'static str,
+    device: Device,
+    size: usize,
+    ids: &[UniqueId],
+    rank: usize,
+    options: &InitOptions,
+) -> Result<Arc<Inner>> {
+    version::check_nccl()?;
+    version::needs(operation, version::Version::new(2, 23, 4))?;
+    if ids.is_empty() || ids.len() > size {
+        return Err(Error::argument(operation, "ids", format_args!("1 to {size}, at most one a rank"), ids.len()));
+    }
+    if let Some(at) = ids.iter().enumerate().position(|(at, id)| ids[..at].contains(id)) {
+        return Err(Error::argument(operation, "ids", "each id once", format_args!("one twice, at {at}")));
+    }
+    if ids.len() > 1 {
+        environment::check_ids(operation)?;
+    }
+    one_by(operation, device, size, ids.to_vec(), rank, options)
+}
+
+fn one_by(
+    operation: &'static str,
+    device: Device,
+    size: usize,
+    ids: Vec<UniqueId>,
+    rank: usize,
+    options: &InitOptions,
+) -> Result<Arc<Inner>> {
     begin(operation, &options.config)?;
     if size == 0 || c_int::try_from(size).is_err() {
         return Err(Error::argument(operation, "size", format!("1 to {} ranks", c_int::MAX), size));
@@ -52,7 +89,7 @@ pub(crate) fn one_rank(
     if rank >= size {
         return Err(Error::argument(operation, "rank", format!("a rank below {size}"), rank));
     }
-    let start = Start { operation, id: *id, size, ranks: vec![(rank, device)] };
+    let start = Start { operation, ids, size, ranks: vec![(rank, device)] };
     start.run(None, options)?.into_iter().next().ok_or_else(|| nothing(operation))
 }
 
@@ -71,7 +108,7 @@ pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &I
     let sharing = environment::shares(options.config.shares()).then(|| Sharing::new(size));
     let family = Arc::new(Family::new(size, None, sharing));
     let ranks = devices.iter().copied().enumerate().collect();
-    let start = Start { operation, id: UniqueId::new()?, size, ranks };
+    let start = Start { operation, ids: vec![UniqueId::new()?], size, ranks };
     start.run(Some(family), options)
 }
 
@@ -79,6 +116,7 @@ fn begin(operation: &'static str, config: &Config) -> Result<()> {
     outside_of_host_functions(operation)?;
     version::check_nccl()?;
     environment::check(operation)?;
+    begun::begin();
     config.check(operation)
 }
 
@@ -115,20 +153,22 @@ pub(crate) fn nothing(operation: &'static str) -> Error {
 /// The start of those ranks of a communicator that one call makes.
 struct Start {
     operation: &'static str,
-    id: UniqueId,
+    /// One, or several by which the ranks come.
+    ids: Vec<UniqueId>,
     size: usize,
     ranks: Vec<(usize, Device)>,
 }
 
 impl Start {
     fn run(self, family: Option<Arc<Family>>, options: &InitOptions) -> Result<Vec<Arc<Inner>>> {
-        let Self { operation, id, size, ranks } = self;
+        let Self { operation, ids, size, ranks } = self;
+        let Some(first_id) = ids.first() else { return Err(nothing(operation)) };
         let deadline = Deadline::after(options.timeout);
         // All threads that the communicators will ever need, before there is a communicator.
         watchdog::start(operation)?;
         let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
         let shares = environment::shares(options.config.shares());
-        let household = HOUSEHOLDS.join(&id, ranks.len(), shares);
+        let household = HOUSEHOLDS.join(first_id, ranks.len(), shares);
         let config = household.keep(options.config.clone());
         let devices: Vec<Device> = ranks.iter().map(|(_, device)| *device).collect();
         // A clique has them all.
@@ -137,7 +177,7 @@ impl Start {
         // Handed over or kept: a start that is too late is aborted where it was made.
         let (sender, receiver) = mpsc::sync_channel(0);
         helpers[0].run(move || {
-            let _ = sender.send(made.start(id, size, &config));
+            let _ = sender.send(made.start(&ids, size, &config));
         });
         let absent = || match first {
             Some(rank) => format!("not all of the {size} ranks have come to rank {rank}"),
@@ -186,6 +226,30 @@ pub(crate) fn welcome(operation: &'static str, members: &[Arc<Inner>], household
     Ok(())
 }
 
+/// Wraps `ncclCommInitRankConfig`, and where there are several ids, `ncclCommInitRankScalable`.
+///
+/// # Safety
+/// As those: a place for the handle, and a configuration that was initialised.
+unsafe fn start_one(
+    handle: &mut sys::ncclComm_t,
+    ids: &[UniqueId],
+    (size, rank): (c_int, c_int),
+    config: &mut sys::ncclConfig_t,
+) -> sys::ncclResult_t {
+    match ids {
+        // SAFETY: the caller upholds the contract.
+        [id] => unsafe { sys::ncclCommInitRankConfig(handle, size, id.to_raw(), rank, config) },
+        #[cfg(nccl_ge_2_23_4)]
+        several => {
+            let mut raw: Vec<_> = several.iter().map(|id| id.to_raw()).collect();
+            // SAFETY: the caller upholds the contract; there are at most as many ids as ranks, whose number fits, and NCCL copies them.
+            unsafe { sys::ncclCommInitRankScalable(handle, size, rank, raw.len() as c_int, raw.as_mut_ptr(), config) }
+        }
+        #[cfg(not(nccl_ge_2_23_4))]
+        _ => sys::ncclResult_t::ncclInvalidUsage,
+    }
+}
+
 /// Ranks that are being started, and their communicators as long as nobody has taken them: aborted then.
 struct Made {
     ranks: Vec<(usize, Device)>,
@@ -196,7 +260,7 @@ struct Made {
 
 impl Made {
     /// Starts the ranks, on a thread that may stay here for ever.
-    fn start(mut self, id: UniqueId, size: usize, config: &Config) -> Result<Self> {
+    fn start(mut self, ids: &[UniqueId], size: usize, config: &Config) -> Result<Self> {
         let mut raw_config = config.to_raw();
         for (rank, device) in &self.ranks {
             // A rank that is missing for want of its device would leave the others waiting.
@@ -210,9 +274,7 @@ impl Made {
                 let current = device.set_current();
                 // SAFETY: a place for the handle, and a configuration that was initialised; what it points to lives as long
                 // as the household. The sizes fit: they were checked before.
-                let code = unsafe {
-                    sys::ncclCommInitRankConfig(handle, size as c_int, id.to_raw(), *rank as c_int, &mut raw_config)
-                };
+                let code = unsafe { start_one(handle, ids, (size as c_int, *rank as c_int), &mut raw_config) };
                 let started = current.and(check(FUNCTION, code)).map_err(|error| error.of_rank(*rank));
                 result = result.and(started);
             }
@@ -260,7 +322,7 @@ mod tests {
         let device = Device::new(0)?;
         let ranks = (0..SIZE).map(|rank| (rank, device)).collect();
         let made = Made { ranks, handles: Vec::new(), household: Arc::clone(household) };
-        made.start(UniqueId::new()?, SIZE, &Config::default())
+        made.start(&[UniqueId::new()?], SIZE, &Config::default())
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Call<'_> {
         count: usize,
         handle: sys::ncclComm_t,
     ) -> sys::ncclResult_t {
+        #[cfg(nccl_ge_2_31)]
+        if let Some(config) = self.config {
+            // SAFETY: the caller upholds the contract.
+            return unsafe { self.make_configured(kind, (send, recv), count, handle, config) };
+        }
         let (element, stream) = (data_type::raw(self.element), self.stream.raw());
         // SAFETY: the caller upholds the contract of all of them: pointers to `count` elements as the kind counts them,
         // checked when this call was made from borrowed slices, a live communicator and a live stream.
@@ -47,6 +52,6 @@ impl Call<'_> {
 
 /// A rank as C has it. Ranks are below the size of a communicator, which fitted into an `int` when it was made.
 #[inline]
-fn int(rank: usize) -> c_int {
+pub(super) fn int(rank: usize) -> c_int {
     rank as c_int
 }

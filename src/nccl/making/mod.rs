@@ -1,5 +1,7 @@
 //! How calls are made: by C functions, and around the bugs of some.
 
+#[cfg(nccl_ge_2_31)]
+mod configured;
 pub(crate) mod detour;
 pub(crate) mod function;
 pub(crate) mod make;

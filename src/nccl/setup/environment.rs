@@ -35,6 +35,18 @@ pub(crate) fn check(operation: &'static str) -> Result<()> {
     refused(POLICY, has_copy_engines, NO_COPY_ENGINES)
 }
 
+/// Refuses `NCCL_COMM_ID` for a start by several ids: NCCL takes the first of them where rank 0 is, and all on the other ranks.
+#[cfg(nccl_ge_2_23_4)]
+pub(crate) fn check_ids(operation: &'static str) -> Result<()> {
+    const ID: &str = "NCCL_COMM_ID";
+    match seen(ID, |name| std::env::var_os(name), &files()) {
+        None => Ok(()),
+        Some((value, place)) => {
+            Err(Error::argument(operation, ID, "that it is not set, with several ids", format!("{value:?} in {place}")))
+        }
+    }
+}
+
 /// Whether communicators split from one that says `configured` share its resources: the environment and the files come first, and what
 /// is neither 0 nor 1 there counts as 0. Read once, as NCCL does.
 pub(crate) fn shares(configured: bool) -> bool {

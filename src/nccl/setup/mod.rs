@@ -1,5 +1,11 @@
 //! What a communicator is made from: its options, its id, and what the environment says.
 
+pub(crate) mod begun;
+#[cfg(nccl_ge_2_27)]
+pub(crate) mod choices;
 pub(crate) mod config;
 pub(crate) mod environment;
+mod fields;
+pub(crate) mod init_options;
+mod numbers;
 pub(crate) mod unique_id;

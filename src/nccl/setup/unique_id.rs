@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::fmt;
 
-use super::environment;
+use super::{begun, environment};
 use crate::error::Result;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -62,6 +62,7 @@ impl UniqueId {
         version::check_nccl()?;
         environment::check("UniqueId::new")?;
         let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };
+        begun::begin();
         // SAFETY: `id` is a place for one id.
         check("ncclGetUniqueId", unsafe { sys::ncclGetUniqueId(&mut id) })?;
         Ok(Self { bytes: id.internal.map(|byte| byte.to_ne_bytes()[0]) })

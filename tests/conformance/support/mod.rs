@@ -3,6 +3,7 @@
 pub mod alone;
 #[path = "../../support/block_on.rs"]
 pub mod block_on;
+pub mod each_version;
 pub mod expect;
 pub mod guarded;
 pub mod harness;

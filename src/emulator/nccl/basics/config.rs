@@ -199,7 +199,8 @@ impl Config {
                 config.nvlsHostMode
             )));
         }
-        if config.minCTAs > config.maxCTAs && config.maxCTAs != UNSET {
+        // Before 2.31 one that is not set counts as the smallest number that there is.
+        if config.minCTAs > config.maxCTAs && (config.maxCTAs != UNSET || running < 2_31_00) {
             return Err(Failure::argument(format!(
                 "config minCTAs is {}, expected at most maxCTAs, {}",
                 config.minCTAs, config.maxCTAs

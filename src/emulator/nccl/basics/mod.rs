@@ -1,6 +1,9 @@
 //! Names, failures and configuration.
 
+mod algorithms;
+pub(crate) mod coll_config;
 pub(crate) mod config;
+pub(crate) mod encryption;
 pub(crate) mod error;
 pub(crate) mod kind;
 pub(crate) mod safety;

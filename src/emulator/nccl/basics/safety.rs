@@ -58,12 +58,14 @@ functions! {
     Any:
         ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd
         ncclGroupStart ncclRedOpCreatePreMulSum ncclRedOpDestroy ncclWinGetUserPtr(2_29_02)
-        gpucommNcclProperties(2_29_07);
+        gpucommNcclProperties(2_29_07) ncclSetEncryption(2_32_03);
     Enqueues:
         ncclAllGather ncclAllReduce ncclAlltoAll ncclBroadcast ncclGather ncclPutSignal(2_29_02) ncclRecv ncclReduce
-        ncclReduceScatter ncclScatter ncclSend ncclSignal(2_29_02) ncclWaitSignal(2_29_02);
+        ncclReduceScatter ncclScatter ncclSend ncclSignal(2_29_02) ncclWaitSignal(2_29_02)
+        ncclAllReduceConfig(2_31_02) ncclBroadcastConfig(2_31_02) ncclReduceConfig(2_31_02) ncclAllGatherConfig(2_31_02)
+        ncclReduceScatterConfig(2_31_02) ncclAlltoAllConfig(2_31_02) ncclGatherConfig(2_31_02) ncclScatterConfig(2_31_02);
     Unsafe:
-        ncclCommDeregister ncclCommInitRankConfig ncclMemAlloc ncclMemFree;
+        ncclCommDeregister ncclCommInitRankConfig ncclCommInitRankScalable ncclMemAlloc ncclMemFree;
     Job:
         ncclCommRevoke ncclCommShrink ncclCommSplit ncclCommWindowRegister;
     Blind:

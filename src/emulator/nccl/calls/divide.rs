@@ -114,8 +114,8 @@ impl Division {
         let (rank, size) = part.as_ref().map_or((0, 1), |part| (part.rank, part.size));
         let child = Comm::new(rank, size, parent.device, config, resources);
         let outcome = part.and_then(|part| match shares {
-            true => join(&child, part.id),
-            false => parent.resources.abort.with_child(&child.resources.abort, || join(&child, part.id)),
+            true => join(&child, &[part.id]),
+            false => parent.resources.abort.with_child(&child.resources.abort, || join(&child, &[part.id])),
         });
         child.settle(&outcome);
         // One that has failed has a handle, too, by which it is to be aborted.

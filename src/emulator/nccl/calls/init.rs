@@ -1,5 +1,6 @@
 //! How ranks find each other.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
 use super::group::{self, Job};
@@ -10,9 +11,10 @@ use crate::emulator::meet::segment::{Id, Segment};
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::meet::{process, register};
 use crate::emulator::nccl::basics::config::{self, Config};
+use crate::emulator::nccl::basics::encryption;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::emulator::nccl::basics::kind::Kind;
-use crate::emulator::nccl::basics::safety::functions;
+use crate::emulator::nccl::basics::safety::Function;
 use crate::emulator::nccl::basics::unique_id;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::registry;
@@ -48,14 +50,15 @@ impl Out {
     }
 }
 
-/// `ncclCommInitRankConfig`.
+/// `ncclCommInitRankConfig`, and `ncclCommInitRankScalable`: ranks meet by the first id, and come by all of them.
 ///
 /// # Safety
 /// `out` is null or valid for a write until the call has ended or settled.
 pub(crate) unsafe fn init_rank(
+    function: Function,
     out: *mut ncclComm_t,
     size: i32,
-    id: ncclUniqueId,
+    ids: &[ncclUniqueId],
     rank: i32,
     config: Option<Config>,
 ) -> Outcome<ncclResult_t> {
@@ -71,6 +74,7 @@ pub(crate) unsafe fn init_rank(
     if group::depth() > 0 && group::leaked() {
         report::violation("init inside a group that an ncclCommDestroy of a failed communicator left open");
     }
+    encryption::check()?;
     // What fails here fails the group that it is part of, which starts nobody then.
     group::call(|| {
         let count = usize::try_from(size).ok().filter(|size| (1..=MAX_RANKS).contains(size));
@@ -89,9 +93,9 @@ pub(crate) unsafe fn init_rank(
         // The handle is there before the ranks have met, so that a non-blocking start can be watched and aborted.
         out.put(registry::handle(&comm));
         let job = comm.clone();
+        let ids: Vec<Id> = ids.iter().map(unique_id::read).collect();
         let run = Box::new(move || {
-            let heeded = heed_captures(functions::ncclCommInitRankConfig);
-            let outcome = heeded.and_then(|()| join(&job, unique_id::read(&id)));
+            let outcome = heed_captures(function).and_then(|()| join(&job, &ids));
             job.settle(&outcome);
             // One that has failed keeps its handle, by which it is to be aborted.
             outcome
@@ -100,12 +104,14 @@ pub(crate) unsafe fn init_rank(
     })
 }
 
-/// Meets the other ranks in the segment that `id` leads to.
-pub(super) fn join(comm: &Comm, id: Id) -> Outcome {
+/// Meets the other ranks in the segment that the first of `ids` leads to.
+pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     if fault::on_start(comm.rank) {
         return Err(Failure::system(format!("rank {}: its start fails, as {} says", comm.rank, fault::VARIABLE)));
     }
-    let segment = register::open::<Nccl>(id)?;
+    let Some((&first, others)) = ids.split_first() else { return Err(Failure::argument("there is no id")) };
+    let segment = register::open::<Nccl>(first)?;
+    let others = others.iter().map(|id| register::open::<Nccl>(*id)).collect::<Result<Vec<_>, _>>()?;
     let head = segment.head();
     let size = comm.size as u32;
     if let Err(theirs) = head.size.compare_exchange(0, size, Ordering::AcqRel, Ordering::Acquire)
@@ -129,10 +135,30 @@ pub(super) fn join(comm: &Comm, id: Id) -> Outcome {
     wait_for_all(comm, &segment)?;
     register::complete(&segment);
     // Who has come may have died since: as NCCL's do, all hear of all.
-    host::exchange(comm, &Members::all(comm, 0), Kind::Init, &[])?;
+    let shown = host::exchange(comm, &Members::all(comm, 0), Kind::Init, &[digest(ids)])?;
+    if let Some(peer) = shown.iter().position(|words| words[0] != digest(ids)) {
+        return Err(Failure::unnoticed(format!(
+            "rank {} and rank {peer} have other ids, or in another order: NCCL's ranks would wait for each other at different ones",
+            comm.rank
+        )));
+    }
+    for other in others {
+        let other_me = other.rank(comm.rank);
+        if other_me.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(Failure::unnoticed(format!("rank {} has joined twice, by one of several ids", comm.rank)));
+        }
+        register::complete(&other);
+    }
     refuse_shared_devices(comm.size, &segment)?;
     comm.start();
     Ok(())
+}
+
+/// A number for ids in their order.
+fn digest(ids: &[Id]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    ids.iter().for_each(|id| id.words().hash(&mut hasher));
+    hasher.finish()
 }
 
 /// Refuses two ranks of one device of the machine, whatever ordinals it has in their processes.

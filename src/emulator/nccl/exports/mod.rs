@@ -1,15 +1,18 @@
 //! The C functions of NCCL. Each checks its pointers, lets no panic through, and hands over to the module of its noun.
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)]
 
+mod configured;
 mod memory;
 mod one_sided;
 
+pub use configured::*;
 pub use memory::*;
 pub use one_sided::*;
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::basics::config::{self, Config};
+use super::basics::encryption;
 use super::basics::error::{self, Failure, Outcome, entry};
 use super::basics::kind::Kind;
 use super::basics::safety::{Function, functions};
@@ -47,6 +50,7 @@ pub unsafe extern "C" fn ncclGetUniqueId(uniqueId: *mut ncclUniqueId) -> ncclRes
         if uniqueId.is_null() {
             return Err(Failure::argument("the place for the id is null"));
         }
+        encryption::check()?;
         // SAFETY: the caller's pointer, as C declares it.
         unsafe { put(uniqueId, unique_id::of(register::create::<Nccl>()?)) }
     })
@@ -69,8 +73,32 @@ pub unsafe extern "C" fn ncclCommInitRankConfig(
     config: *mut ncclConfig_t,
 ) -> ncclResult_t {
     entry(functions::ncclCommInitRankConfig, || {
+        let ids = std::slice::from_ref(&commId);
         // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
-        unsafe { init::init_rank(comm, nranks, commId, rank, Config::read(config)?) }
+        unsafe { init::init_rank(functions::ncclCommInitRankConfig, comm, nranks, ids, rank, Config::read(config)?) }
+    })
+}
+
+pub unsafe extern "C" fn ncclCommInitRankScalable(
+    newcomm: *mut ncclComm_t,
+    nranks: c_int,
+    myrank: c_int,
+    nId: c_int,
+    commIds: *mut ncclUniqueId,
+    config: *mut ncclConfig_t,
+) -> ncclResult_t {
+    entry(functions::ncclCommInitRankScalable, || {
+        if nId <= 0 || nId > nranks || commIds.is_null() {
+            return Err(Failure::argument(format!(
+                "there are {nId} ids for {nranks} ranks, expected one at least, at most one a rank"
+            )));
+        }
+        // SAFETY: not null, and as C declares it, so many ids.
+        let ids = unsafe { std::slice::from_raw_parts(commIds, nId as usize) };
+        // SAFETY: the caller's pointers, as C declares them: null, or a config made by its initialiser.
+        unsafe {
+            init::init_rank(functions::ncclCommInitRankScalable, newcomm, nranks, ids, myrank, Config::read(config)?)
+        }
     })
 }
 
@@ -226,8 +254,16 @@ pub unsafe extern "C" fn ncclReduce(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let request =
-        Request { kind: Kind::Reduce, send: sendbuff, recv: recvbuff, count, datatype, redop: op, peer: root };
+    let request = Request {
+        kind: Kind::Reduce,
+        send: sendbuff,
+        recv: recvbuff,
+        count,
+        datatype,
+        redop: op,
+        peer: root,
+        config: 0,
+    };
     issue(functions::ncclReduce, comm, stream, request)
 }
 
@@ -241,7 +277,8 @@ pub unsafe extern "C" fn ncclBroadcast(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::Broadcast, send, recv, count, datatype, redop: NO_REDOP, peer: root };
+    let request =
+        Request { kind: Kind::Broadcast, send, recv, count, datatype, redop: NO_REDOP, peer: root, config: 0 };
     issue(functions::ncclBroadcast, comm, stream, request)
 }
 
@@ -255,7 +292,7 @@ pub unsafe extern "C" fn ncclAllReduce(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::AllReduce, send, recv, count, datatype, redop: op, peer: 0 };
+    let request = Request { kind: Kind::AllReduce, send, recv, count, datatype, redop: op, peer: 0, config: 0 };
     issue(functions::ncclAllReduce, comm, stream, request)
 }
 
@@ -269,7 +306,8 @@ pub unsafe extern "C" fn ncclReduceScatter(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::ReduceScatter, send, recv, count: recvcount, datatype, redop: op, peer: 0 };
+    let request =
+        Request { kind: Kind::ReduceScatter, send, recv, count: recvcount, datatype, redop: op, peer: 0, config: 0 };
     issue(functions::ncclReduceScatter, comm, stream, request)
 }
 
@@ -282,7 +320,8 @@ pub unsafe extern "C" fn ncclAllGather(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::AllGather, send, recv, count: sendcount, datatype, redop: NO_REDOP, peer: 0 };
+    let request =
+        Request { kind: Kind::AllGather, send, recv, count: sendcount, datatype, redop: NO_REDOP, peer: 0, config: 0 };
     issue(functions::ncclAllGather, comm, stream, request)
 }
 
@@ -295,7 +334,7 @@ pub unsafe extern "C" fn ncclAlltoAll(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::AlltoAll, send, recv, count, datatype, redop: NO_REDOP, peer: 0 };
+    let request = Request { kind: Kind::AlltoAll, send, recv, count, datatype, redop: NO_REDOP, peer: 0, config: 0 };
     issue(functions::ncclAlltoAll, comm, stream, request)
 }
 
@@ -309,7 +348,7 @@ pub unsafe extern "C" fn ncclGather(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::Gather, send, recv, count, datatype, redop: NO_REDOP, peer: root };
+    let request = Request { kind: Kind::Gather, send, recv, count, datatype, redop: NO_REDOP, peer: root, config: 0 };
     issue(functions::ncclGather, comm, stream, request)
 }
 
@@ -323,7 +362,7 @@ pub unsafe extern "C" fn ncclScatter(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::Scatter, send, recv, count, datatype, redop: NO_REDOP, peer: root };
+    let request = Request { kind: Kind::Scatter, send, recv, count, datatype, redop: NO_REDOP, peer: root, config: 0 };
     issue(functions::ncclScatter, comm, stream, request)
 }
 
@@ -336,7 +375,7 @@ pub unsafe extern "C" fn ncclSend(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let recv = std::ptr::null_mut();
-    let request = Request { kind: Kind::Send, send: sendbuff, recv, count, datatype, redop: NO_REDOP, peer };
+    let request = Request { kind: Kind::Send, send: sendbuff, recv, count, datatype, redop: NO_REDOP, peer, config: 0 };
     issue(functions::ncclSend, comm, stream, request)
 }
 
@@ -349,7 +388,7 @@ pub unsafe extern "C" fn ncclRecv(
     stream: cudaStream_t,
 ) -> ncclResult_t {
     let send = std::ptr::null();
-    let request = Request { kind: Kind::Recv, send, recv: recvbuff, count, datatype, redop: NO_REDOP, peer };
+    let request = Request { kind: Kind::Recv, send, recv: recvbuff, count, datatype, redop: NO_REDOP, peer, config: 0 };
     issue(functions::ncclRecv, comm, stream, request)
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Order {
     pub(crate) captured: bool,
     /// See [`beside::of`].
     pub(crate) beside: u64,
+    /// What its configuration says, as a number.
+    pub(crate) config: u16,
     /// The addresses of the buffers.
     pub(super) send_at: usize,
     pub(super) recv_at: usize,
@@ -76,6 +78,7 @@ impl Order {
             wide: settings().floats.wide_sums || in_windows(comm, request),
             captured: false,
             beside: beside::of(comm, request, redop),
+            config: request.config,
             send_at: request.send.addr(),
             recv_at: request.recv.addr(),
             whole,

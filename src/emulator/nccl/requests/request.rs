@@ -16,4 +16,6 @@ pub(crate) struct Request {
     pub(crate) redop: ncclRedOp_t,
     /// Root or peer.
     pub(crate) peer: i32,
+    /// What its configuration says, as a number; 0 where it says nothing.
+    pub(crate) config: u16,
 }

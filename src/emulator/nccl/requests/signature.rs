@@ -21,6 +21,8 @@ pub(crate) struct Signature {
     captured: bool,
     /// Which buffers are registered.
     registered: u8,
+    /// What the configuration of the call says.
+    config: u16,
 }
 
 impl Signature {
@@ -33,6 +35,7 @@ impl Signature {
             root: operation.peer as u32,
             captured: operation.captured,
             registered: operation.registered.word,
+            config: operation.config,
         }
     }
 
@@ -40,7 +43,7 @@ impl Signature {
     pub(crate) fn words(&self) -> [u64; SIGNATURE_WORDS] {
         let head = self.kind as u64 | u64::from(self.datatype) << 8 | u64::from(self.redop) << 16;
         let head = head | u64::from(self.captured) << 24 | u64::from(self.registered) << 25;
-        [head | u64::from(self.root) << 32, self.count]
+        [head | u64::from(self.root) << 32 | u64::from(self.config) << 48, self.count]
     }
 
     /// Writes it into shared memory.
@@ -58,9 +61,10 @@ impl Signature {
             datatype: (head >> 8) as u32 & 0xff,
             redop: (head >> 16) as u8,
             count,
-            root: (head >> 32) as u32,
+            root: (head >> 32) as u32 & 0xffff,
             captured: head >> 24 & 1 != 0,
             registered: (head >> 25) as u8 & 3,
+            config: (head >> 48) as u16,
         })
     }
 
@@ -79,6 +83,9 @@ impl Signature {
             text.push_str(", in a graph");
         }
         text.push_str(registered::describe(self.registered));
+        if self.config != 0 {
+            text.push_str(&format!(", with configuration {:04x}", self.config));
+        }
         text
     }
 }

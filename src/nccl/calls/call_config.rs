@@ -1,0 +1,263 @@
+//! How one call is to be made.
+
+use std::ffi::{CString, c_int};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::nccl::setup::choices::CtaPolicy;
+use crate::nccl::setup::environment::NO_COPY_ENGINES;
+use crate::sys;
+use crate::version::{self, Version};
+
+/// Wraps `ncclCollConfig_t`: how one collective is to be made, by [`Communicator::configured`](crate::nccl::Communicator::configured) or
+/// [`Group::configured`](crate::nccl::Group::configured). What is not set is as the communicator has it. Needs NCCL 2.31.2.
+///
+/// It may be used for many calls. Ranks of a clique compare what it says, but for [`CallConfig::profiler_tag`].
+///
+/// ```no_run
+/// # fn main() -> gpucomm::Result<()> {
+/// use gpucomm::nccl::CallConfig;
+/// use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+///
+/// let few = CallConfig::new().max_ctas(4).algorithms("ring")?;
+/// let clique = Clique::init_all(&Device::all()?)?;
+/// clique.spmd(|comm| {
+///     let stream = Stream::new(comm.device())?;
+///     let mut x = DeviceBuffer::from_slice(&stream, &[1f32; 1000])?;
+///     comm.configured(&few).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+///     stream.synchronize()
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct CallConfig {
+    said: Said,
+    tag: u64,
+    event: Option<Event>,
+    /// Of what was said.
+    number: OnceLock<u16>,
+}
+
+/// What ranks compare.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Said {
+    min_ctas: Option<c_int>,
+    max_ctas: Option<c_int>,
+    nvls_ctas: Option<c_int>,
+    cga_cluster_size: Option<c_int>,
+    cta_policy: Option<CtaPolicy>,
+    algorithms: Option<CString>,
+    or_automatic: bool,
+    has_event: bool,
+}
+
+/// A handle of the user's.
+#[derive(Clone, Copy)]
+struct Event(#[cfg_attr(not(nccl_ge_2_32), allow(dead_code))] sys::cudaEvent_t);
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Event")
+    }
+}
+
+// SAFETY: a handle, which CUDA takes on any thread; who gave it has promised that it lives.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+/// The first version that has such calls, and the first that has events.
+const FIRST: Version = Version::new(2, 31, 2);
+const FIRST_WITH_EVENTS: Version = Version::new(2, 32, 3);
+
+/// How many thread blocks there may be.
+const BLOCKS: RangeInclusive<c_int> = 1..=64;
+
+impl Default for CallConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CallConfig {
+    /// As the communicator has it.
+    pub fn new() -> Self {
+        Self { said: Said::default(), tag: 0, event: None, number: OnceLock::new() }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Said)) -> Self {
+        change(&mut self.said);
+        self.number = OnceLock::new();
+        self
+    }
+
+    /// `minCTAs`: the fewest thread blocks, 1 to 64; not more than [`CallConfig::max_ctas`].
+    pub fn min_ctas(self, blocks: i32) -> Self {
+        self.with(|said| said.min_ctas = Some(blocks))
+    }
+
+    /// `maxCTAs`: the most thread blocks, 1 to 64; never more than the communicator has.
+    pub fn max_ctas(self, blocks: i32) -> Self {
+        self.with(|said| said.max_ctas = Some(blocks))
+    }
+
+    /// `nvlsCTAs`: thread blocks for NVLink SHARP, 1 to 64.
+    pub fn nvls_ctas(self, blocks: i32) -> Self {
+        self.with(|said| said.nvls_ctas = Some(blocks))
+    }
+
+    /// `cgaClusterSize`: thread blocks in a cluster, 0 to 8. All collectives of a group have the same, or the group is refused.
+    pub fn cga_cluster_size(self, blocks: i32) -> Self {
+        self.with(|said| said.cga_cluster_size = Some(blocks))
+    }
+
+    /// `CTAPolicy`: how many thread blocks there should be. A call with [`CtaPolicy::CopyEngines`] is refused.
+    pub fn cta_policy(self, policy: CtaPolicy) -> Self {
+        self.with(|said| said.cta_policy = Some(policy))
+    }
+
+    /// `algSelection`: which algorithms NCCL may choose among: beginnings of names, in any case, with `,` (or), `+` (and), `^` (not), such as
+    /// `tree,ring` or `ring + ^RING_LL128`. Names are NCCL's, and may change; all_to_all, gather and scatter have none. A NUL is an error.
+    ///
+    /// Where that leaves none, NCCL says so, and the communicator is aborted, as after any error of NCCL; see
+    /// [`CallConfig::or_automatic`].
+    pub fn algorithms(self, selection: &str) -> Result<Self> {
+        let text = CString::new(selection).map_err(|_| {
+            Error::argument("CallConfig", "algorithms", "text without NUL", format_args!("{selection:?}"))
+        })?;
+        Ok(self.with(|said| said.algorithms = Some(text)))
+    }
+
+    /// `forceAlgSelection = 0`: NCCL chooses among all algorithms where [`CallConfig::algorithms`] leaves none.
+    pub fn or_automatic(self) -> Self {
+        self.with(|said| said.or_automatic = true)
+    }
+
+    /// `userProfilerTag`: what profilers are told of the call; 0 for none, the highest bit is NCCL's. Ranks may differ.
+    pub fn profiler_tag(mut self, tag: u64) -> Self {
+        self.tag = tag;
+        self
+    }
+
+    /// `launchCompletionEvent`: an event that NCCL records when the kernel of the call has been launched. Needs NCCL 2.32.3. All ranks pass one
+    /// to a call, each its own, or none does. A group has one for each communicator at most.
+    ///
+    /// # Safety
+    /// The event was made by `cudaEventCreateWithFlags` with `cudaEventDisableTiming`, on the device of the communicator, and is not shared
+    /// between processes. It lives until all is done that waits for it, and as long as this configuration and its clones are used.
+    pub unsafe fn launch_completion(mut self, event: sys::cudaEvent_t) -> Self {
+        self.event = Some(Event(event));
+        self.with(|said| said.has_event = true)
+    }
+
+    /// Refuses what the running NCCL would not take, or pass over.
+    pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
+        version::needs(operation, FIRST).map_err(|error| error.noted("for a configured call"))?;
+        if self.said.has_event {
+            version::needs(operation, FIRST_WITH_EVENTS).map_err(|error| error.noted("for launch_completion"))?;
+        }
+        let said = &self.said;
+        for (name, value, range) in [
+            ("min_ctas", said.min_ctas, BLOCKS),
+            ("max_ctas", said.max_ctas, BLOCKS),
+            ("nvls_ctas", said.nvls_ctas, BLOCKS),
+            ("cga_cluster_size", said.cga_cluster_size, 0..=8),
+        ] {
+            if let Some(value) = value.filter(|value| !range.contains(value)) {
+                let expected = format_args!("{} to {}", range.start(), range.end()).to_string();
+                return Err(Error::argument(operation, name, expected, value));
+            }
+        }
+        if let (Some(min), Some(max)) = (said.min_ctas, said.max_ctas)
+            && min > max
+        {
+            return Err(Error::argument(operation, "min_ctas", format_args!("at most max_ctas, which is {max}"), min));
+        }
+        if said.cta_policy == Some(CtaPolicy::CopyEngines) {
+            return Err(Error::argument(operation, "cta_policy", NO_COPY_ENGINES, CtaPolicy::CopyEngines.raw()));
+        }
+        if self.tag >> 63 != 0 {
+            let expected = "a number without the highest bit, which NCCL keeps for itself";
+            return Err(Error::argument(operation, "profiler_tag", expected, format_args!("{:#x}", self.tag)));
+        }
+        if self.number() == 0 {
+            let reason = "there are too many configurations of calls in this process, which are all different".into();
+            return Err(Error::InvalidUsage { operation, reason });
+        }
+        Ok(())
+    }
+
+    /// A number that all configurations of this process have in common that say the same; 0 where there are too many.
+    pub(crate) fn number(&self) -> u16 {
+        static KNOWN: Mutex<Vec<Said>> = Mutex::new(Vec::new());
+        *self.number.get_or_init(|| {
+            let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = known.iter().position(|said| *said == self.said).unwrap_or(known.len());
+            let Some(number) = u16::try_from(at + 1).ok() else { return 0 };
+            if at == known.len() {
+                known.push(self.said.clone());
+            }
+            number
+        })
+    }
+
+    /// What it says of clusters.
+    pub(crate) fn cluster(&self) -> Option<c_int> {
+        self.said.cga_cluster_size
+    }
+
+    /// Whether it has an event.
+    pub(crate) fn has_event(&self) -> bool {
+        self.said.has_event
+    }
+
+    /// The C struct. It points into `self`.
+    pub(crate) fn to_raw(&self) -> sys::ncclCollConfig_t {
+        let mut raw = std::mem::MaybeUninit::uninit();
+        // SAFETY: the shim writes the whole struct.
+        let mut raw = unsafe {
+            sys::gpucommNcclCollConfigInit(raw.as_mut_ptr());
+            raw.assume_init()
+        };
+        let set = |field: &mut c_int, value: Option<c_int>| {
+            if let Some(value) = value {
+                *field = value;
+            }
+        };
+        let said = &self.said;
+        set(&mut raw.minCTAs, said.min_ctas);
+        set(&mut raw.maxCTAs, said.max_ctas);
+        set(&mut raw.nvlsCTAs, said.nvls_ctas);
+        set(&mut raw.cgaClusterSize, said.cga_cluster_size);
+        set(&mut raw.CTAPolicy, said.cta_policy.map(CtaPolicy::raw));
+        if let Some(text) = &said.algorithms {
+            raw.algSelection = text.as_ptr();
+        }
+        raw.forceAlgSelection = c_int::from(!said.or_automatic);
+        raw.userProfilerTag = self.tag;
+        #[cfg(nccl_ge_2_32)]
+        if let Some(Event(event)) = self.event {
+            raw.launchCompletionEvent = event;
+        }
+        raw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_the_same_has_one_number() {
+        let ring = || CallConfig::new().algorithms("ring").unwrap();
+        assert_eq!(ring().number(), ring().profiler_tag(7).number());
+        assert_ne!(ring().number(), ring().or_automatic().number());
+        let used = ring();
+        let number = used.number();
+        assert_ne!(used.max_ctas(3).number(), number);
+        assert_ne!(CallConfig::new().number(), 0);
+    }
+}

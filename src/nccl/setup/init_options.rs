@@ -1,0 +1,22 @@
+//! What a communicator is started with.
+
+use std::time::Duration;
+
+use super::config::Config;
+use crate::deadline::default_timeout;
+
+/// Options of a new communicator.
+#[derive(Debug, Clone)]
+pub struct InitOptions {
+    /// How long the start may take, and how long the communicator's own calls may wait later on; see
+    /// [`Communicator::set_timeout`](crate::nccl::Communicator::set_timeout).
+    pub timeout: Duration,
+    /// What NCCL is told.
+    pub config: Config,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        Self { timeout: default_timeout(), config: Config::default() }
+    }
+}
