@@ -26,6 +26,22 @@ pub struct Configured<'c, 'a> {
 
 impl Communicator {
     /// The collectives of this communicator, with a configuration of the call; see [`CallConfig`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, Stream, group, nccl::CallConfig};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # if gpucomm::nccl::version()? < gpucomm::version::Version::new(2, 31, 2) { return Ok(()) }
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = &Stream::new(comm.device())?;
+    /// # let mut x = DeviceBuffer::from_slice(stream, &[1u8; 8])?;
+    /// let few = CallConfig::new().max_ctas(2);
+    /// comm.configured(&few).broadcast(InPlace(&mut x), 0, stream)?;
+    /// # stream.synchronize()
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn configured<'a>(&'a self, config: &'a CallConfig) -> Configured<'a, 'a> {
         Configured { comm: self, config, group: None }
     }
@@ -33,12 +49,58 @@ impl Communicator {
 
 impl<'a> Group<'a> {
     /// Records a collective with a configuration of the call; see [`CallConfig`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, Stream, group, nccl::CallConfig};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # if gpucomm::nccl::version()? < gpucomm::version::Version::new(2, 31, 2) { return Ok(()) }
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = &Stream::new(comm.device())?;
+    /// # let mut x = DeviceBuffer::from_slice(stream, &[1u8; 8])?;
+    /// let few = CallConfig::new().max_ctas(2);
+    /// group(|g| g.configured(comm, &few).broadcast(InPlace(&mut x), 0, stream))?;
+    /// # stream.synchronize()
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn configured<'c>(&'c mut self, comm: &'a Communicator, config: &'a CallConfig) -> Configured<'c, 'a> {
         Configured { comm, config, group: Some(self.calls()) }
     }
 }
 
 /// Collectives: those of [`Communicator`].
+///
+/// ```
+/// # fn main() -> gpucomm::Result<()> {
+/// use gpucomm::nccl::CallConfig;
+/// use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream, group};
+///
+/// # if gpucomm::nccl::version()? < gpucomm::version::Version::new(2, 31, 2) { return Ok(()) }
+/// let few = CallConfig::new().max_ctas(2);
+/// let clique = Clique::init_all(&Device::all()?)?;
+/// clique.spmd(|comm| {
+///     let stream = &Stream::new(comm.device())?;
+///     let n = comm.size();
+///     let (mut one, mut all) = (DeviceBuffer::from_slice(stream, &[1u32; 8])?, DeviceBuffer::zeroed(stream, 8 * n)?);
+///     comm.configured(&few).broadcast(InPlace(&mut one), 0, stream)?;
+///     comm.configured(&few).reduce(InPlace(&mut one), ReduceOp::Max, 0, stream)?;
+///     comm.configured(&few).all_gather((&one, &mut all), stream)?;
+///     comm.configured(&few).reduce_scatter((&all, &mut one), ReduceOp::Min, stream)?;
+///     comm.configured(&few).gather((&one, &mut all), 0, stream)?;
+///     comm.configured(&few).scatter((&all, &mut one), 0, stream)?;
+///     let mut other = DeviceBuffer::zeroed(stream, 8 * n)?;
+///     group(|g| {
+///         g.configured(comm, &few).all_to_all(&all, &mut other, stream)?;
+///         g.configured(comm, &few).all_reduce(InPlace(&mut one), ReduceOp::Sum, stream)
+///     })?;
+///     assert_eq!(one.to_vec(stream)?, [n as u32; 8]);
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// As there; [`Unsupported`](crate::Error::Unsupported) where the running NCCL is older than 2.31.2, and

@@ -14,21 +14,27 @@ impl Communicator {
     /// There is one id at least, and at most one a rank, each once. All ranks pass the same, in the same order; who has made one lives until
     /// the communicator exists.
     ///
-    /// ```no_run
-    /// # fn tell_all<T>(mine: Option<T>) -> Vec<T> { mine.into_iter().collect() }
+    /// ```
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (rank, size) = (0, 1024);
     /// use gpucomm::nccl::InitOptions;
     /// use gpucomm::{Communicator, Device, UniqueId};
     ///
-    /// // Every 64th rank makes an id, and all get all of them.
-    /// let mine = (rank % 64 == 0).then(UniqueId::new).transpose()?;
-    /// let ids: Vec<UniqueId> = tell_all(mine);
-    /// // SAFETY: all ranks run this program.
-    /// let comm = unsafe {
-    ///     Communicator::init_rank_scalable(Device::new(0)?, size, &ids, rank, &InitOptions::default())?
-    /// };
-    /// # drop(comm);
+    /// # let devices = Device::all()?;
+    /// let size = devices.len();
+    /// // Some ranks make one each, and all get all of them.
+    /// let ids = (0..size.div_ceil(2)).map(|_| UniqueId::new()).collect::<gpucomm::Result<Vec<_>>>()?;
+    /// std::thread::scope(|scope| {
+    ///     for (rank, device) in devices.iter().enumerate() {
+    ///         let ids = &ids;
+    ///         scope.spawn(move || {
+    ///             // SAFETY: all ranks do the same.
+    ///             let comm = unsafe {
+    ///                 Communicator::init_rank_scalable(*device, size, ids, rank, &InitOptions::default())
+    ///             };
+    ///             assert_eq!(comm.unwrap().rank(), rank);
+    ///         });
+    ///     }
+    /// });
     /// # Ok(())
     /// # }
     /// ```

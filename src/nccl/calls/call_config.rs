@@ -16,19 +16,42 @@ use crate::version::{self, Version};
 ///
 /// It may be used for many calls. Ranks of a clique compare what it says, but for [`CallConfig::profiler_tag`].
 ///
-/// ```no_run
+/// ```
 /// # fn main() -> gpucomm::Result<()> {
 /// use gpucomm::nccl::CallConfig;
 /// use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 ///
+/// # if gpucomm::nccl::version()? < gpucomm::version::Version::new(2, 31, 2) { return Ok(()) }
 /// let few = CallConfig::new().max_ctas(4).algorithms("ring")?;
 /// let clique = Clique::init_all(&Device::all()?)?;
 /// clique.spmd(|comm| {
 ///     let stream = Stream::new(comm.device())?;
 ///     let mut x = DeviceBuffer::from_slice(&stream, &[1f32; 1000])?;
 ///     comm.configured(&few).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-///     stream.synchronize()
+///     assert_eq!(x.to_vec(&stream)?, [comm.size() as f32; 1000]);
+///     Ok(())
 /// })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// All that can be said:
+/// ```
+/// # fn main() -> gpucomm::Result<()> {
+/// use gpucomm::nccl::{CallConfig, CtaPolicy};
+///
+/// let config = CallConfig::new()
+///     .min_ctas(2)
+///     .max_ctas(8)
+///     .nvls_ctas(4)
+///     .cga_cluster_size(2)
+///     .cta_policy(CtaPolicy::Efficiency)
+///     .algorithms("tree, ring + ^ring_ll128")?
+///     .or_automatic()
+///     .profiler_tag(7);
+/// // SAFETY: no event at all, which is recorded nowhere.
+/// let config = unsafe { config.launch_completion(std::ptr::null_mut()) };
+/// # drop(config);
 /// # Ok(())
 /// # }
 /// ```
@@ -120,10 +143,13 @@ impl CallConfig {
     }
 
     /// `algSelection`: which algorithms NCCL may choose among: beginnings of names, in any case, with `,` (or), `+` (and), `^` (not), such as
-    /// `tree,ring` or `ring + ^RING_LL128`. Names are NCCL's, and may change; all_to_all, gather and scatter have none. A NUL is an error.
+    /// `tree,ring` or `ring + ^RING_LL128`. Names are NCCL's, and may change; all_to_all, gather and scatter have none.
     ///
     /// Where that leaves none, NCCL says so, and the communicator is aborted, as after any error of NCCL; see
     /// [`CallConfig::or_automatic`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a text with a NUL.
     pub fn algorithms(self, selection: &str) -> Result<Self> {
         let text = CString::new(selection).map_err(|_| {
             Error::argument("CallConfig", "algorithms", "text without NUL", format_args!("{selection:?}"))
@@ -147,10 +173,10 @@ impl CallConfig {
     ///
     /// # Safety
     /// The event was made by `cudaEventCreateWithFlags` with `cudaEventDisableTiming`, on the device of the communicator, and is not shared
-    /// between processes. It lives until all is done that waits for it, and as long as this configuration and its clones are used.
+    /// between processes, or it is null: no event. It lives until all is done that waits for it, and as long as this configuration and its clones are used.
     pub unsafe fn launch_completion(mut self, event: sys::cudaEvent_t) -> Self {
         self.event = Some(Event(event));
-        self.with(|said| said.has_event = true)
+        self.with(|said| said.has_event = !event.is_null())
     }
 
     /// Refuses what the running NCCL would not take, or pass over.
