@@ -4,7 +4,9 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use gpucomm::nccl::AbortOutcome;
-use gpucomm::{Clique, Device, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream, UniqueId, sys};
+use gpucomm::{
+    Clique, Device, DeviceBuffer, Event, InPlace, PinnedBuffer, ReduceOp, Result, Stream, UniqueId, group, sys,
+};
 
 use crate::split::sum;
 use crate::support::process::{Role, spawn};
@@ -123,6 +125,42 @@ fn captures() -> Result<()> {
     drop(rig);
     still_works(2);
     Ok(())
+}
+
+/// One of the streams of a group is captured, not the first: nothing is asked of NCCL.
+#[test]
+fn a_group_on_a_stream_that_is_captured() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1]) {
+            let rig = Rig::new(ranks);
+            let comm = rig.clique.rank(0);
+            let [first, captured] = [(); 2].map(|()| Stream::new(comm.device()).unwrap());
+            let mut x = DeviceBuffer::from_slice(&first, &[3u32; 9]).unwrap();
+            let mut y = DeviceBuffer::from_slice(&captured, &[4u32; 9]).unwrap();
+            captured.synchronize().unwrap();
+            let mut graph = std::ptr::null_mut();
+            // SAFETY: the stream is alive, and the graph is destroyed once.
+            let ended = unsafe {
+                let mode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeThreadLocal;
+                assert_eq!(sys::cudaStreamBeginCapture(captured.as_raw(), mode), sys::cudaError::cudaSuccess);
+                let error = group(|group| {
+                    group.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, &first)?;
+                    group.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, &captured)
+                });
+                assert_names(&error.expect_err("a stream that is captured"), &["captured"]);
+                let ended = sys::cudaStreamEndCapture(captured.as_raw(), &raw mut graph);
+                if !graph.is_null() {
+                    sys::cudaGraphDestroy(graph);
+                }
+                ended
+            };
+            assert_eq!(ended, sys::cudaError::cudaSuccess, "the capture was spoilt");
+            assert!(comm.is_active());
+            assert_eq!((x.to_vec(&first).unwrap(), y.to_vec(&captured).unwrap()), (vec![3; 9], vec![4; 9]));
+            sum(comm, &captured).unwrap();
+            rig.close();
+        }
+    });
 }
 
 fn in_a_child(role: &str) {

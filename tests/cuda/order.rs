@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::{Device, DeviceBuffer, Stream};
+use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
 
 use crate::{Gate, LONG, random, stream};
 
@@ -42,6 +42,31 @@ fn a_write_waits_for_all_reads() {
         assert!(copy.to_vec(reader).unwrap().iter().all(|v| *v == 1));
     }
     assert!(source.to_vec(&home).unwrap().iter().all(|v| *v == 2));
+}
+
+/// The stream that has written reads again, when another one has waited for what it wrote.
+#[test]
+fn a_write_waits_for_a_read_of_the_first_writer() {
+    let (a, b) = (stream(), stream());
+    let mut source = DeviceBuffer::from_slice(&a, &[1i32; LEN]).unwrap();
+    let mut copy = DeviceBuffer::<i32>::zeroed(&a, LEN).unwrap();
+    let mut pinned = PinnedBuffer::<i32>::new(LEN).unwrap();
+    for to_pinned in [false, true] {
+        source.fill(&a, 1).unwrap();
+        assert!(source.to_vec(&b).unwrap().iter().all(|v| *v == 1));
+        let gate = Gate::close(&a);
+        if to_pinned {
+            source.copy_to_pinned(&a, &mut pinned).unwrap();
+        } else {
+            copy.copy_from(&a, &source).unwrap();
+        }
+        source.fill(&b, 2).unwrap();
+        assert!(b.wait(Duration::from_millis(20)).is_err());
+        gate.open();
+        let got = if to_pinned { pinned.as_slice().unwrap().to_vec() } else { copy.to_vec(&a).unwrap() };
+        assert!(got.iter().all(|v| *v == 1), "to pinned memory: {to_pinned}");
+        assert!(source.to_vec(&b).unwrap().iter().all(|v| *v == 2));
+    }
 }
 
 #[test]

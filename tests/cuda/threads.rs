@@ -1,5 +1,7 @@
 //! One buffer on several threads.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use gpucomm::{DeviceBuffer, PinnedBuffer, Stream};
 
 use crate::{random, stream};
@@ -42,6 +44,52 @@ fn halves_written_by_two_threads() {
         let got = buffer.to_vec(&home).unwrap();
         assert!(got[..len / 3].iter().all(|v| *v == round * 100 + 19), "round {round}");
         assert!(got[len / 3..].iter().all(|v| *v == round * 100 + 69), "round {round}");
+    }
+}
+
+/// Waits for another thread without going to sleep, so that both go on at nearly the same moment.
+fn together(come: &AtomicUsize, until: usize) {
+    come.fetch_add(1, Ordering::AcqRel);
+    while come.load(Ordering::Acquire) < until {
+        std::thread::yield_now();
+    }
+}
+
+/// Each of two threads writes its half as the other one does: what one has waited for and forgotten between the steps of the other,
+/// which are not one, is waited for by who comes next.
+#[test]
+fn halves_written_at_the_same_moment() {
+    let (home, streams) = (stream(), [stream(), stream()]);
+    let len = 600;
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&home, 2 * len).unwrap();
+    let device = [1, 2].map(|value| DeviceBuffer::from_slice(&home, &vec![value; len]).unwrap());
+    let host = [3, 4].map(|value| vec![value; len]);
+    let pinned = [5, 6].map(|value| PinnedBuffer::from_slice(&vec![value; len]).unwrap());
+    home.synchronize().unwrap();
+    for kind in 0..4u32 {
+        for _ in 0..200 {
+            let (come, halves) = (AtomicUsize::new(0), buffer.split_at_mut(len));
+            std::thread::scope(|scope| {
+                for (at, mut half) in [halves.0, halves.1].into_iter().enumerate() {
+                    let (come, stream, device, host, pinned) =
+                        (&come, &streams[at], &device[at], &host[at], &pinned[at]);
+                    scope.spawn(move || {
+                        together(come, 2);
+                        match kind {
+                            0 => half.copy_from(stream, device),
+                            1 => half.copy_from_slice(stream, host),
+                            2 => half.copy_from_pinned(stream, pinned),
+                            _ => half.fill(stream, 7 + at as u32),
+                        }
+                        .unwrap();
+                    });
+                }
+            });
+            let got = buffer.to_vec(&home).unwrap();
+            let first = 1 + 2 * kind;
+            assert!(got[..len].iter().all(|value| *value == first), "kind {kind}");
+            assert!(got[len..].iter().all(|value| *value == first + 1), "kind {kind}");
+        }
     }
 }
 

@@ -320,6 +320,22 @@ mod tests {
     }
 
     #[test]
+    fn in_which_windows_and_where_is_part_of_it() {
+        let of = |[window, offset, to_window, to_offset]: [u64; 4]| {
+            let send = Place { window, offset };
+            let recv = Place { window: to_window, offset: to_offset };
+            Signature::new(head(1, Type::of::<f32>(), None, None), 5, 1, Memory::At { send, recv }).0
+        };
+        let one = of([1, 8, 2, 16]);
+        assert_eq!(one, of([1, 8, 2, 16]));
+        for other in [[3, 8, 2, 16], [1, 4, 2, 16], [1, 8, 3, 16], [1, 8, 2, 4]] {
+            assert_ne!(one, of(other), "{other:?}");
+        }
+        let within = |is| Signature::new(head(1, Type::of::<f32>(), None, None), 5, 1, Memory::InWindows(is)).0;
+        assert_ne!(within(true), within(false));
+    }
+
+    #[test]
     fn classes_tell_apart_what_nccl_may_do_otherwise() {
         use ElementKind::{F32, I32, U8};
         let class = |element, op, group, bytes| all_reduce(element, op, group).class(bytes);
