@@ -267,7 +267,7 @@ fn ranks_whose_memory_does_not_fit_together_are_told() {
         for ranks in rank_counts(&[2]) {
             for (words, body) in &cases {
                 let rig = Rig::new(ranks);
-                let error = rig.try_run(|comm, stream| body(comm, stream)).map(drop).expect_err("ranks disagree");
+                let error = rig.try_run(body).map(drop).expect_err("ranks disagree");
                 assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
                 assert_names(&error, words);
             }

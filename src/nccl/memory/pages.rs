@@ -34,7 +34,7 @@ pub(super) fn find(
     // Memory of NCCL has its pages for itself.
     let whole = begin == memory.address().ptr().addr() && bytes == memory.bytes();
     let apart = |at: usize, edge: usize| at.is_multiple_of(page()) || at == edge;
-    if !(memory.owner() != 0 && whole) && !(apart(begin, base) && apart(end, last)) {
+    if !(memory.owner() != 0 && whole || apart(begin, base) && apart(end, last)) {
         return Ok(Err("the memory shares pages with other memory: it has to begin and end where pages do"));
     }
     Ok(Ok(Mapped { base, bytes: length }))

@@ -138,10 +138,10 @@ mod tests {
                 known.insert(id, number);
             }
             let other = random.u64(1..=id);
-            if random.bool() {
-                if let Some(number) = known.remove(&other) {
-                    registered.remove(other, number);
-                }
+            if random.bool()
+                && let Some(number) = known.remove(&other)
+            {
+                registered.remove(other, number);
             }
             assert_eq!(number(&registered, other), known.get(&other).copied().unwrap_or(0));
         }

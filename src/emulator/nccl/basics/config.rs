@@ -255,7 +255,8 @@ mod tests {
     #[test]
     fn fields_newer_than_what_runs_are_ignored() {
         let check = |mut config, running| Config::check(&mut config, running).map_err(|error| error.text);
-        let set: [(&str, u32, fn(&mut ncclConfig_t)); 7] = [
+        type Change = fn(&mut ncclConfig_t);
+        let set: [(&str, u32, Change); 7] = [
             ("graphUsageMode", 2_29_02, |config| config.graphUsageMode = 77),
             ("maxP2pPeers", 2_30_03, |config| config.maxP2pPeers = 0),
             ("graphStreamOrdering", 2_30_07, |config| config.graphStreamOrdering = 2),
