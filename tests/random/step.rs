@@ -7,7 +7,9 @@ use crate::deviation::Deviation;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
-use crate::steps::{bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, scalar};
+use crate::steps::{
+    bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, put, registration, scalar,
+};
 
 /// One step of all ranks.
 ///
@@ -64,6 +66,7 @@ pub const KINDS: &[(u32, Draw)] = &[
     (2, scalar::scalar),
     (2, buckets::buckets),
     (1, part::split),
+    (1, put::puts),
     (4, registration::register),
     (2, registration::deregister),
     (4, order::new_stream),

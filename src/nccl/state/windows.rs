@@ -223,6 +223,7 @@ impl Windows {
     }
 
     /// The memory under windows, as far as somebody has it.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn memory(&self) -> Vec<Arc<Allocation>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }

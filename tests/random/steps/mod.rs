@@ -10,5 +10,6 @@ pub mod crowd;
 pub mod exchange;
 pub mod order;
 pub mod part;
+pub mod put;
 pub mod registration;
 pub mod scalar;
