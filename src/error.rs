@@ -136,6 +136,14 @@ pub enum Error {
         reason: String,
     },
 
+    /// The communicator was [revoked](crate::nccl::Communicator::revoke): others can be made of it.
+    Revoked {
+        /// The method.
+        operation: &'static str,
+        /// Why it was revoked.
+        reason: String,
+    },
+
     /// A rank that others wait for in an [`Exchange`](crate::exchange::Exchange) has ended, and will not come.
     Gone {
         /// The method.
@@ -221,6 +229,9 @@ impl std::fmt::Display for Error {
             Self::Aborted { operation, reason } => {
                 write!(f, "{operation}: the communicator was aborted: {reason}")
             }
+            Self::Revoked { operation, reason } => {
+                write!(f, "{operation}: the communicator was revoked: {reason}")
+            }
             Self::Gone { operation, rank, how } => {
                 write!(f, "{operation}: rank {rank} {how}")
             }
@@ -268,6 +279,7 @@ impl Error {
             Self::Disagreement { .. } => "Disagreement",
             Self::Timeout { .. } => "Timeout",
             Self::Aborted { .. } => "Aborted",
+            Self::Revoked { .. } => "Revoked",
             Self::Gone { .. } => "Gone",
             Self::Exchange { .. } => "Exchange",
             Self::Unsupported { .. } => "Unsupported",
@@ -281,6 +293,7 @@ impl Error {
     pub(crate) fn later(&self, operation: &'static str) -> Self {
         match self {
             Self::Aborted { reason, .. } => Self::Aborted { operation, reason: reason.clone() },
+            Self::Revoked { reason, .. } => Self::Revoked { operation, reason: reason.clone() },
             Self::Disagreement { rank, peer, expected, got, .. } => {
                 Self::Disagreement { operation, rank: *rank, peer: *peer, expected: expected.clone(), got: got.clone() }
             }
@@ -294,6 +307,7 @@ impl Error {
         match &mut error {
             Self::Disagreement { operation: met, .. }
             | Self::Timeout { operation: met, .. }
+            | Self::Revoked { operation: met, .. }
             | Self::Aborted { operation: met, .. } => *met = operation,
             // The others say which C function failed.
             _ => {}
@@ -304,7 +318,10 @@ impl Error {
     /// The same, at whose end stands a note, in brackets.
     pub(crate) fn noted(mut self, note: impl std::fmt::Display) -> Self {
         let text = match &mut self {
-            Self::NoDevice { reason, .. } | Self::Aborted { reason, .. } | Self::InvalidUsage { reason, .. } => reason,
+            Self::NoDevice { reason, .. }
+            | Self::Aborted { reason, .. }
+            | Self::Revoked { reason, .. }
+            | Self::InvalidUsage { reason, .. } => reason,
             Self::DriverTooOld { runtime, .. } => runtime,
             Self::OutOfMemory { place, .. } => place,
             Self::Cuda { message, .. } | Self::DeviceLost { message, .. } => message,

@@ -110,6 +110,9 @@ impl Communicator {
     /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts. Where these
     ///   share their resources ([`Config::split_share`](super::Config::split_share)), any two ranks issue what they do with each other on
     ///   the communicator and on the parts in one order;
+    /// - the same goes for [`Communicator::shrink`], which all call that are not left out, with the same ranks, and for what comes of a
+    ///   [revoked](Communicator::revoke) communicator. All that call [`Communicator::recover`] do so with an exchange of these very ranks, in
+    ///   which they have the same numbers, and what is promised here holds for what they get;
     /// - windows and registrations are dropped alike: between two allocations, registrations or calls of [`Communicator::reclaim`], which all
     ///   make in the same order too, each rank drops the same ones;
     /// - what is captured into a CUDA graph on one rank is captured on all;

@@ -51,8 +51,9 @@
 //! others wait until their deadlines. So let no process act on a result, by writing a checkpoint, say, before all have told each other,
 //! by other means than the communicator, that none has aborted since the last such point; and give all of them the same deadlines.
 //!
-//! To recover: drop the buffers of the old communicator, abort or drop it, make a new one, on the same streams if you like, and
-//! fill, broadcast or copy into the buffers what they shall hold. Waits for a kept stream tell of the failure, as one of an
+//! To recover, in one call: [`Communicator::recover`] across processes, [`Clique::recover`] in one; by hand: drop the buffers of the old
+//! communicator, abort or drop it, make a new one, on the same streams if you like. Fill, broadcast or copy into the buffers what they
+//! shall hold. Waits for a kept stream tell of the failure, as one of an
 //! earlier communicator, until the new communicator
 //! has enqueued something there, or [`Stream::accept`](crate::cuda::Stream::accept) was called. `examples/recovery.rs` does so.
 //!
@@ -100,8 +101,10 @@ mod operations;
 mod pre_mul_sum;
 mod properties;
 mod raw;
+mod recover;
 mod reduce_op;
 mod registration;
+mod revoked;
 #[cfg(nccl_ge_2_23_4)]
 mod scalable;
 mod scalars;
@@ -133,8 +136,10 @@ pub use memory::unsupported::Unsupported;
 pub use one_sided::Target;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
+pub use recover::Recovered;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;
+pub use revoked::Revoked;
 #[cfg(nccl_ge_2_27)]
 pub use setup::choices::CtaPolicy;
 #[cfg(nccl_ge_2_29)]

@@ -10,7 +10,7 @@ use crate::support::random::rng;
 use crate::support::{Rig, assert_argument, assert_names, quick, rank_counts, slower, still_works, watched};
 
 /// The numbers that the ranks have brought, in the order of ranks.
-fn gathered(comm: &Communicator, stream: &Stream, number: usize) -> Result<Vec<usize>> {
+pub fn gathered(comm: &Communicator, stream: &Stream, number: usize) -> Result<Vec<usize>> {
     let mine = DeviceBuffer::from_slice(stream, &[number as u32])?;
     let mut all = DeviceBuffer::<u32>::zeroed(stream, comm.size())?;
     comm.all_gather((&mine, &mut all), stream)?;

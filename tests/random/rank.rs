@@ -32,6 +32,8 @@ pub struct Rank<'c> {
     pub registrations: Vec<Option<Registration<'c>>>,
     /// What was split off and is there until the end.
     pub parts: Vec<Communicator>,
+    /// Whether all ranks are in this process.
+    pub together: bool,
     /// Another device than this rank's, if there is one.
     pub stranger: Option<Device>,
     /// Where it notes what it sees, if somebody wants to know.
@@ -46,7 +48,17 @@ impl<'c> Rank<'c> {
         let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
         let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
         let registrations = (0..SLOTS).map(|_| None).collect();
-        Ok(Self { comm, streams, slots, registrations, parts: Vec::new(), stranger, record: None, hosted: Vec::new() })
+        Ok(Self {
+            comm,
+            streams,
+            slots,
+            registrations,
+            parts: Vec::new(),
+            together: std::env::var_os(crate::process::ROLE).is_none(),
+            stranger,
+            record: None,
+            hosted: Vec::new(),
+        })
     }
 
     /// Connects every rank with every other: ranks in processes of their own have to do that in the same way.

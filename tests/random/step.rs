@@ -8,7 +8,7 @@ use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
 use crate::steps::{
-    bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, put, registration, scalar,
+    bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, put, registration, rest, scalar,
 };
 
 /// One step of all ranks.
@@ -67,6 +67,7 @@ pub const KINDS: &[(u32, Draw)] = &[
     (2, buckets::buckets),
     (1, part::split),
     (1, put::puts),
+    (1, rest::shrink),
     (4, registration::register),
     (2, registration::deregister),
     (4, order::new_stream),

@@ -12,6 +12,7 @@ pub(crate) mod past;
 pub(crate) mod points;
 pub(crate) mod presence;
 pub(crate) mod recent;
+pub(crate) mod regroup;
 pub(crate) mod signature;
 pub(crate) mod splits;
 pub(crate) mod track;

@@ -1,3 +1,6 @@
-//! Communicators that are made of others, where all ranks come.
+//! Communicators that are made of others.
 
+mod regroup;
+#[cfg(nccl_ge_2_27)]
+pub(crate) mod shrink;
 pub(crate) mod split;

@@ -11,12 +11,14 @@ use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point, submit};
 use crate::nccl::life::closing::drop_all;
-use crate::nccl::life::divide::{Part, Place, divide};
+use crate::nccl::life::divide::{Part, Place, Wish, divide};
 use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::state::children::Child;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all;
+use crate::sys;
 
 /// What a rank asks for.
 #[derive(Debug, Clone, Copy)]
@@ -27,48 +29,62 @@ pub(crate) struct Ask {
     pub(crate) key: usize,
 }
 
+impl Ask {
+    /// As NCCL wants it: the numbers were checked.
+    pub(super) fn wish(&self) -> Wish {
+        let color = self.color.map_or(sys::NCCL_SPLIT_NOCOLOR as c_int, |color| color as c_int);
+        Wish::Split { color, key: self.key as c_int }
+    }
+}
+
 /// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. What each of them is in then.
 pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
-    for (inner, ask) in members.iter().zip(asks) {
-        // Those above are for ranks that will be in no part.
-        check(operation, "color", ask.color.unwrap_or(0), LARGEST - inner.size)?;
-        check(operation, "key", ask.key, LARGEST)?;
-    }
-    let asked: Vec<_> = members.iter().zip(asks).map(|(inner, ask)| asked_of_nccl(inner, *ask)).collect();
+    let asked = asked_of_nccl(operation, members, asks)?;
     // All that may be missing here, before the other ranks rely on this one.
     let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
     settle(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let mut children = restoring(|| together(operation, members, &asked, helpers))
+    let children = restoring(|| together(operation, members, &asked, helpers))
         .map_err(|error| submit::failed(&refs, operation, error))??;
-    let mut unwanted = Vec::new();
-    for (child, ask) in children.iter_mut().zip(asks) {
-        unwanted.extend(child.take_if(|_| ask.color.is_none()));
-    }
-    drop_all(&unwanted);
-    Ok(children)
+    Ok(wanted(children, asks))
 }
 
 /// The largest number that a color or a key can be.
 const LARGEST: usize = c_int::MAX as usize;
 
+/// What `members` ask for where their users have asked for `asks`: a rank that will be in no part gets one of its own, which is dropped, as
+/// NCCL writes why a split has failed where it thinks that the communicator is.
+pub(super) fn asked_of_nccl(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Ask>> {
+    let asked = members.iter().zip(asks).map(|(inner, ask)| {
+        // Those above are for ranks that will be in no part.
+        check(operation, "color", ask.color.unwrap_or(0), LARGEST - inner.size)?;
+        check(operation, "key", ask.key, LARGEST)?;
+        Ok(match ask.color {
+            None if known_bugs::SPLIT_WITHOUT_PART.is_running() => Ask { color: Some(LARGEST - inner.rank), ..*ask },
+            _ => *ask,
+        })
+    });
+    asked.collect()
+}
+
 fn check(operation: &'static str, what: &'static str, number: usize, most: usize) -> Result<()> {
     if number <= most { Ok(()) } else { Err(Error::argument(operation, what, format!("at most {most}"), number)) }
 }
 
-/// What `inner` asks for where its user has asked for `ask`: a rank that will be in no part gets one of its own, which is dropped, as NCCL
-/// writes why a split has failed where it thinks that the communicator is.
-fn asked_of_nccl(inner: &Inner, ask: Ask) -> Ask {
-    match ask.color {
-        None if known_bugs::SPLIT_WITHOUT_PART.is_running() => Ask { color: Some(LARGEST - inner.rank), ..ask },
-        _ => ask,
+/// Those of `children` that `asks` asked for; the others are dropped.
+pub(super) fn wanted(mut children: Vec<Option<Arc<Inner>>>, asks: &[Ask]) -> Vec<Option<Arc<Inner>>> {
+    let mut unwanted = Vec::new();
+    for (child, ask) in children.iter_mut().zip(asks) {
+        unwanted.extend(child.take_if(|_| ask.color.is_none()));
     }
+    drop_all(&unwanted);
+    children
 }
 
 /// Waits until all that was enqueued is done, also on what shares the resources: a split allocates on the device, and waits for it.
-fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
+pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     for inner in members {
         let mut streams = inner.enter(operation)?.0.streams.all().to_vec();
         for sharer in inner.sharers() {
@@ -132,15 +148,15 @@ fn together(
         // For those that have no family; and the visit may have another number.
         point::write_down(inner, guard, operation, &signature, entry);
         let child = ask.color.map(|color| {
-            let child = (guard.splits, color);
-            let household = inner.household.child(child);
+            let child = Child::Part(guard.splits, color);
+            let household = inner.household.child(child.clone());
             let family = inner.family.as_ref().map(|family| {
                 let ranks = family.splits.members(guard.splits, color);
                 family.child(child, &ranks, household.part().unwrap_or_default())
             });
-            Place { color: color as c_int, household, family }
+            Place { household, family }
         });
-        parts.push(Part { parent: Arc::clone(inner), helper, key: ask.key as c_int, child });
+        parts.push(Part { parent: Arc::clone(inner), helper, wish: ask.wish(), child });
     }
     divide(operation, parts)
 }

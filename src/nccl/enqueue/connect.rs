@@ -100,6 +100,13 @@ fn promise(family: &Family, ranks: &[usize]) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Promised<'a>(SmallVec<[&'a Inner; 4]>);
 
+impl<'a> Promised<'a> {
+    /// One more.
+    pub(crate) fn add(&mut self, inner: &'a Inner) {
+        self.0.push(inner);
+    }
+}
+
 impl Drop for Promised<'_> {
     fn drop(&mut self) {
         self.0.iter().for_each(|inner| inner.redeem());

@@ -4,7 +4,7 @@
 //! what waits for them, a driver call of ours among others, waits until they see it. Hence no CUDA call here comes before
 //! the flags, and no lock: the gate is shut, and who is not inside NCCL is not waited for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::freeing;
@@ -104,14 +104,18 @@ fn add_mates(inner: &Inner, cause: &Error, all: &mut Vec<(Arc<Inner>, Error)>) {
     }
 }
 
-/// Aborts those of `all` that are active, each because of what stands beside it; whether there are any.
+/// Of two who end or stop the same ranks, one finds them active.
+pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Aborts those of `all` that are active or were revoked, each because of what stands beside it; whether there are any.
 fn abort_all(all: &[(Arc<Inner>, Error)]) -> bool {
     // All are condemned before the first is aborted, so that every thread that notices gets this cause, and nobody finds results well
     // that are none: who waits on the device for a rank that is stopped goes on as if that had come.
     let condemned: Vec<_> = {
-        // Of two who abort the same ranks, one finds them active.
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = one_at_a_time();
         all.iter().filter(|(inner, cause)| inner.condemn(cause.clone())).collect()
     };
     condemned.iter().for_each(|(inner, _)| doom(inner));

@@ -33,6 +33,13 @@ const SOME: u32 = 256;
 /// On an error, those that are still active stay so: abort them.
 pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     outside_of_host_functions(CLOSE)?;
+    let (revoked, members): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|inner| inner.is_revoked());
+    end_revoked(&revoked, "close");
+    if members.is_empty() && !revoked.is_empty() {
+        wait_for_end(&revoked, deadline);
+        return Ok(());
+    }
+    let members = &*members;
     wait_for_work(members, deadline)?;
     // What they did is well, then, whatever becomes of the end.
     members.iter().try_for_each(|inner| inner.health()).map_err(|error| error.met_by(CLOSE))?;
@@ -80,6 +87,14 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
         });
     }
     closed.and(freed.map(drop))
+}
+
+/// Ends those that were revoked, which NCCL finalizes no more.
+fn end_revoked(revoked: &[Arc<Inner>], operation: &'static str) {
+    if !revoked.is_empty() {
+        let reason = "it was revoked, and closed or dropped then".to_owned();
+        start_abort(revoked, &Error::Aborted { operation, reason });
+    }
 }
 
 /// `inner` comes to nothing more, and what it had come to is done: whoever waits for it is told.
@@ -246,11 +261,13 @@ fn patience(members: &[Arc<Inner>]) -> Duration {
 /// ranks of this process with them.
 pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let active: Vec<_> = members.iter().filter(|inner| inner.is_active()).cloned().collect();
+    let revoked: Vec<_> = members.iter().filter(|inner| inner.is_revoked()).cloned().collect();
     if cuda::in_host_function() {
         // NCCL must not be called here, and still needs what it has pointers into.
-        std::mem::forget(active);
+        std::mem::forget((active, revoked));
         return;
     }
+    end_revoked(&revoked, "drop");
     let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else {
         return wait_for_what_is_left(members);
     };

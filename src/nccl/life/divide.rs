@@ -1,6 +1,6 @@
-//! Starting communicators that are split off from others, with a deadline.
+//! Starting communicators that are made of others, with a deadline.
 //!
-//! As a start, a split blocks and cannot be stopped, so it runs on the thread of a child, while the caller waits. All that time it is a
+//! As a start, a split or a shrink blocks and cannot be stopped, so it runs on the thread of a child, while the caller waits. All that time it is a
 //! visit to the parents: NCCL uses them. Who waits no longer ends the parents, which is what brings such a call back, and leaves the
 //! rest to that thread: the end of the visit, and the children, should there be any after all. Those are aborted when the parents have
 //! ended, since a parent keeps a pointer into a child whose start has failed, for its own abort; one that shares its resources with the
@@ -18,20 +18,38 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
+use crate::nccl::state::gate::Lock;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
-use crate::nccl::state::inner::{Family, Inner, Parts};
+use crate::nccl::state::inner::{Family, Inner, Parts, next_id};
 use crate::nccl::wait::entry::begin_visits;
 use crate::nccl::wait::pending;
 use crate::sys;
 
-const FUNCTION: &str = "ncclCommSplit";
+/// What is asked of NCCL for one rank.
+#[derive(Debug, Clone)]
+pub(crate) enum Wish {
+    /// To be in the part of this colour, in the order of the keys.
+    Split { color: c_int, key: c_int },
+    /// To go on without these.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    Shrink { excluded: Vec<c_int> },
+}
+
+impl Wish {
+    fn function(&self) -> &'static str {
+        match self {
+            Self::Split { .. } => "ncclCommSplit",
+            Self::Shrink { .. } => "ncclCommShrink",
+        }
+    }
+}
 
 /// What one rank of a communicator asks for.
 pub(crate) struct Part {
     pub(crate) parent: Arc<Inner>,
     pub(crate) helper: Helper,
-    pub(crate) key: c_int,
+    pub(crate) wish: Wish,
     /// `None` for a rank that will be in no part.
     pub(crate) child: Option<Place>,
 }
@@ -39,7 +57,6 @@ pub(crate) struct Part {
 /// Where a child belongs.
 #[derive(Clone)]
 pub(crate) struct Place {
-    pub(crate) color: c_int,
     pub(crate) household: Arc<Household<Inner>>,
     pub(crate) family: Option<Arc<Family>>,
 }
@@ -52,16 +69,16 @@ struct Born {
     size: usize,
 }
 
-/// Wraps `ncclCommSplit`, in one group for all `parts`, whose parents are locked.
+/// Wraps `ncclCommSplit` or `ncclCommShrink`, in one group for all `parts`, whose parents are locked.
 ///
 /// # Errors
 /// The outer one is of the parents, which cannot be used any more; the inner one of a child that has ended already.
 pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result<Vec<Option<Arc<Inner>>>>> {
     let mut helpers = Vec::with_capacity(parts.len());
     let mut asked = Vec::with_capacity(parts.len());
-    for Part { parent, helper, key, child } in parts {
+    for Part { parent, helper, wish, child } in parts {
         helpers.push(helper);
-        asked.push(Asked { parent, key, child, handle: Handle(ptr::null_mut()) });
+        asked.push(Asked { parent, wish, child, handle: Handle(ptr::null_mut()) });
     }
     let parents: Vec<_> = asked.iter().map(|one| Arc::clone(&one.parent)).collect();
     let places: Vec<_> = asked.iter().map(|one| one.child.clone()).collect();
@@ -106,7 +123,7 @@ fn wait(
             }
             Err(RecvTimeoutError::Disconnected) => Some(nothing(operation)),
             Err(RecvTimeoutError::Timeout) => {
-                parents.iter().find_map(|parent| parent.stayed_inside(operation).or_else(|| parent.refusal(operation)))
+                parents.iter().find_map(|parent| parent.stayed_inside(operation).or_else(|| parent.unfit(operation)))
             }
         };
         let late = || {
@@ -124,7 +141,8 @@ fn wait(
 
 /// A child of `parent`, with all that it inherits.
 fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inner> {
-    let Place { household, family, .. } = place;
+    let Place { household, family } = place;
+    let apart = !household.is_within(&parent.household);
     let Born { handle, rank, size } = born;
     let child = Inner::new(Parts {
         handle,
@@ -136,7 +154,11 @@ fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inn
         helper,
         timeout: parent.timeout(),
         force_windows: parent.force_windows,
-        lock: parent.shared_lock().cloned(),
+        // One that goes on without its parent shares with others only.
+        lock: match apart {
+            false => parent.shared_lock().cloned(),
+            true => parent.shared_lock().map(|_| Lock::new(next_id())),
+        },
     });
     family.into_iter().for_each(|family| family.join(rank, &child));
     child
@@ -145,7 +167,7 @@ fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inn
 /// What is asked of NCCL for one rank, and what it has made of that as long as nobody has taken it.
 struct Asked {
     parent: Arc<Inner>,
-    key: c_int,
+    wish: Wish,
     child: Option<Place>,
     handle: Handle,
 }
@@ -168,21 +190,15 @@ impl Division {
     }
 
     fn split(&mut self) -> Result<Vec<Option<Born>>> {
+        let function = self.0.first().map_or("ncclGroupEnd", |one| one.wish.function());
         // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
         let mut result = check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
         if result.is_ok() {
-            for Asked { parent, key, child, handle } in &mut self.0 {
-                let color = child.as_ref().map_or(sys::NCCL_SPLIT_NOCOLOR as c_int, |place| place.color);
-                let (raw, Handle(place)) = (parent.handle().raw(), handle);
-                // SAFETY: the parent is live during its visit, which ends after this, and locked until then or condemned: nobody else
-                // uses it. There is a place for the handle, which is written before the group ends, and no configuration: that of the
-                // parent, whose texts the households keep. The ranks agree: in a clique they have compared, and who made a
-                // communicator across processes has promised it.
-                let code = unsafe { sys::ncclCommSplit(raw, color, *key, place, ptr::null_mut()) };
-                result = result.and(check(FUNCTION, code).map_err(|error| error.of_rank(parent.rank)));
+            for one in &mut self.0 {
+                result = result.and(one.ask());
             }
             // SAFETY: this thread has opened the group above. After an error NCCL starts none.
-            result = result.and(check(FUNCTION, unsafe { sys::ncclGroupEnd() }));
+            result = result.and(check(function, unsafe { sys::ncclGroupEnd() }));
         }
         result?;
         self.0.iter().map(|one| one.child.as_ref().map(|place| one.born(place)).transpose()).collect()
@@ -190,11 +206,33 @@ impl Division {
 }
 
 impl Asked {
+    /// Makes the call, within the group of this thread.
+    fn ask(&mut self) -> Result<()> {
+        let (raw, Handle(place)) = (self.parent.handle().raw(), &mut self.handle);
+        // No configuration: that of the parent, whose texts the households keep.
+        let config = ptr::null_mut();
+        let code = match &mut self.wish {
+            // SAFETY: the parent is live during its visit, which ends after this, and locked until then or condemned: nobody else
+            // uses it. There is a place for the handle, which is written before the group ends. The ranks agree: in a clique they have
+            // compared, and who made a communicator across processes has promised it.
+            Wish::Split { color, key } => unsafe { sys::ncclCommSplit(raw, *color, *key, place, config) },
+            #[cfg(nccl_ge_2_27)]
+            Wish::Shrink { excluded } => {
+                let (list, count) = (excluded.as_mut_ptr(), excluded.len() as c_int);
+                // SAFETY: as above. NCCL sorts the list, which is ours, and copies it; it names other ranks of the parent, each once.
+                unsafe { sys::ncclCommShrink(raw, list, count, place, config, sys::NCCL_SHRINK_DEFAULT as c_int) }
+            }
+            #[cfg(not(nccl_ge_2_27))]
+            Wish::Shrink { .. } => sys::ncclResult_t::ncclInvalidUsage,
+        };
+        check(self.wish.function(), code).map_err(|error| error.of_rank(self.parent.rank))
+    }
+
     /// What NCCL has made.
     fn born(&self, place: &Place) -> Result<Born> {
         let raw = self.handle.raw();
         if raw.is_null() {
-            return Err(nothing(FUNCTION));
+            return Err(nothing(self.wish.function()));
         }
         let (mut rank, mut size) = (0, 0);
         // SAFETY: a communicator that was just made, which nobody else has, and a place for the answer.
@@ -203,7 +241,7 @@ impl Asked {
         check("ncclCommCount", unsafe { sys::ncclCommCount(raw, &mut size) })?;
         let (rank, size) = (rank as usize, size as usize);
         match place.family.as_ref().map(|family| family.size()).filter(|&expected| expected != size) {
-            Some(expected) => Err(Error::argument(FUNCTION, "size of a child", expected, size)),
+            Some(expected) => Err(Error::argument(self.wish.function(), "size of a child", expected, size)),
             None => Ok(Born { handle: self.handle, rank, size }),
         }
     }

@@ -90,7 +90,7 @@ fn same(one: &Error, other: &Error) -> bool {
 
 /// Whether all that `error` says is that somebody else has ended a communicator.
 fn is_told_by(error: &Error) -> bool {
-    matches!(error, Error::Aborted { .. }) || departure::is_told_by(error)
+    matches!(error, Error::Aborted { .. } | Error::Revoked { .. }) || departure::is_told_by(error)
 }
 
 /// The rank that differs from others, where `error` says so.

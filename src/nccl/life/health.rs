@@ -79,7 +79,9 @@ impl Worker for Inner {
         let rank = || format!("rank {}{}", self.rank, pending::of_part(self));
         let told = match self.refusal("wait") {
             None => pending::waits(self, done, last),
-            Some(Error::Aborted { reason: why, .. }) => Some(format!("{} is being stopped: {why}", rank())),
+            Some(Error::Aborted { reason: why, .. } | Error::Revoked { reason: why, .. }) => {
+                Some(format!("{} is being stopped: {why}", rank()))
+            }
             Some(error) => Some(format!("{} is being stopped: {error}", rank())),
         };
         let told: Vec<_> = told.into_iter().chain(self.said()).collect();

@@ -13,6 +13,8 @@ pub(crate) mod interrupt;
 pub(crate) mod reaper;
 pub(crate) mod registration;
 pub(crate) mod release;
+#[cfg(nccl_ge_2_28_7)]
+pub(crate) mod revoke;
 pub(crate) mod scope;
 pub(crate) mod together;
 pub(crate) mod watchdog;

@@ -51,7 +51,11 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
             together.have_all_revoked(inner)
         }
     };
-    let (mut clear, mut revoked, mut must) = (false, false, false);
+    // One that was revoked before has stopped, and cannot be revoked again.
+    let (mut clear, mut revoked, mut must) = (false, inner.has_stopped(), false);
+    if revoked {
+        together.set_revoked(inner);
+    }
     let mut round = 0;
     loop {
         if !clear && inner.is_left() {

@@ -90,7 +90,7 @@ impl Config {
     /// ```
     ///
     /// What this crate could not answer for is an [`InvalidArgument`](Error::InvalidArgument) when a communicator is made: `blocking`
-    /// other than 1, another `splitShare` than [`Config::split_share`] says, and a `CTAPolicy` with the copy engines.
+    /// other than 1, another `splitShare` or `shrinkShare` than its own methods say, and a `CTAPolicy` with the copy engines.
     ///
     /// # Safety
     /// It sets the same each time. The values are such as NCCL takes, on all ranks what NCCL wants the same; what it puts pointers to
@@ -103,6 +103,12 @@ impl Config {
     /// Whether communicators split from this one share its resources, as far as it says so.
     pub(crate) fn shares(&self) -> bool {
         self.numbers.split_share == Some(1)
+    }
+
+    /// Whether communicators shrunk from this one share its resources, as far as it says so.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) fn shrinks_share(&self) -> bool {
+        self.numbers.shrink_share == Some(1)
     }
 
     pub(crate) fn forces_windows(&self) -> bool {
@@ -138,6 +144,8 @@ impl Config {
         };
         kept("blocking", before.blocking, raw.blocking)?;
         kept("splitShare", before.splitShare, raw.splitShare)?;
+        #[cfg(nccl_ge_2_27)]
+        kept("shrinkShare", before.shrinkShare, raw.shrinkShare)?;
         #[cfg(nccl_ge_2_27)]
         if raw.CTAPolicy >= 0 && raw.CTAPolicy & COPY_ENGINES != 0 {
             return Err(Error::argument(operation, "CTAPolicy", NO_COPY_ENGINES, raw.CTAPolicy));

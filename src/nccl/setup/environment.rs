@@ -51,11 +51,20 @@ pub(crate) fn check_ids(operation: &'static str) -> Result<()> {
 /// is neither 0 nor 1 there counts as 0. Read once, as NCCL does.
 pub(crate) fn shares(configured: bool) -> bool {
     static SAID: OnceLock<Option<bool>> = OnceLock::new();
-    let said = SAID.get_or_init(|| {
-        let (value, _) = seen(SHARE, |name| std::env::var_os(name), &files())?;
-        number(&value).map(|number| number == 1)
-    });
-    said.unwrap_or(configured)
+    SAID.get_or_init(|| is_one(SHARE)).unwrap_or(configured)
+}
+
+/// The same of those that are shrunk from it.
+#[cfg(nccl_ge_2_27)]
+pub(crate) fn shrinks_share(configured: bool) -> bool {
+    static SAID: OnceLock<Option<bool>> = OnceLock::new();
+    SAID.get_or_init(|| is_one("NCCL_COMM_SHRINK_SHARE_RESOURCES")).unwrap_or(configured)
+}
+
+/// Whether a number that is said is 1.
+fn is_one(name: &str) -> Option<bool> {
+    let (value, _) = seen(name, |name| std::env::var_os(name), &files())?;
+    number(&value).map(|number| number == 1)
 }
 
 /// What is expected of a policy.

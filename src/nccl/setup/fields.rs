@@ -128,7 +128,9 @@ impl Config {
         self
     }
 
-    /// `shrinkShare`: whether communicators shrunk from this one share its resources.
+    /// `shrinkShare`: whether communicators shrunk from this one share its resources. What this crate
+    /// [shrinks](crate::nccl::Communicator::shrink) shares nothing: one for which this is set has to be
+    /// [revoked](crate::nccl::Communicator::revoke) before, after which NCCL shares nothing either.
     ///
     /// ```
     /// use gpucomm::nccl::{Config, CtaPolicy};

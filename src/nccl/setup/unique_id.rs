@@ -4,7 +4,8 @@ use std::ffi::c_char;
 use std::fmt;
 
 use super::{begun, environment};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::exchange::Exchange;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::{sys, version};
@@ -66,6 +67,48 @@ impl UniqueId {
         // SAFETY: `id` is a place for one id.
         check("ncclGetUniqueId", unsafe { sys::ncclGetUniqueId(&mut id) })?;
         Ok(Self { bytes: id.internal.map(|byte| byte.to_ne_bytes()[0]) })
+    }
+
+    /// An id for all ranks of an exchange: rank 0 makes it (`ncclGetUniqueId`), and all get it.
+    ///
+    /// ```
+    /// use gpucomm::exchange::{Exchange, Threads};
+    /// use gpucomm::{Communicator, Device, Stream, UniqueId};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # if Device::count().is_ok_and(|count| count < 2) { return Ok(()) }
+    /// # let place = Threads::new(2);
+    /// # std::thread::scope(|scope| {
+    /// #     for rank in 0..2 {
+    /// #         let place = &place;
+    /// #         scope.spawn(move || {
+    /// #             let exchange = Exchange::join(place.store(rank).unwrap()).unwrap();
+    /// #             one(&exchange, Device::new(rank).unwrap()).unwrap()
+    /// #         });
+    /// #     }
+    /// # });
+    /// # Ok(())
+    /// # }
+    /// fn one(exchange: &Exchange, device: Device) -> gpucomm::Result<()> {
+    ///     let id = UniqueId::shared(exchange)?;
+    ///     // SAFETY: all ranks of the exchange run this program, and so issue the same operations in the same order.
+    ///     let comm = unsafe { Communicator::init_rank(device, exchange.size(), &id, exchange.rank())? };
+    ///     comm.wait_at_barrier(&Stream::new(device)?)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`UniqueId::new`], and as [`Exchange::broadcast`].
+    pub fn shared(exchange: &Exchange) -> Result<Self> {
+        const OPERATION: &str = "UniqueId::shared";
+        let own = if exchange.rank() == 0 { Some(Self::new()?) } else { None };
+        let bytes = exchange.broadcast(0, own.as_ref().map_or(&[][..], |id| id.as_bytes()))?;
+        let bytes = <[u8; Self::BYTES]>::try_from(&*bytes).map_err(|_| Error::Exchange {
+            operation: OPERATION,
+            key: "the id".to_owned(),
+            reason: format!("expected {} bytes, got {}", Self::BYTES, bytes.len()),
+        })?;
+        Ok(Self::from_bytes(bytes))
     }
 
     /// An id that another rank sent.

@@ -1,9 +1,30 @@
-//! What is made once for all ranks of a communicator that is split off from another.
+//! What is made once for all ranks of a communicator that comes from another.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Which child of a communicator: the number of the split, which all ranks count alike, and the colour.
-pub(crate) type Child = (u64, usize);
+/// Which child of a communicator: all ranks that are in it call it the same. Ordered so that earlier ones of a kind come first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Child {
+    /// A part: the number of the split, which all ranks count alike, and the colour.
+    Part(u64, usize),
+    /// The same of one that was revoked, where they count anew.
+    RevokedPart(u64, usize),
+    /// What is left without these ranks, in order, and how often that was asked for before.
+    Rest(Arc<[usize]>, u64),
+}
+
+impl Child {
+    /// Which part it is, in words: "of color" and so on.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Part(_, color) | Self::RevokedPart(_, color) => format!("of color {color}"),
+            Self::Rest(excluded, _) => match &**excluded {
+                [one] => format!("without rank {one}"),
+                all => format!("without ranks {}", all.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+            },
+        }
+    }
+}
 
 /// What the children of a communicator have, each by its [`Child`], in their order: they are few. Who is first makes it; it lives as long
 /// as anybody has it.
@@ -47,11 +68,11 @@ mod tests {
     #[test]
     fn made_once_and_forgotten() {
         let children = Children::default();
-        let first = children.of((1, 0), || 10);
-        assert!(Arc::ptr_eq(&first, &children.of((1, 0), || 11)));
-        let (other, later) = (children.of((1, 1), || 12), children.of((2, 0), || 13));
+        let first = children.of(Child::Part(1, 0), || 10);
+        assert!(Arc::ptr_eq(&first, &children.of(Child::Part(1, 0), || 11)));
+        let (other, later) = (children.of(Child::Part(1, 1), || 12), children.of(Child::Part(2, 0), || 13));
         assert_eq!(children.all(), [first, other, later]);
         assert!(children.all().is_empty());
-        assert_eq!(*children.of((1, 0), || 14), 14);
+        assert_eq!(*children.of(Child::Part(1, 0), || 14), 14);
     }
 }

@@ -7,6 +7,7 @@ use crate::nccl::agree::ledger::Ledger;
 use crate::nccl::agree::order::Sharing;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::points::Points;
+use crate::nccl::agree::regroup::Regroup;
 use crate::nccl::agree::splits::Splits;
 
 /// What they share; `R` is a rank.
@@ -16,6 +17,7 @@ pub(crate) struct Family<R> {
     #[cfg(nccl_ge_2_27)]
     pub(crate) points: Points,
     pub(crate) splits: Splits,
+    pub(crate) regroup: Regroup,
     /// Where what is split off shares its resources: in which order they are used.
     pub(crate) sharing: Option<Sharing>,
     /// Those of a child come one by one.
@@ -31,6 +33,7 @@ impl<R> Family<R> {
             #[cfg(nccl_ge_2_27)]
             points: Points::new(size),
             splits: Splits::new(size),
+            regroup: Regroup::new(size),
             sharing,
             members: (0..size).map(|_| OnceLock::new()).collect(),
             children: Children::default(),
@@ -61,6 +64,14 @@ impl<R> Family<R> {
         self.children.of(child, || {
             let sharing = self.sharing.as_ref().map(|sharing| sharing.part(part.clone(), ranks));
             Self::new(ranks.len(), Some(part), sharing)
+        })
+    }
+
+    /// That of a child of so many ranks that goes on without this one, and shares with what comes from it only.
+    pub(crate) fn rest(&self, child: Child, size: usize, part: String) -> Arc<Self> {
+        self.children.of(child, || {
+            let sharing = self.sharing.as_ref().map(|_| Sharing::new(size));
+            Self::new(size, Some(part), sharing)
         })
     }
 }

@@ -122,6 +122,11 @@ impl<T> Gate<T> {
         self.door.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
     }
 
+    /// The same where the gate may be shut. The caller sees to it, afterwards, that nobody takes it for empty who ends what lies behind.
+    pub(crate) fn promise_though_shut(&self) {
+        self.door.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// The visits that were promised are over, or will not be made.
     pub(crate) fn redeem(&self) {
         self.door.fetch_sub(1, Ordering::SeqCst);
@@ -141,7 +146,7 @@ impl<T> Gate<T> {
         self.door.fetch_or(SHUT, Ordering::SeqCst);
     }
 
-    /// Whether nobody is inside or about to be, as was promised: of a gate that is shut, for good.
+    /// Whether nobody is inside or about to be, as was promised: of a gate that is shut for good, for good.
     pub(crate) fn is_empty(&self) -> bool {
         let promised = self.door.load(Ordering::SeqCst) & !SHUT != 0;
         !promised && self.visits.load(Ordering::SeqCst).is_multiple_of(2) && self.readers.load(Ordering::SeqCst) == 0

@@ -18,11 +18,18 @@ use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
 
 /// What all ranks know a communicator by, in whatever process they are, and in whatever order their threads have made it: the id that
-/// it goes back to, and each split from there on. Ordered so that what was split off comes after what it was split off from.
+/// it goes back to, and each split from there on, or shrink. Ordered so that what was split off comes after what it was split off from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lineage {
     id: [u8; UniqueId::BYTES],
     splits: Vec<Child>,
+}
+
+impl Lineage {
+    /// That of a child.
+    fn with(&self, child: Child) -> Self {
+        Self { id: self.id, splits: self.splits.iter().cloned().chain([child]).collect() }
+    }
 }
 
 /// The ranks that were started with one id, or split off together; `R` is a rank.
@@ -49,7 +56,7 @@ struct Ranks<R> {
 }
 
 /// All households of the process.
-pub(crate) struct Households<R>(Mutex<BTreeMap<[u8; UniqueId::BYTES], Weak<Household<R>>>>);
+pub(crate) struct Households<R>(Mutex<BTreeMap<Lineage, Weak<Household<R>>>>);
 
 impl<R> Households<R> {
     pub(crate) const fn new() -> Self {
@@ -59,18 +66,36 @@ impl<R> Households<R> {
     /// That of the ranks of `id`, joined by `ranks` more, before any of them starts; whether what they have is shared by what is split off
     /// from them.
     pub(crate) fn join(&self, id: &UniqueId, ranks: usize, shares: bool) -> Arc<Household<R>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, household| household.strong_count() > 0);
-        let household = all.get(id.as_bytes()).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let lineage = Lineage { id: *id.as_bytes(), splits: Vec::new() };
-            Arc::new(Household::new(None, lineage, Arc::new(Together::new())))
-        });
-        all.insert(*id.as_bytes(), Arc::downgrade(&household));
-        household.open.fetch_add(ranks, Ordering::Relaxed);
-        household.together.join(ranks);
+        let household = self.of(Lineage { id: *id.as_bytes(), splits: Vec::new() });
+        household.expect(ranks);
         if shares {
             household.together.set_shared();
         }
+        household
+    }
+
+    /// That of the ranks that come from `parent` as `child`, and go on without it, joined by one more, before any of them starts.
+    pub(crate) fn part_from(&self, parent: &Household<R>, child: Child) -> Arc<Household<R>> {
+        let household = self.of(parent.lineage.with(child));
+        // It has the configuration of its parent.
+        let configs = parent.configs().clone();
+        household.configs().extend(configs);
+        household.expect(1);
+        if parent.together.are_shared() {
+            // The same goes for what is split off from it.
+            household.together.set_shared();
+        }
+        household
+    }
+
+    fn of(&self, lineage: Lineage) -> Arc<Household<R>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, household| household.strong_count() > 0);
+        let household = all
+            .get(&lineage)
+            .and_then(Weak::upgrade)
+            .unwrap_or_else(|| Arc::new(Household::new(None, lineage.clone(), Arc::new(Together::new()))));
+        all.insert(lineage, Arc::downgrade(&household));
         household
     }
 
@@ -103,16 +128,35 @@ impl<R> Household<R> {
     /// Keeps a configuration that ranks are started with.
     pub(crate) fn keep(&self, config: Config) -> Arc<Config> {
         let config = Arc::new(config);
-        self.configs.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&config));
+        self.configs().push(Arc::clone(&config));
         config
     }
 
     /// NCCL goes on using the configurations, for as long as nobody here knows: they are kept for ever.
     pub(crate) fn leave_configs(&self) {
-        let configs = self.configs.lock().unwrap_or_else(PoisonError::into_inner);
-        configs.iter().for_each(|config| std::mem::forget(Arc::clone(config)));
-        drop(configs);
+        self.configs().iter().for_each(|config| std::mem::forget(Arc::clone(config)));
         self.parent.iter().for_each(|parent| parent.leave_configs());
+    }
+
+    /// What they were started with.
+    pub(crate) fn config(&self) -> Config {
+        self.configs().first().map(|config| Config::clone(config)).unwrap_or_default()
+    }
+
+    fn configs(&self) -> MutexGuard<'_, Vec<Arc<Config>>> {
+        self.configs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what NCCL shrinks shares its resources, as far as their configurations say so.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) fn shrinks_share(&self) -> bool {
+        self.configs().iter().any(|config| config.shrinks_share())
+    }
+
+    /// So many more ranks are about to start.
+    fn expect(&self, ranks: usize) {
+        self.open.fetch_add(ranks, Ordering::Relaxed);
+        self.together.join(ranks);
     }
 
     /// Never held across a call.
@@ -122,14 +166,12 @@ impl<R> Household<R> {
 
     /// That of the ranks that are split off together as `child`, joined by one more, before any of them starts.
     pub(crate) fn child(self: &Arc<Self>, child: Child) -> Arc<Self> {
-        let one = self.children.of(child, || {
-            let splits = self.lineage.splits.iter().copied().chain([child]).collect();
-            let lineage = Lineage { splits, ..self.lineage };
+        let one = self.children.of(child.clone(), || {
+            let lineage = self.lineage.with(child);
             let together = self.sharers().map_or_else(|| Arc::new(Together::new()), Arc::clone);
             Self::new(Some(Arc::clone(self)), lineage, together)
         });
-        one.open.fetch_add(1, Ordering::Relaxed);
-        one.together.join(1);
+        one.expect(1);
         one
     }
 
@@ -156,8 +198,8 @@ impl<R> Household<R> {
 
     /// Which part it is, in words: "of color" and so on; `None` of what was not split off.
     pub(crate) fn part(&self) -> Option<String> {
-        let colors: Vec<_> = self.lineage.splits.iter().rev().map(|(_, color)| format!("of color {color}")).collect();
-        (!colors.is_empty()).then(|| colors.join(" of the part "))
+        let parts: Vec<_> = self.lineage.splits.iter().rev().map(Child::describe).collect();
+        (!parts.is_empty()).then(|| parts.join(" of the part "))
     }
 
     /// Which communicator it is, for an error of another one.
@@ -259,13 +301,13 @@ mod tests {
         let households = Households::new();
         let parent = households.join(&UniqueId::from_bytes([8; UniqueId::BYTES]), 1, false);
         let (early, late) = (Arc::new(1), Arc::new(2));
-        let child = parent.child((1, 5));
-        assert!(Arc::ptr_eq(&child, &parent.child((1, 5))));
-        let grandchild = child.child((1, 0));
+        let child = parent.child(Child::Part(1, 5));
+        assert!(Arc::ptr_eq(&child, &parent.child(Child::Part(1, 5))));
+        let grandchild = child.child(Child::Part(1, 0));
         assert!(grandchild.admit(std::slice::from_ref(&early)).is_none());
         let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
         assert_eq!(parent.fail(&cause), [early]);
-        for one in [child, grandchild, parent.child((2, 0))] {
+        for one in [child, grandchild, parent.child(Child::Part(2, 0))] {
             assert!(one.admit(std::slice::from_ref(&late)).is_some());
         }
     }
@@ -274,7 +316,7 @@ mod tests {
     fn a_parent_goes_on_without_its_children() {
         let parent = Households::new().join(&UniqueId::from_bytes([7; UniqueId::BYTES]), 1, false);
         let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
-        assert!(parent.child((1, 0)).fail(&cause).is_empty());
+        assert!(parent.child(Child::Part(1, 0)).fail(&cause).is_empty());
         assert!(parent.admit(&[Arc::new(1)]).is_none());
     }
 
@@ -282,8 +324,8 @@ mod tests {
     fn who_shares_ends_with_any_of_them() {
         let parent = Households::new().join(&UniqueId::from_bytes([6; UniqueId::BYTES]), 1, true);
         let (whole, part, other) = (Arc::new(1), Arc::new(2), Arc::new(3));
-        let [one, two] = [0, 5].map(|color| parent.child((1, color)));
-        let of_two = two.child((1, 7));
+        let [one, two] = [0, 5].map(|color| parent.child(Child::Part(1, color)));
+        let of_two = two.child(Child::Part(1, 7));
         assert!(parent.admit(std::slice::from_ref(&whole)).is_none());
         assert!(one.admit(std::slice::from_ref(&part)).is_none());
         assert!(of_two.admit(std::slice::from_ref(&other)).is_none());
@@ -297,10 +339,10 @@ mod tests {
     /// Two processes, the threads of which have split in different orders.
     #[test]
     fn one_order_for_all_ranks() {
-        let order = |splits: [Child; 4]| {
+        let order = |splits: [(u64, usize); 4]| {
             let whole = Households::<u32>::new().join(&UniqueId::from_bytes([4; UniqueId::BYTES]), 1, true);
-            let mut parts = splits.map(|child| whole.child(child)).to_vec();
-            parts.push(parts[0].child((1, 0)));
+            let mut parts = splits.map(|(split, color)| whole.child(Child::Part(split, color))).to_vec();
+            parts.push(parts[0].child(Child::Part(1, 0)));
             parts.push(whole);
             parts.sort_unstable_by(|one, other| one.lineage.cmp(&other.lineage));
             parts.iter().map(|part| part.describe()).collect::<Vec<_>>()
@@ -312,10 +354,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_goes_on_without_what_it_comes_from() {
+        let households = Households::new();
+        let whole = households.join(&UniqueId::from_bytes([3; UniqueId::BYTES]), 1, false);
+        let rest = || households.part_from(&whole, Child::Rest([1, 4].into(), 0));
+        let (one, two) = (rest(), rest());
+        assert!(Arc::ptr_eq(&one, &two) && !one.is_within(&whole));
+        assert_eq!(one.describe(), "the part without ranks 1, 4");
+        let (first, second) = (Arc::new(1), Arc::new(2));
+        assert!(whole.admit(&[first]).is_none() && one.admit(std::slice::from_ref(&second)).is_none());
+        let cause = Error::Aborted { operation: "abort", reason: "the test aborts".into() };
+        assert_eq!(whole.fail(&cause).len(), 1);
+        assert_eq!(households.members().len(), 2);
+        assert!(one.admit(&[Arc::new(3)]).is_none());
+    }
+
+    #[test]
     fn lineage_in_words() {
         let whole = Households::<u32>::new().join(&UniqueId::from_bytes([5; UniqueId::BYTES]), 1, false);
-        let part = whole.child((1, 3));
-        let of_part = part.child((1, 0));
+        let part = whole.child(Child::Part(1, 3));
+        let of_part = part.child(Child::Part(1, 0));
         let names = [&whole, &part, &of_part].map(|one| one.describe());
         assert_eq!(names, ["the whole", "the part of color 3", "the part of color 0 of the part of color 3"]);
         assert!(of_part.is_within(&whole) && part.is_within(&part) && !part.is_within(&of_part));

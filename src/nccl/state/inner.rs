@@ -22,6 +22,7 @@ use super::works::Works;
 use crate::cuda::{Device, Fate};
 use crate::error::{Error, Result};
 use crate::nccl::agree::recent::Recent;
+use crate::nccl::agree::regroup::Plan;
 use crate::nccl::raw::handle::Handle;
 use crate::sys;
 
@@ -38,6 +39,20 @@ pub(crate) struct Guarded {
     pub(crate) points: u64,
     /// How often this rank has come to a split.
     pub(crate) splits: u64,
+    /// How often others were made of it out of that sequence, for each plan.
+    pub(crate) regroups: Vec<(Plan, u64)>,
+}
+
+impl Guarded {
+    /// How often others were made of it by `plan` before.
+    pub(crate) fn regroup(&mut self, plan: &Plan) -> u64 {
+        if let Some((_, times)) = self.regroups.iter_mut().find(|(known, _)| known == plan) {
+            *times += 1;
+            return *times;
+        }
+        self.regroups.push((plan.clone(), 0));
+        0
+    }
 }
 
 /// The operation of a call that the watchdog ends because it stays inside NCCL: it does not know the method.
@@ -184,6 +199,27 @@ impl Inner {
             self.standing.cause().into_iter().for_each(|cause| self.fate.fail(cause.later("wait")));
         }
         first
+    }
+
+    /// Has the communicator be revoked, once: true for the one caller who must then stop it. Nobody enters NCCL any more, but who makes
+    /// others of it.
+    pub(crate) fn revoke(&self, cause: Error) -> bool {
+        let first = self.standing.revoke(cause);
+        if first {
+            self.gate.shut();
+            self.standing.cause().into_iter().for_each(|cause| self.fate.fail(cause.later("wait")));
+        }
+        first
+    }
+
+    /// Whether it was revoked, and nobody has ended it since.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.standing.is_revoked()
+    }
+
+    /// Why no others can be made of it, as an error of `operation`; `None` while it is active, or was revoked.
+    pub(crate) fn unfit(&self, operation: &'static str) -> Option<Error> {
+        (!self.is_active() && !self.is_revoked()).then(|| self.dead(operation))
     }
 
     /// Has the communicator be closed, once: true for the one caller who must then end it. Nobody enters NCCL any
@@ -347,6 +383,20 @@ impl Inner {
     /// is already.
     pub(crate) fn promise(&self) -> bool {
         self.gate.promise()
+    }
+
+    /// The same, also where it was revoked: for who makes others of it.
+    pub(crate) fn promise_division(&self) -> bool {
+        if self.gate.promise() {
+            return true;
+        }
+        self.gate.promise_though_shut();
+        // Who ends it moves its state before looking whether the gate is empty: one of both sees the other.
+        let fit = self.has_stopped() && self.is_revoked();
+        if !fit {
+            self.gate.redeem();
+        }
+        fit
     }
 
     /// The visits that were promised are over, or will not be made.

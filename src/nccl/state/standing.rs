@@ -1,8 +1,6 @@
 //! How a communicator stands: whether it still takes calls, and if not, since when and why.
 //!
-//! All moves from one state to another are in [`State::may_become`]. A state in which NCCL keeps the communicator but takes no
-//! operations of it, as after a revoke or in a suspension, would come between [`State::Active`] and the ends there, and refuse as the
-//! others do.
+//! All moves from one state to another are in [`State::may_become`].
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,12 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// How a communicator stands. Only while it is active are calls possible; every other state is for good.
+/// How a communicator stands. Only while it is active are calls possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
     /// Calls are possible.
     Active,
+    /// It was [revoked](crate::nccl::Communicator::revoke): what was under way was stopped, and has no result. Others can be made of it, by
+    /// [`Revoked`](crate::nccl::Revoked).
+    Revoked,
     /// Its work was done and is well, and NCCL is taking it down in order: it was closed or dropped. One that shares its resources
     /// ([`Config::split_share`](crate::nccl::Config::split_share)) stays so until those have ended that share them.
     Closing,
@@ -28,7 +29,7 @@ pub enum State {
 }
 
 impl State {
-    const ALL: [Self; 5] = [Self::Active, Self::Closing, Self::Closed, Self::Aborting, Self::Aborted];
+    const ALL: [Self; 6] = [Self::Active, Self::Revoked, Self::Closing, Self::Closed, Self::Aborting, Self::Aborted];
 
     fn of(number: u8) -> Self {
         Self::ALL[usize::from(number)]
@@ -38,7 +39,8 @@ impl State {
     const fn may_become(self, next: Self) -> bool {
         matches!(
             (self, next),
-            (Self::Active, Self::Closing | Self::Aborting)
+            (Self::Active, Self::Revoked | Self::Closing | Self::Aborting)
+                | (Self::Revoked, Self::Aborting)
                 | (Self::Closing, Self::Closed)
                 | (Self::Aborting, Self::Aborted)
         )
@@ -47,7 +49,7 @@ impl State {
     /// The state after this one, once NCCL has let go.
     const fn ended(self) -> Self {
         match self {
-            Self::Active | Self::Aborting | Self::Aborted => Self::Aborted,
+            Self::Active | Self::Revoked | Self::Aborting | Self::Aborted => Self::Aborted,
             Self::Closing | Self::Closed => Self::Closed,
         }
     }
@@ -64,13 +66,20 @@ pub(crate) struct Standing {
     state: AtomicU8,
     /// Why it is aborted; set before `state` says so.
     cause: OnceLock<Error>,
+    /// Why it was revoked; set before `state` says so.
+    revoked: OnceLock<Error>,
     /// Since when it is active no more; set before `state` says so.
     since: OnceLock<Instant>,
 }
 
 impl Standing {
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU8::new(State::Active as u8), cause: OnceLock::new(), since: OnceLock::new() }
+        Self {
+            state: AtomicU8::new(State::Active as u8),
+            cause: OnceLock::new(),
+            revoked: OnceLock::new(),
+            since: OnceLock::new(),
+        }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -82,12 +91,25 @@ impl Standing {
         self.state.load(Ordering::Acquire) == State::Active as u8
     }
 
-    /// It is aborted because of `cause`; false where it was active no more.
+    /// It is aborted because of `cause`; false where it was neither active nor revoked.
     pub(crate) fn condemn(&self, cause: Error) -> bool {
         // The first cause stays, as does the first moment.
         let _ = self.cause.set(cause);
         let _ = self.since.set(Instant::now());
         self.go(State::Aborting)
+    }
+
+    /// It is revoked because of `cause`; false where it was active no more.
+    pub(crate) fn revoke(&self, cause: Error) -> bool {
+        let _ = self.revoked.set(cause);
+        let _ = self.since.set(Instant::now());
+        self.go(State::Revoked)
+    }
+
+    /// Whether it was revoked, and nobody has ended it since. Ordered with the moves of others: either they are seen here, or who makes
+    /// them sees what this thread has done before.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == State::Revoked as u8
     }
 
     /// It is closed; false where it was active no more.
@@ -104,12 +126,16 @@ impl Standing {
     /// Whether this call has brought it into the state `next`.
     fn go(&self, next: State) -> bool {
         let allowed = |state: u8| State::of(state).may_become(next).then_some(next as u8);
-        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, allowed).is_ok()
+        self.state.fetch_update(Ordering::SeqCst, Ordering::Acquire, allowed).is_ok()
     }
 
-    /// Why it is aborted; `None` while it is not.
+    /// Why it is revoked or aborted; `None` while it is neither.
     pub(crate) fn cause(&self) -> Option<&Error> {
-        self.cause.get().filter(|_| matches!(self.state(), State::Aborting | State::Aborted))
+        match self.state() {
+            State::Active | State::Closing | State::Closed => None,
+            State::Revoked => self.revoked.get(),
+            State::Aborting | State::Aborted => self.cause.get(),
+        }
     }
 
     /// Why nothing more can be done, as an error of `operation`, and since when; `None` while it is active.
@@ -120,9 +146,9 @@ impl Standing {
             State::Closing | State::Closed => {
                 Some(Error::Aborted { operation, reason: format!("it was closed {}", ago()) })
             }
-            State::Aborting | State::Aborted => Some(match self.cause.get() {
+            State::Revoked | State::Aborting | State::Aborted => Some(match self.cause() {
                 Some(cause) => match cause.later(operation) {
-                    error @ Error::Aborted { .. } => error.noted(ago()),
+                    error @ (Error::Revoked { .. } | Error::Aborted { .. }) => error.noted(ago()),
                     error => error,
                 },
                 None => Error::Aborted { operation, reason: ago() },
@@ -154,13 +180,20 @@ mod tests {
 
     #[test]
     fn all_moves() {
-        use State::{Aborted, Aborting, Active, Closed, Closing};
-        let allowed = [(Active, Closing), (Active, Aborting), (Closing, Closed), (Aborting, Aborted)];
+        use State::{Aborted, Aborting, Active, Closed, Closing, Revoked};
+        let allowed = [
+            (Active, Revoked),
+            (Active, Closing),
+            (Active, Aborting),
+            (Revoked, Aborting),
+            (Closing, Closed),
+            (Aborting, Aborted),
+        ];
         for from in State::ALL {
             for to in State::ALL {
                 assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
             }
-            assert!(from.is_ended() || from == Active || from.may_become(from.ended()), "{from:?}");
+            assert!(from.is_ended() || [Active, Revoked].contains(&from) || from.may_become(from.ended()), "{from:?}");
         }
     }
 
@@ -188,6 +221,20 @@ mod tests {
         assert_eq!(standing.state(), State::Closed);
         let told = standing.refusal("close").unwrap().to_string();
         assert_eq!(told, "close: the communicator was aborted: it was closed less than a second ago");
+    }
+
+    #[test]
+    fn what_was_revoked_says_so_until_it_ends() {
+        let standing = Standing::new();
+        assert!(standing.revoke(Error::Revoked { operation: "revoke", reason: "a rank is lost".into() }));
+        assert!(standing.is_revoked() && !standing.is_active() && !standing.retire());
+        let told = standing.refusal("all_reduce").unwrap().to_string();
+        assert_eq!(told, "all_reduce: the communicator was revoked: a rank is lost (less than a second ago)");
+        assert!(standing.condemn(cause()) && !standing.is_revoked());
+        let told = standing.refusal("shrink").unwrap().to_string();
+        assert!(told.contains("the test aborts"), "{told}");
+        assert!(standing.end());
+        assert_eq!(standing.state(), State::Aborted);
     }
 
     #[test]

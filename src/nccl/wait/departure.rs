@@ -22,6 +22,15 @@ pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error
     in_vain(inner, operation, pending::launch(inner), |rank, _| absent.contains(&rank))
 }
 
+/// Why `inner` waits in vain, in a call of `operation`, for these others to come to `expected`.
+#[cold]
+pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usize], expected: &str) -> Option<Error> {
+    let family = inner.family.as_ref()?;
+    let left = |&rank: &usize| Some((rank, family.ledger.presence().departure(rank)?));
+    let (rank, how) = missing.iter().find_map(left)?;
+    Some(family.ledger.decide(rank, inner.rank, expected.to_owned(), gone(family, rank, how)).error(operation))
+}
+
 /// Why `inner` waits in vain, in a call of `operation`, for others to come to what it has issued long ago.
 #[cold]
 pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {

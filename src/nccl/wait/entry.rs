@@ -31,6 +31,18 @@ impl Inner {
         Ok(())
     }
 
+    /// The lock, as long as the communicator is active, or was revoked and has stopped: for who makes others of it.
+    pub(crate) fn enter_to_divide(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
+        let deadline = Deadline::after(self.timeout());
+        let entered = deadline.until(|| {
+            self.unfit(operation).map_or(Ok(()), Err)?;
+            // What stops it has no lock, and a call that is being stopped may have it.
+            let still = self.is_active() || self.has_stopped();
+            Ok(self.try_lock().filter(|_| still))
+        })?;
+        entered.ok_or_else(|| busy(self, operation, &deadline))
+    }
+
     /// As [`Inner::enter`], for who does not wait: `None` while another thread is at it, and where the communicator has ended.
     pub(crate) fn try_enter(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
         self.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle().raw()))
@@ -59,11 +71,23 @@ pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
 /// Enters all of `members`, ranks of one communicator, in the one order that all threads have, so that two of them cannot wait for each other's locks: the ranks of a
 /// clique that was split off may be in another one.
 pub(crate) fn enter_all<'a>(members: &[&'a Inner], operation: &'static str) -> Result<Entered<'a>> {
+    in_order(members, |inner| inner.enter(operation))
+}
+
+/// The same, where they may have been revoked: for who makes others of them.
+pub(crate) fn enter_all_to_divide<'a>(
+    members: &[&'a Inner],
+    operation: &'static str,
+) -> Result<Vec<Locked<'a, Guarded>>> {
+    in_order(members, |inner| inner.enter_to_divide(operation))
+}
+
+fn in_order<'a, R>(members: &[&'a Inner], enter: impl Fn(&'a Inner) -> Result<R>) -> Result<Vec<R>> {
     let mut order: Vec<_> = (0..members.len()).collect();
     order.sort_unstable_by_key(|&at| members[at].order);
     let mut entered: Vec<_> = members.iter().map(|_| None).collect();
     for at in order {
-        entered[at] = Some(members[at].enter(operation)?);
+        entered[at] = Some(enter(members[at])?);
     }
     Ok(entered.into_iter().flatten().collect())
 }

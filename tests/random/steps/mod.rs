@@ -12,4 +12,5 @@ pub mod order;
 pub mod part;
 pub mod put;
 pub mod registration;
+pub mod rest;
 pub mod scalar;

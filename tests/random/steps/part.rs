@@ -80,7 +80,7 @@ impl Step for Split {
 }
 
 /// Rank `me` of all, in a part of these ranks, learns that they are there.
-fn works(part: &Communicator, stream: &Stream, me: usize, there: &[usize]) -> Result<()> {
+pub fn works(part: &Communicator, stream: &Stream, me: usize, there: &[usize]) -> Result<()> {
     assert_eq!((part.size(), there[part.rank()]), (there.len(), me), "of a part");
     let mine = DeviceBuffer::from_slice(stream, &[me as u32 + 1; 3])?;
     let mut all = DeviceBuffer::<u32>::zeroed(stream, 3 * there.len())?;

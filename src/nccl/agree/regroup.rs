@@ -1,0 +1,179 @@
+//! Where ranks of a clique meet outside of the sequence of their collectives, to make a communicator of some of them: where others do not
+//! come, or nobody knows how far each has come before it was stopped.
+//!
+//! A rank says what it is about to do, and goes on when all have come that this takes, with the same, and all of them were promised that they
+//! may go on, as at a [meeting](super::meeting).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What ranks do together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// All divide themselves in parts.
+    Split,
+    /// All but these, in order, go on without them.
+    Without(Arc<[usize]>),
+}
+
+impl Plan {
+    /// Whether it takes `rank`.
+    fn takes(&self, rank: usize) -> bool {
+        match self {
+            Self::Split => true,
+            Self::Without(excluded) => !excluded.contains(&rank),
+        }
+    }
+
+    /// In words.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Split => "a split".to_owned(),
+            Self::Without(excluded) => format!("a shrink without {excluded:?}"),
+        }
+    }
+}
+
+/// The colour and the key of a rank in a split.
+pub(crate) type Place = Option<(usize, usize)>;
+
+/// What a rank that has come does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It waits for these.
+    Wait(Vec<usize>),
+    /// This rank has come with another plan, which takes the one that asks: neither goes on.
+    Differs(usize, Plan),
+    /// It goes on: all that do, with their places.
+    Go(Vec<(usize, Place)>),
+}
+
+#[derive(Debug, Default)]
+struct Seat {
+    /// What it has come with, while it waits.
+    waits: Option<(Plan, Place)>,
+    /// Those with whom it was promised to go on.
+    free: Option<Vec<(usize, Place)>>,
+}
+
+/// Who has come with what.
+#[derive(Debug)]
+pub(crate) struct Regroup(Mutex<Box<[Seat]>>);
+
+impl Regroup {
+    pub(crate) fn new(size: usize) -> Self {
+        Self(Mutex::new((0..size).map(|_| Seat::default()).collect()))
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Box<[Seat]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `rank` comes with a plan that takes it. Where it is the last, all that it takes go on, if `promise` says so.
+    pub(crate) fn come(&self, rank: usize, plan: &Plan, place: Place, promise: impl Fn(&[usize]) -> bool) {
+        let mut seats = self.seats();
+        if seats[rank].free.is_some() {
+            return;
+        }
+        seats[rank].waits = Some((plan.clone(), place));
+        let with = |seat: &Seat| seat.waits.as_ref().filter(|(theirs, _)| theirs == plan).map(|(_, place)| *place);
+        let party: Option<Vec<_>> =
+            (0..seats.len()).filter(|&one| plan.takes(one)).map(|one| Some((one, with(&seats[one])?))).collect();
+        let Some(party) = party else { return };
+        if promise(&party.iter().map(|(one, _)| *one).collect::<Vec<_>>()) {
+            for &(one, _) in &party {
+                seats[one].waits = None;
+                seats[one].free = Some(party.clone());
+            }
+        }
+    }
+
+    /// What `rank` does next, which has come.
+    pub(crate) fn step(&self, rank: usize) -> Step {
+        let mut seats = self.seats();
+        if let Some(party) = seats[rank].free.take() {
+            return Step::Go(party);
+        }
+        let Some((plan, _)) = seats[rank].waits.clone() else { return Step::Wait(Vec::new()) };
+        let others = (0..seats.len()).filter(|&other| other != rank && plan.takes(other));
+        let mut missing = Vec::new();
+        for other in others {
+            match &seats[other].waits {
+                Some((theirs, _)) if *theirs == plan => {}
+                Some((theirs, _)) if theirs.takes(rank) => return Step::Differs(other, theirs.clone()),
+                // It may come to this afterwards.
+                _ => missing.push(other),
+            }
+        }
+        Step::Wait(missing)
+    }
+
+    /// `rank` waits no longer; whether it was promised to go on, and does not.
+    pub(crate) fn leave(&self, rank: usize) -> bool {
+        let mut seats = self.seats();
+        seats[rank].waits = None;
+        seats[rank].free.take().is_some()
+    }
+
+    /// Whether `rank` was promised to go on.
+    pub(crate) fn is_free(&self, rank: usize) -> bool {
+        self.seats()[rank].free.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without<const N: usize>(ranks: [usize; N]) -> Plan {
+        Plan::Without(ranks.into())
+    }
+
+    #[test]
+    fn those_that_are_left_go_on_together() {
+        let regroup = Regroup::new(4);
+        let plan = without([2]);
+        regroup.come(0, &plan, None, |_| true);
+        regroup.come(3, &plan, None, |_| true);
+        assert_eq!(regroup.step(0), Step::Wait(vec![1]));
+        regroup.come(1, &plan, None, |party| party == [0, 1, 3]);
+        for rank in [0, 1, 3] {
+            assert_eq!(regroup.step(rank), Step::Go(vec![(0, None), (1, None), (3, None)]));
+            assert!(!regroup.leave(rank));
+        }
+    }
+
+    #[test]
+    fn who_wants_something_else_is_found() {
+        let regroup = Regroup::new(3);
+        regroup.come(0, &without([2]), None, |_| true);
+        regroup.come(1, &Plan::Split, Some((0, 0)), |_| true);
+        assert_eq!(regroup.step(0), Step::Differs(1, Plan::Split));
+        assert_eq!(regroup.step(1), Step::Differs(0, without([2])));
+        assert!(!regroup.leave(0));
+        assert_eq!(regroup.step(1), Step::Wait(vec![0, 2]));
+    }
+
+    #[test]
+    fn who_does_something_else_before_is_waited_for() {
+        let regroup = Regroup::new(3);
+        regroup.come(0, &without([2]), None, |_| true);
+        regroup.come(1, &without([0]), None, |_| true);
+        assert_eq!([0, 1].map(|rank| regroup.step(rank)), [Step::Wait(vec![1]), Step::Wait(vec![2])]);
+        regroup.come(2, &without([0]), None, |_| true);
+        assert_eq!(regroup.step(1), Step::Go(vec![(1, None), (2, None)]));
+        regroup.come(1, &without([2]), None, |_| true);
+        assert_eq!(regroup.step(0), Step::Go(vec![(0, None), (1, None)]));
+    }
+
+    #[test]
+    fn no_promise_nobody_goes() {
+        let regroup = Regroup::new(2);
+        regroup.come(0, &Plan::Split, Some((1, 0)), |_| true);
+        regroup.come(1, &Plan::Split, None, |_| false);
+        assert_eq!([0, 1].map(|rank| regroup.step(rank)), [Step::Wait(vec![]), Step::Wait(vec![])]);
+        // One of them tries again.
+        regroup.come(1, &Plan::Split, None, |_| true);
+        assert!(regroup.is_free(0) && regroup.leave(0));
+        assert_eq!(regroup.step(1), Step::Go(vec![(0, Some((1, 0))), (1, None)]));
+    }
+}

@@ -1,0 +1,196 @@
+//! Making communicators of others outside of the sequence of their collectives: of some of the ranks, while nobody knows of the rest, or of
+//! what was revoked.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::split::{Ask, settle};
+use crate::cuda::restoring;
+use crate::deadline::{Deadline, backoff};
+use crate::error::{Error, Result};
+use crate::nccl::agree::regroup::{self, Plan, Step};
+use crate::nccl::enqueue::connect::Promised;
+use crate::nccl::enqueue::submit;
+use crate::nccl::life::abort::{GRACE, abort};
+use crate::nccl::life::divide::{Part, Place, Wish, divide};
+use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::state::children::Child;
+use crate::nccl::state::helper::Helper;
+use crate::nccl::state::household::Household;
+use crate::nccl::state::inner::{Family, HOUSEHOLDS, Inner};
+use crate::nccl::wait::departure;
+use crate::nccl::wait::entry::enter_all_to_divide;
+
+/// What one rank brings.
+pub(super) struct Bring {
+    pub(super) wish: Wish,
+    /// Its colour and key, where it will be in a part.
+    pub(super) place: regroup::Place,
+    /// Whether it will be in a communicator.
+    pub(super) joins: bool,
+}
+
+impl Bring {
+    /// What a rank asks for in a split.
+    pub(super) fn of(ask: &Ask) -> Self {
+        Self { wish: ask.wish(), place: ask.color.map(|color| (color, ask.key)), joins: ask.color.is_some() }
+    }
+}
+
+/// Makes communicators of `members`, which one thread drives, as `plan` says. What each of them is in then.
+pub(super) fn regroup(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    plan: &Plan,
+    brings: Vec<Bring>,
+) -> Result<Vec<Option<Arc<Inner>>>> {
+    submit::outside_of_groups(operation)?;
+    outside_of_host_functions(operation)?;
+    // All that may be missing here, before the other ranks rely on this one.
+    let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
+    let active: Vec<_> = members.iter().copied().filter(|inner| inner.is_active()).collect();
+    settle(operation, &active)?;
+    let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let made = restoring(|| {
+        let mut entered = enter_all_to_divide(&refs, operation)?;
+        let (promised, parties) = meet(operation, &refs, plan, &brings)?;
+        let parts = members.iter().zip(&mut entered).zip(helpers).zip(brings.into_iter().zip(parties));
+        let parts = parts.map(|(((inner, guard), helper), (bring, party))| {
+            let times = guard.regroup(plan);
+            let child = bring.joins.then(|| place_of(inner, plan, times, bring.place, &party));
+            Part { parent: Arc::clone(inner), helper, wish: bring.wish, child }
+        });
+        let divided = divide(operation, parts.collect());
+        drop(promised);
+        Ok(divided)
+    });
+    match made {
+        // Nothing has begun: others may come still, or this one again, perhaps with another plan.
+        Err(error @ Error::Timeout { .. }) => Err(error),
+        Err(error) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
+        Ok(Ok(made)) => made,
+    }
+}
+
+/// The others rely on what has failed here, whatever `members` are.
+fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
+    if !members.iter().any(|inner| inner.is_revoked()) {
+        return submit::failed(members, operation, error);
+    }
+    let relatives: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
+    let _ = abort(&relatives, &error, &Deadline::after(GRACE));
+    error
+}
+
+/// All that go on together, in their order in what they come from, with their places.
+type Party = Vec<(usize, regroup::Place)>;
+
+/// Waits until all have come that `plan` takes. The locks of `members` are held.
+fn meet<'a>(
+    operation: &'static str,
+    members: &[&'a Inner],
+    plan: &Plan,
+    brings: &[Bring],
+) -> Result<(Promised<'a>, Vec<Party>)> {
+    let mut promised = Promised::default();
+    let mut waiting: SmallVec<[(usize, &'a Inner, &Family); 4]> = SmallVec::new();
+    let mut parties = vec![Party::new(); members.len()];
+    for (at, &inner) in members.iter().enumerate() {
+        match &inner.family {
+            Some(family) => {
+                family.ledger.presence().drive(inner.rank);
+                come(family, inner, plan, &brings[at]);
+                waiting.push((at, inner, family));
+            }
+            // Ranks that do not compare meet in NCCL.
+            None if inner.promise_division() => promised.add(inner),
+            None => return Err(inner.dead(operation)),
+        }
+    }
+    let deadline = Deadline::after(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default());
+    let mut round = 0;
+    loop {
+        let mut trouble = None;
+        waiting.retain(|&mut (at, inner, family)| match family.regroup.step(inner.rank) {
+            Step::Go(party) => {
+                promised.add(inner);
+                parties[at] = party;
+                false
+            }
+            Step::Differs(peer, theirs) => {
+                let (rank, got) = (inner.rank, plan.describe());
+                let expected = theirs.describe();
+                trouble = Some(Error::Disagreement { operation, rank, peer, expected, got });
+                true
+            }
+            Step::Wait(missing) => {
+                if missing.is_empty() && round > 0 {
+                    // All are here, and one could not be promised to go on: that may have been stopping still.
+                    come(family, inner, plan, &brings[at]);
+                }
+                let dead = || inner.unfit(operation);
+                let left = || departure::at_regroup(inner, operation, &missing, &plan.describe());
+                let late = || deadline.error(operation, format!("rank {}: {}", inner.rank, absent(plan, &missing)));
+                trouble = trouble.take().or_else(dead).or_else(left).or_else(|| deadline.expired().then(late));
+                true
+            }
+        });
+        if waiting.is_empty() {
+            return Ok((promised, parties));
+        }
+        if let Some(error) = trouble {
+            // Who was promised to go on meanwhile does so: others rely on it.
+            let still = waiting.iter().all(|(_, inner, family)| !family.regroup.is_free(inner.rank));
+            if still {
+                for (_, inner, family) in &waiting {
+                    if family.regroup.leave(inner.rank) {
+                        inner.redeem();
+                    }
+                }
+                return Err(error);
+            }
+        }
+        backoff(round);
+        round += 1;
+    }
+}
+
+/// `inner` comes with `plan`.
+fn come(family: &Family, inner: &Inner, plan: &Plan, bring: &Bring) {
+    family.regroup.come(inner.rank, plan, bring.place, |ranks| {
+        let refused = ranks.iter().position(|&rank| !family.member(rank).is_some_and(|inner| inner.promise_division()));
+        if let Some(refused) = refused {
+            ranks[..refused].iter().filter_map(|&rank| family.member(rank)).for_each(|inner| inner.redeem());
+        }
+        refused.is_none()
+    });
+}
+
+fn absent(plan: &Plan, missing: &[usize]) -> String {
+    let plan = plan.describe();
+    match missing {
+        [] => format!("a rank is still being stopped, in {plan}"),
+        [one] => format!("rank {one} has not come to {plan}"),
+        all => format!("ranks {all:?} have not come to {plan}"),
+    }
+}
+
+/// Where the child of `inner` belongs.
+fn place_of(inner: &Inner, plan: &Plan, times: u64, place: regroup::Place, party: &Party) -> Place {
+    let child = match plan {
+        Plan::Without(excluded) => Child::Rest(Arc::clone(excluded), times),
+        Plan::Split => Child::RevokedPart(times, place.map_or(0, |(color, _)| color)),
+    };
+    // It goes on when what it comes from ends, of which others may be dead.
+    let household: Arc<Household<Inner>> = HOUSEHOLDS.part_from(&inner.household, child.clone());
+    let family = inner.family.as_ref().map(|family| {
+        let color = |place: &regroup::Place| place.map(|(color, _)| color);
+        let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs) == color(&place));
+        let mut ranks: Vec<_> = with.map(|&(rank, theirs)| (theirs.map_or(0, |(_, key)| key), rank)).collect();
+        ranks.sort_unstable();
+        let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
+        family.rest(child, ranks.len(), household.part().unwrap_or_default())
+    });
+    Place { household, family }
+}

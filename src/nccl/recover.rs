@@ -1,0 +1,183 @@
+//! From a communicator that has failed to one of those ranks that are left.
+
+use super::clique::Clique;
+use super::communicator::{Communicator, aborted};
+use super::life::abort::{GRACE, abort};
+use super::life::init;
+use super::raw::outside::outside_of_host_functions;
+use super::setup::init_options::InitOptions;
+use super::setup::unique_id::UniqueId;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::exchange::{Exchange, Vote};
+
+const OPERATION: &str = "recover";
+
+/// What a rank goes on with after [`Communicator::recover`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// The communicator of those that are left, numbered anew, with the options that the old one had.
+    pub comm: Communicator,
+    /// The exchange of the same ranks, with the same numbers: for the next time.
+    pub exchange: Exchange,
+    /// For each rank the one that it was in the communicator that has failed.
+    pub survivors: Vec<usize>,
+}
+
+impl Communicator {
+    /// From a communicator that has failed, or hangs, to one of the ranks that are left, in one call: it is aborted, the ranks find out over
+    /// `exchange` who is left, and start anew.
+    ///
+    /// All ranks call it that can, each when its own calls have failed. They wait for each other as long as [`Exchange::within`] says, or until
+    /// the rest are known to have ended; who comes later is left out, and told so. Where another rank is lost before all have started, those that are left begin again. All get the
+    /// same answer: nobody goes on unless all that it starts with have said that they do.
+    ///
+    /// Buffers that are windows of this communicator are to be dropped before. What is in other memory stays, and may be half written where an
+    /// operation was under way.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] where this rank is left out, as it came too late; [`Error::Timeout`] where those that are left cannot start within their timeout, and [`Error::Exchange`] where the exchange
+    /// fails. [`Error::InvalidUsage`] for a rank of a clique, for which there is [`Clique::recover`], and within a host function;
+    /// [`Error::InvalidArgument`] where `exchange` is not one of as many ranks, in which this rank has the same number.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn step(number: u64, comm: &Communicator, stream: &Stream) -> Result<()> { comm.wait_at_barrier(stream) }
+    /// # fn load_checkpoint(before: u64) -> Result<()> { Ok(()) }
+    /// use gpucomm::exchange::Exchange;
+    /// use gpucomm::{Communicator, Result, Stream};
+    ///
+    /// fn train(mut comm: Communicator, mut exchange: Exchange) -> Result<()> {
+    ///     let stream = Stream::new(comm.device())?;
+    ///     for number in 0..1000 {
+    ///         while let Err(error) = step(number, &comm, &stream) {
+    ///             eprintln!("rank {}: {error}", comm.rank());
+    ///             let recovered = comm.recover(&exchange)?;
+    ///             (comm, exchange) = (recovered.comm, recovered.exchange);
+    ///             load_checkpoint(number)?;
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn recover(self, exchange: &Exchange) -> Result<Recovered> {
+        outside_of_host_functions(OPERATION)?;
+        let inner = self.inner();
+        if inner.family.is_some() {
+            let reason = "this is a rank of a clique: Clique::recover is for all of them".to_owned();
+            return Err(Error::InvalidUsage { operation: OPERATION, reason });
+        }
+        let (own, other) = ((self.rank(), self.size()), (exchange.rank(), exchange.size()));
+        if own != other {
+            let of = |(rank, size)| format!("rank {rank} of {size}");
+            return Err(Error::argument(OPERATION, "exchange", of(own), of(other)));
+        }
+        let options = InitOptions { timeout: self.timeout(), config: inner.household.config() };
+        let device = self.device();
+        let cause = aborted(format!("rank {} recovers", self.rank()));
+        // What was under way here may still write; what hangs there is left to itself.
+        let _ = abort(std::slice::from_ref(inner), &cause, &Deadline::after(GRACE));
+        drop(self);
+        let start = |view: &Exchange, id: &UniqueId| {
+            init::one_rank(OPERATION, device, view.size(), id, view.rank(), &options).map(Self::from_inner)
+        };
+        let (comm, view) = agree(exchange, start)?;
+        let old = exchange.store_ranks();
+        let at = |rank: usize| old.iter().position(|&one| one == rank).unwrap_or(rank);
+        let survivors = view.store_ranks().into_iter().map(at).collect();
+        Ok(Recovered { comm, exchange: view, survivors })
+    }
+}
+
+/// Has those of `exchange` that are left start something together, until all that do have said so.
+fn agree<C>(exchange: &Exchange, start: impl Fn(&Exchange, &UniqueId) -> Result<C>) -> Result<(C, Exchange)> {
+    let mut view = exchange.survivors()?;
+    // Each time that they begin again a rank is lost.
+    for left in (0..view.size()).rev() {
+        let made = UniqueId::shared(&view).and_then(|id| start(&view, &id));
+        let vote = view.vote(made.as_ref().map(drop).map_err(Error::to_string))?;
+        match made {
+            Ok(made) if vote.unanimous() => return Ok((made, view)),
+            Ok(made) => drop(made),
+            Err(error) if left == 0 || is_own(&vote, view.rank()) => return Err(error),
+            Err(_) => {}
+        }
+        view = go_on(&view, &vote)?;
+    }
+    let detail = format!("rank {}: whoever is left does not come to a start", exchange.rank());
+    Err(Error::Timeout { operation: OPERATION, timeout: exchange.timeout(), detail })
+}
+
+/// Whether this rank alone says no, though all have come: it is the one that cannot start.
+fn is_own(vote: &Vote, rank: usize) -> bool {
+    vote.missing.is_empty() && matches!(vote.no.as_slice(), [(one, _)] if *one == rank)
+}
+
+/// Who goes on where not all have started: without those that did not come to the vote, or the one that alone said no; where all came, and
+/// several could not start, all try again.
+fn go_on(view: &Exchange, vote: &Vote) -> Result<Exchange> {
+    let mut lost: Vec<_> = vote.missing.iter().map(|(rank, _)| *rank).collect();
+    if let ([], [(one, _)]) = (lost.as_slice(), vote.no.as_slice()) {
+        lost.push(*one);
+    }
+    if lost.contains(&view.rank()) {
+        let how = "has come too late: the others went on without it".to_owned();
+        return Err(Error::Gone { operation: OPERATION, rank: view.rank(), how });
+    }
+    let left: Vec<_> = (0..view.size()).filter(|rank| !lost.contains(rank)).collect();
+    view.subset(&left)
+}
+
+impl Clique {
+    /// From a clique that has failed, or hangs, to one on those of its devices that answer, but for those of the ranks in `without`; and for each
+    /// rank of it the one that it was. The old one is aborted.
+    ///
+    /// # Errors
+    /// Those of [`Clique::init_all`]; the first device's where none answers. [`Error::InvalidArgument`] where `without` leaves none, or names a rank that there is not.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// # if clique.size() < 2 { return Ok(()) }
+    /// let failed = clique.try_spmd(|comm| -> Result<(), Box<dyn std::error::Error + Send + Sync>> { match comm.rank() {
+    ///     0 => Err("rank 0 cannot go on".into()),
+    ///     _ => Ok(comm.wait_at_barrier(&Stream::new(comm.device())?)?),
+    /// }});
+    /// assert!(failed.is_err());
+    /// let (clique, survivors) = clique.recover(&[0])?;
+    /// assert_eq!(survivors[0], 1);
+    /// clique.spmd(|comm| comm.wait_at_barrier(&Stream::new(comm.device())?))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn recover(self, without: &[usize]) -> Result<(Self, Vec<usize>)> {
+        const OPERATION: &str = "Clique::recover";
+        outside_of_host_functions(OPERATION)?;
+        let Some(first) = self.ranks().first() else {
+            return Err(Error::argument(OPERATION, "the clique", "at least one rank", "none"));
+        };
+        for &rank in without {
+            first.inner().check_rank(OPERATION, "without", rank)?;
+        }
+        let options = InitOptions { timeout: first.timeout(), config: first.inner().household.config() };
+        let left = self.ranks().iter().filter(|comm| !without.contains(&comm.rank()));
+        let left: Vec<_> = left.map(|comm| (comm.rank(), comm.device())).collect();
+        if left.is_empty() {
+            let expected = format!("fewer than all of the {} ranks", self.size());
+            return Err(Error::argument(OPERATION, "without", expected, format_args!("{without:?}")));
+        }
+        let _ = self.abort("the clique recovers");
+        let answers: Vec<_> = left.iter().map(|(_, device)| device.memory_info()).collect();
+        let well: Vec<_> =
+            left.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok()).map(|(one, _)| one).collect();
+        if let (true, Some(Err(error))) = (well.is_empty(), answers.into_iter().next()) {
+            return Err(error);
+        }
+        let (survivors, devices): (Vec<_>, Vec<_>) = well.into_iter().unzip();
+        let members = init::all_ranks(OPERATION, &devices, &options)?;
+        Ok((Self::of(members), survivors))
+    }
+}

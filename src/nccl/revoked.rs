@@ -1,0 +1,240 @@
+//! Communicators that were stopped, and those that are made of them.
+
+#[cfg(nccl_ge_2_28_7)]
+use super::children::shrink;
+#[cfg(nccl_ge_2_28_7)]
+use super::children::split::Ask;
+use super::clique::Clique;
+use super::communicator::Communicator;
+#[cfg(nccl_ge_2_28_7)]
+use super::life::revoke;
+use crate::error::Result;
+
+/// A communicator that was [revoked](Communicator::revoke): what can be done with it, which is to make others of it.
+///
+/// What comes of it lives by itself: it goes on when the revoked one is dropped, and shares nothing with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Revoked<'a>(&'a Communicator);
+
+#[cfg(nccl_ge_2_28_7)]
+impl Communicator {
+    /// Wraps `ncclCommRevoke` (NCCL 2.28.7): stops the communicator, with all ranks of this process, without ending it.
+    ///
+    /// What was under way, or waits for a rank that does not come, ends without a result: who waits for it, for its buffers, or makes another
+    /// call, gets [`Error::Revoked`](crate::Error::Revoked) with this `reason`. It returns when the devices have left the communicator. Where it was
+    /// revoked before, by another rank of this process too, it waits for that, and the first reason stays.
+    ///
+    /// Each process revokes its own ranks. NCCL waits there for those that it has connections with on the same machine, until these revoke as
+    /// well, end, or die: so let every rank revoke that is there.
+    ///
+    /// What was split off from it goes on. Windows and registrations stay until it is dropped, or closed, which aborts it then.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`](crate::Error::Timeout) where it has not stopped within [`Communicator::timeout`]: it goes on stopping, and can be
+    /// dropped. [`Error::InvalidUsage`](crate::Error::InvalidUsage) where it [shares its resources](super::Config::split_share), as all would be stopped that do, and within a
+    /// host function. Why it has ended.
+    ///
+    /// # Examples
+    /// The last rank is lost; the others go on without it:
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    ///
+    /// # if Device::count().is_ok_and(|count| count < 3) { return Ok(()) }
+    /// let clique = Clique::init_all(&Device::all()?[..3])?;
+    /// let sums = clique.spmd(|comm| {
+    ///     let lost = comm.size() - 1;
+    ///     if comm.rank() == lost {
+    ///         return Ok(Vec::new());
+    ///     }
+    ///     let rest = comm.revoke("the last rank is lost")?.shrink(&[lost])?;
+    ///     let stream = Stream::new(rest.device())?;
+    ///     let mut x = DeviceBuffer::from_slice(&stream, &[1f32; 4])?;
+    ///     rest.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    ///     x.to_vec(&stream)
+    /// })?;
+    /// assert_eq!(sums, [vec![2.0; 4], vec![2.0; 4], vec![]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn revoke(&self, reason: &str) -> Result<Revoked<'_>> {
+        revoke::revoke("Communicator::revoke", self.inner(), reason)?;
+        Ok(Revoked(self))
+    }
+}
+
+impl Communicator {
+    /// What can be done with the communicator, where it was revoked and has stopped.
+    ///
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # use gpucomm::{Clique, Device};
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// assert!(clique.rank(0).revoked().is_none());
+    /// clique.revoke("to be divided")?;
+    /// assert!(clique.rank(0).revoked().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn revoked(&self) -> Option<Revoked<'_>> {
+        (self.inner().is_revoked() && self.inner().has_stopped()).then_some(Revoked(self))
+    }
+}
+
+#[cfg(nccl_ge_2_28_7)]
+impl Revoked<'_> {
+    /// Wraps `ncclCommShrink`: a communicator of all ranks but those in `without`, which do not call this, and may be dead. The others, all of
+    /// them, call it with the same ranks. See [`Communicator::shrink`].
+    ///
+    /// # Errors
+    /// As [`Communicator::shrink`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # use gpucomm::{Clique, Device};
+    /// let comms = Clique::init_all(&Device::all()?)?.into_ranks();
+    /// # let lost = comms.len() - 1;
+    /// # if lost == 0 { return Ok(()) }
+    /// std::thread::scope(|scope| {
+    ///     let left = comms.iter().filter(|comm| comm.rank() != lost);
+    ///     let left: Vec<_> = left.map(|comm| scope.spawn(move || comm.revoke("one is lost")?.shrink(&[lost]))).collect();
+    ///     left.into_iter().try_for_each(|thread| {
+    ///         assert_eq!(thread.join().expect("no panic")?.size(), lost);
+    ///         Ok(())
+    ///     })
+    /// })
+    /// # }
+    /// ```
+    pub fn shrink(&self, without: &[usize]) -> Result<Communicator> {
+        shrink_of("Revoked::shrink", self.0, without)
+    }
+
+    /// Wraps `ncclCommSplit`: as [`Communicator::split`], of a communicator that was revoked. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`Communicator::split`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # use gpucomm::{Clique, Device};
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// let sizes = clique.spmd(|comm| {
+    ///     let revoked = comm.revoke("to be divided")?;
+    ///     let part = revoked.split(Some(comm.rank() % 2), comm.rank())?.expect("a part");
+    ///     Ok(part.size())
+    /// })?;
+    /// assert_eq!(sizes[0], clique.size().div_ceil(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Communicator>> {
+        let parts = shrink::split("Revoked::split", &[self.0.inner()], &[Ask { color, key }])?;
+        Ok(parts.into_iter().flatten().next().map(Communicator::from_inner))
+    }
+}
+
+#[cfg(nccl_ge_2_27)]
+fn shrink_of(operation: &'static str, comm: &Communicator, without: &[usize]) -> Result<Communicator> {
+    let rest = super::children::shrink::shrink(operation, &[comm.inner()], without)?;
+    let rest = rest.into_iter().flatten().next().map(Communicator::from_inner);
+    rest.ok_or_else(|| super::life::init::nothing(operation))
+}
+
+#[cfg(nccl_ge_2_27)]
+impl Communicator {
+    /// Wraps `ncclCommShrink` (NCCL 2.27): a communicator of all ranks but those in `without`, in the order that they have here, numbered anew.
+    ///
+    /// All other ranks call it, with the same ranks in whatever order; those that are left out do not. It waits until what this rank has
+    /// enqueued is done, then for the others. Of what hangs, as where a rank is lost, nothing is done: [revoke](Communicator::revoke) the
+    /// communicator before, and shrink what that returns.
+    ///
+    /// What comes of it lives by itself: it shares nothing with this communicator, has its options and its timeout, and goes on when this one
+    /// is dropped, aborted or fails. In a clique its ranks are one as well, and go on comparing; the promise of [`Communicator::init_rank`] goes for what is left too.
+    /// This communicator is as it was, and can be shrunk again.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`](crate::Error::Timeout) where a rank does not come, or what was enqueued is not done, within [`Communicator::timeout`]: in a clique
+    /// nothing has happened then. [`Error::Disagreement`](crate::Error::Disagreement) where ranks of a clique leave out other ranks, or one has left; what
+    /// NCCL says: the communicator is aborted then, with all its ranks in this process. [`Error::InvalidArgument`](crate::Error::InvalidArgument) where `without` has no rank, one
+    /// twice, this one, or one that there is not. [`Error::InvalidUsage`](crate::Error::InvalidUsage) where [`Config::shrink_share`](super::Config::shrink_share) is set, and it was not revoked.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Clique, Device};
+    ///
+    /// # if Device::count().is_ok_and(|count| count < 3) { return Ok(()) }
+    /// let clique = Clique::init_all(&Device::all()?[..3])?;
+    /// let sizes = clique.spmd(|comm| match comm.rank() {
+    ///     // It is taken out of service.
+    ///     1 => Ok(0),
+    ///     _ => Ok(comm.shrink(&[1])?.size()),
+    /// })?;
+    /// assert_eq!(sizes, [2, 0, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shrink(&self, without: &[usize]) -> Result<Self> {
+        self.inner().refusal("shrink").map_or(Ok(()), Err)?;
+        shrink_of("shrink", self, without)
+    }
+}
+
+#[cfg(nccl_ge_2_27)]
+impl Clique {
+    /// Wraps `ncclCommShrink`, on all ranks but those in `without`, for one thread that drives them all: a clique of those that are left. See
+    /// [`Communicator::shrink`]; the clique may have been [revoked](Clique::revoke).
+    ///
+    /// # Errors
+    /// As [`Communicator::shrink`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # use gpucomm::{Clique, Device};
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// # if clique.size() < 2 { return Ok(()) }
+    /// let rest = clique.shrink(&[0])?;
+    /// assert_eq!(rest.size(), clique.size() - 1);
+    /// assert_eq!(rest.rank(0).device(), clique.rank(1).device());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shrink(&self, without: &[usize]) -> Result<Self> {
+        const OPERATION: &str = "Clique::shrink";
+        let left = self.ranks().iter().filter(|comm| !without.contains(&comm.rank()));
+        let members: Vec<_> = left.map(Communicator::inner).collect();
+        if members.is_empty() {
+            let expected = format!("fewer than all of the {} ranks", self.size());
+            return Err(crate::Error::argument(OPERATION, "without", expected, format_args!("{without:?}")));
+        }
+        let rest = super::children::shrink::shrink(OPERATION, &members, without)?;
+        Ok(Self::of(rest.into_iter().flatten().collect()))
+    }
+}
+
+#[cfg(nccl_ge_2_28_7)]
+impl Clique {
+    /// Wraps `ncclCommRevoke`, on all ranks: what was under way has no result, and [`Clique::shrink`] makes a clique of some of them. See
+    /// [`Communicator::revoke`].
+    ///
+    /// # Errors
+    /// As [`Communicator::revoke`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # use gpucomm::{Clique, Device, Error, Stream};
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// clique.revoke("a device gets hot")?;
+    /// let refused = clique.spmd(|comm| comm.wait_at_barrier(&Stream::new(comm.device())?));
+    /// assert!(matches!(refused, Err(Error::Revoked { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn revoke(&self, reason: &str) -> Result<()> {
+        self.ranks().first().map_or(Ok(()), |first| revoke::revoke("Clique::revoke", first.inner(), reason))
+    }
+}
