@@ -16,7 +16,8 @@ use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::calls::call::Call;
 use crate::nccl::raw::check;
-use crate::nccl::state::inner::{Guarded, Inner};
+use crate::nccl::state::guarded::Guarded;
+use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::entry;
 use crate::sys;
 

@@ -5,7 +5,8 @@ use super::agreement;
 use crate::error::Result;
 use crate::nccl::agree::recent::{NOWHERE, Record};
 use crate::nccl::agree::signature::Signature;
-use crate::nccl::state::inner::{Guarded, Inner};
+use crate::nccl::state::guarded::Guarded;
+use crate::nccl::state::inner::Inner;
 
 /// `inner`, whose lock is held, comes to a point; its number in the sequence of collectives, where ranks compare.
 ///

@@ -21,7 +21,8 @@ use crate::nccl::life::abort::{GRACE, abort};
 use crate::nccl::life::failure;
 use crate::nccl::raw::check;
 use crate::nccl::state::gate::LockedAll;
-use crate::nccl::state::inner::{Guarded, Inner};
+use crate::nccl::state::guarded::Guarded;
+use crate::nccl::state::inner::Inner;
 use crate::sys;
 
 thread_local! {

@@ -73,7 +73,7 @@ mod shown {
     use crate::nccl::memory::retire;
     use crate::nccl::memory::retire::Member;
     use crate::nccl::state::gate::Locked;
-    use crate::nccl::state::inner::Guarded;
+    use crate::nccl::state::guarded::Guarded;
     use crate::nccl::wait::entry::enter_all;
     use crate::version::{Version, running_nccl};
 

@@ -11,49 +11,21 @@ use std::time::Duration;
 use super::factors::Factors;
 use super::family;
 use super::gate::{Gate, Lock, Locked, LockedAll};
+use super::guarded::Guarded;
 use super::helper::Helper;
 use super::household::{Household, Households};
 use super::one_sided::OneSided;
 use super::scratch::Scratch;
 use super::standing::{Standing, State};
-use super::streams::Streams;
 use super::windows::Windows;
-use super::works::Works;
 use crate::cuda::{Device, Fate};
 use crate::error::{Error, Result};
 use crate::nccl::agree::recent::Recent;
-use crate::nccl::agree::regroup::Plan;
 use crate::nccl::raw::handle::Handle;
 use crate::sys;
 
 /// The ranks of one process that belong together.
 pub(crate) type Family = family::Family<Inner>;
-
-/// What the lock guards.
-#[derive(Debug, Default)]
-pub(crate) struct Guarded {
-    pub(crate) streams: Streams,
-    pub(crate) works: Works,
-    /// How often this rank has come to a point where windows retire.
-    #[cfg(nccl_ge_2_27)]
-    pub(crate) points: u64,
-    /// How often this rank has come to a split.
-    pub(crate) splits: u64,
-    /// How often others were made of it out of that sequence, for each plan.
-    pub(crate) regroups: Vec<(Plan, u64)>,
-}
-
-impl Guarded {
-    /// How often others were made of it by `plan` before.
-    pub(crate) fn regroup(&mut self, plan: &Plan) -> u64 {
-        if let Some((_, times)) = self.regroups.iter_mut().find(|(known, _)| known == plan) {
-            *times += 1;
-            return *times;
-        }
-        self.regroups.push((plan.clone(), 0));
-        0
-    }
-}
 
 /// The operation of a call that the watchdog ends because it stays inside NCCL: it does not know the method.
 pub(crate) const STAYS_INSIDE: &str = "call";
@@ -338,11 +310,6 @@ impl Inner {
         self.household.is_empty()
     }
 
-    /// All ranks of this process that end because of `cause`, when this one is aborted: also those of what was split off from it.
-    pub(crate) fn mates(&self, cause: &Error) -> Vec<Arc<Self>> {
-        self.household.fail(cause)
-    }
-
     /// Reductions that are still to be destroyed.
     pub(crate) fn dropped_ops(&self) -> MutexGuard<'_, Vec<sys::ncclRedOp_t>> {
         self.dropped_ops.lock().unwrap_or_else(PoisonError::into_inner)
@@ -408,26 +375,6 @@ impl Inner {
     /// not block.
     pub(crate) fn beside<R>(&self, ask: impl FnOnce(Handle) -> R) -> Option<R> {
         self.gate.beside(|| ask(self.handle))
-    }
-
-    /// All ranks of this process that belong together: this one alone, where there are no others.
-    pub(crate) fn relatives(&self) -> Vec<Arc<Self>> {
-        match &self.family {
-            Some(family) => family.all().collect(),
-            None => self.me.upgrade().into_iter().collect(),
-        }
-    }
-
-    /// The other communicators of this rank that share their resources with it, as far as they are active.
-    pub(crate) fn sharers(&self) -> Vec<Arc<Self>> {
-        match self.shared_lock() {
-            Some(_) => {
-                let mut all = self.household.all();
-                all.retain(|other| other.order == self.order && other.id != self.id && other.is_active());
-                all
-            }
-            None => Vec::new(),
-        }
     }
 
     /// Checks a rank that a user named.

@@ -4,9 +4,11 @@ pub(crate) mod children;
 pub(crate) mod factors;
 pub(crate) mod family;
 pub(crate) mod gate;
+pub(crate) mod guarded;
 pub(crate) mod helper;
 pub(crate) mod household;
 pub(crate) mod inner;
+mod kin;
 #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
 pub(crate) mod one_sided;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]

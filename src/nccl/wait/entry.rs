@@ -4,7 +4,8 @@ use super::pending;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::state::gate::{Locked, LockedAll};
-use crate::nccl::state::inner::{Guarded, Inner};
+use crate::nccl::state::guarded::Guarded;
+use crate::nccl::state::inner::Inner;
 use crate::sys;
 
 impl Inner {

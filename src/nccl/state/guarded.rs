@@ -1,0 +1,31 @@
+//! What the lock of a communicator guards.
+
+use super::streams::Streams;
+use super::works::Works;
+use crate::nccl::agree::regroup::Plan;
+
+/// What the lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct Guarded {
+    pub(crate) streams: Streams,
+    pub(crate) works: Works,
+    /// How often this rank has come to a point where windows retire.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) points: u64,
+    /// How often this rank has come to a split.
+    pub(crate) splits: u64,
+    /// How often others were made of it out of that sequence, for each plan.
+    pub(crate) regroups: Vec<(Plan, u64)>,
+}
+
+impl Guarded {
+    /// How often others were made of it by `plan` before.
+    pub(crate) fn regroup(&mut self, plan: &Plan) -> u64 {
+        if let Some((_, times)) = self.regroups.iter_mut().find(|(known, _)| known == plan) {
+            *times += 1;
+            return *times;
+        }
+        self.regroups.push((plan.clone(), 0));
+        0
+    }
+}
