@@ -54,7 +54,9 @@ mod movement;
 mod neighbours;
 mod nested;
 mod no_threads;
+#[cfg(nccl_ge_2_29)]
 mod one_sided;
+#[cfg(nccl_ge_2_29)]
 mod one_sided_limits;
 mod out_of_memory;
 mod own_errors;

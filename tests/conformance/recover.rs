@@ -185,7 +185,7 @@ fn ranks_that_are_killed_one_after_the_other() {
 #[test]
 fn a_rank_that_never_comes_to_the_start() {
     watched(60.0 + 40.0 * rounds() as f64, || {
-        for ranks in rank_counts(&[3, 4]) {
+        for ranks in rank_counts(&[2, 3, 4]) {
             for _ in 0..rounds() {
                 let (mut children, _place) = spawn_all("never comes", ranks);
                 children[1].wait_for("here", slower(30.0));

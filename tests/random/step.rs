@@ -7,8 +7,10 @@ use crate::deviation::Deviation;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
+#[cfg(nccl_ge_2_29)]
+use crate::steps::put;
 use crate::steps::{
-    bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, put, registration, rest, scalar,
+    bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, rest, scalar,
 };
 
 /// One step of all ranks.
@@ -66,6 +68,7 @@ pub const KINDS: &[(u32, Draw)] = &[
     (2, scalar::scalar),
     (2, buckets::buckets),
     (1, part::split),
+    #[cfg(nccl_ge_2_29)]
     (1, put::puts),
     (1, rest::shrink),
     (4, registration::register),

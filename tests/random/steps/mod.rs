@@ -10,6 +10,7 @@ pub mod crowd;
 pub mod exchange;
 pub mod order;
 pub mod part;
+#[cfg(nccl_ge_2_29)]
 pub mod put;
 pub mod registration;
 pub mod rest;
