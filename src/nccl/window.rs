@@ -77,6 +77,8 @@ impl Communicator {
     /// at the same element. What an operation is given lies within the window, or outside of all.
     /// Several communicators may have windows over the same memory, each one at a time.
     ///
+    /// What was enqueued before and uses the memory is waited for: other ranks may write there as soon as it is a window.
+    ///
     /// Where the communicator has no windows, that is no error: [`Window::unsupported`] says why, and operations on the memory go on.
     ///
     /// An owner of memory of others must not own the communicator: that would not end then.

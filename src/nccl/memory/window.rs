@@ -65,7 +65,8 @@ use shown::make;
 #[cfg(nccl_ge_2_27)]
 mod shown {
     use super::*;
-    use crate::cuda::{restoring, vmm};
+    use crate::cuda::{Worker, restoring, vmm};
+    use crate::deadline::Deadline;
     use crate::known_bugs::ENDLESS_WINDOWS;
     use crate::nccl::agree::signature::{Extent, Signature};
     use crate::nccl::memory::pages::{self, Mapped};
@@ -84,12 +85,28 @@ mod shown {
     const SIZES_DIFFER: Version = Version::new(2, 30, 7);
 
     pub(super) fn make(operation: &'static str, members: &[&Arc<Inner>], memory: Vec<Wanted>) -> Result<Vec<Made>> {
+        settle(operation, members, &memory)?;
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
         let mut approaching = retire::approach(members, operation)?;
         let made = restoring(|| together(operation, &mut approaching, memory))
             .map_err(|error| submit::failed(&refs, operation, error))?;
         drop(approaching);
         made
+    }
+
+    /// Waits until nothing uses the memory: peers may write to it as soon as it is a window, on streams that are ordered behind nothing here.
+    fn settle(operation: &'static str, members: &[&Arc<Inner>], memory: &[Wanted]) -> Result<()> {
+        for (inner, wanted) in members.iter().zip(memory) {
+            let what = || format!("rank {} waits for uses of memory that is to be a window", inner.rank);
+            let look = || inner.look_around(0, inner.recent.last());
+            Deadline::after(inner.timeout()).poll_and_look(operation, what, look, || {
+                match wanted.memory.is_idle()? {
+                    true => Ok(true),
+                    false => inner.refusal(operation).map_or(Ok(false), Err),
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// The outer error is one that the other ranks wait behind.
