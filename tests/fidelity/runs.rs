@@ -26,19 +26,51 @@ pub struct Run {
 
 const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"];
 
-/// Since the last run of programs here, b7eade7: of none.
-const SINCE_ALL: &[&str] =
-    &["ncclPutSignal", "ncclSignal", "ncclWaitSignal", "ncclWinGetUserPtr", "gpucommNcclProperties"];
+/// Newer than the NCCL of the last run of programs here: of none.
+const SINCE_ALL: &[&str] = &[
+    "ncclPutSignal",
+    "ncclSignal",
+    "ncclWaitSignal",
+    "ncclWinGetUserPtr",
+    "gpucommNcclProperties",
+    "ncclAllReduceConfig",
+    "ncclBroadcastConfig",
+    "ncclReduceConfig",
+    "ncclAllGatherConfig",
+    "ncclReduceScatterConfig",
+    "ncclAlltoAllConfig",
+    "ncclGatherConfig",
+    "ncclScatterConfig",
+    "gpucommNcclCollConfigInit",
+    "ncclSetEncryption",
+    "gpucommNcclEncryptionConfigInit",
+];
+
+const STARTS: [&str; 2] = ["ncclCommShrink", "ncclCommInitRankScalable"];
+
+/// Since b7eade7.
+const SINCE_NINE: &[&str] = &STARTS;
 
 /// Since e407662 and 5cc701d.
-const SINCE_EIGHT: &[&str] = &["ncclCommCuDevice"];
+const SINCE_EIGHT: &[&str] = &[STARTS[0], STARTS[1], "ncclCommCuDevice"];
 
 /// Since 71bc38c.
-const SINCE_FOUR: &[&str] =
-    &[GRAPHS[0], GRAPHS[1], GRAPHS[2], GRAPHS[3], "ncclCommRegister", "ncclCommDeregister", "ncclCommCuDevice"];
+const SINCE_FOUR: &[&str] = &[
+    STARTS[0],
+    STARTS[1],
+    GRAPHS[0],
+    GRAPHS[1],
+    GRAPHS[2],
+    GRAPHS[3],
+    "ncclCommRegister",
+    "ncclCommDeregister",
+    "ncclCommCuDevice",
+];
 
 /// Since 40fb03e and 7a900fb.
 const SINCE_TWO: &[&str] = &[
+    STARTS[0],
+    STARTS[1],
     GRAPHS[0],
     GRAPHS[1],
     GRAPHS[2],
@@ -137,8 +169,17 @@ pub const ALL: &[Run] = &[
         nccl: "2.28.9",
         commit: "b7eade7",
         what: What::Programs(&["conformance", "cuda", "random"]),
-        newer: &[],
+        newer: SINCE_NINE,
         page: "2026-11-22-h200-vmm.md",
+    },
+    Run {
+        date: "2026-11-22",
+        gpus: "2 H200",
+        nccl: "2.28.9",
+        commit: "3883245",
+        what: What::Programs(&["conformance", "random"]),
+        newer: &[],
+        page: "2026-11-22-h200-life.md",
     },
 ];
 
