@@ -190,7 +190,7 @@ impl Communicator {
     /// # Safety
     /// - `raw` is null or a communicator whose start has returned, with `blocking = 1`. Its operations are done, or those who wait for them
     ///   do so otherwise. Nobody else uses it any more, or destroys it; nothing is registered with it, as a window or otherwise.
-    /// - It shares its resources with no other, and was configured with `splitShare = 0`, which NCCL hands on to its parts; it is no part of one that ends before it, nor has parts that go on
+    /// - It shares its resources with no other, and was configured with `splitShare = 0` and `shrinkShare = 0`, which NCCL hands on to its parts; it is no part of one that ends before it, nor has parts that go on
     ///   after it. What its configuration points to lives until it has ended.
     /// - The process has no other rank of the same communicator; for those there is [`Communicator::from_raw_all`].
     /// - All that [`Communicator::init_rank`] asks for, from its first operation here on, on all ranks.
@@ -474,6 +474,9 @@ pub(crate) fn close_members<'a>(members: impl IntoIterator<Item = &'a Communicat
     let members = inners(members);
     let closed = closing::close(&members, &Deadline::after(timeout));
     if let Err(error) = &closed {
+        // Others may have revoked them meanwhile, and go on.
+        let (revoked, members): (Vec<_>, Vec<_>) = members.into_iter().partition(|inner| inner.is_revoked());
+        closing::end_revoked(&revoked, "close");
         let relatives: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
         start_abort(&relatives, error);
     }

@@ -86,6 +86,9 @@ impl Revoked<'_> {
     /// Wraps `ncclCommShrink`: a communicator of all ranks but those in `without`, which do not call this, and may be dead. The others, all of
     /// them, call it with the same ranks. See [`Communicator::shrink`].
     ///
+    /// Where a rank of another process comes, and hangs then, this ends at its deadline, but NCCL cannot be woken a second time: what it has
+    /// for both communicators stays until the process ends. [`Communicator::recover`] asks over an exchange who is there.
+    ///
     /// # Errors
     /// As [`Communicator::shrink`].
     ///

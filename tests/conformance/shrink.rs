@@ -347,6 +347,11 @@ fn lists_that_are_wrong() {
             let clique = Clique::init_all_with(&Device::all().unwrap()[..2], &options).unwrap();
             let refused = clique.shrink(&[0]).unwrap_err();
             assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused}");
+            // NCCL hands it on to parts.
+            let part = clique.split(|_| Some((0, 0))).unwrap();
+            let refused = part[&0].shrink(&[0]).unwrap_err();
+            assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused}");
+            drop(part);
             clique.revoke("to be shrunk").unwrap();
             assert_eq!(clique.shrink(&[0]).unwrap().size(), 1);
             let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };

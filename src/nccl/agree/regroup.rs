@@ -107,16 +107,15 @@ impl Regroup {
         Step::Wait(missing)
     }
 
-    /// `rank` waits no longer; whether it was promised to go on, and does not.
-    pub(crate) fn leave(&self, rank: usize) -> bool {
+    /// `ranks` wait no longer; false, and nothing, where one of them was promised to go on, which others rely on.
+    #[must_use]
+    pub(crate) fn leave(&self, ranks: &[usize]) -> bool {
         let mut seats = self.seats();
-        seats[rank].waits = None;
-        seats[rank].free.take().is_some()
-    }
-
-    /// Whether `rank` was promised to go on.
-    pub(crate) fn is_free(&self, rank: usize) -> bool {
-        self.seats()[rank].free.is_some()
+        if ranks.iter().any(|&rank| seats[rank].free.is_some()) {
+            return false;
+        }
+        ranks.iter().for_each(|&rank| seats[rank].waits = None);
+        true
     }
 }
 
@@ -138,7 +137,7 @@ mod tests {
         regroup.come(1, &plan, None, |party| party == [0, 1, 3]);
         for rank in [0, 1, 3] {
             assert_eq!(regroup.step(rank), Step::Go(vec![(0, None), (1, None), (3, None)]));
-            assert!(!regroup.leave(rank));
+            assert!(regroup.leave(&[rank]));
         }
     }
 
@@ -149,7 +148,7 @@ mod tests {
         regroup.come(1, &Plan::Split, Some((0, 0)), |_| true);
         assert_eq!(regroup.step(0), Step::Differs(1, Plan::Split));
         assert_eq!(regroup.step(1), Step::Differs(0, without([2])));
-        assert!(!regroup.leave(0));
+        assert!(regroup.leave(&[0]));
         assert_eq!(regroup.step(1), Step::Wait(vec![0, 2]));
     }
 
@@ -173,7 +172,7 @@ mod tests {
         assert_eq!([0, 1].map(|rank| regroup.step(rank)), [Step::Wait(vec![]), Step::Wait(vec![])]);
         // One of them tries again.
         regroup.come(1, &Plan::Split, None, |_| true);
-        assert!(regroup.is_free(0) && regroup.leave(0));
+        assert!(!regroup.leave(&[0]));
         assert_eq!(regroup.step(1), Step::Go(vec![(0, Some((1, 0))), (1, None)]));
     }
 }

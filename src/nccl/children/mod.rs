@@ -1,5 +1,6 @@
 //! Communicators that are made of others.
 
+mod failed;
 mod regroup;
 #[cfg(nccl_ge_2_27)]
 pub(crate) mod shrink;

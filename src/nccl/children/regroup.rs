@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::failed::failed;
 use super::split::{Ask, settle};
 use crate::cuda::restoring;
 use crate::deadline::{Deadline, backoff};
@@ -12,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::nccl::agree::regroup::{self, Plan, Step};
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::submit;
-use crate::nccl::life::abort::{GRACE, abort};
+use crate::nccl::life::abort::start_abort;
 use crate::nccl::life::divide::{Part, Place, Wish, divide};
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::children::Child;
@@ -61,8 +62,16 @@ pub(super) fn regroup(
             let child = bring.joins.then(|| place_of(inner, plan, times, bring.place, &party));
             Part { parent: Arc::clone(inner), helper, wish: bring.wish, child }
         });
-        let divided = divide(operation, parts.collect());
+        let parts: Vec<Part> = parts.collect();
+        let apart: Vec<_> = parts.iter().filter_map(|part| Some(Arc::clone(&part.child.as_ref()?.household))).collect();
+        let divided = divide(operation, parts);
         drop(promised);
+        if let Err(error) | Ok(Err(error)) = &divided {
+            // Those of this process for which it went well wait for these.
+            apart.iter().for_each(|household| {
+                let _ = start_abort(&household.fail(error), error);
+            });
+        }
         Ok(divided)
     });
     match made {
@@ -71,16 +80,6 @@ pub(super) fn regroup(
         Err(error) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
         Ok(Ok(made)) => made,
     }
-}
-
-/// The others rely on what has failed here, whatever `members` are.
-fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
-    if !members.iter().any(|inner| inner.is_revoked()) {
-        return submit::failed(members, operation, error);
-    }
-    let relatives: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
-    let _ = abort(&relatives, &error, &Deadline::after(GRACE));
-    error
 }
 
 /// All that go on together, in their order in what they come from, with their places.
@@ -141,13 +140,8 @@ fn meet<'a>(
         }
         if let Some(error) = trouble {
             // Who was promised to go on meanwhile does so: others rely on it.
-            let still = waiting.iter().all(|(_, inner, family)| !family.regroup.is_free(inner.rank));
-            if still {
-                for (_, inner, family) in &waiting {
-                    if family.regroup.leave(inner.rank) {
-                        inner.redeem();
-                    }
-                }
+            let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|(_, inner, _)| inner.rank).collect();
+            if waiting.first().is_none_or(|(_, _, family)| family.regroup.leave(&ranks)) {
                 return Err(error);
             }
         }

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use super::failed::failed;
 use crate::cuda::{Worker, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -47,7 +48,7 @@ pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[As
     settle(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let children = restoring(|| together(operation, members, &asked, helpers))
-        .map_err(|error| submit::failed(&refs, operation, error))??;
+        .map_err(|error| failed(&refs, operation, error))??;
     Ok(wanted(children, asks))
 }
 

@@ -61,13 +61,20 @@ pub(crate) fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool 
         // nor for what is only to be freed, after others.
         if deadline.expired()
             || cuda::in_host_function()
-            || left.iter().all(|inner| inner.rests() || inner.has_stopped())
+            || left.iter().all(|inner| inner.rests() || (inner.has_stopped() && goes_on_later(inner)))
         {
             return false;
         }
         backoff(round);
         round += 1;
     }
+}
+
+/// Whether NCCL lets go of `inner`, which has stopped, at a time that nobody here knows: when others are done, or end.
+fn goes_on_later(inner: &Inner) -> bool {
+    // What was revoked has stopped before it ends.
+    let others = || inner.household.members();
+    !inner.was_revoked() || others().iter().any(|other| other.is_active() || other.is_revoked())
 }
 
 /// As [`abort`], without waiting; whether any of them was active.

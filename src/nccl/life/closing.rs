@@ -90,7 +90,7 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
 }
 
 /// Ends those that were revoked, which NCCL finalizes no more.
-fn end_revoked(revoked: &[Arc<Inner>], operation: &'static str) {
+pub(crate) fn end_revoked(revoked: &[Arc<Inner>], operation: &'static str) {
     if !revoked.is_empty() {
         let reason = "it was revoked, and closed or dropped then".to_owned();
         start_abort(revoked, &Error::Aborted { operation, reason });
@@ -260,8 +260,8 @@ fn patience(members: &[Arc<Inner>]) -> Duration {
 /// What dropping communicators does: they are closed if that succeeds within [`GRACE`] for all, else they are aborted, and all
 /// ranks of this process with them.
 pub(crate) fn drop_all(members: &[Arc<Inner>]) {
-    let active: Vec<_> = members.iter().filter(|inner| inner.is_active()).cloned().collect();
-    let revoked: Vec<_> = members.iter().filter(|inner| inner.is_revoked()).cloned().collect();
+    let alive = members.iter().filter(|inner| inner.is_active() || inner.is_revoked()).cloned();
+    let (revoked, active): (Vec<_>, Vec<_>) = alive.partition(|inner| inner.is_revoked());
     if cuda::in_host_function() {
         // NCCL must not be called here, and still needs what it has pointers into.
         std::mem::forget((active, revoked));
@@ -274,6 +274,9 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let patience = patience(&active).min(timeout);
     let deadline = Deadline::after(patience);
     if std::thread::panicking() || close(&active, &deadline).is_err() {
+        // Others may have revoked them meanwhile, and go on.
+        let (revoked, active): (Vec<_>, Vec<_>) = active.into_iter().partition(|inner| inner.is_revoked());
+        end_revoked(&revoked, "drop");
         let in_vain = if deadline.expired() { busy(&active) } else { Vec::new() };
         let cause = Error::Aborted { operation: "drop", reason: why_dropped(&active) };
         let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();

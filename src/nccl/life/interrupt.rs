@@ -17,6 +17,7 @@
 use std::time::Duration;
 
 use crate::deadline::Deadline;
+use crate::error::Result;
 use crate::nccl::state::inner::Inner;
 
 /// How long a call takes before it counts as blocked: longer than what the driver does in a first call, and less than
@@ -44,22 +45,23 @@ impl<'a> Interruption<'a> {
     }
 }
 
-/// Wraps `ncclCommRevoke`: returns when the device has left, and NCCL is done; whether there is such a function.
+/// Wraps `ncclCommRevoke`: returns when the device has left, and NCCL is done.
 ///
-/// The caller has condemned `inner`, and ends it on this thread.
+/// The caller has condemned `inner`, and ends it on this thread; or has revoked it, and ends it on this thread later on if at all.
 #[cfg(nccl_ge_2_28_7)]
-pub(crate) fn revoke(inner: &Inner) -> bool {
+pub(crate) fn revoke(inner: &Inner) -> Result<()> {
+    use crate::nccl::raw::check::check;
     use crate::sys;
 
-    // SAFETY: the handle is live: this thread alone ends the communicator, and has not yet. Revoking sets flags that NCCL
+    // SAFETY: the handle is live: what ends the communicator comes after this on the same thread. Revoking sets flags that NCCL
     // reads while it waits, and is made to be called while calls are under way. It takes them back, for all of this rank that share them:
     // who ends one of those has the turn of their lock.
-    let _ = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
-    true
+    let code = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
+    check("ncclCommRevoke", code)
 }
 
 /// There is no such function before NCCL 2.28.7.
 #[cfg(not(nccl_ge_2_28_7))]
-pub(crate) fn revoke(_inner: &Inner) -> bool {
-    false
+pub(crate) fn revoke(_inner: &Inner) -> Result<()> {
+    Ok(())
 }

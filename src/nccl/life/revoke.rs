@@ -1,10 +1,8 @@
 //! Stopping a communicator without ending it: what was under way has no result, and others can be made of it.
 
-use std::sync::Arc;
-
-use super::abort::one_at_a_time;
+use super::abort::{one_at_a_time, start_abort};
 use super::interrupt;
-use super::interrupt::Interruption;
+use super::interrupt::{BLOCKED, Interruption};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -17,19 +15,17 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
         let reason = "it shares its resources, and what stops it stops all that do: abort it".to_owned();
         return Err(Error::InvalidUsage { operation, reason });
     }
-    let members = inner.household.members();
     let cause = Error::Revoked { operation, reason: reason.to_owned() };
-    let revoked: Vec<_> = {
+    let (members, revoked): (Vec<_>, Vec<_>) = {
         let _alone = one_at_a_time();
         // One that was closed cannot be revoked, and the rest of what it was part of cannot go on.
-        match inner.refusal(operation) {
-            Some(error) if !inner.is_revoked() => return Err(error),
-            _ => members.iter().filter(|member| member.revoke(cause.clone())).collect(),
-        }
+        inner.unfit(operation).map_or(Ok(()), Err)?;
+        let members = inner.household.stop(&cause);
+        let revoked = members.iter().filter(|member| member.revoke(cause.clone())).cloned().collect();
+        (members, revoked)
     };
     for member in revoked {
-        let stopping = Arc::clone(member);
-        member.helper().run(move || stop(&stopping));
+        member.clone().helper().run(move || stop(&member));
     }
     let deadline = Deadline::after(inner.timeout());
     let mut round = 0;
@@ -44,21 +40,40 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
         backoff(round);
         round += 1;
     }
-    match inner.refusal(operation) {
-        Some(error) if !inner.is_revoked() => Err(error),
-        _ => Ok(()),
+    inner.unfit(operation).map_or(Ok(()), Err)
+}
+
+/// Stops `inner`, which was revoked, on its own thread; aborts it where that is not possible.
+fn stop(inner: &Inner) {
+    let interruption = Interruption::of(inner);
+    // Who is inside and waits for a peer is woken; who is not leaves by itself.
+    let mut left = until(|| inner.is_left() || interruption.is_due()) && inner.is_left();
+    let mut stopped = interrupt::revoke(inner);
+    if stopped.is_ok() && !left {
+        // What came back from the driver only now may have launched something that nothing stops any more.
+        left = until(|| inner.is_left());
+        let deadline = Deadline::after(BLOCKED);
+        let streams = inner.lock_within(&deadline).map(|guard| guard.streams.all().to_vec());
+        let are_idle = || streams.as_ref().is_some_and(|all| all.iter().all(|one| one.is_idle().unwrap_or(true)));
+        if deadline.until(|| Ok(are_idle().then_some(()))).ok().flatten().is_none() {
+            stopped = Err(deadline.error("revoke", format!("rank {} goes on working on its device", inner.rank)));
+        }
+    }
+    match stopped {
+        Ok(()) if left => inner.set_stopped(),
+        Ok(()) => {}
+        Err(error) => {
+            start_abort(&inner.relatives(), &error);
+        }
     }
 }
 
-/// Stops `inner`, which was revoked, on its own thread.
-fn stop(inner: &Inner) {
-    let interruption = Interruption::of(inner);
+/// Waits, however long that takes.
+fn until(is_over: impl Fn() -> bool) -> bool {
     let mut round = 0;
-    // Who is inside and waits for a peer is woken; who is not leaves by itself.
-    while !inner.is_left() && !interruption.is_due() {
+    while !is_over() {
         backoff(round);
         round += 1;
     }
-    interrupt::revoke(inner);
-    inner.set_stopped();
+    true
 }

@@ -77,7 +77,8 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
         let is_due = blocks || (clear && (must || together.revokes(inner)) && alone());
         if interrupt::IS_POSSIBLE && is_due && !revoked {
             let _turn = inner.shared_lock().map(|lock| lock.turn());
-            interrupt::revoke(inner);
+            // Where it fails, an abort raises the flags again.
+            let _ = interrupt::revoke(inner);
             revoked = true;
             together.set_revoked(inner);
         }

@@ -77,9 +77,7 @@ impl<R> Households<R> {
     /// That of the ranks that come from `parent` as `child`, and go on without it, joined by one more, before any of them starts.
     pub(crate) fn part_from(&self, parent: &Household<R>, child: Child) -> Arc<Household<R>> {
         let household = self.of(parent.lineage.with(child));
-        // It has the configuration of its parent.
-        let configs = parent.configs().clone();
-        household.configs().extend(configs);
+        household.inherit(parent);
         household.expect(1);
         if parent.together.are_shared() {
             // The same goes for what is split off from it.
@@ -138,6 +136,17 @@ impl<R> Household<R> {
         self.parent.iter().for_each(|parent| parent.leave_configs());
     }
 
+    /// It has the configurations of `parent`, which NCCL copies with all that they point to.
+    fn inherit(&self, parent: &Self) {
+        let theirs = parent.configs().clone();
+        let mut own = self.configs();
+        for config in theirs {
+            if !own.iter().any(|known| Arc::ptr_eq(known, &config)) {
+                own.push(config);
+            }
+        }
+    }
+
     /// What they were started with.
     pub(crate) fn config(&self) -> Config {
         self.configs().first().map(|config| Config::clone(config)).unwrap_or_default()
@@ -169,7 +178,9 @@ impl<R> Household<R> {
         let one = self.children.of(child.clone(), || {
             let lineage = self.lineage.with(child);
             let together = self.sharers().map_or_else(|| Arc::new(Together::new()), Arc::clone);
-            Self::new(Some(Arc::clone(self)), lineage, together)
+            let child = Self::new(Some(Arc::clone(self)), lineage, together);
+            child.inherit(self);
+            child
         });
         one.expect(1);
         one
@@ -234,6 +245,14 @@ impl<R> Household<R> {
             failed.extend(all.started.iter().filter_map(Weak::upgrade));
         });
         failed
+    }
+
+    /// The ranks that have started, which are revoked because of `cause`; who starts from now on is aborted.
+    #[cfg(nccl_ge_2_28_7)]
+    pub(crate) fn stop(&self, cause: &Error) -> Vec<Arc<R>> {
+        let mut all = self.ranks();
+        all.cause.get_or_insert_with(|| cause.clone());
+        all.started.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The ranks that have started.

@@ -189,6 +189,11 @@ impl Inner {
         self.standing.is_revoked()
     }
 
+    /// Whether it was revoked before it ended.
+    pub(crate) fn was_revoked(&self) -> bool {
+        self.standing.was_revoked()
+    }
+
     /// Why no others can be made of it, as an error of `operation`; `None` while it is active, or was revoked.
     pub(crate) fn unfit(&self, operation: &'static str) -> Option<Error> {
         (!self.is_active() && !self.is_revoked()).then(|| self.dead(operation))

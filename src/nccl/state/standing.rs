@@ -112,6 +112,11 @@ impl Standing {
         self.state.load(Ordering::SeqCst) == State::Revoked as u8
     }
 
+    /// Whether it was revoked at some time.
+    pub(crate) fn was_revoked(&self) -> bool {
+        self.revoked.get().is_some()
+    }
+
     /// It is closed; false where it was active no more.
     pub(crate) fn retire(&self) -> bool {
         let _ = self.since.set(Instant::now());
