@@ -42,7 +42,26 @@ impl Communicator {
     /// [`Error::InvalidArgument`] where `exchange` is not one of as many ranks, in which this rank has the same number.
     ///
     /// # Examples
-    /// ```no_run
+    /// ```
+    /// # use gpucomm::exchange::Threads;
+    /// # use gpucomm::{Device, UniqueId};
+    /// # fn main() -> Result<()> {
+    /// #     let ranks = Device::count()?.min(2);
+    /// #     let place = Threads::new(ranks);
+    /// #     std::thread::scope(|scope| {
+    /// #         let start = |rank| {
+    /// #             let store = place.store(rank).unwrap();
+    /// #             scope.spawn(move || {
+    /// #                 let exchange = Exchange::join(store)?;
+    /// #                 let id = UniqueId::shared(&exchange)?;
+    /// #                 // SAFETY: all ranks run this program.
+    /// #                 train(unsafe { Communicator::init_rank(Device::new(rank)?, ranks, &id, rank)? }, exchange)
+    /// #             })
+    /// #         };
+    /// #         let all: Vec<_> = (0..ranks).map(start).collect();
+    /// #         all.into_iter().try_for_each(|rank| rank.join().expect("no panic"))
+    /// #     })
+    /// # }
     /// # fn step(number: u64, comm: &Communicator, stream: &Stream) -> Result<()> { comm.wait_at_barrier(stream) }
     /// # fn load_checkpoint(before: u64) -> Result<()> { Ok(()) }
     /// use gpucomm::exchange::Exchange;
@@ -50,7 +69,7 @@ impl Communicator {
     ///
     /// fn train(mut comm: Communicator, mut exchange: Exchange) -> Result<()> {
     ///     let stream = Stream::new(comm.device())?;
-    ///     for number in 0..1000 {
+    ///     for number in 0..10 {
     ///         while let Err(error) = step(number, &comm, &stream) {
     ///             eprintln!("rank {}: {error}", comm.rank());
     ///             let recovered = comm.recover(&exchange)?;
