@@ -191,10 +191,12 @@ fn allocate_block(device: &'static Device, bytes: u64, origin: Origin) -> Result
 fn find_room(device: &'static Device, bytes: u64, origin: Origin) -> Result<Arc<Block>, cudaError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
+        // Asked before: what is freed in between has room then.
+        let free = frees::any(device);
         if let Some(block) = allocate_block(device, bytes, origin)? {
             return Ok(block);
         }
-        let Some(free) = frees::any(device) else { return Err(cudaError::cudaErrorMemoryAllocation) };
+        let Some(free) = free else { return Err(cudaError::cudaErrorMemoryAllocation) };
         if !free.wait_for(deadline.saturating_duration_since(Instant::now())) {
             return Err(cudaError::cudaErrorMemoryAllocation);
         }
