@@ -79,6 +79,7 @@ mod agree;
 mod barrier;
 mod buckets;
 mod calls;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod children;
 mod clique;
 mod comm_buffer;
@@ -88,10 +89,12 @@ mod communicator;
 mod configured;
 #[cfg(nccl_ge_2_32)]
 mod encryption;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod enqueue;
 mod group;
 mod group_operations;
 mod handover;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod life;
 mod making;
 mod memory;
@@ -104,6 +107,7 @@ mod raw;
 mod recover;
 mod reduce_op;
 mod registration;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod revoked;
 #[cfg(nccl_ge_2_23_4)]
 mod scalable;
@@ -111,7 +115,9 @@ mod scalars;
 mod setup;
 mod split;
 mod spmd;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod state;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod wait;
 mod window;
 

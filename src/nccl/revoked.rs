@@ -4,10 +4,12 @@
 use super::children::shrink;
 #[cfg(nccl_ge_2_28_7)]
 use super::children::split::Ask;
+#[cfg(nccl_ge_2_27)]
 use super::clique::Clique;
 use super::communicator::Communicator;
 #[cfg(nccl_ge_2_28_7)]
 use super::life::revoke;
+#[cfg(nccl_ge_2_27)]
 use crate::error::Result;
 
 /// A communicator that was [revoked](Communicator::revoke): what can be done with it, which is to make others of it.

@@ -12,6 +12,7 @@ pub(crate) mod past;
 pub(crate) mod points;
 pub(crate) mod presence;
 pub(crate) mod recent;
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod regroup;
 pub(crate) mod signature;
 pub(crate) mod splits;
