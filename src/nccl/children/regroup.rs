@@ -12,7 +12,7 @@ use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::agree::regroup::{self, Plan, Step};
 use crate::nccl::enqueue::connect::Promised;
-use crate::nccl::enqueue::submit;
+use crate::nccl::enqueue::{connect, submit};
 use crate::nccl::life::abort::start_abort;
 use crate::nccl::life::divide::{Part, Place, Wish, divide};
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -152,13 +152,8 @@ fn meet<'a>(
 
 /// `inner` comes with `plan`.
 fn come(family: &Family, inner: &Inner, plan: &Plan, bring: &Bring) {
-    family.regroup.come(inner.rank, plan, bring.place, |ranks| {
-        let refused = ranks.iter().position(|&rank| !family.member(rank).is_some_and(|inner| inner.promise_division()));
-        if let Some(refused) = refused {
-            ranks[..refused].iter().filter_map(|&rank| family.member(rank)).for_each(|inner| inner.redeem());
-        }
-        refused.is_none()
-    });
+    let promise = |ranks: &[usize]| connect::promise(family, ranks, Inner::promise_division);
+    family.regroup.come(inner.rank, plan, bring.place, promise);
 }
 
 fn absent(plan: &Plan, missing: &[usize]) -> String {

@@ -87,9 +87,9 @@ impl<'a> First<'a> {
     }
 }
 
-/// Promises all these ranks of a clique that they may enter NCCL, or none.
-fn promise(family: &Family, ranks: &[usize]) -> bool {
-    let refused = ranks.iter().position(|&rank| !family.member(rank).is_some_and(|inner| inner.promise()));
+/// Promises all these ranks of a clique that they may enter NCCL, each by `promise`, or none.
+pub(crate) fn promise(family: &Family, ranks: &[usize], promise: impl Fn(&Inner) -> bool) -> bool {
+    let refused = ranks.iter().position(|&rank| !family.member(rank).is_some_and(|inner| promise(&inner)));
     if let Some(refused) = refused {
         ranks[..refused].iter().filter_map(|&rank| family.member(rank)).for_each(|inner| inner.redeem());
     }
@@ -187,7 +187,7 @@ fn wait<'a>(
 ) -> Result<(Besides, Promised<'a>)> {
     for First { inner, family, need, .. } in &firsts {
         family.ledger.presence().drive(inner.rank);
-        family.ledger.meeting().come(inner.rank, need.clone(), &|ranks| promise(family, ranks));
+        family.ledger.meeting().come(inner.rank, need.clone(), &|ranks| promise(family, ranks, Inner::promise));
     }
     let (mut all, mut promised) = (Besides::new(), Promised::default());
     let mut patience = Patience::default();
@@ -220,7 +220,7 @@ fn wait<'a>(
             if pressed.elapsed() > PRESS {
                 pressed = Instant::now();
                 for First { inner, family, .. } in &firsts {
-                    family.ledger.meeting().press(inner.rank, &|ranks| promise(family, ranks));
+                    family.ledger.meeting().press(inner.rank, &|ranks| promise(family, ranks, Inner::promise));
                 }
             }
             let in_vain = |inner: &Inner| departure::at_meeting(inner, operation);

@@ -47,11 +47,12 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
 fn stop(inner: &Inner) {
     let interruption = Interruption::of(inner);
     // Who is inside and waits for a peer is woken; who is not leaves by itself.
-    let mut left = until(|| inner.is_left() || interruption.is_due()) && inner.is_left();
+    until(|| inner.is_left() || interruption.is_due());
+    let woken = !inner.is_left();
     let mut stopped = interrupt::revoke(inner);
-    if stopped.is_ok() && !left {
+    if stopped.is_ok() && woken {
         // What came back from the driver only now may have launched something that nothing stops any more.
-        left = until(|| inner.is_left());
+        until(|| inner.is_left());
         let deadline = Deadline::after(BLOCKED);
         let streams = inner.lock_within(&deadline).map(|guard| guard.streams.all().to_vec());
         let are_idle = || streams.as_ref().is_some_and(|all| all.iter().all(|one| one.is_idle().unwrap_or(true)));
@@ -60,8 +61,7 @@ fn stop(inner: &Inner) {
         }
     }
     match stopped {
-        Ok(()) if left => inner.set_stopped(),
-        Ok(()) => {}
+        Ok(()) => inner.set_stopped(),
         Err(error) => {
             start_abort(&inner.relatives(), &error);
         }
@@ -69,11 +69,10 @@ fn stop(inner: &Inner) {
 }
 
 /// Waits, however long that takes.
-fn until(is_over: impl Fn() -> bool) -> bool {
+fn until(is_over: impl Fn() -> bool) {
     let mut round = 0;
     while !is_over() {
         backoff(round);
         round += 1;
     }
-    true
 }

@@ -1,10 +1,11 @@
-//! The C functions of NCCL that take a configuration of the call, and those that fill such structs in.
+//! The C functions of NCCL that take a configuration of the call, and those that fill structs of configurations in.
 
 use std::ffi::{c_int, c_void};
 
-use super::NO_REDOP;
+use super::{NO_REDOP, request};
 use crate::emulator::cuda::exports::cudaEventRecord;
 use crate::emulator::nccl::basics::coll_config::{self, CollConfig};
+use crate::emulator::nccl::basics::config;
 use crate::emulator::nccl::basics::encryption;
 use crate::emulator::nccl::basics::error::{cuda, entry};
 use crate::emulator::nccl::basics::kind::Kind;
@@ -35,19 +36,6 @@ unsafe fn issue(
         }
         issue::issue(comm, stream, &Request { config: config.number, ..request })
     })
-}
-
-type Buffers = (*const c_void, *mut c_void);
-
-/// What a function asks for, without its configuration.
-fn request(
-    kind: Kind,
-    (send, recv): Buffers,
-    (count, datatype): (usize, ncclDataType_t),
-    redop: ncclRedOp_t,
-    peer: c_int,
-) -> Request {
-    Request { kind, send, recv, count, datatype, redop, peer, config: 0 }
 }
 
 pub unsafe extern "C" fn ncclAllReduceConfig(
@@ -188,5 +176,12 @@ pub unsafe extern "C" fn gpucommNcclEncryptionConfigInit(config: *mut ncclEncryp
     if !config.is_null() {
         // SAFETY: not null, and as C declares it, valid for a write.
         unsafe { config.write(encryption::initial()) };
+    }
+}
+
+pub unsafe extern "C" fn gpucommNcclConfigInit(config: *mut ncclConfig_t) {
+    if !config.is_null() {
+        // SAFETY: not null, and as C declares it, valid for a write.
+        unsafe { config.write(config::initial()) };
     }
 }

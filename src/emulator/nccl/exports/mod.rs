@@ -244,6 +244,19 @@ fn issue(function: Function, comm: ncclComm_t, stream: cudaStream_t, request: Re
 
 const NO_REDOP: ncclRedOp_t = ncclRedOp_t::ncclSum;
 
+type Buffers = (*const c_void, *mut c_void);
+
+/// What a function asks for, without a configuration of the call.
+fn request(
+    kind: Kind,
+    (send, recv): Buffers,
+    (count, datatype): (usize, ncclDataType_t),
+    redop: ncclRedOp_t,
+    peer: c_int,
+) -> Request {
+    Request { kind, send, recv, count, datatype, redop, peer, config: 0 }
+}
+
 pub unsafe extern "C" fn ncclReduce(
     sendbuff: *const c_void,
     recvbuff: *mut c_void,
@@ -254,16 +267,7 @@ pub unsafe extern "C" fn ncclReduce(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let request = Request {
-        kind: Kind::Reduce,
-        send: sendbuff,
-        recv: recvbuff,
-        count,
-        datatype,
-        redop: op,
-        peer: root,
-        config: 0,
-    };
+    let request = request(Kind::Reduce, (sendbuff, recvbuff), (count, datatype), op, root);
     issue(functions::ncclReduce, comm, stream, request)
 }
 
@@ -276,9 +280,7 @@ pub unsafe extern "C" fn ncclBroadcast(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let (send, recv) = (sendbuff, recvbuff);
-    let request =
-        Request { kind: Kind::Broadcast, send, recv, count, datatype, redop: NO_REDOP, peer: root, config: 0 };
+    let request = request(Kind::Broadcast, (sendbuff, recvbuff), (count, datatype), NO_REDOP, root);
     issue(functions::ncclBroadcast, comm, stream, request)
 }
 
@@ -291,8 +293,7 @@ pub unsafe extern "C" fn ncclAllReduce(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::AllReduce, send, recv, count, datatype, redop: op, peer: 0, config: 0 };
+    let request = request(Kind::AllReduce, (sendbuff, recvbuff), (count, datatype), op, 0);
     issue(functions::ncclAllReduce, comm, stream, request)
 }
 
@@ -305,9 +306,7 @@ pub unsafe extern "C" fn ncclReduceScatter(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let (send, recv) = (sendbuff, recvbuff);
-    let request =
-        Request { kind: Kind::ReduceScatter, send, recv, count: recvcount, datatype, redop: op, peer: 0, config: 0 };
+    let request = request(Kind::ReduceScatter, (sendbuff, recvbuff), (recvcount, datatype), op, 0);
     issue(functions::ncclReduceScatter, comm, stream, request)
 }
 
@@ -319,9 +318,7 @@ pub unsafe extern "C" fn ncclAllGather(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let (send, recv) = (sendbuff, recvbuff);
-    let request =
-        Request { kind: Kind::AllGather, send, recv, count: sendcount, datatype, redop: NO_REDOP, peer: 0, config: 0 };
+    let request = request(Kind::AllGather, (sendbuff, recvbuff), (sendcount, datatype), NO_REDOP, 0);
     issue(functions::ncclAllGather, comm, stream, request)
 }
 
@@ -333,8 +330,7 @@ pub unsafe extern "C" fn ncclAlltoAll(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::AlltoAll, send, recv, count, datatype, redop: NO_REDOP, peer: 0, config: 0 };
+    let request = request(Kind::AlltoAll, (sendbuff, recvbuff), (count, datatype), NO_REDOP, 0);
     issue(functions::ncclAlltoAll, comm, stream, request)
 }
 
@@ -347,8 +343,7 @@ pub unsafe extern "C" fn ncclGather(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::Gather, send, recv, count, datatype, redop: NO_REDOP, peer: root, config: 0 };
+    let request = request(Kind::Gather, (sendbuff, recvbuff), (count, datatype), NO_REDOP, root);
     issue(functions::ncclGather, comm, stream, request)
 }
 
@@ -361,8 +356,7 @@ pub unsafe extern "C" fn ncclScatter(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let (send, recv) = (sendbuff, recvbuff);
-    let request = Request { kind: Kind::Scatter, send, recv, count, datatype, redop: NO_REDOP, peer: root, config: 0 };
+    let request = request(Kind::Scatter, (sendbuff, recvbuff), (count, datatype), NO_REDOP, root);
     issue(functions::ncclScatter, comm, stream, request)
 }
 
@@ -374,8 +368,7 @@ pub unsafe extern "C" fn ncclSend(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let recv = std::ptr::null_mut();
-    let request = Request { kind: Kind::Send, send: sendbuff, recv, count, datatype, redop: NO_REDOP, peer, config: 0 };
+    let request = request(Kind::Send, (sendbuff, std::ptr::null_mut()), (count, datatype), NO_REDOP, peer);
     issue(functions::ncclSend, comm, stream, request)
 }
 
@@ -387,8 +380,7 @@ pub unsafe extern "C" fn ncclRecv(
     comm: ncclComm_t,
     stream: cudaStream_t,
 ) -> ncclResult_t {
-    let send = std::ptr::null();
-    let request = Request { kind: Kind::Recv, send, recv: recvbuff, count, datatype, redop: NO_REDOP, peer, config: 0 };
+    let request = request(Kind::Recv, (std::ptr::null(), recvbuff), (count, datatype), NO_REDOP, peer);
     issue(functions::ncclRecv, comm, stream, request)
 }
 
@@ -401,11 +393,4 @@ pub unsafe extern "C" fn ncclGroupStart() -> ncclResult_t {
 
 pub unsafe extern "C" fn ncclGroupEnd() -> ncclResult_t {
     entry(functions::ncclGroupEnd, group::end)
-}
-
-pub unsafe extern "C" fn gpucommNcclConfigInit(config: *mut ncclConfig_t) {
-    if !config.is_null() {
-        // SAFETY: not null, and as C declares it, valid for a write.
-        unsafe { config.write(config::initial()) };
-    }
 }
