@@ -44,6 +44,7 @@ type Field = (&'static str, (u32, u32, u32), Config);
 
 fn all_fields() -> Vec<Field> {
     let new = Config::new;
+    #[cfg_attr(not(nccl_ge_2_26), allow(unused_mut))]
     let mut all: Vec<Field> = vec![
         ("cga_cluster_size", (2, 17, 1), new().cga_cluster_size(2)),
         ("min_ctas", (2, 17, 1), new().min_ctas(3)),

@@ -76,6 +76,7 @@ mod scalars;
 mod separate;
 mod sharing;
 mod sharing_ends;
+#[cfg(nccl_ge_2_28_7)]
 mod shrink;
 mod split;
 mod split_ends;

@@ -33,6 +33,7 @@ pub struct Rank<'c> {
     /// What was split off and is there until the end.
     pub parts: Vec<Communicator>,
     /// Whether all ranks are in this process.
+    #[cfg_attr(not(nccl_ge_2_28_7), expect(dead_code))]
     pub together: bool,
     /// Another device than this rank's, if there is one.
     pub stranger: Option<Device>,

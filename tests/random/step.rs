@@ -9,9 +9,9 @@ use crate::model::Model;
 use crate::rank::Rank;
 #[cfg(nccl_ge_2_29)]
 use crate::steps::put;
-use crate::steps::{
-    bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, rest, scalar,
-};
+#[cfg(nccl_ge_2_28_7)]
+use crate::steps::rest;
+use crate::steps::{bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, scalar};
 
 /// One step of all ranks.
 ///
@@ -70,6 +70,7 @@ pub const KINDS: &[(u32, Draw)] = &[
     (1, part::split),
     #[cfg(nccl_ge_2_29)]
     (1, put::puts),
+    #[cfg(nccl_ge_2_28_7)]
     (1, rest::shrink),
     (4, registration::register),
     (2, registration::deregister),

@@ -13,5 +13,6 @@ pub mod part;
 #[cfg(nccl_ge_2_29)]
 pub mod put;
 pub mod registration;
+#[cfg(nccl_ge_2_28_7)]
 pub mod rest;
 pub mod scalar;
