@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::comm_buffer::CommBuffer;
-use super::communicator::{Communicator, abort_members, close_members, drop_members};
+use super::communicator::Communicator;
+use super::end::{abort_members, close_members, drop_members};
 use super::life::abort::AbortOutcome;
 use super::life::init;
 use super::memory::{allocate, register, window};

@@ -1,11 +1,43 @@
 //! Parts of memory of NCCL, and its bytes.
 
+use std::ops::RangeBounds;
+
 use super::comm_buffer::CommBuffer;
 use crate::cuda::{Chunks, Cut, Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
 impl<T: Element> CommBuffer<'_, T> {
+    /// The elements of `range`, to be read.
+    ///
+    /// # Panics
+    /// Where the range does not lie within the buffer.
+    #[track_caller]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_, T> {
+        self.as_slice().slice(range)
+    }
+
+    /// The elements of `range`, to be written.
+    ///
+    /// # Panics
+    /// Where the range does not lie within the buffer.
+    #[track_caller]
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
+        match self.as_slice_mut().into_range("SliceMut::slice_mut", &range) {
+            Ok(slice) => slice,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The elements before `mid` and those from it on, to be written.
+    ///
+    /// # Panics
+    /// Where `mid` is greater than the length.
+    #[track_caller]
+    pub fn split_at_mut(&mut self, mid: usize) -> (SliceMut<'_, T>, SliceMut<'_, T>) {
+        self.as_slice_mut().into_parts("SliceMut::split_at_mut", mid)
+    }
+
     /// Parts of `each` elements, to read; the last one may be shorter.
     ///
     /// ```

@@ -76,6 +76,7 @@
 
 mod aborter;
 mod agree;
+mod allocation;
 mod barrier;
 mod buckets;
 mod calls;
@@ -89,6 +90,7 @@ mod communicator;
 mod configured;
 #[cfg(nccl_ge_2_32)]
 mod encryption;
+mod end;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod enqueue;
 mod group;
@@ -115,6 +117,7 @@ mod scalars;
 mod setup;
 mod split;
 mod spmd;
+mod start;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod state;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]

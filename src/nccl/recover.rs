@@ -1,7 +1,8 @@
 //! From a communicator that has failed to one of those ranks that are left.
 
 use super::clique::Clique;
-use super::communicator::{Communicator, aborted};
+use super::communicator::Communicator;
+use super::end::aborted;
 use super::life::abort::{GRACE, abort};
 use super::life::init;
 use super::raw::outside::outside_of_host_functions;

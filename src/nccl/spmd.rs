@@ -6,7 +6,8 @@ use std::thread;
 
 use super::agree::presence::Run;
 use super::clique::Clique;
-use super::communicator::{Communicator, abort_members};
+use super::communicator::Communicator;
+use super::end::abort_members;
 use super::life::failure::{Failure, What, blame};
 use super::life::scope::Scope;
 use super::raw::outside::outside_of_host_functions;

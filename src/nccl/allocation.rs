@@ -1,0 +1,166 @@
+//! What a communicator allocates.
+
+use std::sync::Arc;
+
+use super::comm_buffer::CommBuffer;
+use super::communicator::Communicator;
+use super::memory::allocate;
+use crate::cuda::Stream;
+use crate::element::Element;
+use crate::error::Result;
+
+/// Memory of NCCL.
+impl Communicator {
+    /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
+    /// communicator.
+    ///
+    /// It is a window ([`CommBuffer::is_window`]) where ranks reach each other's memory and NCCL is 2.29.7 or newer; before, windows have
+    /// bugs that nothing goes around, see [`Config::force_windows`](super::Config::force_windows).
+    ///
+    /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it. Windows that all ranks have
+    /// dropped before go here, once the device has done with them; see [`Communicator::reclaim`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc::<f32>(&stream, 1000)?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique ask for
+    /// different sizes; [`Timeout`](crate::Error::Timeout) where one does not come, or what uses memory that was dropped goes on.
+    pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
+        Ok(CommBuffer::new(self.inner(), allocate::one::<T>("alloc", self.inner(), stream, len)?, len))
+    }
+
+    /// Like [`Communicator::alloc`], with the elements of `source`.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let mut x = comm.alloc_from(&stream, &[1f32; 1000])?;
+    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    /// assert_eq!(x.to_vec(&stream)?, [comm.size() as f32; 1000]);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::alloc`].
+    pub fn alloc_from<T: Element>(&self, stream: &Stream, source: &[T]) -> Result<CommBuffer<'_, T>> {
+        const OPERATION: &str = "alloc_from";
+        let len = source.len();
+        let mut buffer = CommBuffer::new(self.inner(), allocate::one::<T>(OPERATION, self.inner(), stream, len)?, len);
+        buffer.as_slice_mut().copy_from_slice_for(OPERATION, stream, source)?;
+        Ok(buffer)
+    }
+
+    /// Like [`Communicator::alloc`], but the buffer keeps the communicator alive instead of borrowing it; see
+    /// [`CommBuffer::into_shared`] for buffers that were made otherwise.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, CommBuffer, Communicator, Device, Stream};
+    /// # use std::sync::Arc;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// struct Rank {
+    ///     comm: Arc<Communicator>,
+    ///     weights: CommBuffer<'static, f32>,
+    /// }
+    ///
+    /// fn rank(comm: Communicator) -> gpucomm::Result<Rank> {
+    ///     let comm = Arc::new(comm);
+    ///     let stream = Stream::new(comm.device())?;
+    ///     Ok(Rank { weights: comm.alloc_shared(&stream, 1000)?, comm })
+    /// }
+    /// # std::thread::scope(|scope| {
+    /// #     let ranks: Vec<_> = clique.into_ranks().into_iter().map(|comm| scope.spawn(|| rank(comm))).collect();
+    /// #     for rank in ranks {
+    /// #         let Rank { comm, weights } = rank.join().expect("no panic")?;
+    /// #         assert_eq!(weights.device(), comm.device());
+    /// #     }
+    /// #     Ok::<_, gpucomm::Error>(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::alloc`].
+    pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
+        CommBuffer::new(self.inner(), allocate::one::<T>("alloc_shared", self.inner(), stream, len)?, len)
+            .into_shared(self)
+    }
+
+    /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// // One rank alone needs it: the others do not come.
+    /// if comm.rank() == 0 {
+    ///     let mut staging = comm.alloc_local::<f32>(&stream, 1000)?;
+    ///     assert!(!staging.is_window());
+    ///     staging.fill(&stream, 1.0)?;
+    /// }
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Aborted`](crate::Error::Aborted);
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) where `stream` is of another device, or the bytes of `len` elements cannot be
+    /// counted.
+    pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
+        Ok(CommBuffer::new(self.inner(), allocate::local::<T>(self.inner(), stream, len)?, len))
+    }
+
+    /// Wraps `ncclCommWindowDeregister`, `ncclMemFree` and `ncclCommDeregister`: frees the memory of windows that were dropped, and takes
+    /// away what was [registered](Communicator::register). All ranks call it, among their collectives.
+    ///
+    /// Dropping a [`CommBuffer`] that is a window does not take the window away, and keeps its memory: ranks that do so at different
+    /// moments come to different views of where windows lie. All ranks do it together at the next allocation or registration, here, or when
+    /// the communicator is closed. So it is with registrations. In a clique those go that all ranks have dropped before; across processes those that this
+    /// rank has, which is why ranks must drop alike, see [`Communicator::init_rank`]. Memory of [`Communicator::alloc_local`] is freed
+    /// as soon as the device has done with it.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// drop(comm.alloc::<f32>(&stream, 1 << 20)?);
+    /// // If it was a window, its memory is free after this, not only at the next allocation.
+    /// comm.reclaim()?;
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Timeout`](crate::Error::Timeout) where a rank does not come, or what uses the memory goes on;
+    /// [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique do something else.
+    pub fn reclaim(&self) -> Result<()> {
+        allocate::reclaim("reclaim", &[self.inner()])
+    }
+}

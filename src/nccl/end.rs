@@ -1,0 +1,102 @@
+//! How communicators end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::communicator::Communicator;
+use super::life::abort::{AbortOutcome, GRACE, abort, start_abort};
+use super::life::closing;
+use super::state::inner::Inner;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+impl Communicator {
+    /// Wraps `ncclCommAbort`: see [`Aborter::abort`].
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// for comm in clique.into_ranks() {
+    ///     println!("{:?}", comm.abort("there is something better to do"));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn abort(self, reason: &str) -> AbortOutcome {
+        self.aborter().abort(reason)
+    }
+
+    /// Wraps `ncclCommFinalize` and `ncclCommDestroy`: waits for all work of this rank, and for NCCL to free it.
+    ///
+    /// NCCL frees the ranks of a process together, when the last of them ends, and then waits for everything on their devices. Where other
+    /// communicators are active there, such as the one that this was split off from, a rank waits up to 100 ms for the others of its
+    /// process to come here as well, and no longer than a second for NCCL, which goes on by itself: what holds it up may wait for this
+    /// rank. Where others share its resources ([`Config::split_share`](super::Config::split_share)), NCCL frees it with the last of them,
+    /// which is not waited for.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// std::thread::scope(|scope| {
+    ///     // The ranks of a process end together.
+    ///     let ranks: Vec<_> =
+    ///         clique.into_ranks().into_iter().map(|comm| scope.spawn(|| comm.close(Duration::from_secs(10)))).collect();
+    ///     ranks.into_iter().try_for_each(|rank| rank.join().expect("no panic"))
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where that takes longer than `timeout`; [`Error::Aborted`] where it has ended before; why its work has failed; what
+    /// NCCL says. The communicator is gone in any case: where it could not
+    /// be closed it is aborted, and that waits up to ten seconds more for what may still write into memory, as every drop does.
+    pub fn close(self, timeout: Duration) -> Result<()> {
+        close_members(&[self], timeout)
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        drop_members(std::slice::from_ref(self));
+    }
+}
+
+/// The cause of an end that a failure elsewhere brings.
+pub(crate) fn aborted(reason: String) -> Error {
+    Error::Aborted { operation: "abort", reason }
+}
+
+fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) -> Vec<Arc<Inner>> {
+    members.into_iter().map(|member| Arc::clone(member.inner())).collect()
+}
+
+/// Closes the communicators of `members`. Where that fails, they are aborted, and all ranks of this process with them; that
+/// is not waited for.
+pub(crate) fn close_members<'a>(members: impl IntoIterator<Item = &'a Communicator>, timeout: Duration) -> Result<()> {
+    let members = inners(members);
+    let closed = closing::close(&members, &Deadline::after(timeout));
+    if let Err(error) = &closed {
+        // Others may have revoked them meanwhile, and go on.
+        let (revoked, members): (Vec<_>, Vec<_>) = members.into_iter().partition(|inner| inner.is_revoked());
+        closing::end_revoked(&revoked, "close");
+        let relatives: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
+        start_abort(&relatives, error);
+    }
+    closed
+}
+
+/// What dropping `members` does.
+pub(crate) fn drop_members<'a>(members: impl IntoIterator<Item = &'a Communicator>) {
+    closing::drop_all(&inners(members));
+}
+
+/// Ends the communicators of `members` and `others`, because of `reason`.
+pub(crate) fn abort_members(members: &[Communicator], others: Vec<Arc<Inner>>, reason: String) -> AbortOutcome {
+    let mut all = inners(members);
+    all.extend(others);
+    abort(&all, &aborted(reason), &Deadline::after(GRACE))
+}

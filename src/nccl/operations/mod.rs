@@ -1,0 +1,5 @@
+//! The operations of a communicator.
+
+mod collectives;
+mod messages;
+mod variable;

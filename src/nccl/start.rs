@@ -1,0 +1,113 @@
+//! How a rank starts.
+
+use super::communicator::Communicator;
+use super::life::init;
+use super::setup::init_options::InitOptions;
+use super::setup::unique_id::UniqueId;
+use crate::cuda::Device;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+
+impl Communicator {
+    /// Wraps `ncclCommInitRankConfig`: rank `rank` of `size`, with default options.
+    ///
+    /// All ranks call it with the same id and size. It returns when all have come, or after the default timeout.
+    ///
+    /// ```
+    /// # use gpucomm::{Communicator, Device, UniqueId};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (rank, size) = (0, 1);
+    /// // Rank 0 makes the id, the others have got its bytes: from an `Exchange`, say.
+    /// let id = UniqueId::new()?;
+    /// // SAFETY: all ranks run this program, and so issue the same operations.
+    /// let comm = unsafe { Communicator::init_rank(Device::new(0)?, size, &id, rank)? };
+    /// assert_eq!((comm.rank(), comm.size()), (rank, size));
+    /// comm.close(Duration::from_secs(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where a rank does not come; [`Error::InvalidArgument`] where `rank` is not below `size`, or where the
+    /// environment or a file of NCCL's sets `NCCL_COMM_BLOCKING` to 0, which would make a communicator whose operations fail, or
+    /// `NCCL_CTA_POLICY` to the copy engines (2, or `ZERO`), for which ranks agree on too little; [`Error::LibraryTooOld`];
+    /// [`Error::InvalidUsage`] within a host function, or where no thread can be started; [`Error::Aborted`] where the
+    /// [`Clique::spmd`](super::Clique::spmd) that this is called in has failed; what NCCL says.
+    ///
+    /// # Safety
+    /// No rank can see what another one passes, and a peer that passes something else makes NCCL write beyond the buffers of this rank,
+    /// or into others. All later calls are safe because of this promise: the ranks, in all processes, behave as one program. That is,
+    /// on this communicator
+    ///
+    /// - all issue the same collectives, in the same order, with the same counts, element types, reductions and roots; the layouts of the
+    ///   forms with `_v` belong together. Only the factors of a [`PreMulSum`](super::PreMulSum) may differ. Each send meets a receive of
+    ///   the same count and type, in the order in which the two ranks issue them;
+    /// - collectives that are in one [`group`](super::group) on one rank are in one group on all, the same ones in the same order. Messages may
+    ///   be grouped in any way that [`group`](super::group) allows;
+    /// - a collective that is in place on one rank is in place on all, as far as its form allows that;
+    /// - a buffer of a collective is a window of this communicator ([`CommBuffer::is_window`](super::CommBuffer::is_window)) on all ranks
+    ///   or on none. If it is one, it is the same window on all, the one that they allocated together, the data begins at the same element,
+    ///   and has the same length. Both ends of a message are windows, or neither is;
+    /// - the same goes for memory that was [registered](Communicator::register): in the same registration, the same element. All register
+    ///   in the same order among their collectives, memory of the same kind: that of NCCL, say, or what other libraries have mapped so that
+    ///   other processes can map it;
+    /// - all call [`Communicator::alloc`] and its like, in the same order and with the same lengths, among their collectives;
+    /// - all make windows over memory of theirs ([`Communicator::window`]) in the same order among them, of the same length, and at the same
+    ///   byte of memory that was mapped as one, of which each has mapped as much; beside a window in the same memory all do or none does. What
+    ///   is said of windows above holds for them;
+    /// - all call `Communicator::prepare_one_sided` in the same order among them; and a rank drops a window only after it has
+    ///   waited, by `Communicator::wait_signal`, for every put into its part;
+    /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts. Where these
+    ///   share their resources ([`Config::split_share`](super::Config::split_share)), any two ranks issue what they do with each other on
+    ///   the communicator and on the parts in one order;
+    /// - the same goes for [`Communicator::shrink`], which all call that are not left out, with the same ranks, and for what comes of a
+    ///   [revoked](Communicator::revoke) communicator. All that call [`Communicator::recover`] do so with an exchange of these very ranks, in
+    ///   which they have the same numbers, and what is promised here holds for what they get;
+    /// - windows and registrations are dropped alike: between two allocations, registrations or calls of [`Communicator::reclaim`], which all
+    ///   make in the same order too, each rank drops the same ones;
+    /// - what is captured into a CUDA graph on one rank is captured on all;
+    /// - all run the same version of NCCL, with the same settings of it.
+    ///
+    /// The ranks of one process need no such promise, because they compare: see [`Clique`](super::Clique).
+    ///
+    /// One thing more is not seen across processes, though it makes nothing undefined: when a process aborts its rank, operations of
+    /// the others that wait for it may complete, without an error, on data that was never sent. See [`Aborter::abort`]. Ranks of one
+    /// process are aborted together, also where each was made by this function.
+    pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
+        let inner = init::one_rank("Communicator::init_rank", device, size, id, rank, &InitOptions::default());
+        inner.map(Self::from_inner)
+    }
+
+    /// Wraps `ncclCommInitRankConfig`: like [`Communicator::init_rank`], with options.
+    ///
+    /// ```
+    /// # use gpucomm::nccl::InitOptions;
+    /// # use gpucomm::{Communicator, Device, UniqueId};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (rank, size, id) = (0, 1, UniqueId::new()?);
+    /// let options = InitOptions { timeout: Duration::from_secs(60), ..InitOptions::default() };
+    /// // SAFETY: all ranks run this program, and so issue the same operations.
+    /// let comm = unsafe { Communicator::init_rank_with(Device::new(0)?, size, &id, rank, &options)? };
+    /// assert_eq!(comm.timeout(), Duration::from_secs(60));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::init_rank`].
+    ///
+    /// # Safety
+    /// As [`Communicator::init_rank`].
+    pub unsafe fn init_rank_with(
+        device: Device,
+        size: usize,
+        id: &UniqueId,
+        rank: usize,
+        options: &InitOptions,
+    ) -> Result<Self> {
+        init::one_rank("Communicator::init_rank_with", device, size, id, rank, options).map(Self::from_inner)
+    }
+}
