@@ -65,7 +65,7 @@ fn free() -> Vec<usize> {
 /// Runs one program. Whether it was aborted, and how long it then took to end.
 fn clique(batch: &Batch) -> (bool, Duration) {
     let mut rng = rng(batch.first, "abort");
-    let clique = cliques::start(batch, TIMEOUT);
+    let clique = cliques::start_to_end(batch, TIMEOUT);
     let (program, repeat) = (Arc::new(Program::draw(batch, batch.first, false)), batch.repeat(batch.first));
     watch::begin(&repeat, &program);
     let longest = if gpucomm::backend() == Backend::Nvidia { 60_000 } else { 40_000 };

@@ -27,11 +27,19 @@ pub fn shares(batch: &Batch) -> bool {
     rng(batch.first, "shares").bool()
 }
 
-/// A clique whose calls, and all other waits from now on, take so long at most.
+/// A clique that ends in order, whose calls, and all other waits from now on, take so long at most.
 pub fn start(batch: &Batch, timeout: Duration) -> Clique {
-    // SAFETY: messages here are too short for NCCL to register memory, and where ranks are aborted the process does not free memory that
-    // their kernels may still use before it has told that they are still running, and ended.
-    let config = unsafe { Config::new().force_windows() }.split_share(shares(batch));
+    // SAFETY: messages here are too short for NCCL to register memory, and no rank ends before the others.
+    start_with(batch, timeout, unsafe { Config::new().force_windows() })
+}
+
+/// The same, where ranks end at any time: with windows only where their kernels end as well.
+pub fn start_to_end(batch: &Batch, timeout: Duration) -> Clique {
+    start_with(batch, timeout, Config::new())
+}
+
+fn start_with(batch: &Batch, timeout: Duration, config: Config) -> Clique {
+    let config = config.split_share(shares(batch));
     let options = InitOptions { timeout: slower(PATIENT), config };
     let clique = Clique::init_all_with(&devices(batch), &options)
         .unwrap_or_else(|error| panic!("no clique: {error}: {}", batch.repeat(batch.first)));

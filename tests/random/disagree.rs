@@ -43,7 +43,7 @@ fn clique(batch: &Batch) -> (&'static str, [usize; 3]) {
     let program = Arc::new(Program::draw(batch, batch.first, true));
     let deviant = draw(&program, batch);
     let repeat = batch.repeat(batch.first);
-    let clique = cliques::start(batch, timeout());
+    let clique = cliques::start_to_end(batch, timeout());
     watch::begin(&repeat, &program);
     let begin = Instant::now();
     let outcomes = outcome::of_ranks(&clique, |comm| program.run_deviating(comm, &deviant));
