@@ -92,7 +92,9 @@ pub(crate) use devices::scarce;
 pub(crate) use devices::settle::{settle, undisturbing};
 pub use devices::versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
-pub(crate) use memory::allocation::{Allocation, FreeHook, Freed};
+pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed};
+#[cfg(feature = "nccl")]
+pub(crate) use memory::allocated::region::Region;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::basics::address::Address;
 pub use memory::basics::chunks::Chunks;
@@ -101,14 +103,14 @@ pub(crate) use memory::basics::chunks::Cut;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::bracket::LentUses;
 pub use memory::bracket::{Lend, Lent, LentMut};
-pub use memory::buffer::DeviceBuffer;
+pub use memory::buffers::buffer::DeviceBuffer;
 pub use memory::host::block::trim_pinned;
 pub use memory::host::pinned::PinnedBuffer;
-pub use memory::host::slice::{AsPinned, AsPinnedMut, PinnedSlice, PinnedSliceMut};
+pub use memory::host::slice::{AsPinned, PinnedSlice};
+pub use memory::host::slice_mut::{AsPinnedMut, PinnedSliceMut};
 pub use memory::launch::LentStream;
-#[cfg(feature = "nccl")]
-pub(crate) use memory::region::Region;
-pub use memory::slice::{AsSlice, AsSliceMut, Slice, SliceMut};
+pub use memory::views::slice::{AsSlice, Slice};
+pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
 pub use order::done::Done;
 pub use order::event::Event;
 #[cfg(feature = "nccl")]

@@ -5,11 +5,13 @@ use std::marker::PhantomData;
 
 use smallvec::SmallVec;
 
-use super::allocation::Allocation;
-use super::buffer::DeviceBuffer;
+use super::allocated::allocation::Allocation;
+use super::buffers::buffer::DeviceBuffer;
 use super::host::pinned::PinnedBuffer;
-use super::host::slice::{PinnedSlice, PinnedSliceMut};
-use super::slice::{Slice, SliceMut};
+use super::host::slice::PinnedSlice;
+use super::host::slice_mut::PinnedSliceMut;
+use super::views::slice::Slice;
+use super::views::slice_mut::SliceMut;
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;

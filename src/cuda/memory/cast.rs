@@ -3,9 +3,10 @@
 //! Device memory is never a Rust place: whatever its bytes are, they become values when they are copied to the host, and are looked at then
 //! where not all bit patterns are.
 
-use super::buffer::DeviceBuffer;
-use super::region::Region;
-use super::slice::{Slice, SliceMut};
+use super::allocated::region::Region;
+use super::buffers::buffer::DeviceBuffer;
+use super::views::slice::Slice;
+use super::views::slice_mut::SliceMut;
 use crate::element::{self, Element, must_fit};
 use crate::error::{Error, Result};
 

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::allocated::region::Region;
 use super::basics::values;
 use super::host::staging::Staged;
-use super::region::Region;
-use super::slice::{AsSlice, Slice, SliceMut};
+use super::views::slice::{AsSlice, Slice};
+use super::views::slice_mut::SliceMut;
 use super::way::{Way, enqueue, reached, way_between};
 use crate::cuda::order::mark::Mark;
 use crate::cuda::order::stream::Stream;

@@ -2,9 +2,9 @@
 
 use std::ffi::c_void;
 
+use super::allocated::region::Region;
 use super::host::staging::Staged;
-use super::region::Region;
-use super::slice::SliceMut;
+use super::views::slice_mut::SliceMut;
 use super::way::{Way, enqueue, reached};
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::driver;

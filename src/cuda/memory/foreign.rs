@@ -3,11 +3,12 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::allocation::{Allocation, FreeHook, Freed};
+use super::allocated::allocation::{Allocation, FreeHook, Freed};
 use super::basics::address::Address;
 use super::basics::bytes::bytes_of;
-use super::buffer::DeviceBuffer;
-use super::slice::{Slice, SliceMut};
+use super::buffers::buffer::DeviceBuffer;
+use super::views::slice::Slice;
+use super::views::slice_mut::SliceMut;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::{driver, owners};

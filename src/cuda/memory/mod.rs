@@ -1,17 +1,15 @@
 //! Memory of devices and of the host, and what moves between them.
 
-pub(crate) mod allocation;
+pub(crate) mod allocated;
 pub(crate) mod basics;
 pub(crate) mod bracket;
-pub(crate) mod buffer;
+pub(crate) mod buffers;
 pub(crate) mod cast;
 pub(crate) mod copy;
 pub(crate) mod fill;
 mod foreign;
 pub(crate) mod host;
 pub(crate) mod launch;
-pub(crate) mod parts;
 pub(crate) mod pinned_copy;
-pub(crate) mod region;
-pub(crate) mod slice;
+pub(crate) mod views;
 pub(crate) mod way;

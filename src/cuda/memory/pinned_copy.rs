@@ -1,8 +1,10 @@
 //! Copies between devices and pinned memory.
 
 use super::copy::same_length;
-use super::host::slice::{AsPinned, AsPinnedMut};
-use super::slice::{Slice, SliceMut};
+use super::host::slice::AsPinned;
+use super::host::slice_mut::AsPinnedMut;
+use super::views::slice::Slice;
+use super::views::slice_mut::SliceMut;
 use super::way::{Way, enqueue, reached};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::region::Region;
+use super::allocated::region::Region;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::CurrentDevice;
 use crate::cuda::order::in_flight::ENTRY;

@@ -2,7 +2,7 @@
 
 use super::place;
 use crate::cuda::devices::device::Device;
-use crate::cuda::memory::allocation::Reach;
+use crate::cuda::memory::allocated::allocation::Reach;
 use crate::error::{Error, Result};
 use crate::sys;
 

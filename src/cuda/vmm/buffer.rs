@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::access::reach;
 use super::mapping::{Mapping, Span};
 use super::physical::PhysicalMemory;
-use crate::cuda::memory::allocation::{Allocation, Shown};
+use crate::cuda::memory::allocated::allocation::{Allocation, Shown};
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::bytes::bytes_of;
-use crate::cuda::memory::buffer::DeviceBuffer;
+use crate::cuda::memory::buffers::buffer::DeviceBuffer;
 use crate::element::{Element, must_fit};
 use crate::error::{Error, Result};
 

@@ -12,7 +12,7 @@ use super::range::AddressRange;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::{Device, in_host_function};
 use crate::cuda::devices::owners;
-use crate::cuda::memory::allocation::{Known, Shown};
+use crate::cuda::memory::allocated::allocation::{Known, Shown};
 use crate::error::{Error, Result};
 
 /// Physical memory, mapped at the first addresses of a range for some devices. As a [buffer](Mapping::into_buffer) it can be used.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{Fate, Work, Worker};
 use crate::cuda::devices::device::Device;
-use crate::cuda::memory::buffer::DeviceBuffer;
+use crate::cuda::memory::buffers::buffer::DeviceBuffer;
 use crate::cuda::memory::host::pinned::PinnedBuffer;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::works::carry;

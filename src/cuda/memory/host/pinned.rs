@@ -4,7 +4,8 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 
 use super::memory::PinnedMemory;
-use super::slice::{PinnedSlice, PinnedSliceMut};
+use super::slice::PinnedSlice;
+use super::slice_mut::PinnedSliceMut;
 use crate::cuda::devices::device::Device;
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::bytes::bytes_of;

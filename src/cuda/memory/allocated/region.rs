@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 
 use super::allocation::Allocation;
-use super::basics::address::Address;
 use crate::cuda::devices::device::Device;
+use crate::cuda::memory::basics::address::Address;
 
 /// A range of the bytes of an allocation, at the address at which it is shown.
 ///

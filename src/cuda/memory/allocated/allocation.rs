@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::basics::address::Address;
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::{Device, in_host_function};
 use crate::cuda::devices::settle::undisturbing;
 use crate::cuda::devices::{pool, scarce};
+use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::lanes::{Tracker, Uses};
 use crate::cuda::order::later;

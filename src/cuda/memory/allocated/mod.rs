@@ -1,0 +1,4 @@
+//! What is allocated on devices, and regions of it.
+
+pub(crate) mod allocation;
+pub(crate) mod region;
