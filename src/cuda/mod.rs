@@ -79,9 +79,10 @@ pub use devices::attribute::{DeviceAttribute, P2pAttribute};
 #[allow(unused_imports)]
 pub(crate) use devices::check::check;
 pub use devices::check::error_string;
-pub use devices::device::{CurrentDevice, Device, MemoryInfo};
+pub use devices::current::CurrentDevice;
 #[cfg(feature = "nccl")]
-pub(crate) use devices::device::{in_host_function, restoring};
+pub(crate) use devices::current::restoring;
+pub use devices::device::{Device, MemoryInfo};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use devices::driver::mapping;
@@ -90,6 +91,8 @@ pub(crate) use devices::driver::mapping;
 pub(crate) use devices::scarce;
 #[cfg(feature = "nccl")]
 pub(crate) use devices::settle::{settle, undisturbing};
+#[cfg(feature = "nccl")]
+pub(crate) use devices::thread::in_host_function;
 pub use devices::versions::{driver_version, runtime_version};
 #[cfg(feature = "nccl")]
 pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed};

@@ -114,7 +114,7 @@ pub(crate) fn give_event(device: Device, event: sys::cudaEvent_t) {
             return;
         }
     }
-    if !super::device::in_host_function() {
+    if !super::thread::in_host_function() {
         // SAFETY: the event came from `take_event`, and the caller gives it up.
         let _ = check("cudaEventDestroy", unsafe { sys::cudaEventDestroy(event) });
     }

@@ -4,7 +4,8 @@ use std::ffi::{CStr, c_char};
 
 use super::attribute::DeviceAttribute;
 use super::check::check_on;
-use super::device::{Device, outside_host_functions};
+use super::device::Device;
+use super::thread::outside_host_functions;
 use crate::error::Result;
 use crate::sys;
 

@@ -1,7 +1,7 @@
 //! Versions of what is installed.
 
 use super::check::check;
-use super::device::outside_host_functions;
+use super::thread::outside_host_functions;
 use crate::error::Result;
 use crate::sys;
 

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::allocated::region::Region;
 use crate::cuda::devices::check::check_on;
-use crate::cuda::devices::device::CurrentDevice;
+use crate::cuda::devices::current::CurrentDevice;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;

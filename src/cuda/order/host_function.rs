@@ -7,7 +7,7 @@ use super::in_flight::ENTRY;
 use super::panics::Panics;
 use super::stream::Stream;
 use crate::cuda::devices::check::check;
-use crate::cuda::devices::device::as_host_function;
+use crate::cuda::devices::thread::as_host_function;
 use crate::deadline::default_timeout;
 use crate::error::Result;
 use crate::sys;

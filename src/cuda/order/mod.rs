@@ -3,6 +3,7 @@
 pub(crate) mod capture;
 pub(crate) mod done;
 pub(crate) mod event;
+mod foreign;
 pub(crate) mod host_function;
 pub(crate) mod in_flight;
 pub(crate) mod lanes;

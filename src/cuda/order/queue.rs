@@ -1,6 +1,7 @@
 //! What CUDA knows a stream by.
 
-use crate::cuda::devices::device::{CurrentDevice, Device};
+use crate::cuda::devices::current::CurrentDevice;
+use crate::cuda::devices::device::Device;
 use crate::error::Result;
 use crate::sys;
 

@@ -10,8 +10,9 @@ use super::functions;
 use super::physical::{Physical, PhysicalMemory};
 use super::range::AddressRange;
 use crate::cuda::devices::check::check_on;
-use crate::cuda::devices::device::{Device, in_host_function};
+use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
+use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::memory::allocated::allocation::{Known, Shown};
 use crate::error::{Error, Result};
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use super::functions;
 use super::properties::{HandleTypes, Properties};
 use crate::cuda::devices::check::{check, check_memory};
-use crate::cuda::devices::device::{Device, in_host_function};
+use crate::cuda::devices::device::Device;
+use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::memory::allocated::allocation::Known;
 use crate::error::{Error, Result};
 

@@ -5,7 +5,9 @@ use std::ffi::c_void;
 use super::functions;
 use super::properties::Properties;
 use crate::cuda::devices::check::check_memory;
-use crate::cuda::devices::device::{Device, any_ready, in_host_function};
+use crate::cuda::devices::current::any_ready;
+use crate::cuda::devices::device::Device;
+use crate::cuda::devices::thread::in_host_function;
 use crate::error::{Error, Result};
 
 /// A range of addresses that nothing else of this process gets, with no memory as yet.

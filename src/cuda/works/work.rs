@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::cuda::devices::device::in_host_function;
+use crate::cuda::devices::thread::in_host_function;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::cuda::devices::check::{check, check_memory};
-use crate::cuda::devices::device::{Device, in_host_function};
+use crate::cuda::devices::device::Device;
 use crate::cuda::devices::settle::undisturbing;
+use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::devices::{pool, scarce};
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::in_flight::ENTRY;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use smallvec::SmallVec;
 
 use crate::cuda::devices::check::{check, check_memory};
-use crate::cuda::devices::device;
+use crate::cuda::devices::current;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::settle::{settle, undisturbing};
 use crate::cuda::order::mark::{Mark, Marks};
@@ -100,13 +100,13 @@ impl Block {
     }
 
     fn allocate(size: usize) -> Result<Self> {
-        device::any_ready("cudaHostAlloc")?;
+        current::any_ready("cudaHostAlloc")?;
         let lost = match Self::allocate_here(size) {
             Err(error @ Error::DeviceLost { .. }) => error,
             other => return other,
         };
         // The memory is for every device, but is allocated by way of the current one.
-        for device in device::all_in_use()? {
+        for device in current::all_in_use()? {
             if let Ok(_current) = device.set_current()
                 && let Ok(block) = Self::allocate_here(size)
             {

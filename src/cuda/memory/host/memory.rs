@@ -1,7 +1,7 @@
 //! Pinned memory of the host, and who uses it: what buffers and views of it have in common.
 
 use super::block::Block;
-use crate::cuda::devices::device::{in_host_function, outside_host_functions};
+use crate::cuda::devices::thread::{in_host_function, outside_host_functions};
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::works::lineage::Lineage;
