@@ -78,6 +78,8 @@ mod sharing;
 mod sharing_ends;
 #[cfg(nccl_ge_2_28_7)]
 mod shrink;
+#[cfg(nccl_ge_2_28_7)]
+mod shrink_limits;
 mod split;
 mod split_ends;
 mod standing;
