@@ -116,6 +116,7 @@ mod scalable;
 mod scalars;
 mod setup;
 mod split;
+mod split_with;
 mod spmd;
 mod start;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]

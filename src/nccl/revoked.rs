@@ -10,13 +10,15 @@ use super::communicator::Communicator;
 #[cfg(nccl_ge_2_28_7)]
 use super::life::revoke;
 #[cfg(nccl_ge_2_27)]
+use super::setup::config::Config;
+#[cfg(nccl_ge_2_27)]
 use crate::error::Result;
 
 /// A communicator that was [revoked](Communicator::revoke): what can be done with it, which is to make others of it.
 ///
 /// What comes of it lives by itself: it goes on when the revoked one is dropped, and shares nothing with it.
 #[derive(Debug, Clone, Copy)]
-pub struct Revoked<'a>(&'a Communicator);
+pub struct Revoked<'a>(pub(super) &'a Communicator);
 
 #[cfg(nccl_ge_2_28_7)]
 impl Communicator {
@@ -112,7 +114,7 @@ impl Revoked<'_> {
     /// # }
     /// ```
     pub fn shrink(&self, without: &[usize]) -> Result<Communicator> {
-        shrink_of("Revoked::shrink", self.0, without)
+        shrink_of("Revoked::shrink", self.0, without, None)
     }
 
     /// Wraps `ncclCommSplit`: as [`Communicator::split`], of a communicator that was revoked. All ranks call it.
@@ -135,14 +137,19 @@ impl Revoked<'_> {
     /// # }
     /// ```
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Communicator>> {
-        let parts = shrink::split("Revoked::split", &[self.0.inner()], &[Ask { color, key }])?;
+        let parts = shrink::split("Revoked::split", &[self.0.inner()], &[Ask { color, key, heir: None }])?;
         Ok(parts.into_iter().flatten().next().map(Communicator::from_inner))
     }
 }
 
 #[cfg(nccl_ge_2_27)]
-fn shrink_of(operation: &'static str, comm: &Communicator, without: &[usize]) -> Result<Communicator> {
-    let rest = super::children::shrink::shrink(operation, &[comm.inner()], without)?;
+pub(super) fn shrink_of(
+    operation: &'static str,
+    comm: &Communicator,
+    without: &[usize],
+    config: Option<&Config>,
+) -> Result<Communicator> {
+    let rest = super::children::shrink::shrink(operation, &[comm.inner()], without, config)?;
     let rest = rest.into_iter().flatten().next().map(Communicator::from_inner);
     rest.ok_or_else(|| super::life::init::nothing(operation))
 }
@@ -183,7 +190,7 @@ impl Communicator {
     /// ```
     pub fn shrink(&self, without: &[usize]) -> Result<Self> {
         self.inner().refusal("shrink").map_or(Ok(()), Err)?;
-        shrink_of("shrink", self, without)
+        shrink_of("shrink", self, without, None)
     }
 }
 
@@ -208,14 +215,17 @@ impl Clique {
     /// # }
     /// ```
     pub fn shrink(&self, without: &[usize]) -> Result<Self> {
-        const OPERATION: &str = "Clique::shrink";
+        self.shrunk("Clique::shrink", without, None)
+    }
+
+    pub(super) fn shrunk(&self, operation: &'static str, without: &[usize], config: Option<&Config>) -> Result<Self> {
         let left = self.ranks().iter().filter(|comm| !without.contains(&comm.rank()));
         let members: Vec<_> = left.map(Communicator::inner).collect();
         if members.is_empty() {
             let expected = format!("fewer than all of the {} ranks", self.size());
-            return Err(crate::Error::argument(OPERATION, "without", expected, format_args!("{without:?}")));
+            return Err(crate::Error::argument(operation, "without", expected, format_args!("{without:?}")));
         }
-        let rest = super::children::shrink::shrink(OPERATION, &members, without)?;
+        let rest = super::children::shrink::shrink(operation, &members, without, config)?;
         Ok(Self::of(rest.into_iter().flatten().collect()))
     }
 }

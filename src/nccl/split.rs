@@ -1,11 +1,13 @@
 //! Splitting communicators into parts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::children::split;
 use super::children::split::Ask;
 use super::clique::Clique;
 use super::communicator::Communicator;
+use super::state::inner::Inner;
 use crate::error::Result;
 
 impl Communicator {
@@ -55,7 +57,7 @@ impl Communicator {
     /// # }
     /// ```
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
-        let parts = split::split("split", &[self.inner()], &[Ask { color, key }])?;
+        let parts = split::split("split", &[self.inner()], &[Ask { color, key, heir: None }])?;
         Ok(parts.into_iter().flatten().next().map(Self::from_inner))
     }
 }
@@ -80,22 +82,26 @@ impl Clique {
     pub fn split(&self, ask: impl Fn(usize) -> Option<(usize, usize)>) -> Result<BTreeMap<usize, Self>> {
         let asks: Vec<_> = (0..self.size())
             .map(|rank| match ask(rank) {
-                Some((color, key)) => Ask { color: Some(color), key },
-                None => Ask { color: None, key: 0 },
+                Some((color, key)) => Ask { color: Some(color), key, heir: None },
+                None => Ask { color: None, key: 0, heir: None },
             })
             .collect();
         let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();
-        let children = split::split("Clique::split", &members, &asks)?;
-        let mut parts = BTreeMap::<_, Vec<_>>::new();
-        for (child, ask) in children.into_iter().zip(asks) {
-            if let (Some(child), Some(color)) = (child, ask.color) {
-                parts.entry(color).or_default().push(child);
-            }
-        }
-        let clique = |(color, mut members): (_, Vec<_>)| {
-            members.sort_unstable_by_key(|inner: &std::sync::Arc<super::state::inner::Inner>| inner.rank);
-            (color, Self::of(members))
-        };
-        Ok(parts.into_iter().map(clique).collect())
+        Ok(by_color(split::split("Clique::split", &members, &asks)?, &asks))
     }
+}
+
+/// The parts that the ranks have asked for, by colour.
+pub(super) fn by_color(children: Vec<Option<Arc<Inner>>>, asks: &[Ask]) -> BTreeMap<usize, Clique> {
+    let mut parts = BTreeMap::<_, Vec<_>>::new();
+    for (child, ask) in children.into_iter().zip(asks) {
+        if let (Some(child), Some(color)) = (child, ask.color) {
+            parts.entry(color).or_default().push(child);
+        }
+    }
+    let clique = |(color, mut members): (_, Vec<Arc<Inner>>)| {
+        members.sort_unstable_by_key(|inner| inner.rank);
+        (color, Clique::of(members))
+    };
+    parts.into_iter().map(clique).collect()
 }

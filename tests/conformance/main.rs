@@ -82,6 +82,7 @@ mod shrink;
 mod shrink_limits;
 mod split;
 mod split_ends;
+mod split_with;
 mod standing;
 mod starts;
 mod streams;

@@ -1,5 +1,6 @@
 //! How the ranks of a clique compare what they are about to do: words, and where they are written.
 
+pub(crate) mod choice;
 pub(crate) mod code;
 pub(crate) mod dispute;
 pub(crate) mod hint;
@@ -16,5 +17,6 @@ pub(crate) mod recent;
 pub(crate) mod regroup;
 pub(crate) mod signature;
 pub(crate) mod splits;
+pub(crate) mod terms;
 pub(crate) mod track;
 pub(crate) mod types;

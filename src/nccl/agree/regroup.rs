@@ -6,13 +6,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::choice::{self, Choice};
+use super::dispute::Verdict;
+use super::terms::{self, Terms};
+
 /// What ranks do together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// All divide themselves in parts.
     Split,
-    /// All but these, in order, go on without them.
-    Without(Arc<[usize]>),
+    /// All but these, in order, go on without them, in a communicator of this configuration; `None`: of that which they have.
+    Without(Arc<[usize]>, Option<Arc<Terms>>),
 }
 
 impl Plan {
@@ -20,7 +24,7 @@ impl Plan {
     fn takes(&self, rank: usize) -> bool {
         match self {
             Self::Split => true,
-            Self::Without(excluded) => !excluded.contains(&rank),
+            Self::Without(excluded, _) => !excluded.contains(&rank),
         }
     }
 
@@ -28,13 +32,28 @@ impl Plan {
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Split => "a split".to_owned(),
-            Self::Without(excluded) => format!("a shrink without {excluded:?}"),
+            Self::Without(excluded, _) => format!("a shrink without {excluded:?}"),
+        }
+    }
+
+    /// The same, for an error that sets it against `other`.
+    pub(crate) fn against(&self, other: &Self) -> String {
+        match (self, other) {
+            (Self::Without(excluded, own), Self::Without(others, theirs)) if excluded == others => {
+                format!("{}, with {}", self.describe(), terms::against(own.as_deref(), theirs.as_deref()))
+            }
+            _ => self.describe(),
         }
     }
 }
 
-/// The colour and the key of a rank in a split.
-pub(crate) type Place = Option<(usize, usize)>;
+/// What a rank asks for in a split.
+pub(crate) type Place = Option<Choice>;
+
+/// Ranks of one part of a split, among these that go on together, that do not ask for the same configuration.
+pub(crate) fn dispute(party: &[(usize, Place)]) -> Option<Verdict> {
+    choice::dispute(party.iter().filter_map(|(rank, place)| Some((*rank, place.as_ref()?))))
+}
 
 /// What a rank that has come does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,7 +94,8 @@ impl Regroup {
             return;
         }
         seats[rank].waits = Some((plan.clone(), place));
-        let with = |seat: &Seat| seat.waits.as_ref().filter(|(theirs, _)| theirs == plan).map(|(_, place)| *place);
+        let with =
+            |seat: &Seat| seat.waits.as_ref().filter(|(theirs, _)| theirs == plan).map(|(_, place)| place.clone());
         let party: Option<Vec<_>> =
             (0..seats.len()).filter(|&one| plan.takes(one)).map(|one| Some((one, with(&seats[one])?))).collect();
         let Some(party) = party else { return };
@@ -124,7 +144,11 @@ mod tests {
     use super::*;
 
     fn without<const N: usize>(ranks: [usize; N]) -> Plan {
-        Plan::Without(ranks.into())
+        Plan::Without(ranks.into(), None)
+    }
+
+    fn part(color: usize) -> Choice {
+        Choice { color, key: 0, terms: None }
     }
 
     #[test]
@@ -145,7 +169,7 @@ mod tests {
     fn who_wants_something_else_is_found() {
         let regroup = Regroup::new(3);
         regroup.come(0, &without([2]), None, |_| true);
-        regroup.come(1, &Plan::Split, Some((0, 0)), |_| true);
+        regroup.come(1, &Plan::Split, Some(part(0)), |_| true);
         assert_eq!(regroup.step(0), Step::Differs(1, Plan::Split));
         assert_eq!(regroup.step(1), Step::Differs(0, without([2])));
         assert!(regroup.leave(&[0]));
@@ -167,12 +191,12 @@ mod tests {
     #[test]
     fn no_promise_nobody_goes() {
         let regroup = Regroup::new(2);
-        regroup.come(0, &Plan::Split, Some((1, 0)), |_| true);
+        regroup.come(0, &Plan::Split, Some(part(1)), |_| true);
         regroup.come(1, &Plan::Split, None, |_| false);
         assert_eq!([0, 1].map(|rank| regroup.step(rank)), [Step::Wait(vec![]), Step::Wait(vec![])]);
         // One of them tries again.
         regroup.come(1, &Plan::Split, None, |_| true);
         assert!(!regroup.leave(&[0]));
-        assert_eq!(regroup.step(1), Step::Go(vec![(0, Some((1, 0))), (1, None)]));
+        assert_eq!(regroup.step(1), Step::Go(vec![(0, Some(part(1))), (1, None)]));
     }
 }

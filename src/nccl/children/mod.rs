@@ -1,6 +1,7 @@
 //! Communicators that are made of others.
 
 mod failed;
+pub(crate) mod heir;
 #[cfg(nccl_ge_2_27)]
 mod regroup;
 #[cfg(nccl_ge_2_27)]

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::failed::failed;
+use super::heir::Heir;
 use super::split::{Ask, settle};
 use crate::cuda::restoring;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
+use crate::nccl::agree::choice::Choice;
 use crate::nccl::agree::regroup::{self, Plan, Step};
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, submit};
@@ -26,16 +28,18 @@ use crate::nccl::wait::entry::enter_all_to_divide;
 /// What one rank brings.
 pub(super) struct Bring {
     pub(super) wish: Wish,
-    /// Its colour and key, where it will be in a part.
+    /// What it asks for, where it will be in a part.
     pub(super) place: regroup::Place,
     /// Whether it will be in a communicator.
     pub(super) joins: bool,
+    /// What that is configured with.
+    pub(super) heir: Option<Heir>,
 }
 
 impl Bring {
     /// What a rank asks for in a split.
     pub(super) fn of(ask: &Ask) -> Self {
-        Self { wish: ask.wish(), place: ask.color.map(|color| (color, ask.key)), joins: ask.color.is_some() }
+        Self { wish: ask.wish(), place: ask.choice(), joins: ask.color.is_some(), heir: ask.heir.clone() }
     }
 }
 
@@ -56,11 +60,16 @@ pub(super) fn regroup(
     let made = restoring(|| {
         let mut entered = enter_all_to_divide(&refs, operation)?;
         let (promised, parties) = meet(operation, &refs, plan, &brings)?;
+        if let Some(verdict) = parties.iter().find_map(|party| regroup::dispute(party)) {
+            return Err(verdict.error(operation));
+        }
         let parts = members.iter().zip(&mut entered).zip(helpers).zip(brings.into_iter().zip(parties));
         let parts = parts.map(|(((inner, guard), helper), (bring, party))| {
             let times = guard.regroup(plan);
-            let child = bring.joins.then(|| place_of(inner, plan, times, bring.place, &party));
-            Part { parent: Arc::clone(inner), helper, wish: bring.wish, child }
+            let child = bring.joins.then(|| place_of(inner, plan, times, bring.place.as_ref(), &party));
+            Heir::keep(bring.heir.as_ref(), child.as_ref());
+            let config = bring.heir.map(|heir| heir.config);
+            Part { parent: Arc::clone(inner), helper, wish: bring.wish, child, config }
         });
         let parts: Vec<Part> = parts.collect();
         let apart: Vec<_> = parts.iter().filter_map(|part| Some(Arc::clone(&part.child.as_ref()?.household))).collect();
@@ -118,8 +127,8 @@ fn meet<'a>(
                 false
             }
             Step::Differs(peer, theirs) => {
-                let (rank, got) = (inner.rank, plan.describe());
-                let expected = theirs.describe();
+                let (rank, got) = (inner.rank, plan.against(&theirs));
+                let expected = theirs.against(plan);
                 trouble = Some(Error::Disagreement { operation, rank, peer, expected, got });
                 true
             }
@@ -153,7 +162,7 @@ fn meet<'a>(
 /// `inner` comes with `plan`.
 fn come(family: &Family, inner: &Inner, plan: &Plan, bring: &Bring) {
     let promise = |ranks: &[usize]| connect::promise(family, ranks, Inner::promise_division);
-    family.regroup.come(inner.rank, plan, bring.place, promise);
+    family.regroup.come(inner.rank, plan, bring.place.clone(), promise);
 }
 
 fn absent(plan: &Plan, missing: &[usize]) -> String {
@@ -166,17 +175,18 @@ fn absent(plan: &Plan, missing: &[usize]) -> String {
 }
 
 /// Where the child of `inner` belongs.
-fn place_of(inner: &Inner, plan: &Plan, times: u64, place: regroup::Place, party: &Party) -> Place {
+fn place_of(inner: &Inner, plan: &Plan, times: u64, place: Option<&Choice>, party: &Party) -> Place {
+    let color = |place: Option<&Choice>| place.map(|choice| choice.color);
     let child = match plan {
-        Plan::Without(excluded) => Child::Rest(Arc::clone(excluded), times),
-        Plan::Split => Child::RevokedPart(times, place.map_or(0, |(color, _)| color)),
+        Plan::Without(excluded, _) => Child::Rest(Arc::clone(excluded), times),
+        Plan::Split => Child::RevokedPart(times, color(place).unwrap_or(0)),
     };
     // It goes on when what it comes from ends, of which others may be dead.
     let household: Arc<Household<Inner>> = HOUSEHOLDS.part_from(&inner.household, child.clone());
     let family = inner.family.as_ref().map(|family| {
-        let color = |place: &regroup::Place| place.map(|(color, _)| color);
-        let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs) == color(&place));
-        let mut ranks: Vec<_> = with.map(|&(rank, theirs)| (theirs.map_or(0, |(_, key)| key), rank)).collect();
+        let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
+        let key = |theirs: &regroup::Place| theirs.as_ref().map_or(0, |choice| choice.key);
+        let mut ranks: Vec<_> = with.map(|(rank, theirs)| (key(theirs), *rank)).collect();
         ranks.sort_unstable();
         let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
         family.rest(child, ranks.len(), household.part().unwrap_or_default())

@@ -3,12 +3,14 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use super::heir::Heir;
 use super::regroup::{Bring, regroup};
 #[cfg(nccl_ge_2_28_7)]
 use super::split::{Ask, asked_of_nccl, wanted};
 use crate::error::{Error, Result};
 use crate::nccl::agree::regroup::Plan;
 use crate::nccl::life::divide::Wish;
+use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
 use crate::nccl::state::inner::Inner;
 
@@ -17,17 +19,21 @@ pub(crate) fn shrink(
     operation: &'static str,
     members: &[&Arc<Inner>],
     excluded: &[usize],
+    config: Option<&Config>,
 ) -> Result<Vec<Option<Arc<Inner>>>> {
     let mut sorted = excluded.to_vec();
     sorted.sort_unstable();
     for inner in members {
         check(operation, inner, &sorted)?;
     }
-    let brings = members.iter().map(|_| {
+    let heir = |inner: &&Arc<Inner>| config.map(|config| Heir::of(operation, inner, config)).transpose();
+    let heirs = members.iter().map(heir).collect::<Result<Vec<_>>>()?;
+    let terms = heirs.iter().flatten().next().map(|heir| Arc::clone(&heir.terms));
+    let brings = heirs.into_iter().map(|heir| {
         let excluded = sorted.iter().map(|&rank| rank as c_int).collect();
-        Bring { wish: Wish::Shrink { excluded }, place: None, joins: true }
+        Bring { wish: Wish::Shrink { excluded }, place: None, joins: true, heir }
     });
-    regroup(operation, members, &Plan::Without(sorted.as_slice().into()), brings.collect())
+    regroup(operation, members, &Plan::Without(sorted.as_slice().into(), terms), brings.collect())
 }
 
 /// Refuses what NCCL refuses or takes for something else, and what this crate does not answer for.

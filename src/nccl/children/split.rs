@@ -4,10 +4,13 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use super::failed::failed;
+use super::heir::Heir;
 use crate::cuda::{Worker, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::known_bugs;
+use crate::nccl::agree::choice::Choice;
+use crate::nccl::agree::dispute::Verdict;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point, submit};
@@ -22,15 +25,23 @@ use crate::nccl::wait::entry::enter_all;
 use crate::sys;
 
 /// What a rank asks for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ask {
     /// The ranks of one colour are together; `None` for a rank that will be in no part.
     pub(crate) color: Option<usize>,
     /// Ranks stand in the order of their keys, and where these are equal, of their ranks.
     pub(crate) key: usize,
+    /// What the part is configured with; `None`: as what it comes from.
+    pub(crate) heir: Option<Heir>,
 }
 
 impl Ask {
+    /// As the other ranks see it.
+    pub(super) fn choice(&self) -> Option<Choice> {
+        let terms = self.heir.as_ref().map(|heir| Arc::clone(&heir.terms));
+        self.color.map(|color| Choice { color, key: self.key, terms })
+    }
+
     /// As NCCL wants it: the numbers were checked.
     pub(super) fn wish(&self) -> Wish {
         let color = self.color.map_or(sys::NCCL_SPLIT_NOCOLOR as c_int, |color| color as c_int);
@@ -63,8 +74,10 @@ pub(super) fn asked_of_nccl(operation: &'static str, members: &[&Arc<Inner>], as
         check(operation, "color", ask.color.unwrap_or(0), LARGEST - inner.size)?;
         check(operation, "key", ask.key, LARGEST)?;
         Ok(match ask.color {
-            None if known_bugs::SPLIT_WITHOUT_PART.is_running() => Ask { color: Some(LARGEST - inner.rank), ..*ask },
-            _ => *ask,
+            None if known_bugs::SPLIT_WITHOUT_PART.is_running() => {
+                Ask { color: Some(LARGEST - inner.rank), key: ask.key, heir: None }
+            }
+            _ => ask.clone(),
         })
     });
     asked.collect()
@@ -133,7 +146,7 @@ fn together(
     for ((inner, (guard, _)), ask) in members.iter().zip(&mut entered).zip(asks) {
         guard.splits += 1;
         if let Some(family) = &inner.family {
-            family.splits.show(inner.rank, guard.splits, ask.color.map(|color| (color, ask.key)));
+            family.splits.show(inner.rank, guard.splits, ask.choice());
         }
         entries.push(point::come(inner, guard, operation, &signature)?);
     }
@@ -142,6 +155,12 @@ fn together(
         // Ranks that do not compare meet in NCCL.
         _ => Promised::default(),
     };
+    for (inner, (guard, _)) in members.iter().zip(&entered) {
+        let Some(family) = &inner.family else { continue };
+        if let Some(Verdict { rank, peer, expected, got }) = family.splits.dispute(guard.splits) {
+            return Err(family.ledger.decide(rank, peer, expected, got).error(operation));
+        }
+    }
     let mut parts = Vec::with_capacity(members.len());
     for (((inner, (guard, _)), (ask, helper)), entry) in
         members.iter().zip(&entered).zip(asks.iter().zip(helpers)).zip(entries)
@@ -157,7 +176,9 @@ fn together(
             });
             Place { household, family }
         });
-        parts.push(Part { parent: Arc::clone(inner), helper, wish: ask.wish(), child });
+        Heir::keep(ask.heir.as_ref(), child.as_ref());
+        let config = ask.heir.as_ref().map(|heir| Arc::clone(&heir.config));
+        parts.push(Part { parent: Arc::clone(inner), helper, wish: ask.wish(), child, config });
     }
     divide(operation, parts)
 }

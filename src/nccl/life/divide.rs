@@ -19,6 +19,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
+use crate::nccl::setup::config::Config;
 use crate::nccl::state::gate::Lock;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
@@ -53,6 +54,8 @@ pub(crate) struct Part {
     pub(crate) wish: Wish,
     /// `None` for a rank that will be in no part.
     pub(crate) child: Option<Place>,
+    /// What the child is configured with, which where it belongs keeps; `None`: as the parent.
+    pub(crate) config: Option<Arc<Config>>,
 }
 
 /// Where a child belongs.
@@ -77,9 +80,9 @@ struct Born {
 pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result<Vec<Option<Arc<Inner>>>>> {
     let mut helpers = Vec::with_capacity(parts.len());
     let mut asked = Vec::with_capacity(parts.len());
-    for Part { parent, helper, wish, child } in parts {
+    for Part { parent, helper, wish, child, config } in parts {
         helpers.push(helper);
-        asked.push(Asked { parent, wish, child, handle: Handle(ptr::null_mut()) });
+        asked.push(Asked { parent, wish, child, config, handle: Handle(ptr::null_mut()) });
     }
     let parents: Vec<_> = asked.iter().map(|one| Arc::clone(&one.parent)).collect();
     let places: Vec<_> = asked.iter().map(|one| one.child.clone()).collect();
@@ -143,6 +146,7 @@ fn wait(
 /// A child of `parent`, with all that it inherits.
 fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inner> {
     let Place { household, family } = place;
+    let config = household.config();
     let apart = !household.is_within(&parent.household);
     let Born { handle, rank, size } = born;
     let child = Inner::new(Parts {
@@ -154,7 +158,7 @@ fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inn
         household,
         helper,
         timeout: parent.timeout(),
-        force_windows: parent.force_windows,
+        force_windows: parent.force_windows || config.forces_windows(),
         // One that goes on without its parent shares with others only.
         lock: match apart {
             false => parent.shared_lock().cloned(),
@@ -170,6 +174,7 @@ struct Asked {
     parent: Arc<Inner>,
     wish: Wish,
     child: Option<Place>,
+    config: Option<Arc<Config>>,
     handle: Handle,
 }
 
@@ -210,12 +215,14 @@ impl Asked {
     /// Makes the call, within the group of this thread.
     fn ask(&mut self) -> Result<()> {
         let (raw, Handle(place)) = (self.parent.handle().raw(), &mut self.handle);
-        // No configuration: that of the parent, whose texts the households keep.
-        let config = ptr::null_mut();
+        // Without a configuration it has that of the parent. The households keep the texts of either.
+        let mut raw_config = self.config.as_ref().map(|config| config.to_raw());
+        let config = raw_config.as_mut().map_or(ptr::null_mut(), |config| &raw mut *config);
         let code = match &mut self.wish {
             // SAFETY: the parent is live during its visit, which ends after this, and locked until then or condemned: nobody else
-            // uses it. There is a place for the handle, which is written before the group ends. The ranks agree: in a clique they have
-            // compared, and who made a communicator across processes has promised it.
+            // uses it. There is a place for the handle, which is written before the group ends. NCCL copies the configuration within the
+            // call, but for texts that live as long as the child. The ranks agree: in a clique they have compared, and who made a
+            // communicator across processes has promised it.
             Wish::Split { color, key } => unsafe { sys::ncclCommSplit(raw, *color, *key, place, config) },
             #[cfg(nccl_ge_2_27)]
             Wish::Shrink { excluded } => {

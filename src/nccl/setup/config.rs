@@ -10,9 +10,10 @@ use super::choices::COPY_ENGINES;
 use super::choices::MIXED;
 #[cfg(nccl_ge_2_27)]
 use super::environment::NO_COPY_ENGINES;
-use super::numbers::{CHANNELS, Numbers};
+use super::numbers::{CHANNELS, Numbers, UNSET};
 use crate::error::{Error, Result};
 use crate::known_bugs::MIN_CTAS_ALONE;
+use crate::nccl::agree::terms::Terms;
 use crate::sys;
 
 /// Wraps `ncclConfig_t`: a field that is not set keeps NCCL's own default, or what its environment variables say.
@@ -35,6 +36,8 @@ pub struct Config {
     pub(super) comm_name: Option<CString>,
     force_windows: bool,
     change: Option<Change>,
+    /// What says of all fields what this does not say.
+    base: Option<Arc<Self>>,
 }
 
 /// What a user changes at last.
@@ -100,38 +103,66 @@ impl Config {
         self
     }
 
+    /// The same, with what `base` says where it says nothing.
+    pub(crate) fn over(&self, base: Self) -> Self {
+        let base = Some(Arc::new(match &self.base {
+            Some(own) => own.over(base),
+            None => base,
+        }));
+        Self { base, ..self.clone() }
+    }
+
+    /// What ranks compare of it where they make a communicator of another one: all that NCCL is told, but for a name.
+    pub(crate) fn terms(&self) -> Terms {
+        let numbers = Numbers::read(&self.to_raw()).into_iter().map(|(name, number)| (name, number.to_string()));
+        let net_name = self.network().map(|name| ("net_name", name.to_string_lossy().into_owned()));
+        let windows = self.forces_windows().then(|| ("force_windows", "true".to_owned()));
+        Terms::new(numbers.chain(net_name).chain(windows))
+    }
+
+    fn numbers(&self) -> Numbers {
+        match &self.base {
+            Some(base) => self.numbers.over(&base.numbers()),
+            None => self.numbers.clone(),
+        }
+    }
+
+    fn network(&self) -> Option<&CString> {
+        self.net_name.as_ref().or_else(|| self.base.as_ref()?.network())
+    }
+
     /// Whether communicators split from this one share its resources, as far as it says so.
     pub(crate) fn shares(&self) -> bool {
-        self.numbers.split_share == Some(1)
+        self.numbers().split_share == Some(1)
     }
 
     /// Whether communicators shrunk from this one share its resources, as far as it says so.
     #[cfg(nccl_ge_2_27)]
     pub(crate) fn shrinks_share(&self) -> bool {
-        self.numbers.shrink_share == Some(1)
+        self.numbers().shrink_share == Some(1)
     }
 
     pub(crate) fn forces_windows(&self) -> bool {
-        self.force_windows
+        self.force_windows || self.base.as_ref().is_some_and(|base| base.forces_windows())
     }
 
     /// Refuses what the rest of this crate could not answer for. Copy engines move data to where a rank alone thinks that the windows of
     /// the others begin, in operations for which ranks do not compare them; and the device waits for them in commands of streams, which
     /// an abort does not reach.
     pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
-        self.numbers.check(operation)?;
-        if let (Some(min), Some(max)) = (self.numbers.min_ctas, self.numbers.max_ctas)
+        let numbers = self.numbers();
+        numbers.check(operation)?;
+        if let (Some(min), Some(max)) = (numbers.min_ctas, numbers.max_ctas)
             && min > max
         {
             return Err(Error::argument(operation, "min_ctas", format_args!("at most max_ctas, which is {max}"), min));
         }
         #[cfg(nccl_ge_2_27)]
-        if let Some(policy) = self.numbers.cta_policy.filter(|&policy| policy & COPY_ENGINES != 0) {
+        if let Some(policy) = numbers.cta_policy.filter(|&policy| policy & COPY_ENGINES != 0) {
             return Err(Error::argument(operation, "cta_policy", NO_COPY_ENGINES, policy));
         }
         #[cfg(nccl_ge_2_30_7)]
-        if self.numbers.graph_stream_ordering == Some(0) && self.numbers.graph_usage.is_none_or(|usage| usage == MIXED)
-        {
+        if numbers.graph_stream_ordering == Some(0) && numbers.graph_usage.is_none_or(|usage| usage == MIXED) {
             let expected = "true, or graph_usage None or One with it: NCCL keeps to its own order else";
             return Err(Error::argument(operation, "graph_stream_ordering", expected, false));
         }
@@ -164,15 +195,10 @@ impl Config {
     }
 
     fn to_raw_unchanged(&self) -> sys::ncclConfig_t {
-        let mut raw = std::mem::MaybeUninit::uninit();
-        // SAFETY: the shim writes the whole struct.
-        let mut raw = unsafe {
-            sys::gpucommNcclConfigInit(raw.as_mut_ptr());
-            raw.assume_init()
-        };
+        let mut raw = self.base.as_ref().map_or_else(initial, |base| base.to_raw());
         raw.blocking = 1;
         self.numbers.write(&mut raw);
-        if self.numbers.min_ctas.is_some() && self.numbers.max_ctas.is_none() && MIN_CTAS_ALONE.is_running() {
+        if self.numbers.min_ctas.is_some() && raw.maxCTAs == UNSET && MIN_CTAS_ALONE.is_running() {
             raw.maxCTAs = CHANNELS;
         }
         if let Some(name) = &self.net_name {
@@ -183,5 +209,66 @@ impl Config {
             raw.commName = name.as_ptr();
         }
         raw
+    }
+}
+
+/// A C struct in which nothing is set.
+fn initial() -> sys::ncclConfig_t {
+    let mut raw = std::mem::MaybeUninit::uninit();
+    // SAFETY: the shim writes the whole struct.
+    unsafe {
+        sys::gpucommNcclConfigInit(raw.as_mut_ptr());
+        raw.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_is_as_in_the_base() {
+        // SAFETY: numbers that NCCL takes.
+        let base = unsafe { Config::new().min_ctas(2).cga_cluster_size(1).raw(|raw| raw.maxCTAs = 16) };
+        let base = base.net_name("Socket").unwrap().split_share(true);
+        let raw = Config::new().over(base.clone()).to_raw();
+        assert_eq!((raw.minCTAs, raw.maxCTAs, raw.cgaClusterSize, raw.splitShare, raw.blocking), (2, 16, 1, 1, 1));
+        assert_eq!(raw.netName, base.net_name.as_ref().unwrap().as_ptr());
+        // What is said comes after what a user has changed of the base; and so does what is changed of this.
+        let own = Config::new().max_ctas(8).net_name("IB").unwrap();
+        let heir = own.over(base.clone());
+        let raw = heir.to_raw();
+        assert_eq!((raw.minCTAs, raw.maxCTAs), (2, 8));
+        assert_eq!(
+            raw.netName,
+            own.net_name.as_ref().map(|name| heir.network().filter(|own| *own == name).unwrap().as_ptr()).unwrap()
+        );
+        // SAFETY: as above.
+        let raw = unsafe { own.clone().raw(|raw| raw.minCTAs = 3) }.over(heir).to_raw();
+        assert_eq!((raw.minCTAs, raw.maxCTAs, raw.cgaClusterSize), (3, 8, 1));
+        assert!(own.over(base.clone()).shares() && !own.split_share(false).over(base).shares());
+    }
+
+    #[test]
+    fn limits_hold_for_what_comes_from_both() {
+        let refused = |config: Config| config.over(Config::new().max_ctas(4)).check("a test").unwrap_err().to_string();
+        assert!(refused(Config::new().min_ctas(5)).contains("min_ctas: expected at most max_ctas, which is 4, got 5"));
+        assert!(refused(Config::new().max_ctas(0)).contains("max_ctas: expected at least 1"));
+    }
+
+    #[test]
+    fn terms_are_what_nccl_is_told() {
+        let of = |config: &Config| config.over(Config::new().max_ctas(4)).terms();
+        assert_eq!(of(&Config::new().max_ctas(4)), of(&Config::new()));
+        // SAFETY: a number that NCCL takes.
+        assert_eq!(of(&unsafe { Config::new().raw(|raw| raw.maxCTAs = 4) }), of(&Config::new()));
+        // SAFETY: as above.
+        for other in [
+            Config::new().max_ctas(5),
+            unsafe { Config::new().raw(|raw| raw.maxCTAs = 5) },
+            Config::new().net_name("IB").unwrap(),
+        ] {
+            assert_ne!(of(&other), of(&Config::new()), "{other:?}");
+        }
     }
 }

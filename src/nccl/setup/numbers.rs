@@ -10,6 +10,9 @@ use crate::version::{self, Version};
 /// The channels of NCCL, and so the most thread blocks: its own default for how many there may be.
 pub(super) const CHANNELS: c_int = 64;
 
+/// A field that nobody has set: `NCCL_CONFIG_UNDEF_INT`.
+pub(super) const UNSET: c_int = c_int::MIN;
+
 macro_rules! numbers {
     ($($(#[$cfg:meta])? $name:ident, $c:ident, $range:expr, $first:expr;)*) => {
         /// What was set, by the names of the methods that set it.
@@ -30,6 +33,17 @@ macro_rules! numbers {
                 $($(#[$cfg])? if let Some(value) = self.$name {
                     raw.$c = value;
                 })*
+            }
+
+            /// What the C struct has of them, by name.
+            pub(super) fn read(raw: &sys::ncclConfig_t) -> Vec<(&'static str, c_int)> {
+                let all = [$($(#[$cfg])? (stringify!($name), raw.$c),)*];
+                all.into_iter().filter(|(_, number)| *number != UNSET).collect()
+            }
+
+            /// These, and where one was not set, that of `base`.
+            pub(super) fn over(&self, base: &Self) -> Self {
+                Self { $($(#[$cfg])? $name: self.$name.or(base.$name),)* }
             }
         }
     };

@@ -130,6 +130,11 @@ impl<R> Household<R> {
         config
     }
 
+    /// They are started with `config`, which is kept with those that they have besides.
+    pub(crate) fn prefer(&self, config: &Arc<Config>) {
+        self.configs().insert(0, Arc::clone(config));
+    }
+
     /// NCCL goes on using the configurations, for as long as nobody here knows: they are kept for ever.
     pub(crate) fn leave_configs(&self) {
         self.configs().iter().for_each(|config| std::mem::forget(Arc::clone(config)));

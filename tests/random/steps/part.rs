@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gpucomm::nccl::Config;
 use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::generator::Generator;
@@ -24,6 +25,8 @@ enum End {
 struct Split {
     colors: Vec<Option<usize>>,
     keys: Vec<usize>,
+    /// With how many thread blocks the part of the first color is configured, and with one more that of the next.
+    blocks: Option<usize>,
     streams: Vec<usize>,
     /// Whether the parts are split again, by their ranks.
     again: bool,
@@ -38,7 +41,8 @@ pub fn split(g: &mut Generator) -> Option<Box<dyn Step>> {
     let colors = g.each(|g| if g.chance(5) { None } else { Some(g.rng.usize(..3)) });
     let (keys, again, beside) = (g.each(|g| g.rng.usize(..3)), g.chance(3), g.chance(2));
     let end = g.choose(&[End::Closed, End::Dropped, End::Late]);
-    Some(Box::new(Split { colors, keys, streams: g.streams(), again, beside, end }))
+    let blocks = g.chance(2).then(|| g.rng.usize(1..5));
+    Some(Box::new(Split { colors, keys, blocks, streams: g.streams(), again, beside, end }))
 }
 
 impl Step for Split {
@@ -46,7 +50,11 @@ impl Step for Split {
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let me = rank.number();
-        let part = rank.comm.split(self.colors[me], self.keys[me])?;
+        let (color, key) = (self.colors[me], self.keys[me]);
+        let part = match self.blocks {
+            None => rank.comm.split(color, key)?,
+            Some(blocks) => rank.comm.split_with(color, key, &configured(blocks + color.unwrap_or(0)))?,
+        };
         assert_eq!(part.is_some(), self.colors[me].is_some());
         if self.beside {
             let stream = rank.stream(&self.streams);
@@ -77,6 +85,11 @@ impl Step for Split {
         }
         Ok(())
     }
+}
+
+/// At most so many thread blocks.
+pub fn configured(blocks: usize) -> Config {
+    Config::new().min_ctas(1).max_ctas(blocks as i32)
 }
 
 /// Rank `me` of all, in a part of these ranks, learns that they are there.

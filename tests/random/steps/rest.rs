@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
 
-use super::part::works;
+use super::part::{configured, works};
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
@@ -16,6 +16,8 @@ use crate::step::Step;
 struct Shrink {
     /// In no order.
     without: Vec<usize>,
+    /// With how many thread blocks what is left is configured.
+    blocks: Option<usize>,
     streams: Vec<usize>,
     /// Whether all have work on its way that is not waited for.
     behind: bool,
@@ -34,7 +36,8 @@ pub fn shrink(g: &mut Generator) -> Option<Box<dyn Step>> {
     without.truncate(g.rng.usize(1..ranks));
     let (behind, closes) = (g.chance(2), g.chance(2));
     let revokes = g.chance(2).then(|| g.rng.usize(1..3));
-    Some(Box::new(Shrink { without, streams: g.streams(), behind, revokes, closes }))
+    let blocks = g.chance(2).then(|| g.rng.usize(1..5));
+    Some(Box::new(Shrink { without, blocks, streams: g.streams(), behind, revokes, closes }))
 }
 
 impl Step for Shrink {
@@ -48,7 +51,10 @@ impl Step for Shrink {
         }
         if !self.without.contains(&me) {
             let there: Vec<_> = (0..rank.comm.size()).filter(|other| !self.without.contains(other)).collect();
-            let rest = rank.comm.shrink(&self.without)?;
+            let rest = match self.blocks {
+                None => rank.comm.shrink(&self.without)?,
+                Some(blocks) => rank.comm.shrink_with(&self.without, &configured(blocks))?,
+            };
             works(&rest, stream, me, &there)?;
             if let Some(parts) = self.revokes.filter(|_| rank.together) {
                 divide(&rest, stream, me, &there, parts)?;
@@ -76,7 +82,7 @@ fn divide(rest: &Communicator, stream: &Stream, me: usize, there: &[usize], part
         Err(error) => return Err(error),
     };
     let color = rest.rank() % parts;
-    let part = revoked.split(Some(color), 0)?.expect("a part");
+    let part = revoked.split_with(Some(color), 0, &configured(color + 2))?.expect("a part");
     let there: Vec<_> = there.iter().copied().skip(color).step_by(parts).collect();
     works(&part, stream, me, &there)
 }
