@@ -58,7 +58,8 @@
 //! # Streams of others
 //!
 //! [`Stream::from_raw_with`] keeps the owner of a stream for as long as anything needs the stream, [`Stream::from_raw`] leaves that to the
-//! caller. [`Stream::null`] is the null stream of CUDA, and [`ThreadStream`] the default stream of a thread.
+//! caller. [`Stream::null`] is the null stream of CUDA, and [`ThreadStream`] the default stream of a thread. The other way round,
+//! [`Stream::as_raw`] lends a stream, and [`Stream::into_raw`] gives it away.
 //!
 //! # Kernels of others
 //!

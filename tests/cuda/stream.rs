@@ -240,6 +240,80 @@ fn a_borrowed_stream_is_not_destroyed() {
 }
 
 #[test]
+fn a_stream_is_given_away_with_its_work() {
+    let other = stream();
+    for _ in 0..3 {
+        let given = stream();
+        let mut x = DeviceBuffer::<u32>::zeroed(&other, 1001).unwrap();
+        let mut dropped = DeviceBuffer::<u32>::zeroed(&given, 77).unwrap();
+        other.synchronize().unwrap();
+        let gate = Gate::close(&given);
+        dropped.fill(&given, 1).unwrap();
+        let refused = given.clone().into_raw().unwrap_err();
+        assert!(matches!(refused, Error::InvalidUsage { operation: "Stream::into_raw", .. }), "{refused}");
+        drop(dropped);
+        // What is on its way stays there, the free of that memory too.
+        let expected = given.as_raw();
+        let raw = given.into_raw().unwrap();
+        assert_eq!(raw, expected);
+        // SAFETY: the stream and the buffer are alive, and all of the buffer is written.
+        unsafe {
+            let code = sys::cudaMemsetAsync(x.as_raw(), 0x11, 1001 * size_of::<u32>(), raw);
+            assert_eq!(code, sys::cudaError::cudaSuccess);
+            assert_eq!(sys::cudaStreamQuery(raw), sys::cudaError::cudaErrorNotReady);
+        }
+        gate.open();
+        // SAFETY: nobody else has it until it is destroyed, below.
+        let back = unsafe { Stream::from_raw(device(), raw) };
+        back.wait(LONG).unwrap();
+        assert_eq!(x.to_vec(&back).unwrap(), [0x1111_1111; 1001]);
+        x.fill(&back, 5).unwrap();
+        assert_eq!(x.slice(1..4).to_vec(&other).unwrap(), [5; 3]);
+        // It is of others now: given away again, it is the same.
+        drop(x);
+        assert_eq!(back.into_raw().unwrap(), raw);
+        // SAFETY: given away, and destroyed once.
+        assert_eq!(unsafe { sys::cudaStreamDestroy(raw) }, sys::cudaError::cudaSuccess);
+    }
+}
+
+#[test]
+fn what_something_needs_is_not_given_away() {
+    let refused = |stream: Stream, got: &str| {
+        let error = stream.into_raw().unwrap_err();
+        assert!(matches!(error, Error::InvalidUsage { operation: "Stream::into_raw", .. }), "{error}");
+        assert!(error.to_string().contains(got), "{error}");
+    };
+    let (given, other) = (stream(), stream());
+    let mut x = DeviceBuffer::<u8>::zeroed(&other, 3).unwrap();
+    x.fill(&given, 9).unwrap();
+    refused(given.clone(), "a clone");
+    refused(given, "that memory");
+    assert_eq!(x.to_vec(&other).unwrap(), [9; 3]);
+    refused(Stream::null(device()), "the null stream");
+    struct Owner(Stream, Arc<AtomicUsize>);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let ends = Arc::new(AtomicUsize::new(0));
+    let owner = Owner(stream(), Arc::clone(&ends));
+    let raw = owner.0.as_raw();
+    let theirs = stream().into_raw().unwrap();
+    assert_ne!(raw, theirs);
+    // SAFETY: a stream of this device, which is destroyed below.
+    refused(unsafe { Stream::from_raw_with(device(), theirs, owner) }.unwrap(), "its owner");
+    let start = Instant::now();
+    while ends.load(Ordering::SeqCst) == 0 && start.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    assert_eq!(ends.load(Ordering::SeqCst), 1, "the owner is dropped");
+    // SAFETY: given away, and destroyed once.
+    assert_eq!(unsafe { sys::cudaStreamDestroy(theirs) }, sys::cudaError::cudaSuccess);
+}
+
+#[test]
 fn events_of_others_are_events() {
     let (a, b) = (stream(), stream());
     let theirs = Event::timing(device()).unwrap().into_raw();

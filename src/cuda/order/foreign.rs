@@ -1,10 +1,12 @@
 //! Streams of others, and handles for them.
 
+use std::sync::PoisonError;
+
 use super::queue::LEGACY;
 use super::stream::{Life, Stream};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys;
 
 impl Stream {
@@ -135,5 +137,45 @@ impl Stream {
     pub fn as_raw(&self) -> sys::cudaStream_t {
         self.in_flight().expose();
         self.raw()
+    }
+
+    /// The `cudaStream_t`, which belongs to the caller from now on, who destroys it (`cudaStreamDestroy`). [`Stream::from_raw`] and
+    /// [`Stream::from_raw_with`] are the other way round, [`Stream::as_raw`] lends it.
+    ///
+    /// What is enqueued there is still done, and nothing is waited for. Why work there has failed is told by waits for this crate's streams
+    /// only: [`Stream::synchronize`] before.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, Stream, sys};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let stream = Stream::new(Device::new(0)?)?;
+    /// let raw: sys::cudaStream_t = stream.into_raw()?;
+    /// // Another library has it, and destroys it when it needs it no more.
+    /// // SAFETY: nobody else has it.
+    /// assert_eq!(unsafe { sys::cudaStreamDestroy(raw) }, sys::cudaError::cudaSuccess);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidUsage`](Error::InvalidUsage) where something else of this crate needs it, a clone, memory that was used there, or a
+    /// communicator that has worked there; where an [owner](Stream::from_raw_with) keeps it; and for the null stream, which nobody can
+    /// destroy. This handle is gone then, like one that is dropped.
+    pub fn into_raw(self) -> Result<sys::cudaStream_t> {
+        let refused = |got: &str| Error::InvalidUsage {
+            operation: "Stream::into_raw",
+            reason: format!("expected a stream that nothing else has, got {got}"),
+        };
+        let Some(mut inner) = self.last() else {
+            return Err(refused("one of which there is a clone, or that memory or a communicator needs"));
+        };
+        if inner.life == Life::Endless {
+            return Err(refused("the null stream"));
+        }
+        if !inner.owners.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return Err(refused("one that its owner keeps"));
+        }
+        inner.life = Life::Theirs;
+        Ok(inner.queue.raw)
     }
 }

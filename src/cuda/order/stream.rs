@@ -56,10 +56,10 @@ pub struct Stream {
 }
 
 pub(crate) struct Inner {
-    queue: Queue,
-    life: Life,
+    pub(super) queue: Queue,
+    pub(super) life: Life,
     /// What is dropped when the last handle is.
-    owners: Mutex<Vec<Box<dyn Send>>>,
+    pub(super) owners: Mutex<Vec<Box<dyn Send>>>,
     history: History,
     panics: Arc<Panics>,
     in_flight: InFlight,
@@ -167,6 +167,11 @@ impl Stream {
     /// Drops `owner` when the last handle is dropped.
     pub(super) fn keep(&self, owner: Box<dyn Send>) {
         self.inner.owners.lock().unwrap_or_else(PoisonError::into_inner).push(owner);
+    }
+
+    /// What it is, where this is its last handle.
+    pub(super) fn last(self) -> Option<Inner> {
+        Arc::into_inner(self.inner)
     }
 
     /// The `cudaStream_t`, on which only this crate enqueues, and counts what it does.
@@ -325,8 +330,8 @@ impl std::fmt::Debug for Stream {
 impl Drop for Inner {
     fn drop(&mut self) {
         pool::count_stream(self.queue.device, false);
-        let this: *const Self = self;
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| known.as_ptr() != this);
+        // Of this one there is no handle any more.
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| known.strong_count() > 0);
         let owners = self.owners.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Locks may be held here, or this is a host function.
         owners.drain(..).for_each(|owner| owners::drop_elsewhere(owner, self.queue.device));
