@@ -103,6 +103,7 @@ const FUNCTIONS: &[&str] = &[
     "ncclWinGetUserPtr",
     "ncclGroupStart",
     "ncclGroupEnd",
+    "ncclGroupSimulateEnd",
     "ncclSetEncryption",
     "gpucommDeviceInfo",
     "gpucommPointerInfo",
@@ -110,12 +111,14 @@ const FUNCTIONS: &[&str] = &[
     "gpucommDriverEntryPoint",
     "gpucommNcclConfigInit",
     "gpucommNcclProperties",
+    "gpucommNcclSimInfoInit",
     "gpucommNcclCollConfigInit",
     "gpucommNcclEncryptionConfigInit",
 ];
 
 /// Functions of NCCL that are younger than the oldest version that will do: vendor/shim calls them, if they are there.
 const NEWER: &[&str] = &[
+    "ncclGroupSimulateEnd",
     "ncclCommInitRankScalable",
     "ncclCommShrink",
     "ncclCommWindowRegister",

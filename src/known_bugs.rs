@@ -257,6 +257,18 @@ pub const TABLE: &[KnownBug] = &[
     ONE_RANK_PREMULSUM,
     MIN_CTAS_ALONE,
     KnownBug {
+        name: "simulated-messages",
+        library: Library::Nccl,
+        first: Version::new(2, 22, 3),
+        last: None,
+        compute_capability: None,
+        what: "messages of a group that is simulated stay in the queue of the next one, in memory that was given back, and ranks for which they \
+               were the first are never connected",
+        answer: Answer::Refused,
+        how: "nccl::simulate takes collectives that are not made of messages",
+        place: "src/nccl/enqueue/simulate.rs",
+    },
+    KnownBug {
         name: "window-offsets",
         library: Library::Nccl,
         first: Version::new(2, 28, 3),

@@ -93,13 +93,20 @@ pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Res
 /// # Errors
 /// As [`group`]; those of this crate are made into an `E`.
 pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) -> Result<R, E>) -> Result<R, E> {
-    let mut group = Group { calls: Calls::new(), barriers: Vec::new() };
-    let value = {
-        let _mark = GroupMark::set("group")?;
-        record(&mut group)?
-    };
-    group.submit()?;
+    let (group, value) = recorded("group", record)?;
+    group.with_calls(|calls| submit::group(&calls))?;
     Ok(value)
+}
+
+/// What `record` issues on a group, and returns.
+pub(super) fn recorded<'env, R, E: From<Error>>(
+    operation: &'static str,
+    record: impl FnOnce(&mut Group<'env>) -> Result<R, E>,
+) -> Result<(Group<'env>, R), E> {
+    let mut group = Group { calls: Calls::new(), barriers: Vec::new() };
+    let _mark = GroupMark::set(operation)?;
+    let value = record(&mut group)?;
+    Ok((group, value))
 }
 
 /// The operations of a group, as far as they were recorded; see [`group`].
@@ -202,11 +209,11 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Submits all of it.
-    fn submit(self) -> Result<()> {
+    /// Does something with all of its calls.
+    pub(super) fn with_calls<R>(self, then: impl FnOnce(Calls<'_>) -> Result<R>) -> Result<R> {
         let Self { calls, barriers } = self;
         if barriers.is_empty() {
-            return submit::group(&calls);
+            return then(calls);
         }
         let mut all = Calls::with_capacity(calls.len() + barriers.len());
         let mut next = barriers.iter().peekable();
@@ -220,6 +227,6 @@ impl<'a> Group<'a> {
                 None => break,
             }
         }
-        submit::group(&all)
+        then(all)
     }
 }

@@ -115,6 +115,8 @@ mod revoked;
 mod scalable;
 mod scalars;
 mod setup;
+#[cfg(nccl_ge_2_22)]
+mod simulate;
 mod split;
 mod split_with;
 mod spmd;
@@ -161,6 +163,8 @@ pub use setup::choices::NvlsHost;
 pub use setup::config::Config;
 pub use setup::init_options::InitOptions;
 pub use setup::unique_id::UniqueId;
+#[cfg(nccl_ge_2_22)]
+pub use simulate::simulate;
 pub use state::standing::State;
 pub use window::Window;
 

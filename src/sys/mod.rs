@@ -161,9 +161,11 @@ emulated! {
     ncclWinGetUserPtr
     ncclGroupStart
     ncclGroupEnd
+    ncclGroupSimulateEnd
     ncclSetEncryption
     gpucommNcclConfigInit
     gpucommNcclProperties
+    gpucommNcclSimInfoInit
     gpucommNcclCollConfigInit
     gpucommNcclEncryptionConfigInit
 }

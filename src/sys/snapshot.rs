@@ -129,6 +129,7 @@ pub type cudaHostFn_t = ::std::option::Option<
 pub type ncclComm_t = *mut ncclComm;
 pub type ncclWindow_t = *mut ncclWindow_vidmem;
 pub type ncclConfig_t = ncclConfig_v23100;
+pub type ncclSimInfo_t = ncclSimInfo_v22200;
 pub type ncclConfigExt_t = ncclConfigExt;
 pub type ncclCollConfig_t = ncclCollConfig_v23200;
 pub type ncclEncryptionConfig_t = ncclEncryptionConfig_v23200;
@@ -280,6 +281,14 @@ pub struct ncclConfig_v23100 {
     pub rmaEagerInit: ::std::os::raw::c_int,
     pub hostCftMode: ::std::os::raw::c_int,
     pub nvlsHostMode: ::std::os::raw::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ncclSimInfo_v22200 {
+    pub size: usize,
+    pub magic: ::std::os::raw::c_uint,
+    pub version: ::std::os::raw::c_uint,
+    pub estimatedTime: f32,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -558,6 +567,27 @@ const _: () = {
     [
         "Offset of field: ncclConfig_v23100::nvlsHostMode",
     ][::std::mem::offset_of!(ncclConfig_v23100, nvlsHostMode) - 112usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ncclSimInfo_v22200",
+    ][::std::mem::size_of::<ncclSimInfo_v22200>() - 24usize];
+    [
+        "Alignment of ncclSimInfo_v22200",
+    ][::std::mem::align_of::<ncclSimInfo_v22200>() - 8usize];
+    [
+        "Offset of field: ncclSimInfo_v22200::size",
+    ][::std::mem::offset_of!(ncclSimInfo_v22200, size) - 0usize];
+    [
+        "Offset of field: ncclSimInfo_v22200::magic",
+    ][::std::mem::offset_of!(ncclSimInfo_v22200, magic) - 8usize];
+    [
+        "Offset of field: ncclSimInfo_v22200::version",
+    ][::std::mem::offset_of!(ncclSimInfo_v22200, version) - 12usize];
+    [
+        "Offset of field: ncclSimInfo_v22200::estimatedTime",
+    ][::std::mem::offset_of!(ncclSimInfo_v22200, estimatedTime) - 16usize];
 };
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1471,6 +1501,8 @@ unsafe extern "C" {
     pub fn ncclSetEncryption(config: *const ncclEncryptionConfig_t) -> ncclResult_t;
     pub fn ncclGroupStart() -> ncclResult_t;
     pub fn ncclGroupEnd() -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclGroupSimulateEnd"]
+    pub fn ncclGroupSimulateEnd(simInfo: *mut ncclSimInfo_t) -> ncclResult_t;
     pub fn gpucommDeviceInfo(
         info: *mut gpucommDeviceInfo_t,
         device: ::std::os::raw::c_int,
@@ -1493,6 +1525,7 @@ unsafe extern "C" {
         properties: *mut gpucommNcclProperties_t,
     ) -> ncclResult_t;
     pub fn gpucommNcclConfigInit(config: *mut ncclConfig_t);
+    pub fn gpucommNcclSimInfoInit(info: *mut ncclSimInfo_t);
     pub fn gpucommNcclCollConfigInit(config: *mut ncclCollConfig_t);
     pub fn gpucommNcclEncryptionConfigInit(config: *mut ncclEncryptionConfig_t);
 }

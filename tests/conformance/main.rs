@@ -80,6 +80,8 @@ mod sharing_ends;
 mod shrink;
 #[cfg(nccl_ge_2_28_7)]
 mod shrink_limits;
+#[cfg(nccl_ge_2_22)]
+mod simulate;
 mod split;
 mod split_ends;
 mod split_with;

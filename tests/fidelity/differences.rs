@@ -20,6 +20,7 @@ pub const ALL: &[(&[&str], &str)] = &[
         &["gpucommNcclConfigInit"],
         "fields that choose between algorithms, channels and networks are checked, and have no effect",
     ),
+    (&["ncclGroupSimulateEnd"], "the time is that of a ring of its own, at 200 GB/s"),
     (&["ncclPutSignal", "ncclSignal", "ncclWaitSignal"], "an abort ends waits; none can be captured"),
     (&["cudaDeviceCanAccessPeer", "cudaDeviceGetP2PAttribute"], "all devices reach each other, as over NVLink"),
 ];

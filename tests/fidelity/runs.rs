@@ -26,7 +26,7 @@ pub struct Run {
 
 const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"];
 
-/// Newer than the NCCL of the last run of programs here: of none.
+/// Newer than the NCCL of the last run of programs here, or called since that only: of none.
 const SINCE_ALL: &[&str] = &[
     "ncclPutSignal",
     "ncclSignal",
@@ -44,6 +44,8 @@ const SINCE_ALL: &[&str] = &[
     "gpucommNcclCollConfigInit",
     "ncclSetEncryption",
     "gpucommNcclEncryptionConfigInit",
+    "ncclGroupSimulateEnd",
+    "gpucommNcclSimInfoInit",
 ];
 
 const STARTS: [&str; 2] = ["ncclCommShrink", "ncclCommInitRankScalable"];

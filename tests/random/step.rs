@@ -11,6 +11,8 @@ use crate::rank::Rank;
 use crate::steps::put;
 #[cfg(nccl_ge_2_28_7)]
 use crate::steps::rest;
+#[cfg(nccl_ge_2_22)]
+use crate::steps::simulation;
 use crate::steps::{bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, scalar};
 
 /// One step of all ranks.
@@ -68,6 +70,8 @@ pub const KINDS: &[(u32, Draw)] = &[
     (2, scalar::scalar),
     (2, buckets::buckets),
     (1, part::split),
+    #[cfg(nccl_ge_2_22)]
+    (1, simulation::simulate),
     #[cfg(nccl_ge_2_29)]
     (1, put::puts),
     #[cfg(nccl_ge_2_28_7)]

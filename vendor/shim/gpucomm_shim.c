@@ -147,6 +147,18 @@ ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *pro
   ncclResult_t gpucomm_##name parameters; \
   ncclResult_t gpucomm_##name parameters { return name != NULL ? name arguments : ncclInvalidUsage; }
 
+#if NCCL_VERSION_CODE >= 22203
+void gpucommNcclSimInfoInit(ncclSimInfo_t *info) {
+  ncclSimInfo_t initial = NCCL_SIM_INFO_INITIALIZER;
+  *info = initial;
+}
+
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclGroupSimulateEnd
+#endif
+GPUCOMM_NEWER(ncclGroupSimulateEnd, (ncclSimInfo_t *info), (info))
+#endif
+
 #if NCCL_VERSION_CODE >= 22304
 #if !defined(GPUCOMM_NCCL_STATIC)
 #pragma weak ncclCommInitRankScalable

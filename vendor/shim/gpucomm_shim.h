@@ -54,6 +54,10 @@ ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *pro
 
 /* NCCL_CONFIG_INITIALIZER. */
 void gpucommNcclConfigInit(ncclConfig_t *config);
+#if NCCL_VERSION_CODE >= 22203
+/* NCCL_SIM_INFO_INITIALIZER. */
+void gpucommNcclSimInfoInit(ncclSimInfo_t *info);
+#endif
 #if NCCL_VERSION_CODE >= 23100
 /* NCCL_COLLCONFIG_INITIALIZER. */
 void gpucommNcclCollConfigInit(ncclCollConfig_t *config);

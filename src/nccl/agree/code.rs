@@ -34,9 +34,12 @@ pub(crate) const ONE_SIDED: u8 = 37;
 /// The split of a communicator.
 pub(crate) const SPLIT: u8 = 34;
 
+/// Added to the number of an operation that is simulated: ranks come to it as to a point.
+pub(crate) const SIMULATED: u8 = 0x80;
+
 /// The method of what has this number.
 pub(crate) fn name(code: u8) -> &'static str {
-    match code {
+    match code & !SIMULATED {
         ALL_REDUCE => "all_reduce",
         REDUCE => "reduce",
         REDUCE_SCATTER => "reduce_scatter",

@@ -1,7 +1,9 @@
 //! What ranks must agree on, packed into six words.
 
 use super::code;
-use super::code::{ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SPLIT, WAIT_SIGNAL, WINDOW};
+use super::code::{
+    ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, WAIT_SIGNAL, WINDOW,
+};
 use super::types::Type;
 use crate::element::ElementKind;
 use crate::sys;
@@ -182,8 +184,8 @@ impl Signature {
         let top = bytes.leading_zeros();
         let size = u64::from(63 - top) << 2 | (bytes << top) >> 61 & 3;
         let how = registered << 12 | size << 4 | by_switch << 3 | odd << 2 | symmetric << 1 | several;
-        // Configurations choose between algorithms.
-        head & (0xff | 0xffff << ROOT) | self.config() << ELEMENT | how << GROUP
+        // Configurations choose between algorithms; what is simulated is connected as what is done.
+        head & (u64::from(!SIMULATED) | 0xffff << ROOT) | self.config() << ELEMENT | how << GROUP
     }
 
     /// The signature in words, for an error that sets it against `other`.
@@ -255,6 +257,11 @@ pub(crate) fn head_of_message(receives: bool, element: Type, peer: usize) -> u64
     u64::from(if receives { RECV } else { SEND }) | element.number() << ELEMENT | (peer as u64 + 1) << ROOT
 }
 
+/// That of the same operation, simulated.
+pub(crate) fn simulated(head: u64) -> u64 {
+    head | u64::from(SIMULATED)
+}
+
 /// Of a [`head`]: the element type.
 #[inline]
 pub(crate) fn element(head: u64) -> Type {
@@ -273,7 +280,7 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
 
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
-    matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED)
+    head as u8 & SIMULATED != 0 || matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED)
 }
 
 /// An operation in words: by the lower bits of its [`head`], and its count.
@@ -290,6 +297,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         SHOW => return format!("{name} of memory that ranks can reach"),
         WINDOW if count == 0 => return format!("{name} over memory that NCCL makes none of"),
         WINDOW => return format!("{name} over mapped memory"),
+        code if code & SIMULATED != 0 => format!("simulated {name} of {count} {}", element(head)),
         _ => format!("{name} of {count} {}", element(head)),
     };
     match head >> REDUCTION & 0xff {
@@ -333,6 +341,18 @@ mod tests {
         }
         let within = |is| Signature::new(head(1, Type::of::<f32>(), None, None), 5, 1, Memory::InWindows(is)).0;
         assert_ne!(within(true), within(false));
+    }
+
+    #[test]
+    fn what_is_simulated_is_connected_as_what_is_done() {
+        let real = all_reduce(ElementKind::F32, SUM, 1);
+        let Signature([first, rest @ ..]) = real;
+        let [a, b, c, d, e] = rest;
+        let other = Signature([simulated(first), a, b, c, d, e]);
+        assert_ne!(real, other);
+        assert_eq!(real.class(1 << 20), other.class(1 << 20));
+        assert!(is_point(other.head()) && !is_point(real.head()));
+        assert_eq!(other.describe(), "simulated all_reduce of 0 f32, sum");
     }
 
     #[test]

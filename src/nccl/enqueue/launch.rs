@@ -143,14 +143,14 @@ pub(crate) fn group(
 /// One communicator's after another's, in the order of their lineages: NCCL connects and launches them as they come first in a group, one
 /// after the other, and would wait for ranks that are at another one.
 #[inline]
-fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: impl Fn(&T) -> u64) {
+pub(super) fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: impl Fn(&T) -> u64) {
     let lineage = |one: &T| &members[place(id(one), members)].inner.household.lineage;
     if members.len() > 1 && !what.is_sorted_by(|one, other| lineage(one) <= lineage(other)) {
         what.sort_by(|one, other| lineage(one).cmp(lineage(other)));
     }
 }
 
-fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {
+pub(super) fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {
     members.iter().position(|member| member.inner.id == communicator).unwrap_or(0)
 }
 

@@ -11,5 +11,7 @@ pub(crate) mod one_sided;
 pub(crate) mod parts;
 pub(crate) mod point;
 pub(crate) mod reads;
+#[cfg(nccl_ge_2_22)]
+pub(crate) mod simulate;
 pub(crate) mod submit;
 pub(crate) mod weight;

@@ -118,14 +118,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     let operation = first.operation;
     #[cfg(nccl_ge_2_31)]
     super::configured::check_group(calls)?;
-    let mut inners: SmallVec<[&Inner; 4]> = SmallVec::new();
-    for call in calls {
-        if !inners.iter().any(|inner| inner.id == call.comm.id) {
-            inners.push(call.comm);
-        }
-    }
-    // One order for all threads, so that two groups cannot wait for each other's locks.
-    inners.sort_unstable_by_key(|inner| (inner.order, inner.id));
+    let inners = inners_of(calls);
     for inner in &inners {
         itself::check_group(calls, inner)?;
         check_number(calls, inner)?;
@@ -168,8 +161,20 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     launched.map_err(|error| failed(&inners, operation, error))
 }
 
+/// The communicators of `calls`, in one order for all threads, so that two groups cannot wait for each other's locks.
+pub(super) fn inners_of<'a>(calls: &[Call<'a>]) -> SmallVec<[&'a Inner; 4]> {
+    let mut inners: SmallVec<[&Inner; 4]> = SmallVec::new();
+    for call in calls {
+        if !inners.iter().any(|inner| inner.id == call.comm.id) {
+            inners.push(call.comm);
+        }
+    }
+    inners.sort_unstable_by_key(|inner| (inner.order, inner.id));
+    inners
+}
+
 /// The number of collectives stands in what ranks compare.
-fn check_number(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
+pub(super) fn check_number(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
     let count = agreement::collectives(calls, inner).count();
     if count <= MAX_GROUP {
         return Ok(());
@@ -185,6 +190,20 @@ fn launch_parts<'a>(
     members: &mut [Member<'_, 'a>],
     besides: &Besides,
 ) -> Result<()> {
+    connect_ahead(calls, members, besides)?;
+    for calls in parts.each(calls) {
+        let costs = weight::costs(&calls);
+        for (call, cost) in &costs {
+            // Under the locks: nobody may come in between the parts. An abort gets them, as this then waits no longer.
+            make_room(call, *cost)?;
+        }
+        launch::group(&calls, &costs, members, &Besides::new())?;
+    }
+    Ok(())
+}
+
+/// Connects, by calls for that alone, what has to be connected besides what `calls` connect.
+pub(super) fn connect_ahead<'a>(calls: &[Call<'a>], members: &mut [Member<'_, 'a>], besides: &Besides) -> Result<()> {
     let of = |(id, peers): &(u64, Peers)| {
         let call = calls.iter().find(|call| call.comm.id == *id)?;
         Some((call.comm, call.stream, peers.clone()))
@@ -199,14 +218,6 @@ fn launch_parts<'a>(
         let (inner, ..) = together[0];
         let operation = calls.iter().find(|call| call.comm.id == inner.id).map_or("group", |call| call.operation);
         launch::connect(together, members, operation)?;
-    }
-    for calls in parts.each(calls) {
-        let costs = weight::costs(&calls);
-        for (call, cost) in &costs {
-            // Under the locks: nobody may come in between the parts. An abort gets them, as this then waits no longer.
-            make_room(call, *cost)?;
-        }
-        launch::group(&calls, &costs, members, &Besides::new())?;
     }
     Ok(())
 }

@@ -164,6 +164,8 @@ fn rest(
     });
     let fit = done.is_ok();
     let _ = finalized.send(done);
+    // What was shrunk from others that share does so by itself, while those go on.
+    freeing::wait_for_devices(&all, || {});
     let mut ended = Ok(());
     for inner in &all {
         // Streams go on a thread of their device.

@@ -16,3 +16,5 @@ pub mod registration;
 #[cfg(nccl_ge_2_28_7)]
 pub mod rest;
 pub mod scalar;
+#[cfg(nccl_ge_2_22)]
+pub mod simulation;

@@ -56,7 +56,7 @@ macro_rules! functions {
 
 functions! {
     Any:
-        ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd
+        ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd
         ncclGroupStart ncclRedOpCreatePreMulSum ncclRedOpDestroy ncclWinGetUserPtr(2_29_02)
         gpucommNcclProperties(2_29_07) ncclSetEncryption(2_32_03);
     Enqueues:

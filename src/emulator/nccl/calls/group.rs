@@ -71,8 +71,16 @@ pub(crate) fn start() -> Outcome {
     with(|state| state.depth += 1)
 }
 
+/// What a group is made of that is about to be launched: operations, jobs, one-sided operations, and whether its communicators block.
+pub(super) type Parts = (Vec<Batch>, Vec<Job>, Vec<Job>, Option<bool>);
+
 /// `ncclGroupEnd`.
 pub(crate) fn end() -> Outcome<ncclResult_t> {
+    end_by(submit)
+}
+
+/// Ends a group, and has `launch` do what is left to do.
+pub(super) fn end_by(launch: impl FnOnce(Parts) -> Outcome<ncclResult_t>) -> Outcome<ncclResult_t> {
     let state = with(|state| {
         if state.depth == 0 {
             return Err(Failure::usage("not inside a group"));
@@ -91,12 +99,10 @@ pub(crate) fn end() -> Outcome<ncclResult_t> {
                 state.batches.iter().for_each(|batch| batch.comm.refuse(&failure));
                 Err(Failure::new(failure.code, format!("a call inside the group failed: {}", failure.text)))
             }
-            None => submit(
-                std::mem::take(&mut state.batches),
-                std::mem::take(&mut state.jobs),
-                std::mem::take(&mut state.late),
-                state.blocking,
-            ),
+            None => {
+                let (batches, jobs) = (std::mem::take(&mut state.batches), std::mem::take(&mut state.jobs));
+                launch((batches, jobs, std::mem::take(&mut state.late), state.blocking))
+            }
         },
     }
 }
@@ -224,7 +230,7 @@ pub(crate) fn add_one_sided(job: Job) -> Outcome {
 }
 
 /// Launches a group.
-fn submit(batches: Vec<Batch>, jobs: Vec<Job>, late: Vec<Job>, blocking: Option<bool>) -> Outcome<ncclResult_t> {
+pub(super) fn submit((batches, jobs, late, blocking): Parts) -> Outcome<ncclResult_t> {
     if batches.is_empty() && jobs.is_empty() && late.is_empty() {
         return Ok(ncclResult_t::ncclSuccess);
     }

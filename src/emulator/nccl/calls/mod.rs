@@ -9,5 +9,6 @@ pub(crate) mod lifecycle;
 pub(crate) mod one_sided;
 pub(crate) mod reclaim;
 pub(crate) mod registration;
+pub(crate) mod simulate;
 pub(crate) mod window;
 pub(crate) mod wish;

@@ -10,7 +10,7 @@ use crate::emulator::nccl::basics::encryption;
 use crate::emulator::nccl::basics::error::{cuda, entry};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::basics::safety::{Function, functions};
-use crate::emulator::nccl::calls::issue;
+use crate::emulator::nccl::calls::{group, issue, simulate};
 use crate::emulator::nccl::requests::request::Request;
 use crate::sys::*;
 
@@ -155,6 +155,28 @@ pub unsafe extern "C" fn ncclScatterConfig(
     let request = request(Kind::Scatter, (sendbuff, recvbuff), (count, datatype), NO_REDOP, root);
     // SAFETY: the caller's pointers, as C declares them.
     unsafe { issue(functions::ncclScatterConfig, (comm, stream), request, config) }
+}
+
+pub unsafe extern "C" fn ncclGroupSimulateEnd(simInfo: *mut ncclSimInfo_t) -> ncclResult_t {
+    entry(functions::ncclGroupSimulateEnd, || {
+        if simInfo.is_null() {
+            return group::end();
+        }
+        // SAFETY: not null, and as C declares it, valid for reads and writes.
+        let (ended, estimate) = simulate::end(unsafe { &*simInfo });
+        if let Some(estimate) = estimate {
+            // SAFETY: as above.
+            unsafe { (*simInfo).estimatedTime = estimate };
+        }
+        ended
+    })
+}
+
+pub unsafe extern "C" fn gpucommNcclSimInfoInit(info: *mut ncclSimInfo_t) {
+    if !info.is_null() {
+        // SAFETY: not null, and as C declares it, valid for a write.
+        unsafe { info.write(simulate::initial()) };
+    }
 }
 
 pub unsafe extern "C" fn gpucommNcclCollConfigInit(config: *mut ncclCollConfig_t) {

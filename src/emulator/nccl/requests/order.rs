@@ -106,6 +106,12 @@ impl Order {
     pub(crate) fn bytes(&self) -> usize {
         self.count * self.size
     }
+
+    /// Whether kernels for symmetric windows do it.
+    pub(crate) fn is_symmetric(&self, comm: &Comm) -> bool {
+        let has_kernel = matches!(self.kind, Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter);
+        has_kernel && comm.windows.symmetric([self.send_at, self.recv_at]) == 2
+    }
 }
 
 /// Whether NCCL has a kernel of its own for this between symmetric windows, if it is a sum.

@@ -17,6 +17,7 @@ mod races;
 mod registrations;
 mod replays;
 mod shrink;
+mod simulate;
 mod windows;
 
 use std::cell::Cell;

@@ -1,0 +1,104 @@
+//! Groups that are not launched: NCCL says how long they may take.
+//!
+//! That is less than nothing happening. NCCL connects what the collectives need that is not connected yet, for which all ranks have to come, and
+//! looks at what is registered; then it forgets the tasks. So ranks agree on what they simulate, as on what they do, and meet where it
+//! is the first of its kind. No memory is used, no stream, and no number of an operation.
+
+use smallvec::SmallVec;
+
+use super::connect;
+use super::launch::{self, Member, in_one_order, place};
+use super::submit::{self, Calls};
+use super::{agreement, parts};
+use crate::cuda::restoring;
+use crate::error::{Error, Result};
+use crate::nccl::agree::signature;
+use crate::nccl::calls::call::Call;
+use crate::nccl::raw::check::check;
+use crate::nccl::state::gate::LockedAll;
+use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::entry;
+use crate::sys;
+
+/// How long `calls` may take as one group, in microseconds, as far as NCCL says so.
+pub(crate) fn simulate(operation: &'static str, mut calls: Calls<'_>) -> Result<Option<f32>> {
+    calls.iter_mut().for_each(|call| call.head = signature::simulated(call.head));
+    #[cfg(nccl_ge_2_31)]
+    super::configured::check_group(&calls)?;
+    let inners = submit::inners_of(&calls);
+    check_all(operation, &calls, &inners)?;
+    calls.iter().try_for_each(|call| call.stream.ready(call.operation))?;
+    let estimated = {
+        let mut entered = LockedAll::new();
+        for inner in &inners {
+            inner.enter_with(&mut entered, operation)?;
+        }
+        let members = inners.iter().zip(entered.values());
+        let mut members: SmallVec<[_; 4]> =
+            members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
+        restoring(|| {
+            let _promised = match agreement::group(&calls, &inners, operation)? {
+                true => {
+                    launch::write_down(&calls, &members);
+                    // As where a group goes in parts: messages of others are connected ahead, for which there is no room here.
+                    let (besides, promised) = connect::meet(&calls, &inners, operation, true, &mut |parts| {
+                        launch::connect(parts, &mut members, operation)
+                    })?;
+                    submit::connect_ahead(&calls, &mut members, &besides)?;
+                    promised
+                }
+                false => connect::Promised::default(),
+            };
+            estimate(operation, &calls, &members)
+        })
+    };
+    // The locks have been given back.
+    estimated.map_err(|error| submit::failed(&inners, operation, error))
+}
+
+/// Refuses what NCCL does not simulate: it would keep it, or do it.
+fn check_all(operation: &'static str, calls: &[Call<'_>], inners: &[&Inner]) -> Result<()> {
+    let refused = |reason: String| Err(Error::InvalidUsage { operation, reason });
+    if let Some(call) = calls.iter().find(|call| call.kind.message().is_some() || call.kind.is_exchange()) {
+        let name = signature::name(call.head);
+        return refused(format!(
+            "{name} is made of messages: NCCL estimates none, and would keep them for the next group"
+        ));
+    }
+    if let Some(alone) = inners.iter().find(|inner| inner.size == 1) {
+        return refused(format!("rank {} is alone: NCCL copies within the call, and estimates nothing", alone.rank));
+    }
+    if parts::is_shared(inners) {
+        return refused("communicators that share their resources start one after the other, not as one group".into());
+    }
+    inners.iter().try_for_each(|inner| submit::check_number(calls, inner))
+}
+
+fn estimate(operation: &'static str, calls: &[Call<'_>], members: &[Member<'_, '_>]) -> Result<Option<f32>> {
+    let mut ordered: SmallVec<[_; 8]> = calls.iter().filter(|call| call.count > 0).collect();
+    in_one_order(&mut ordered, members, |call| call.comm.id);
+    let mut info = std::mem::MaybeUninit::uninit();
+    // SAFETY: the shim writes the whole struct.
+    let mut info = unsafe {
+        sys::gpucommNcclSimInfoInit(info.as_mut_ptr());
+        info.assume_init()
+    };
+    let nothing = info.estimatedTime;
+    entry::begin_visits(members.iter().map(|member| member.inner), operation)?;
+    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+    let mut result = check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
+    if result.is_ok() {
+        for call in ordered {
+            call.stream.settle();
+            // SAFETY: the handle is live during a visit. Nothing is launched, so no memory is read or written; it lives, and lies where
+            // the ranks have agreed that it does.
+            let code = unsafe { call.make(members[place(call.comm.id, members)].handle) };
+            result = result.and(check(call.function(), code));
+        }
+        // SAFETY: this thread has opened the group above, of communicators that block; the struct was initialised. After an error NCCL
+        // simulates nothing.
+        result = result.and(check("ncclGroupSimulateEnd", unsafe { sys::ncclGroupSimulateEnd(&raw mut info) }));
+    }
+    members.iter().for_each(|member| member.inner.end_visit());
+    result.map(|()| Some(info.estimatedTime).filter(|time| *time != nothing && *time >= 0.0))
+}
