@@ -39,6 +39,10 @@ impl Aborter {
         Self { inner: Arc::downgrade(inner) }
     }
 
+    pub(super) fn inner(&self) -> Option<Arc<Inner>> {
+        self.inner.upgrade()
+    }
+
     /// Wraps `ncclCommAbort`: stops all operations of this rank, wherever they are, and those of all other ranks of the communicator
     /// that live in this process, in a clique or not, and what was [split](super::Communicator::split) off from it; with
     /// [`Config::split_share`](super::Config::split_share) also what it was split off from, and all that was split off from that.

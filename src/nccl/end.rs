@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::communicator::Communicator;
-use super::life::abort::{AbortOutcome, GRACE, abort, start_abort};
-use super::life::closing;
+use super::life::abort::{AbortOutcome, GRACE, abort};
+use super::life::{closing, each};
 use super::state::inner::Inner;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -70,23 +70,14 @@ pub(crate) fn aborted(reason: String) -> Error {
     Error::Aborted { operation: "abort", reason }
 }
 
-fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) -> Vec<Arc<Inner>> {
+pub(super) fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) -> Vec<Arc<Inner>> {
     members.into_iter().map(|member| Arc::clone(member.inner())).collect()
 }
 
 /// Closes the communicators of `members`. Where that fails, they are aborted, and all ranks of this process with them; that
 /// is not waited for.
 pub(crate) fn close_members<'a>(members: impl IntoIterator<Item = &'a Communicator>, timeout: Duration) -> Result<()> {
-    let members = inners(members);
-    let closed = closing::close(&members, &Deadline::after(timeout));
-    if let Err(error) = &closed {
-        // Others may have revoked them meanwhile, and go on.
-        let (revoked, members): (Vec<_>, Vec<_>) = members.into_iter().partition(|inner| inner.is_revoked());
-        closing::end_revoked(&revoked, "close");
-        let relatives: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
-        start_abort(&relatives, error);
-    }
-    closed
+    each::close_or_abort(&inners(members), &Deadline::after(timeout))
 }
 
 /// What dropping `members` does.

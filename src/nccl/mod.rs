@@ -57,6 +57,9 @@
 //! earlier communicator, until the new communicator
 //! has enqueued something there, or [`Stream::accept`](crate::cuda::Stream::accept) was called. `examples/recovery.rs` does so.
 //!
+//! Who has several communicators, such as those of data, tensor and pipeline groups, ends them in one call, with one deadline and an answer for
+//! each: [`close_all`], and [`abort_all`] where one of them has failed.
+//!
 //! # Deadlines
 //!
 //! Nothing waits for ever. A start ends with an error when a rank does not come; so does a call that waits inside NCCL for a
@@ -115,6 +118,7 @@ mod revoked;
 mod scalable;
 mod scalars;
 mod setup;
+mod several;
 #[cfg(nccl_ge_2_22)]
 mod simulate;
 mod split;
@@ -163,6 +167,7 @@ pub use setup::choices::NvlsHost;
 pub use setup::config::Config;
 pub use setup::init_options::InitOptions;
 pub use setup::unique_id::UniqueId;
+pub use several::{abort_all, close_all};
 #[cfg(nccl_ge_2_22)]
 pub use simulate::simulate;
 pub use state::standing::State;

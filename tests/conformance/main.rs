@@ -74,6 +74,7 @@ mod returns;
 mod scalable;
 mod scalars;
 mod separate;
+mod several;
 mod sharing;
 mod sharing_ends;
 #[cfg(nccl_ge_2_28_7)]

@@ -74,6 +74,40 @@ pub(crate) fn one_of_many(
     one_by(operation, device, size, ids.to_vec(), rank, options)
 }
 
+/// Some ranks of a communicator, started by one thread; the others are made elsewhere.
+pub(crate) fn some_ranks(
+    operation: &'static str,
+    ranks: Vec<(usize, Device)>,
+    size: usize,
+    id: &UniqueId,
+    options: &InitOptions,
+) -> Result<Vec<Arc<Inner>>> {
+    begin(operation, &options.config)?;
+    if ranks.is_empty() {
+        return Err(Error::argument(operation, "ranks", "at least one rank", "none"));
+    }
+    for (at, (rank, device)) in ranks.iter().enumerate() {
+        check_rank(operation, *rank, size)?;
+        if ranks[..at].iter().any(|(other, _)| other == rank) {
+            return Err(Error::argument(operation, "ranks", "each rank once", format!("rank {rank} twice")));
+        }
+        if ranks[..at].iter().any(|(_, other)| other == device) {
+            return Err(Error::argument(operation, "ranks", "each device once", format!("{device} twice")));
+        }
+    }
+    Start { operation, ids: vec![*id], size, ranks }.run(None, options)
+}
+
+fn check_rank(operation: &'static str, rank: usize, size: usize) -> Result<()> {
+    if size == 0 || c_int::try_from(size).is_err() {
+        return Err(Error::argument(operation, "size", format!("1 to {} ranks", c_int::MAX), size));
+    }
+    if rank >= size {
+        return Err(Error::argument(operation, "rank", format!("a rank below {size}"), rank));
+    }
+    Ok(())
+}
+
 fn one_by(
     operation: &'static str,
     device: Device,
@@ -83,12 +117,7 @@ fn one_by(
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
     begin(operation, &options.config)?;
-    if size == 0 || c_int::try_from(size).is_err() {
-        return Err(Error::argument(operation, "size", format!("1 to {} ranks", c_int::MAX), size));
-    }
-    if rank >= size {
-        return Err(Error::argument(operation, "rank", format!("a rank below {size}"), rank));
-    }
+    check_rank(operation, rank, size)?;
     let start = Start { operation, ids, size, ranks: vec![(rank, device)] };
     start.run(None, options)?.into_iter().next().ok_or_else(|| nothing(operation))
 }

@@ -4,6 +4,7 @@ pub(crate) mod abort;
 pub(crate) mod adopt;
 pub(crate) mod closing;
 pub(crate) mod divide;
+pub(crate) mod each;
 pub(crate) mod failure;
 pub(crate) mod freeing;
 pub(crate) mod give;

@@ -231,18 +231,18 @@ mod tests {
         // SAFETY: numbers that NCCL takes.
         let base = unsafe { Config::new().min_ctas(2).cga_cluster_size(1).raw(|raw| raw.maxCTAs = 16) };
         let base = base.net_name("Socket").unwrap().split_share(true);
-        let raw = Config::new().over(base.clone()).to_raw();
+        let heir = Config::new().over(base.clone());
+        let raw = heir.to_raw();
         assert_eq!((raw.minCTAs, raw.maxCTAs, raw.cgaClusterSize, raw.splitShare, raw.blocking), (2, 16, 1, 1, 1));
-        assert_eq!(raw.netName, base.net_name.as_ref().unwrap().as_ptr());
+        assert_eq!(heir.network().map(|name| name.as_ptr()), Some(raw.netName));
+        assert_eq!(heir.network(), Some(&CString::from(c"Socket")));
         // What is said comes after what a user has changed of the base; and so does what is changed of this.
         let own = Config::new().max_ctas(8).net_name("IB").unwrap();
         let heir = own.over(base.clone());
         let raw = heir.to_raw();
         assert_eq!((raw.minCTAs, raw.maxCTAs), (2, 8));
-        assert_eq!(
-            raw.netName,
-            own.net_name.as_ref().map(|name| heir.network().filter(|own| *own == name).unwrap().as_ptr()).unwrap()
-        );
+        assert_eq!(heir.network(), Some(&CString::from(c"IB")));
+        assert_eq!(heir.network().map(|name| name.as_ptr()), Some(raw.netName));
         // SAFETY: as above.
         let raw = unsafe { own.clone().raw(|raw| raw.minCTAs = 3) }.over(heir).to_raw();
         assert_eq!((raw.minCTAs, raw.maxCTAs, raw.cgaClusterSize), (3, 8, 1));

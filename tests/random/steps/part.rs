@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpucomm::nccl::Config;
-use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
+use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group, nccl};
 
 use crate::generator::Generator;
 use crate::model::Model;
@@ -16,6 +16,8 @@ use crate::step::Step;
 enum End {
     Closed,
     Dropped,
+    /// Together with what was split off from it.
+    Several,
     /// With the program.
     Late,
 }
@@ -40,7 +42,7 @@ struct Split {
 pub fn split(g: &mut Generator) -> Option<Box<dyn Step>> {
     let colors = g.each(|g| if g.chance(5) { None } else { Some(g.rng.usize(..3)) });
     let (keys, again, beside) = (g.each(|g| g.rng.usize(..3)), g.chance(3), g.chance(2));
-    let end = g.choose(&[End::Closed, End::Dropped, End::Late]);
+    let end = g.choose(&[End::Closed, End::Dropped, End::Several, End::Late]);
     let blocks = g.chance(2).then(|| g.rng.usize(1..5));
     Some(Box::new(Split { colors, keys, blocks, streams: g.streams(), again, beside, end }))
 }
@@ -72,15 +74,22 @@ impl Step for Split {
         let mut there: Vec<_> = (0..rank.comm.size()).filter(|&other| self.colors[other] == self.colors[me]).collect();
         there.sort_by_key(|&other| self.keys[other]);
         works(&part, rank.stream(&self.streams), me, &there)?;
+        let mut halves = Vec::new();
         if self.again {
             let half = part.split(Some(part.rank() % 2), part.rank())?.expect("a part");
             let there: Vec<_> = there.iter().copied().skip(part.rank() % 2).step_by(2).collect();
             works(&half, rank.stream(&self.streams), me, &there)?;
             rings(&[&half, &part], rank.stream(&self.streams))?;
+            // Else it goes before the part does.
+            halves.extend(Some(half).filter(|_| matches!(self.end, End::Several)));
         }
         match self.end {
             End::Closed => part.close(slower(Duration::from_secs(20)))?,
             End::Dropped => drop(part),
+            End::Several => {
+                let all = [part].into_iter().chain(halves);
+                nccl::close_all(all, slower(Duration::from_secs(20))).into_iter().collect::<Result<()>>()?;
+            }
             End::Late => rank.parts.push(part),
         }
         Ok(())
