@@ -116,6 +116,11 @@ pub(in crate::emulator) fn check() -> Result<(), String> {
     PLAN.wrong.clone().map_or(Ok(()), Err)
 }
 
+/// Whether there is any rule.
+pub(in crate::emulator) fn is_asked_for() -> bool {
+    !PLAN.rules.is_empty()
+}
+
 /// What happens to `rank` in front of its operation `number`.
 pub(in crate::emulator) fn at(rank: usize, number: u64) -> Option<Fault> {
     if PLAN.rules.is_empty() {
@@ -229,6 +234,10 @@ impl Plan {
     }
 
     /// The fault of `rank` in front of its operation `number`.
+    pub(in crate::emulator) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     pub(in crate::emulator) fn fault(&self, rank: u64, number: u64) -> Option<Fault> {
         self.rules.iter().enumerate().find_map(|(index, rule)| match rule.effect {
             Effect::Rank(fault) => rule.acts(self.seed, index, rank, number).then_some(fault),

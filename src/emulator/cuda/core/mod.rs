@@ -12,6 +12,7 @@ pub(crate) mod handle;
 pub(crate) mod line;
 mod per_device;
 pub(crate) mod plan;
+mod queue;
 pub(crate) mod safety;
 pub(crate) mod stream;
 pub(crate) mod task;

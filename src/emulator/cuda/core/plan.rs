@@ -127,7 +127,7 @@ impl Plan {
         // Those that have owners get their numbers in the order in which they are done.
         for &number in order {
             let Node { work, device, .. } = &self.nodes[number];
-            runs.push(Step { device, name: work.name(), run: work.start()? });
+            runs.push(Step::new(device, work.name(), work.start()?));
         }
         Ok(runs)
     }

@@ -11,17 +11,16 @@ use super::handle::Registry;
 use super::line::{Line, Manner, Ticket};
 use super::per_device::PerDevice;
 use super::plan::AnyWork;
+use super::queue::Queue;
 use super::task::Task;
 use super::work::{Run, Step, Work};
 use super::{capture, driver_lock, frees};
-use crate::emulator::lock::lock;
 use crate::emulator::memory::block::Block;
 use crate::emulator::races::touches::Actor;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 pub(crate) static STREAMS: Registry<Stream> = Registry::new(0x51);
@@ -46,19 +45,7 @@ pub(crate) struct Stream {
     /// How far it has come.
     pub line: Arc<Line>,
     channel: &'static Channel,
-    queue: Mutex<Queue>,
-    wake: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    tasks: VecDeque<Task>,
-    /// The thread exists.
-    worker: bool,
-    /// The thread sleeps and was not woken yet.
-    asleep: bool,
-    /// The handle is gone: the thread ends when nothing is left to do.
-    closing: bool,
+    queue: Queue,
 }
 
 /// Lets `run` be done on `stream` after all that was enqueued there and on `others` before; what is enqueued on any of them
@@ -181,8 +168,7 @@ impl Stream {
             priority,
             line: Line::new(device.ordinal, manner),
             channel: device.next_channel(),
-            queue: Mutex::default(),
-            wake: Condvar::new(),
+            queue: Queue::default(),
         });
         device.adopt(&stream.line);
         stream
@@ -202,6 +188,9 @@ impl Stream {
     pub fn is_idle(self: &Arc<Self>) -> bool {
         self.join_predecessors();
         let last = self.line.last();
+        if !last.done() {
+            self.help();
+        }
         let idle = last.done() && self.predecessors().is_empty();
         if idle {
             last.see();
@@ -237,7 +226,7 @@ impl Stream {
     /// Appends a run.
     pub fn push_run(self: &Arc<Self>, name: &'static str, mut run: Box<dyn Run>) -> Result<Ticket, cudaError> {
         self.place(&mut *run);
-        self.push(Task::Run(Step { device: self.device, name, run }))
+        self.push(Task::Run(Step::new(self.device, name, run)))
     }
 
     /// Gives a run its place in the order of everything, and looks for others that use its memory and have none before it. To be
@@ -262,37 +251,21 @@ impl Stream {
     pub fn push(self: &Arc<Self>, task: Task) -> Result<Ticket, cudaError> {
         self.awaken()?;
         let before = self.predecessors();
-        let added = before.len() as u64 + 1;
         let entries = task.entries();
         if entries > 0 {
             self.channel.take(self.device.ordinal, entries);
         }
-        let mut queue = lock(&self.queue);
-        queue.tasks.extend(before.into_iter().map(Task::Wait));
-        queue.tasks.push_back(task);
-        let ticket = self.line.add(added);
-        let asleep = std::mem::take(&mut queue.asleep);
-        drop(queue);
-        if asleep {
-            self.wake.notify_one();
-        }
-        Ok(ticket)
+        Ok(self.queue.add(&self.line, before, task))
     }
 
     /// Starts the thread, if there is none yet.
     fn awaken(self: &Arc<Self>) -> Result<(), cudaError> {
-        let mut queue = lock(&self.queue);
-        if !queue.worker {
-            self.start()?;
-            queue.worker = true;
-        }
-        Ok(())
+        self.queue.start(|| self.start())
     }
 
     /// Ends the thread once the work that is queued is done.
     pub fn close(&self) {
-        lock(&self.queue).closing = true;
-        self.wake.notify_one();
+        self.queue.close();
     }
 
     /// What the legacy default stream and the blocking streams of its device must wait for. Each wait is for something that
@@ -337,26 +310,31 @@ impl Stream {
     }
 
     fn work(&self) {
-        let mut queue = lock(&self.queue);
-        loop {
-            if let Some(task) = queue.tasks.pop_front() {
-                drop(queue);
-                let entries = task.entries();
-                self.perform(task);
-                if entries > 0 {
-                    self.channel.give(entries);
-                }
-                self.line.advance();
-                queue = lock(&self.queue);
-            } else if queue.closing {
-                queue.worker = false;
-                return;
-            } else {
-                queue.asleep = true;
-                queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                queue.asleep = false;
-            }
+        self.queue.work(|task| {
+            let entries = task.entries();
+            self.perform(task);
+            self.is_done(entries);
+        });
+    }
+
+    /// A task is done that took so many entries.
+    fn is_done(&self, entries: usize) {
+        if entries > 0 {
+            self.channel.give(entries);
         }
+        self.line.advance();
+    }
+
+    /// Does what is light and comes first, as far as that needs no wait.
+    fn help(&self) {
+        self.queue.help(|task| {
+            let entries = task.entries();
+            let left = task.attempt();
+            if left.is_none() {
+                self.is_done(entries);
+            }
+            left
+        });
     }
 
     fn perform(&self, task: Task) {

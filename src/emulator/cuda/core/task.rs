@@ -22,6 +22,17 @@ pub(crate) enum Task {
 }
 
 impl Task {
+    /// Whether it is done in less time than the thread of its stream needs to wake up, wherever it need not wait.
+    pub fn is_light(&self) -> bool {
+        matches!(self, Self::Run(step) if step.is_light())
+    }
+
+    /// Goes on with one that is light, as far as that needs no wait: what is left of it, if it is not done.
+    pub fn attempt(self) -> Option<Self> {
+        let Self::Run(step) = self else { return Some(self) };
+        step.attempt().map(Self::Run)
+    }
+
     /// How many places it takes in the launch queue.
     pub fn entries(&self) -> usize {
         match self {

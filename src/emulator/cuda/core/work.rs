@@ -30,6 +30,20 @@ pub(crate) trait Run: Send {
     /// Does it.
     fn run(self: Box<Self>, running: &Running);
 
+    /// Whether it takes less time than the thread of its stream needs to wake up, and can be attempted.
+    fn is_light(&self) -> bool {
+        false
+    }
+
+    /// Goes on with it as far as that needs no wait: what is left, if it is not done.
+    fn attempt(self: Box<Self>, running: &Running) -> Option<Box<dyn Run>>
+    where
+        Self: 'static,
+    {
+        self.run(running);
+        None
+    }
+
     /// Tells which memory it will read and write.
     fn tell<'a>(&'a self, _tell: &mut dyn FnMut(Touching<'a>)) {}
 
@@ -71,9 +85,20 @@ pub(crate) struct Step {
     pub device: &'static Device,
     pub name: &'static str,
     pub run: Box<dyn Run>,
+    /// Somebody has attempted it.
+    begun: bool,
 }
 
 impl Step {
+    pub fn new(device: &'static Device, name: &'static str, run: Box<dyn Run>) -> Self {
+        Self { device, name, run, begun: false }
+    }
+
+    /// Whether it can be attempted, and is done soon.
+    pub fn is_light(&self) -> bool {
+        self.run.is_light()
+    }
+
     /// Whether it has a place in the launch queue.
     pub fn takes_an_entry(&self) -> bool {
         self.name != HOST_FUNCTION
@@ -81,16 +106,37 @@ impl Step {
 
     /// Does the work, or drops it, once the device has failed.
     pub fn perform(self) {
-        let Self { device, name, run } = self;
+        if !self.begun {
+            self.device.begin_work(self.name);
+        }
+        self.guarded(|run, running| {
+            run.run(running);
+            None
+        });
+    }
+
+    /// Goes on with the work, on a thread that is not that of the stream, as far as that needs no wait: what is left, if it is not done.
+    pub fn attempt(mut self) -> Option<Self> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.device.begin_work(self.name);
+        }
+        let (device, name) = (self.device, self.name);
+        let run = report::during(name, || self.guarded(|run, running| run.attempt(running)))?;
+        Some(Self { device, name, run, begun: true })
+    }
+
+    /// Has `act` do something with the work, or drops it, once the device has failed.
+    fn guarded(self, act: impl FnOnce(Box<dyn Run>, &Running) -> Option<Box<dyn Run>>) -> Option<Box<dyn Run>> {
+        let Self { device, name, run, .. } = self;
         let running = Running { device };
-        device.begin_work(name);
         // Also around the drop of work that does not run: it may own anything.
-        let done = catch_unwind(AssertUnwindSafe(|| if running.cancelled() { drop(run) } else { run.run(&running) }));
-        if let Err(payload) = done {
+        let done = catch_unwind(AssertUnwindSafe(|| if running.cancelled() { None } else { act(run, &running) }));
+        done.unwrap_or_else(|payload| {
             // What was thrown may itself panic when it is dropped.
             std::mem::forget(payload);
             report::violation(format!("{name} panicked on a stream of device {}", device.ordinal));
             running.fail(cudaError::cudaErrorLaunchFailure);
-        }
+            None
+        })
     }
 }

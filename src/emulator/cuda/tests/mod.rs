@@ -5,6 +5,7 @@ mod checks;
 mod copies;
 mod devices;
 mod graph;
+mod helping;
 mod lost;
 mod pools;
 mod processes;

@@ -35,7 +35,7 @@ pub(crate) struct Order {
     pub(super) send_at: usize,
     pub(super) recv_at: usize,
     /// How many bytes this rank's buffers hold.
-    pub(super) whole: [usize; 2],
+    pub(crate) whole: [usize; 2],
 }
 
 impl Order {

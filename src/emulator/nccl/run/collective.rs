@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::grouping;
 use super::share::{self, Peer};
-use crate::emulator::meet::futex::SLICE;
+use crate::emulator::meet::futex::{SLICE, Ticket};
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
 use crate::emulator::memory::space::reach::reach;
@@ -27,45 +27,106 @@ const SEND_AT: usize = 3;
 const RECV_AT: usize = SEND_AT + LOCATION_WORDS;
 const BESIDE_AT: usize = RECV_AT + LOCATION_WORDS;
 
+/// A collective operation to which this rank has come.
+pub(crate) struct Collective {
+    activity: Activity,
+    number: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Not all ranks were there yet, if there is a ticket.
+    Meets(Option<Ticket>),
+    /// This one has done its share; not all had, if there is a ticket.
+    Parts(Option<Ticket>, Share),
+}
+
+/// What came of a share, and what every rank had beside its receive buffer.
+struct Share {
+    done: Outcome,
+    begins: Vec<u64>,
+}
+
+impl Collective {
+    /// Comes to `operation`, and waits for nobody.
+    pub(crate) fn come(comm: &Comm, operation: &Operation) -> Outcome<Self> {
+        let segment = comm.segment()?;
+        let own = segment.own(comm.rank);
+        let number = own.arrived.load(Ordering::Relaxed) + 1;
+        let activity = Activity::new(operation.kind, number, operation.count as u64, operation.peer);
+
+        Signature::of(operation).put(&own.words);
+        own.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
+        put_location(&own.words[SEND_AT..], &operation.send);
+        put_location(&own.words[RECV_AT..], &operation.recv);
+        own.words[BESIDE_AT].store(operation.beside, Ordering::Relaxed);
+
+        own.arrived.store(number, Ordering::Release);
+        Ok(Self { activity, number, stage: Stage::Meets(segment.common().arrival.arrive(comm.size)) })
+    }
+
+    /// Goes on as far as that needs no wait. Whether nothing is left to do but to [`finish`](Self::finish) it.
+    pub(crate) fn attempt(&mut self, comm: &Comm, operation: &Operation) -> Outcome<bool> {
+        let segment = comm.segment()?;
+        let common = segment.common();
+        if let Stage::Meets(ticket) = &self.stage {
+            if ticket.is_some_and(|ticket| !common.arrival.open(ticket)) {
+                return Ok(false);
+            }
+            self.share(comm, segment, operation);
+        }
+        Ok(match &self.stage {
+            Stage::Meets(_) => false,
+            Stage::Parts(ticket, _) => ticket.is_none_or(|ticket| common.departure.open(ticket)),
+        })
+    }
+
+    /// Does what is left. An error is the communicator's asynchronous error; being stopped is none.
+    pub(crate) fn finish(mut self, comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bool) -> Outcome {
+        let segment = comm.segment()?;
+        let (me, activity) = (segment.rank(comm.rank), self.activity);
+        if let Stage::Meets(ticket) = self.stage {
+            if !meet(comm, segment, activity, (self.number, ticket), cancelled)? {
+                activity.publish(me, Phase::Stopped);
+                return Ok(());
+            }
+            self.share(comm, segment, operation);
+        }
+        let Stage::Parts(ticket, Share { done, begins }) = self.stage else { return Ok(()) };
+        let parted = part(comm, segment, activity, (self.number, ticket), cancelled);
+        if operation.beside != 0
+            && let (Ok(()), Ok(true), Ok(recv)) =
+                (&done, &parted, reach(&operation.recv, operation.spans(comm.size, comm.rank)[1]))
+        {
+            // SAFETY: all have done their share, and this rank's stream is still at this operation.
+            unsafe { beside::spoil(operation.kind, operation.bytes(), comm.rank, recv, &begins) };
+        }
+        activity.publish(me, if parted == Ok(false) { Phase::Stopped } else { Phase::Done });
+        done?;
+        if parted? {
+            operation.has_part();
+        }
+        Ok(())
+    }
+
+    /// Does this rank's share, once all have come, and says so.
+    fn share(&mut self, comm: &Comm, segment: &Segment, operation: &Operation) {
+        let done = match compare(comm, segment, self.number) {
+            Ok(()) if grouping::agree(comm, segment) => work(comm, segment, operation),
+            // NCCL reorders and merges what is in a group, and each rank takes the other's bytes for something else.
+            Ok(()) => operation.spoil(),
+            Err(mismatch) => Err(mismatch),
+        };
+        let begins = (0..comm.size).map(|peer| segment.own(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
+        segment.own(comm.rank).departed.store(self.number, Ordering::Release);
+        let ticket = segment.common().departure.arrive(comm.size);
+        self.stage = Stage::Parts(ticket, Share { done, begins });
+    }
+}
+
 /// Runs one collective operation of one rank. An error is the communicator's asynchronous error; being stopped is none.
 pub(crate) fn run(comm: &Comm, operation: &Operation, cancelled: &dyn Fn() -> bool) -> Outcome {
-    let segment = comm.segment()?;
-    let (me, own) = (segment.rank(comm.rank), segment.own(comm.rank));
-    let number = own.arrived.load(Ordering::Relaxed) + 1;
-    let activity = Activity::new(operation.kind, number, operation.count as u64, operation.peer);
-
-    Signature::of(operation).put(&own.words);
-    own.words[SCALAR_AT].store(operation.scalar.bits(operation.size)?, Ordering::Relaxed);
-    put_location(&own.words[SEND_AT..], &operation.send);
-    put_location(&own.words[RECV_AT..], &operation.recv);
-    own.words[BESIDE_AT].store(operation.beside, Ordering::Relaxed);
-
-    if !meet(comm, segment, activity, number, cancelled)? {
-        activity.publish(me, Phase::Stopped);
-        return Ok(());
-    }
-    let done = match compare(comm, segment, number) {
-        Ok(()) if grouping::agree(comm, segment) => work(comm, segment, operation),
-        // NCCL reorders and merges what is in a group, and each rank takes the other's bytes for something else.
-        Ok(()) => operation.spoil(),
-        Err(mismatch) => Err(mismatch),
-    };
-    let begins: Vec<_> =
-        (0..comm.size).map(|peer| segment.own(peer).words[BESIDE_AT].load(Ordering::Relaxed)).collect();
-    let parted = part(comm, segment, activity, number, cancelled);
-    if operation.beside != 0
-        && let (Ok(()), Ok(true), Ok(recv)) =
-            (&done, &parted, reach(&operation.recv, operation.spans(comm.size, comm.rank)[1]))
-    {
-        // SAFETY: all have done their share, and this rank's stream is still at this operation.
-        unsafe { beside::spoil(operation.kind, operation.bytes(), comm.rank, recv, &begins) };
-    }
-    activity.publish(me, if parted == Ok(false) { Phase::Stopped } else { Phase::Done });
-    done?;
-    if parted? {
-        operation.has_part();
-    }
-    Ok(())
+    Collective::come(comm, operation)?.finish(comm, operation, cancelled)
 }
 
 /// Waits until all ranks have come. `false`: this rank was stopped.
@@ -73,12 +134,11 @@ fn meet(
     comm: &Comm,
     segment: &Segment,
     activity: Activity,
-    number: u64,
+    (number, ticket): (u64, Option<Ticket>),
     cancelled: &dyn Fn() -> bool,
 ) -> Outcome<bool> {
     let gate = &segment.common().arrival;
-    segment.own(comm.rank).arrived.store(number, Ordering::Release);
-    let Some(ticket) = gate.arrive(comm.size) else { return Ok(true) };
+    let Some(ticket) = ticket else { return Ok(true) };
     if gate.wait(ticket, SLICE / 50) {
         return Ok(true);
     }
@@ -147,13 +207,12 @@ fn part(
     comm: &Comm,
     segment: &Segment,
     activity: Activity,
-    number: u64,
+    (number, ticket): (u64, Option<Ticket>),
     cancelled: &dyn Fn() -> bool,
 ) -> Outcome<bool> {
     let common = segment.common();
-    segment.own(comm.rank).departed.store(number, Ordering::Release);
     let mut dead = None;
-    if let Some(ticket) = common.departure.arrive(comm.size) {
+    if let Some(ticket) = ticket {
         while !common.departure.wait(ticket, SLICE) {
             let mut missing =
                 (0..comm.size).filter(|&peer| segment.own(peer).departed.load(Ordering::Acquire) < number);

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::collective::Collective;
 use super::inject::stop_for_ever;
 use super::{collective, grouping, order, p2p};
 use crate::emulator::cuda::core::work::{Run, Running};
 use crate::emulator::lock::lock;
 use crate::emulator::meet::waits::Wait;
-use crate::emulator::nccl::basics::error::Outcome;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::patience::Patience;
@@ -35,7 +36,22 @@ pub(super) struct BatchRun {
     turn: u64,
     operations: Vec<Operation>,
     ending: Ending,
+    stage: Stage,
+    is_light: bool,
 }
+
+/// How far a run has come.
+enum Stage {
+    /// Its turn has not come.
+    Waits,
+    /// Its only operation has.
+    Runs(Collective),
+    /// With this, which its stream has to see.
+    Ends(Failure),
+}
+
+/// The most that one that is light reads and writes on a rank, in bytes.
+const LIGHT: usize = 256 << 10;
 
 impl BatchRun {
     /// The next run on `comm`. Whoever enqueues it while holding the lock of what was `launched` keeps the order of runs on one stream.
@@ -57,8 +73,35 @@ impl BatchRun {
         drop(issued);
         let turn = *launched;
         *launched += 1;
-        Self { name, epoch, turn, operations, ending: Ending(comm.clone()) }
+        let alone = |operation: &Operation| {
+            !operation.kind.by_messages() && operation.whole.iter().sum::<usize>() <= LIGHT && comm.size > 1
+        };
+        let is_light = matches!(&operations[..], [one] if alone(one)) && !comm.wishes.has_faults();
+        Self { name, epoch, turn, operations, ending: Ending(comm.clone()), stage: Stage::Waits, is_light }
     }
+
+    /// What is done when its turn has come to an end like this.
+    fn end(mut self, outcome: Outcome, running: &Running) {
+        let comm = &self.ending.0;
+        let stopped = || comm.is_stopped(self.epoch);
+        if let Err(failure) = outcome {
+            comm.fail(&failure);
+            if leaves_a_kernel(&failure) {
+                stop_for_ever(comm, &|| running.cancelled() || stopped());
+            }
+        }
+        if stopped() {
+            self.operations.iter().for_each(|operation| drop(operation.spoil()));
+        }
+        comm.resources.progress.end();
+        // The memory is free for others before anybody can see that the batch is done.
+        self.operations.clear();
+    }
+}
+
+/// Ranks that disagree have met and parted: nobody waits. Else a kernel would go on waiting for what never comes.
+fn leaves_a_kernel(failure: &Failure) -> bool {
+    failure.code != ncclResult_t::ncclInvalidUsage && settings().dead_peer != DeadPeer::Ends
 }
 
 impl Run for BatchRun {
@@ -73,33 +116,69 @@ impl Run for BatchRun {
         Some(&self.ending.0.resources.chain)
     }
 
-    fn run(self: Box<Self>, running: &Running) {
-        let Self { name, epoch, turn, mut operations, ending } = *self;
-        let comm = &ending.0;
+    fn run(mut self: Box<Self>, running: &Running) {
+        let comm = Arc::clone(&self.ending.0);
+        let epoch = self.epoch;
         let stopped = || comm.is_stopped(epoch);
         let cancelled = || running.cancelled() || stopped();
-        if wait_for_turn(comm, turn, name, &cancelled) {
-            comm.resources.progress.begin();
-            if !comm.stopped()
-                && !stopped()
-                && let Err(failure) = run(comm, &operations, &cancelled)
-            {
-                comm.fail(&failure);
-                // Ranks that disagree have met and parted: nobody waits. Else a kernel would go on waiting for what never comes.
-                if failure.code != ncclResult_t::ncclInvalidUsage && settings().dead_peer != DeadPeer::Ends {
-                    stop_for_ever(comm, &cancelled);
-                }
+        let outcome = match std::mem::replace(&mut self.stage, Stage::Waits) {
+            Stage::Waits if !wait_for_turn(&comm, self.turn, self.name, &cancelled) => Ok(()),
+            Stage::Waits => {
+                comm.resources.progress.begin();
+                if comm.stopped() || stopped() { Ok(()) } else { run(&comm, &self.operations, &cancelled) }
             }
-            if stopped() {
-                operations.iter().for_each(|operation| drop(operation.spoil()));
-            }
-            comm.resources.progress.end();
-        } else if stopped() {
-            operations.iter().for_each(|operation| drop(operation.spoil()));
+            Stage::Runs(collective) => collective.finish(&comm, &self.operations[0], &cancelled),
+            Stage::Ends(failure) => Err(failure),
+        };
+        self.end(outcome, running);
+    }
+
+    fn is_light(&self) -> bool {
+        self.is_light
+    }
+
+    fn attempt(mut self: Box<Self>, running: &Running) -> Option<Box<dyn Run>> {
+        let comm = Arc::clone(&self.ending.0);
+        // The thread of the stream sees to those that were stopped.
+        if comm.stopped() || comm.is_stopped(self.epoch) || !comm.resources.progress.has_come(self.turn) {
+            return Some(self);
         }
-        // The memory is free for others before anybody can see that the batch is done.
-        operations.clear();
-        drop(ending);
+        match self.go_on(&comm) {
+            Ok(true) => {}
+            Ok(false) => return Some(self),
+            Err(failure) if leaves_a_kernel(&failure) => {
+                self.stage = Stage::Ends(failure);
+                return Some(self);
+            }
+            Err(failure) => {
+                self.end(Err(failure), running);
+                return None;
+            }
+        }
+        self.end(Ok(()), running);
+        None
+    }
+}
+
+impl BatchRun {
+    /// Goes on with its only operation, whose turn has come, as far as that needs no wait. Whether it is done.
+    fn go_on(&mut self, comm: &Comm) -> Outcome<bool> {
+        let operation = &self.operations[0];
+        let mut collective = match std::mem::replace(&mut self.stage, Stage::Waits) {
+            Stage::Runs(collective) => collective,
+            Stage::Ends(failure) => return Err(failure),
+            Stage::Waits => {
+                comm.resources.progress.begin();
+                grouping::show(comm, comm.segment()?, &self.operations);
+                Collective::come(comm, operation)?
+            }
+        };
+        if !collective.attempt(comm, operation)? {
+            self.stage = Stage::Runs(collective);
+            return Ok(false);
+        }
+        // All have done their shares: this waits for nobody.
+        collective.finish(comm, operation, &|| false).map(|()| true)
     }
 }
 

@@ -34,6 +34,11 @@ impl Progress {
         true
     }
 
+    /// Whether `count` batches are done.
+    pub(crate) fn has_come(&self, count: u64) -> bool {
+        self.done.load(Ordering::Acquire) >= count
+    }
+
     /// A batch touches memory, or may.
     pub(crate) fn begin(&self) {
         self.running.store(true, Ordering::SeqCst);

@@ -29,6 +29,11 @@ impl Wishes {
         Ok(())
     }
 
+    /// Whether anything may happen to a rank.
+    pub(crate) fn has_faults(&self) -> bool {
+        fault::is_asked_for() || !self.0.read().unwrap_or_else(PoisonError::into_inner).faults.is_empty()
+    }
+
     /// What happens to `rank` in front of its operation `number`.
     pub(in crate::emulator) fn fault(&self, rank: usize, number: u64) -> Option<Fault> {
         let own = self.0.read().unwrap_or_else(PoisonError::into_inner);
