@@ -6,6 +6,7 @@ use std::time::Duration;
 use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Clique, Device};
 
+use crate::configs::Settings;
 use crate::outcome;
 use crate::program::Program;
 use crate::settings::{Batch, rng, slower};
@@ -27,15 +28,20 @@ pub fn shares(batch: &Batch) -> bool {
     rng(batch.first, "shares").bool()
 }
 
+/// How the communicator of these programs is configured, on all ranks.
+pub fn config(batch: &Batch) -> Config {
+    Settings::draw(&mut rng(batch.first, "config")).config()
+}
+
 /// A clique that ends in order, whose calls, and all other waits from now on, take so long at most.
 pub fn start(batch: &Batch, timeout: Duration) -> Clique {
     // SAFETY: messages here are too short for NCCL to register memory, and no rank ends before the others.
-    start_with(batch, timeout, unsafe { Config::new().force_windows() })
+    start_with(batch, timeout, unsafe { config(batch).force_windows() })
 }
 
 /// The same, where ranks end at any time: with windows only where their kernels end as well.
 pub fn start_to_end(batch: &Batch, timeout: Duration) -> Clique {
-    start_with(batch, timeout, Config::new())
+    start_with(batch, timeout, config(batch))
 }
 
 fn start_with(batch: &Batch, timeout: Duration, config: Config) -> Clique {

@@ -10,6 +10,7 @@ use crate::fault::{Fault, Kind};
 use crate::meet::Meet;
 use crate::outcome::{self, Outcome};
 use crate::process::{Role, spawn_all};
+use crate::processes::joined;
 use crate::program::Program;
 use crate::rank::Rank;
 use crate::record::{Record, kind_of, outcome};
@@ -173,9 +174,8 @@ fn among_processes(batch: &Batch, fault: Option<Fault>) -> String {
 pub fn child() {
     let Some(role) = Role::of_this_process(ROLE) else { return };
     let mut run = Run::begin("differential", 60, 600, PATIENT);
-    let comm = role.join().expect("a communicator");
-    Rank::connect(&comm).expect("connections");
     let batch = run.batch(u64::MAX).expect("seeds");
+    let comm = joined(&role, &batch);
     let last = batch.first + batch.seeds - 1;
     let (_, fault) = draw(&batch);
     for (at, seed) in batch.seeds().enumerate() {

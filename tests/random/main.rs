@@ -29,6 +29,7 @@ mod carried;
 mod cell;
 mod cliques;
 mod collective;
+mod configs;
 mod cuts;
 mod deviation;
 mod differential;

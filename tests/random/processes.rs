@@ -4,9 +4,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpucomm::{Backend, Error};
+use gpucomm::nccl::InitOptions;
+use gpucomm::{Backend, Communicator, Error};
 
-use crate::cliques::{PATIENT, shares};
+use crate::cliques::{PATIENT, config, shares};
 use crate::process::{Child, Role, all_succeed, spawn_all};
 use crate::program::Program;
 use crate::rank::Rank;
@@ -102,11 +103,18 @@ pub fn child() {
     }
 }
 
+/// The communicator of a rank, which is connected with every other.
+pub fn joined(role: &Role, batch: &Batch) -> Communicator {
+    let options = InitOptions { timeout: gpucomm::default_timeout(), config: config(batch) };
+    let comm = role.join_with(&options).expect("a communicator");
+    Rank::connect(&comm).expect("connections");
+    comm
+}
+
 fn right(role: &Role) {
     let mut run = Run::begin("processes", 40, 60, PATIENT);
-    let comm = role.join().expect("a communicator");
-    Rank::connect(&comm).expect("connections");
     let batch = run.batch(u64::MAX).expect("seeds");
+    let comm = joined(role, &batch);
     for seed in batch.seeds() {
         let program = Arc::new(Program::draw(&batch, seed, false));
         watch::begin(&batch.repeat(seed), &program);
@@ -121,9 +129,8 @@ fn right(role: &Role) {
 /// Goes on with programs until an error comes.
 fn left_behind(role: &Role) -> Error {
     let mut run = Run::begin("processes", 40, 60, TIMEOUT);
-    let comm = role.join().expect("a communicator");
-    Rank::connect(&comm).expect("connections");
     let batch = run.batch(1).expect("a seed");
+    let comm = joined(role, &batch);
     say("begins");
     let (victim, signal, delay) = victim(&batch);
     if role.rank == victim {

@@ -33,10 +33,10 @@ pub struct Rank<'c> {
     /// What was split off and is there until the end.
     pub parts: Vec<Communicator>,
     /// Whether all ranks are in this process.
-    #[cfg_attr(not(nccl_ge_2_28_7), expect(dead_code))]
     pub together: bool,
-    /// Another device than this rank's, if there is one.
-    pub stranger: Option<Device>,
+    /// A stream of another device than this rank's, if there is one, and memory there. They are made while nobody waits for this rank: to
+    /// make something on a device may have to wait for what another thread frees there, and that for the ranks.
+    pub stranger: Option<(Stream, DeviceBuffer<u8>)>,
     /// Where it notes what it sees, if somebody wants to know.
     pub record: Option<Record>,
     /// Host functions: the stream of each, and how often it ran.
@@ -46,7 +46,7 @@ pub struct Rank<'c> {
 impl<'c> Rank<'c> {
     pub fn new(comm: &'c Communicator) -> Result<Self> {
         let streams = (0..STREAMS).map(|which| streams::make(comm, which)).collect::<Result<_>>()?;
-        let stranger = Device::all()?.into_iter().find(|device| *device != comm.device());
+        let stranger = Device::all()?.into_iter().find(|device| *device != comm.device()).map(strange).transpose()?;
         let slots = (0..SLOTS + SPARE.len()).map(|_| None).collect();
         let registrations = (0..SLOTS).map(|_| None).collect();
         Ok(Self {
@@ -193,6 +193,12 @@ impl<'c> Rank<'c> {
             }),
         }
     }
+}
+
+fn strange(device: Device) -> Result<(Stream, DeviceBuffer<u8>)> {
+    let stream = Stream::new(device)?;
+    let memory = DeviceBuffer::zeroed(&stream, 1 << 20)?;
+    Ok((stream, memory))
 }
 
 /// The pre-multiplied sum of this rank, where an operation has one.

@@ -13,7 +13,9 @@ use crate::steps::put;
 use crate::steps::rest;
 #[cfg(nccl_ge_2_22)]
 use crate::steps::simulation;
-use crate::steps::{bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, scalar};
+use crate::steps::{
+    another, bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, scalar,
+};
 
 /// One step of all ranks.
 ///
@@ -72,6 +74,7 @@ pub const KINDS: &[(u32, Draw)] = &[
     (1, part::split),
     #[cfg(nccl_ge_2_22)]
     (1, simulation::simulate),
+    (1, another::another),
     #[cfg(nccl_ge_2_29)]
     (1, put::puts),
     #[cfg(nccl_ge_2_28_7)]

@@ -5,6 +5,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use gpucomm::nccl::InitOptions;
 use gpucomm::{Communicator, Device, UniqueId};
 
 /// In the environment of a rank.
@@ -42,10 +43,16 @@ impl Role {
     }
 
     /// The communicator of this rank.
+    #[allow(dead_code, reason = "some tests have options")]
     pub fn join(&self) -> gpucomm::Result<Communicator> {
+        self.join_with(&InitOptions::default())
+    }
+
+    /// The communicator of this rank, with options, which are the same on all.
+    pub fn join_with(&self, options: &InitOptions) -> gpucomm::Result<Communicator> {
         // SAFETY: all processes of one test run the same role and issue the same operations in the same order, except in
         // tests of ranks that die or stay away, where no rank issues an operation that another contradicts.
-        unsafe { Communicator::init_rank(self.device()?, self.size, &self.id, self.rank) }
+        unsafe { Communicator::init_rank_with(self.device()?, self.size, &self.id, self.rank, options) }
     }
 }
 

@@ -3,8 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use gpucomm::{
-    Communicator, Device, DeviceBuffer, Element, Error, InPlace, Layout, ReduceOp, Result, SendOnly, Stream,
-    group as grouped,
+    Communicator, DeviceBuffer, Element, Error, InPlace, Layout, ReduceOp, Result, SendOnly, Stream, group as grouped,
 };
 
 use crate::generator::Generator;
@@ -72,9 +71,10 @@ impl Step for Argument {
         if self.only.is_some_and(|only| only != me) {
             return Ok(());
         }
-        let (comm, stranger, stream) = (rank.comm, rank.stranger, rank.stream(&self.streams).clone());
+        let (comm, stranger, stream) = (rank.comm, rank.stranger.take(), rank.stream(&self.streams).clone());
         let memory = rank.memory_mut(self.slot);
-        let said = typed!(memory.kind(), T => self.mistake.make(comm, stranger, T::of_mut(memory), &stream)?);
+        let said = typed!(memory.kind(), T => self.mistake.make(comm, stranger.as_ref(), T::of_mut(memory), &stream)?);
+        rank.stranger = stranger;
         rank.sees(|| format!("{:?}: {}", self.mistake, said.as_deref().unwrap_or("cannot be made")));
         Ok(())
     }
@@ -85,13 +85,12 @@ impl Mistake {
     fn make<T: Number>(
         self,
         comm: &Communicator,
-        stranger: Option<Device>,
+        stranger: Option<&(Stream, DeviceBuffer<u8>)>,
         buffer: &mut Buffer<'_, T>,
         stream: &Stream,
     ) -> Result<Option<String>> {
         let (ranks, len) = (comm.size(), buffer.len());
         let all = 0..len;
-        let other_stream = stranger.map(Stream::new).transpose()?;
         let result = match self {
             Self::Root => comm.broadcast(InPlace(buffer.slice_mut(all)), ranks, stream),
             Self::Peer => comm.send(buffer.slice(all), ranks + 3, stream),
@@ -100,13 +99,13 @@ impl Mistake {
                 let longer = DeviceBuffer::<T>::zeroed(stream, len + 1)?;
                 comm.all_reduce((&longer, buffer.slice_mut(all)), ReduceOp::Sum, stream)
             }
-            Self::StreamOfAnother => match &other_stream {
-                Some(stream) => comm.all_reduce(InPlace(buffer.slice_mut(all)), ReduceOp::Max, stream),
+            Self::StreamOfAnother => match stranger {
+                Some((stream, _)) => comm.all_reduce(InPlace(buffer.slice_mut(all)), ReduceOp::Max, stream),
                 None => return Ok(None),
             },
-            Self::MemoryOfAnother => match &other_stream {
-                Some(other) => {
-                    let foreign = DeviceBuffer::<T>::zeroed(other, len)?;
+            Self::MemoryOfAnother => match stranger {
+                Some((_, memory)) => {
+                    let foreign = memory.slice(..len * size_of::<T>()).cast::<T>()?;
                     comm.all_reduce((&foreign, buffer.slice_mut(all)), ReduceOp::Max, stream)
                 }
                 None => return Ok(None),

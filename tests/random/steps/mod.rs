@@ -1,5 +1,6 @@
 //! The kinds of steps.
 
+pub mod another;
 pub mod bad;
 pub mod barrier;
 pub mod buckets;

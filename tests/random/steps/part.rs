@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use gpucomm::nccl::Config;
 use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group, nccl};
 
+use crate::configs::Settings;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
 use crate::settings::slower;
 use crate::step::Step;
+
+/// How many colors there are.
+const COLORS: usize = 3;
 
 /// How a part ends.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +30,8 @@ enum End {
 struct Split {
     colors: Vec<Option<usize>>,
     keys: Vec<usize>,
-    /// With how many thread blocks the part of the first color is configured, and with one more that of the next.
-    blocks: Option<usize>,
+    /// How the part of each color is configured, if not as the whole.
+    settings: Option<[Settings; COLORS]>,
     streams: Vec<usize>,
     /// Whether the parts are split again, by their ranks.
     again: bool,
@@ -40,11 +43,11 @@ struct Split {
 }
 
 pub fn split(g: &mut Generator) -> Option<Box<dyn Step>> {
-    let colors = g.each(|g| if g.chance(5) { None } else { Some(g.rng.usize(..3)) });
+    let colors = g.each(|g| if g.chance(5) { None } else { Some(g.rng.usize(..COLORS)) });
     let (keys, again, beside) = (g.each(|g| g.rng.usize(..3)), g.chance(3), g.chance(2));
     let end = g.choose(&[End::Closed, End::Dropped, End::Several, End::Late]);
-    let blocks = g.chance(2).then(|| g.rng.usize(1..5));
-    Some(Box::new(Split { colors, keys, blocks, streams: g.streams(), again, beside, end }))
+    let settings = g.chance(2).then(|| std::array::from_fn(|_| Settings::draw(&mut g.rng)));
+    Some(Box::new(Split { colors, keys, settings, streams: g.streams(), again, beside, end }))
 }
 
 impl Step for Split {
@@ -53,9 +56,9 @@ impl Step for Split {
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let me = rank.number();
         let (color, key) = (self.colors[me], self.keys[me]);
-        let part = match self.blocks {
+        let part = match self.settings {
             None => rank.comm.split(color, key)?,
-            Some(blocks) => rank.comm.split_with(color, key, &configured(blocks + color.unwrap_or(0)))?,
+            Some(settings) => rank.comm.split_with(color, key, &settings[color.unwrap_or(0)].config())?,
         };
         assert_eq!(part.is_some(), self.colors[me].is_some());
         if self.beside {
@@ -94,11 +97,6 @@ impl Step for Split {
         }
         Ok(())
     }
-}
-
-/// At most so many thread blocks.
-pub fn configured(blocks: usize) -> Config {
-    Config::new().min_ctas(1).max_ctas(blocks as i32)
 }
 
 /// Rank `me` of all, in a part of these ranks, learns that they are there.

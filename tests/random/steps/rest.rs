@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
 
-use super::part::{configured, works};
+use super::part::works;
+use crate::configs::Settings;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
@@ -16,13 +17,13 @@ use crate::step::Step;
 struct Shrink {
     /// In no order.
     without: Vec<usize>,
-    /// With how many thread blocks what is left is configured.
-    blocks: Option<usize>,
+    /// How what is left is configured, if not as the whole.
+    settings: Option<Settings>,
     streams: Vec<usize>,
     /// Whether all have work on its way that is not waited for.
     behind: bool,
-    /// Whether what is left is revoked, and divided then, by its ranks modulo so many.
-    revokes: Option<usize>,
+    /// Whether what is left is revoked, and divided then by its ranks in turn, into so many parts of these configurations.
+    revokes: Option<Vec<Settings>>,
     closes: bool,
 }
 
@@ -35,9 +36,9 @@ pub fn shrink(g: &mut Generator) -> Option<Box<dyn Step>> {
     g.rng.shuffle(&mut without);
     without.truncate(g.rng.usize(1..ranks));
     let (behind, closes) = (g.chance(2), g.chance(2));
-    let revokes = g.chance(2).then(|| g.rng.usize(1..3));
-    let blocks = g.chance(2).then(|| g.rng.usize(1..5));
-    Some(Box::new(Shrink { without, blocks, streams: g.streams(), behind, revokes, closes }))
+    let revokes = g.chance(2).then(|| (0..g.rng.usize(1..3)).map(|_| Settings::draw(&mut g.rng)).collect());
+    let settings = g.chance(2).then(|| Settings::draw(&mut g.rng));
+    Some(Box::new(Shrink { without, settings, streams: g.streams(), behind, revokes, closes }))
 }
 
 impl Step for Shrink {
@@ -51,12 +52,12 @@ impl Step for Shrink {
         }
         if !self.without.contains(&me) {
             let there: Vec<_> = (0..rank.comm.size()).filter(|other| !self.without.contains(other)).collect();
-            let rest = match self.blocks {
+            let rest = match self.settings {
                 None => rank.comm.shrink(&self.without)?,
-                Some(blocks) => rank.comm.shrink_with(&self.without, &configured(blocks))?,
+                Some(settings) => rank.comm.shrink_with(&self.without, &settings.config())?,
             };
             works(&rest, stream, me, &there)?;
-            if let Some(parts) = self.revokes.filter(|_| rank.together) {
+            if let Some(parts) = self.revokes.as_ref().filter(|_| rank.together) {
                 divide(&rest, stream, me, &there, parts)?;
             } else if self.closes {
                 rest.close(slower(Duration::from_secs(20)))?;
@@ -70,7 +71,7 @@ impl Step for Shrink {
 }
 
 /// Rank `me` of all, in what is left, revokes that, as the others do, at any time of theirs; then they divide it.
-fn divide(rest: &Communicator, stream: &Stream, me: usize, there: &[usize], parts: usize) -> Result<()> {
+fn divide(rest: &Communicator, stream: &Stream, me: usize, there: &[usize], parts: &[Settings]) -> Result<()> {
     match rest.wait_at_barrier(stream) {
         Ok(()) | Err(Error::Revoked { .. }) => {}
         Err(error) => return Err(error),
@@ -81,8 +82,8 @@ fn divide(rest: &Communicator, stream: &Stream, me: usize, there: &[usize], part
         Err(Error::InvalidUsage { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let color = rest.rank() % parts;
-    let part = revoked.split_with(Some(color), 0, &configured(color + 2))?.expect("a part");
-    let there: Vec<_> = there.iter().copied().skip(color).step_by(parts).collect();
+    let color = rest.rank() % parts.len();
+    let part = revoked.split_with(Some(color), 0, &parts[color].config())?.expect("a part");
+    let there: Vec<_> = there.iter().copied().skip(color).step_by(parts.len()).collect();
     works(&part, stream, me, &there)
 }

@@ -1,0 +1,108 @@
+//! Configurations, drawn: any that all ranks may have, and that the running NCCL knows.
+
+use fastrand::Rng;
+#[cfg(nccl_ge_2_27)]
+use gpucomm::nccl::CtaPolicy;
+#[cfg(nccl_ge_2_29)]
+use gpucomm::nccl::GraphUsage;
+#[cfg(nccl_ge_2_31)]
+use gpucomm::nccl::HostCft;
+#[cfg(nccl_ge_2_32)]
+use gpucomm::nccl::NvlsHost;
+use gpucomm::nccl::{self, Config};
+use gpucomm::version::Version;
+
+/// What a configuration is drawn from.
+///
+/// Left out is what other steps rest on: whether parts share, how many peers messages have, and in which order kernels start; and the network,
+/// of which a machine may have none.
+#[derive(Clone, Copy)]
+pub struct Settings(u64);
+
+impl Settings {
+    pub fn draw(rng: &mut Rng) -> Self {
+        Self(rng.u64(..))
+    }
+
+    /// The same each time. Fields stand in the order in which versions of NCCL brought them, so an older one has the first of them.
+    pub fn config(self) -> Config {
+        let (mut rng, running) = (Rng::with_seed(self.0), nccl::version().expect("a version of NCCL"));
+        // One in three, where it is known.
+        let mut take = |major, minor, patch| -> Option<i32> {
+            let (wanted, number) = (rng.u32(..3) == 0, rng.i32(0..1 << 20));
+            (wanted && running >= Version::new(major, minor, patch)).then_some(number)
+        };
+        let mut config = Config::new();
+        if let Some(number) = take(2, 17, 1) {
+            config = config.cga_cluster_size(number % 5);
+        }
+        if let Some(number) = take(2, 17, 1) {
+            config = config.min_ctas(1 + number % 4).max_ctas(4 + number / 4 % 13);
+        }
+        #[cfg(nccl_ge_2_26)]
+        if let Some(number) = take(2, 26, 2) {
+            config = config.traffic_class(number % 4);
+        }
+        #[cfg(nccl_ge_2_27)]
+        {
+            if let Some(number) = take(2, 27, 3) {
+                config = config.comm_name(&format!("random {number}")).expect("a name");
+            }
+            if let Some(number) = take(2, 27, 3) {
+                config = config.collnet_enable(number % 2 == 0);
+            }
+            if let Some(number) = take(2, 27, 3) {
+                config = config.cta_policy([CtaPolicy::Default, CtaPolicy::Efficiency][number as usize % 2]);
+            }
+            if let Some(number) = take(2, 27, 3) {
+                config = config.nvls_ctas(1 + number % 16);
+            }
+        }
+        #[cfg(nccl_ge_2_28)]
+        {
+            if let Some(number) = take(2, 28, 3) {
+                config = config.channels_per_net_peer(1 + number % 8);
+            }
+            if let Some(number) = take(2, 28, 3) {
+                config = config.nvlink_centric_sched(number % 2 == 0);
+            }
+        }
+        #[cfg(nccl_ge_2_29)]
+        {
+            let usage = [GraphUsage::None, GraphUsage::One, GraphUsage::Mixed];
+            if let Some(number) = take(2, 29, 2) {
+                config = config.graph_usage(usage[number as usize % 3]);
+                #[cfg(nccl_ge_2_30_7)]
+                if running >= Version::new(2, 30, 7) {
+                    config = config.graph_stream_ordering(number % 3 == 2 || number / 3 % 2 == 0);
+                }
+            }
+            if let Some(number) = take(2, 29, 2) {
+                config = config.num_rma_ctx(1 + number % 3);
+            }
+        }
+        #[cfg(nccl_ge_2_31)]
+        {
+            if let Some(number) = take(2, 31, 2) {
+                config = config.num_rma_sig(1 + number % 3);
+            }
+            if let Some(number) = take(2, 31, 2) {
+                config = config.rma_eager_init(number % 2 == 0);
+            }
+            if let Some(number) = take(2, 31, 2) {
+                config = config.host_cft([HostCft::Fallback, HostCft::Disable][number as usize % 2]);
+            }
+        }
+        #[cfg(nccl_ge_2_32)]
+        if take(2, 32, 3).is_some() {
+            config = config.nvls_host(NvlsHost::OFF);
+        }
+        config
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.config().fmt(f)
+    }
+}
