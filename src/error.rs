@@ -144,6 +144,14 @@ pub enum Error {
         reason: String,
     },
 
+    /// The communicator is [suspended](crate::nccl::Communicator::suspend): it can be resumed.
+    Suspended {
+        /// The method.
+        operation: &'static str,
+        /// Why it was suspended.
+        reason: String,
+    },
+
     /// A rank that others wait for in an [`Exchange`](crate::exchange::Exchange) has ended, and will not come.
     Gone {
         /// The method.
@@ -232,6 +240,9 @@ impl std::fmt::Display for Error {
             Self::Revoked { operation, reason } => {
                 write!(f, "{operation}: the communicator was revoked: {reason}")
             }
+            Self::Suspended { operation, reason } => {
+                write!(f, "{operation}: the communicator is suspended: {reason}")
+            }
             Self::Gone { operation, rank, how } => {
                 write!(f, "{operation}: rank {rank} {how}")
             }
@@ -280,6 +291,7 @@ impl Error {
             Self::Timeout { .. } => "Timeout",
             Self::Aborted { .. } => "Aborted",
             Self::Revoked { .. } => "Revoked",
+            Self::Suspended { .. } => "Suspended",
             Self::Gone { .. } => "Gone",
             Self::Exchange { .. } => "Exchange",
             Self::Unsupported { .. } => "Unsupported",
@@ -308,6 +320,7 @@ impl Error {
             Self::Disagreement { operation: met, .. }
             | Self::Timeout { operation: met, .. }
             | Self::Revoked { operation: met, .. }
+            | Self::Suspended { operation: met, .. }
             | Self::Aborted { operation: met, .. } => *met = operation,
             // The others say which C function failed.
             _ => {}
@@ -321,6 +334,7 @@ impl Error {
             Self::NoDevice { reason, .. }
             | Self::Aborted { reason, .. }
             | Self::Revoked { reason, .. }
+            | Self::Suspended { reason, .. }
             | Self::InvalidUsage { reason, .. } => reason,
             Self::DriverTooOld { runtime, .. } => runtime,
             Self::OutOfMemory { place, .. } => place,

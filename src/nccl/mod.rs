@@ -127,6 +127,8 @@ mod spmd;
 mod start;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod state;
+#[cfg(nccl_ge_2_29_7)]
+mod suspended;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod wait;
 mod window;
@@ -171,6 +173,8 @@ pub use several::{abort_all, close_all};
 #[cfg(nccl_ge_2_22)]
 pub use simulate::simulate;
 pub use state::standing::State;
+#[cfg(nccl_ge_2_29_7)]
+pub use suspended::{MemoryUse, Suspend, Suspended};
 pub use window::Window;
 
 use raw::check;

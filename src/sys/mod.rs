@@ -125,6 +125,9 @@ emulated! {
     ncclCommDestroy
     ncclCommAbort
     ncclCommRevoke
+    ncclCommSuspend
+    ncclCommResume
+    ncclCommMemStats
     ncclCommGetAsyncError
     ncclCommCount
     ncclCommCuDevice

@@ -341,6 +341,9 @@ pub struct ncclDataType_t(pub ::std::os::raw::c_uint);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct ncclScalarResidence_t(pub ::std::os::raw::c_uint);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct ncclCommMemStat_t(pub ::std::os::raw::c_uint);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ncclWaitSignalDesc_t {
@@ -1027,6 +1030,12 @@ impl ncclScalarResidence_t {
     pub const ncclScalarDevice: ncclScalarResidence_t = ncclScalarResidence_t(0);
     pub const ncclScalarHostImmediate: ncclScalarResidence_t = ncclScalarResidence_t(1);
 }
+impl ncclCommMemStat_t {
+    pub const ncclStatGpuMemSuspend: ncclCommMemStat_t = ncclCommMemStat_t(0);
+    pub const ncclStatGpuMemSuspended: ncclCommMemStat_t = ncclCommMemStat_t(1);
+    pub const ncclStatGpuMemPersist: ncclCommMemStat_t = ncclCommMemStat_t(2);
+    pub const ncclStatGpuMemTotal: ncclCommMemStat_t = ncclCommMemStat_t(3);
+}
 pub use self::CUmemAllocationHandleType_enum as CUmemAllocationHandleType;
 pub use self::CUmemAccess_flags_enum as CUmemAccess_flags;
 pub use self::CUmemLocationType_enum as CUmemLocationType;
@@ -1234,6 +1243,19 @@ unsafe extern "C" {
     pub fn ncclCommRevoke(
         comm: ncclComm_t,
         revokeFlags: ::std::os::raw::c_int,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommSuspend"]
+    pub fn ncclCommSuspend(
+        comm: ncclComm_t,
+        flags: ::std::os::raw::c_int,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommResume"]
+    pub fn ncclCommResume(comm: ncclComm_t) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommMemStats"]
+    pub fn ncclCommMemStats(
+        comm: ncclComm_t,
+        stat: ncclCommMemStat_t,
+        value: *mut u64,
     ) -> ncclResult_t;
     pub fn ncclCommGetAsyncError(
         comm: ncclComm_t,

@@ -90,6 +90,10 @@ mod standing;
 mod starts;
 mod streams;
 mod support;
+#[cfg(nccl_ge_2_29_7)]
+mod suspend;
+#[cfg(nccl_ge_2_29_7)]
+mod suspend_ends;
 mod threads;
 mod two_threads;
 mod undisturbed;

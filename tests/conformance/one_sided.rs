@@ -3,9 +3,9 @@
 
 use gpucomm::{Backend, CommBuffer, Communicator, Element, Result, Stream, Version};
 
-use crate::support::alone::{alone_with, is_alone};
+use crate::support::newer::since;
 use crate::support::random::rng;
-use crate::support::{Rig, assert_argument, assert_names, rank_counts, skip, slower, still_works, watched};
+use crate::support::{Rig, assert_argument, assert_names, rank_counts, skip, slower, still_works};
 
 /// Elements of a page of `u32`.
 pub const PAGE: usize = 4096 / 4;
@@ -13,20 +13,9 @@ pub const PAGE: usize = 4096 / 4;
 /// The first version in which windows are sound and operations one-sided.
 const FIRST: Version = Version::new(2, 29, 7);
 
-/// Runs a test where there are one-sided operations: the emulator can stand for a version that has them.
+/// Runs a test where there are one-sided operations.
 pub fn with_one_sided(seconds: f64, body: impl FnOnce() + Send + 'static) {
-    let has = gpucomm::nccl::version().unwrap() >= FIRST;
-    if gpucomm::backend() == Backend::Nvidia && !has {
-        return skip("NCCL is older than 2.29.7");
-    }
-    if has || is_alone() {
-        return watched(seconds, body);
-    }
-    let thread = std::thread::current();
-    let test = thread.name().expect("the name of the test");
-    let end = alone_with(test, &[("GPUCOMM_EMULATOR_NCCL", "2.32.3")]).finish(slower(seconds) + slower(30.0));
-    end.assert_success();
-    assert!(end.text.contains("1 passed"), "{}: not run\n{}", end.what, end.text);
+    since(FIRST, seconds, body);
 }
 
 /// Elements that all ranks know.

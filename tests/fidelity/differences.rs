@@ -21,6 +21,10 @@ pub const ALL: &[(&[&str], &str)] = &[
         "fields that choose between algorithms, channels and networks are checked, and have no effect",
     ),
     (&["ncclGroupSimulateEnd"], "the time is that of a ring of its own, at 200 GB/s"),
+    (
+        &["ncclCommSuspend", "ncclCommResume", "ncclCommMemStats"],
+        "a communicator has 128 KiB for each rank to give back, and 96 KiB more; before NCCL 2.29.7 it has none",
+    ),
     (&["ncclPutSignal", "ncclSignal", "ncclWaitSignal"], "an abort ends waits; none can be captured"),
     (&["cudaDeviceCanAccessPeer", "cudaDeviceGetP2PAttribute"], "all devices reach each other, as over NVLink"),
 ];

@@ -227,6 +227,17 @@ GPUCOMM_NEWER(ncclWaitSignal,
 GPUCOMM_NEWER(ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t window, void **pointer), (comm, window, pointer))
 #endif
 
+#if NCCL_VERSION_CODE >= 22907
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclCommSuspend
+#pragma weak ncclCommResume
+#pragma weak ncclCommMemStats
+#endif
+GPUCOMM_NEWER(ncclCommSuspend, (ncclComm_t comm, int flags), (comm, flags))
+GPUCOMM_NEWER(ncclCommResume, (ncclComm_t comm), (comm))
+GPUCOMM_NEWER(ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value), (comm, stat, value))
+#endif
+
 #if NCCL_VERSION_CODE >= 23100
 void gpucommNcclCollConfigInit(ncclCollConfig_t *config) {
   ncclCollConfig_t initial = NCCL_COLLCONFIG_INITIALIZER;

@@ -34,6 +34,9 @@ pub(crate) const ONE_SIDED: u8 = 37;
 /// The split of a communicator.
 pub(crate) const SPLIT: u8 = 34;
 
+/// A communicator gives back memory.
+pub(crate) const SUSPEND: u8 = 38;
+
 /// Added to the number of an operation that is simulated: ranks come to it as to a point.
 pub(crate) const SIMULATED: u8 = 0x80;
 
@@ -58,6 +61,7 @@ pub(crate) fn name(code: u8) -> &'static str {
         RECLAIM => "reclaim",
         SPLIT => "split",
         SHOW => "register",
+        SUSPEND => "suspend",
         WINDOW => "window",
         _ => "an unknown operation",
     }

@@ -17,13 +17,16 @@ pub(crate) enum Plan {
     Split,
     /// All but these, in order, go on without them, in a communicator of this configuration; `None`: of that which they have.
     Without(Arc<[usize]>, Option<Arc<Terms>>),
+    /// All go on, that are suspended.
+    #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
+    Resume,
 }
 
 impl Plan {
     /// Whether it takes `rank`.
     fn takes(&self, rank: usize) -> bool {
         match self {
-            Self::Split => true,
+            Self::Split | Self::Resume => true,
             Self::Without(excluded, _) => !excluded.contains(&rank),
         }
     }
@@ -32,6 +35,7 @@ impl Plan {
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Split => "a split".to_owned(),
+            Self::Resume => "a resume".to_owned(),
             Self::Without(excluded, _) => format!("a shrink without {excluded:?}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::code;
 use super::code::{
-    ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, WAIT_SIGNAL, WINDOW,
+    ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, SUSPEND, WAIT_SIGNAL, WINDOW,
 };
 use super::types::Type;
 use crate::element::ElementKind;
@@ -133,6 +133,12 @@ impl Signature {
     /// A split of the communicator: which rank asks for what part need not agree.
     pub(crate) fn split() -> Self {
         Self([u64::from(SPLIT), 0, 0, 0, 0, 0])
+    }
+
+    /// The communicator is suspended, as these flags say.
+    #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
+    pub(crate) fn suspend(flags: u32) -> Self {
+        Self([u64::from(SUSPEND), u64::from(flags), 0, 0, 0, 0])
     }
 
     /// What [`head`] says of the same.
@@ -280,7 +286,8 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
 
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
-    head as u8 & SIMULATED != 0 || matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED)
+    head as u8 & SIMULATED != 0
+        || matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED | SUSPEND)
 }
 
 /// An operation in words: by the lower bits of its [`head`], and its count.
@@ -289,7 +296,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
     let other = (head >> ROOT & 0xffff).wrapping_sub(1);
     let mut text = match head as u8 {
         REGISTER => return format!("{name} of {count} bytes"),
-        RECLAIM | SPLIT | ONE_SIDED => return name.to_owned(),
+        RECLAIM | SPLIT | ONE_SIDED | SUSPEND => return name.to_owned(),
         SIGNAL => return format!("{name} to rank {other}"),
         WAIT_SIGNAL if other == u64::MAX => return format!("{name} for {count} signals of several ranks"),
         WAIT_SIGNAL => return format!("{name} for {count} signals of rank {other}"),

@@ -1,4 +1,4 @@
-//! Communicators that are made of others.
+//! Communicators that are made of others, or rest for a while.
 
 mod failed;
 pub(crate) mod heir;
@@ -7,3 +7,5 @@ mod regroup;
 #[cfg(nccl_ge_2_27)]
 pub(crate) mod shrink;
 pub(crate) mod split;
+#[cfg(nccl_ge_2_29_7)]
+pub(crate) mod suspend;

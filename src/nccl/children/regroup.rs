@@ -59,7 +59,8 @@ pub(super) fn regroup(
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let made = restoring(|| {
         let mut entered = enter_all_to_divide(&refs, operation)?;
-        let (promised, parties) = meet(operation, &refs, plan, &brings)?;
+        let places: Vec<_> = brings.iter().map(|bring| bring.place.clone()).collect();
+        let (promised, parties) = meet(operation, &refs, plan, &places)?;
         if let Some(verdict) = parties.iter().find_map(|party| regroup::dispute(party)) {
             return Err(verdict.error(operation));
         }
@@ -92,14 +93,14 @@ pub(super) fn regroup(
 }
 
 /// All that go on together, in their order in what they come from, with their places.
-type Party = Vec<(usize, regroup::Place)>;
+pub(super) type Party = Vec<(usize, regroup::Place)>;
 
 /// Waits until all have come that `plan` takes. The locks of `members` are held.
-fn meet<'a>(
+pub(super) fn meet<'a>(
     operation: &'static str,
     members: &[&'a Inner],
     plan: &Plan,
-    brings: &[Bring],
+    places: &[regroup::Place],
 ) -> Result<(Promised<'a>, Vec<Party>)> {
     let mut promised = Promised::default();
     let mut waiting: SmallVec<[(usize, &'a Inner, &Family); 4]> = SmallVec::new();
@@ -108,7 +109,7 @@ fn meet<'a>(
         match &inner.family {
             Some(family) => {
                 family.ledger.presence().drive(inner.rank);
-                come(family, inner, plan, &brings[at]);
+                come(family, inner, plan, &places[at]);
                 waiting.push((at, inner, family));
             }
             // Ranks that do not compare meet in NCCL.
@@ -135,7 +136,7 @@ fn meet<'a>(
             Step::Wait(missing) => {
                 if missing.is_empty() && round > 0 {
                     // All are here, and one could not be promised to go on: that may have been stopping still.
-                    come(family, inner, plan, &brings[at]);
+                    come(family, inner, plan, &places[at]);
                 }
                 let dead = || inner.unfit(operation);
                 let left = || departure::at_regroup(inner, operation, &missing, &plan.describe());
@@ -160,9 +161,9 @@ fn meet<'a>(
 }
 
 /// `inner` comes with `plan`.
-fn come(family: &Family, inner: &Inner, plan: &Plan, bring: &Bring) {
+fn come(family: &Family, inner: &Inner, plan: &Plan, place: &regroup::Place) {
     let promise = |ranks: &[usize]| connect::promise(family, ranks, Inner::promise_division);
-    family.regroup.come(inner.rank, plan, bring.place.clone(), promise);
+    family.regroup.come(inner.rank, plan, place.clone(), promise);
 }
 
 fn absent(plan: &Plan, missing: &[usize]) -> String {
@@ -179,7 +180,7 @@ fn place_of(inner: &Inner, plan: &Plan, times: u64, place: Option<&Choice>, part
     let color = |place: Option<&Choice>| place.map(|choice| choice.color);
     let child = match plan {
         Plan::Without(excluded, _) => Child::Rest(Arc::clone(excluded), times),
-        Plan::Split => Child::RevokedPart(times, color(place).unwrap_or(0)),
+        Plan::Split | Plan::Resume => Child::RevokedPart(times, color(place).unwrap_or(0)),
     };
     // It goes on when what it comes from ends, of which others may be dead.
     let household: Arc<Household<Inner>> = HOUSEHOLDS.part_from(&inner.household, child.clone());

@@ -74,7 +74,7 @@ pub(crate) fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool 
 fn goes_on_later(inner: &Inner) -> bool {
     // What was revoked has stopped before it ends.
     let others = || inner.household.members();
-    !inner.was_revoked() || others().iter().any(|other| other.is_active() || other.is_revoked())
+    !inner.was_revoked() || others().iter().any(|other| other.is_active() || other.is_revoked() || other.is_suspended())
 }
 
 /// As [`abort`], without waiting; whether any of them was active.
@@ -90,7 +90,7 @@ pub(crate) fn end(inner: &Inner, cause: &Error) {
 /// `members`, and the other ranks of this process that have to end with those that are active, each with why it does.
 fn everybody(members: &[Arc<Inner>], cause: &Error) -> Vec<(Arc<Inner>, Error)> {
     let mut all: Vec<_> = members.iter().map(|inner| (Arc::clone(inner), cause.clone())).collect();
-    for inner in members.iter().filter(|inner| inner.is_active()) {
+    for inner in members.iter().filter(|inner| inner.is_active() || inner.is_suspended()) {
         add_mates(inner, cause, &mut all);
     }
     all

@@ -262,7 +262,7 @@ fn patience(members: &[Arc<Inner>]) -> Duration {
 /// What dropping communicators does: they are closed if that succeeds within [`GRACE`] for all, else they are aborted, and all
 /// ranks of this process with them.
 pub(crate) fn drop_all(members: &[Arc<Inner>]) {
-    let alive = members.iter().filter(|inner| inner.is_active() || inner.is_revoked()).cloned();
+    let alive = members.iter().filter(|inner| inner.is_active() || inner.is_revoked() || inner.is_suspended()).cloned();
     let (revoked, active): (Vec<_>, Vec<_>) = alive.partition(|inner| inner.is_revoked());
     if cuda::in_host_function() {
         // NCCL must not be called here, and still needs what it has pointers into.
@@ -295,6 +295,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
 /// Why `members` were not closed when they were dropped.
 fn why_dropped(members: &[Arc<Inner>]) -> String {
     match (members, std::thread::panicking()) {
+        ([one, ..], false) if one.is_suspended() => format!("rank {} was dropped while it was suspended", one.rank),
         ([one], true) => format!("rank {} was dropped by a thread that panics", one.rank),
         ([one], false) => format!("rank {} was dropped with work in flight", one.rank),
         (_, true) => "its ranks were dropped by a thread that panics".into(),

@@ -112,12 +112,8 @@ pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result
     })
 }
 
-/// Waits for the split of `parents`, whose visits end here if it comes back.
-fn wait(
-    operation: &'static str,
-    parents: &[Arc<Inner>],
-    split: &Receiver<Result<Vec<Option<Born>>>>,
-) -> Result<Vec<Option<Born>>> {
+/// Waits for a split of `parents`, or what else another thread does with them, whose visits end here if it comes back.
+pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &Receiver<Result<T>>) -> Result<T> {
     let deadline = Deadline::after(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default());
     loop {
         let ended = match split.recv_timeout(deadline.remaining().min(LOOK)) {

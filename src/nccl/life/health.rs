@@ -59,8 +59,8 @@ impl Worker for Inner {
                 end(self, &error);
                 Err(error)
             }
-            // One that is being closed was asked after its work was done.
-            _ if self.is_active() || self.is_closing() => Ok(()),
+            // One that is being closed, or is suspended, was asked after its work was done.
+            _ if self.is_active() || self.is_suspended() || self.is_closing() => Ok(()),
             _ => Err(self.dead("wait")),
         }
     }
@@ -78,7 +78,7 @@ impl Worker for Inner {
     fn pending(&self, done: u64, last: u64) -> Option<String> {
         let rank = || format!("rank {}{}", self.rank, pending::of_part(self));
         let told = match self.refusal("wait") {
-            None => pending::waits(self, done, last),
+            None | Some(Error::Suspended { .. }) => pending::waits(self, done, last),
             Some(Error::Aborted { reason: why, .. } | Error::Revoked { reason: why, .. }) => {
                 Some(format!("{} is being stopped: {why}", rank()))
             }

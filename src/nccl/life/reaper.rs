@@ -108,7 +108,7 @@ pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
 /// Whether memory of `device` is about to be freed, of whatever communicator.
 fn holds(device: Device) -> bool {
     // What lies under the windows of a communicator that goes on may stay for ever.
-    let stays = |inner: &Arc<Inner>| inner.is_active() || inner.is_revoked() || inner.rests();
+    let stays = |inner: &Arc<Inner>| inner.is_active() || inner.is_revoked() || inner.is_suspended() || inner.rests();
     let comes = |one: &Remains| one.device == device && !(one.after_the_end && one.inner.as_ref().is_some_and(stays));
     let yard = yard();
     yard.in_hand.iter().any(|(_, other)| *other == device) || yard.waiting.iter().any(comes)

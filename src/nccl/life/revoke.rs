@@ -19,7 +19,7 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
     let (members, revoked): (Vec<_>, Vec<_>) = {
         let _alone = one_at_a_time();
         // One that was closed cannot be revoked, and the rest of what it was part of cannot go on.
-        inner.unfit(operation).map_or(Ok(()), Err)?;
+        inner.unfit(operation).or_else(|| inner.asleep(operation)).map_or(Ok(()), Err)?;
         let members = inner.household.stop(&cause);
         let revoked = members.iter().filter(|member| member.revoke(cause.clone())).cloned().collect();
         (members, revoked)

@@ -12,5 +12,7 @@ pub(crate) mod register;
 pub(crate) mod retire;
 #[cfg(nccl_ge_2_29)]
 pub(crate) mod signals;
+#[cfg(nccl_ge_2_29_7)]
+pub(crate) mod statistics;
 pub(crate) mod unsupported;
 pub(crate) mod window;

@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     pub(crate) size: usize,
     pub(crate) device: Device,
     pub(crate) family: Option<Arc<Family>>,
-    standing: Standing,
+    pub(super) standing: Standing,
     /// How it has ended, for those who wait for its work.
     fate: Arc<Fate>,
     /// The last visit that was seen to take long.
@@ -194,9 +194,9 @@ impl Inner {
         self.standing.was_revoked()
     }
 
-    /// Why no others can be made of it, as an error of `operation`; `None` while it is active, or was revoked.
+    /// Why it is about to end, or has, as an error of `operation`; `None` while it is active or suspended, or was revoked.
     pub(crate) fn unfit(&self, operation: &'static str) -> Option<Error> {
-        (!self.is_active() && !self.is_revoked()).then(|| self.dead(operation))
+        (!matches!(self.state(), State::Active | State::Revoked | State::Suspended)).then(|| self.dead(operation))
     }
 
     /// Has the communicator be closed, once: true for the one caller who must then end it. Nobody enters NCCL any

@@ -16,6 +16,7 @@ pub(crate) mod registered;
 pub(crate) mod scratch;
 pub(crate) mod standing;
 pub(crate) mod streams;
+pub(crate) mod suspended;
 pub(crate) mod together;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 pub(crate) mod windows;

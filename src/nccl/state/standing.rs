@@ -2,8 +2,8 @@
 //!
 //! All moves from one state to another are in [`State::may_become`].
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -17,6 +17,9 @@ pub enum State {
     /// It was [revoked](crate::nccl::Communicator::revoke): what was under way was stopped, and has no result. Others can be made of it, by
     /// [`Revoked`](crate::nccl::Revoked).
     Revoked,
+    /// It is [suspended](crate::nccl::Communicator::suspend): what it had done is well, and it can be resumed, by
+    /// [`Suspended`](crate::nccl::Suspended).
+    Suspended,
     /// Its work was done and is well, and NCCL is taking it down in order: it was closed or dropped. One that shares its resources
     /// ([`Config::split_share`](crate::nccl::Config::split_share)) stays so until those have ended that share them.
     Closing,
@@ -29,7 +32,8 @@ pub enum State {
 }
 
 impl State {
-    const ALL: [Self; 6] = [Self::Active, Self::Revoked, Self::Closing, Self::Closed, Self::Aborting, Self::Aborted];
+    const ALL: [Self; 7] =
+        [Self::Active, Self::Revoked, Self::Suspended, Self::Closing, Self::Closed, Self::Aborting, Self::Aborted];
 
     fn of(number: u8) -> Self {
         Self::ALL[usize::from(number)]
@@ -39,8 +43,9 @@ impl State {
     const fn may_become(self, next: Self) -> bool {
         matches!(
             (self, next),
-            (Self::Active, Self::Revoked | Self::Closing | Self::Aborting)
+            (Self::Active, Self::Revoked | Self::Suspended | Self::Closing | Self::Aborting)
                 | (Self::Revoked, Self::Aborting)
+                | (Self::Suspended, Self::Active | Self::Aborting)
                 | (Self::Closing, Self::Closed)
                 | (Self::Aborting, Self::Aborted)
         )
@@ -49,7 +54,7 @@ impl State {
     /// The state after this one, once NCCL has let go.
     const fn ended(self) -> Self {
         match self {
-            Self::Active | Self::Revoked | Self::Aborting | Self::Aborted => Self::Aborted,
+            Self::Active | Self::Revoked | Self::Suspended | Self::Aborting | Self::Aborted => Self::Aborted,
             Self::Closing | Self::Closed => Self::Closed,
         }
     }
@@ -68,6 +73,8 @@ pub(crate) struct Standing {
     cause: OnceLock<Error>,
     /// Why it was revoked; set before `state` says so.
     revoked: OnceLock<Error>,
+    /// Why it is suspended, and since when; set before `state` says so.
+    suspended: Mutex<Option<(String, Instant)>>,
     /// Since when it is active no more; set before `state` says so.
     since: OnceLock<Instant>,
 }
@@ -78,6 +85,7 @@ impl Standing {
             state: AtomicU8::new(State::Active as u8),
             cause: OnceLock::new(),
             revoked: OnceLock::new(),
+            suspended: Mutex::default(),
             since: OnceLock::new(),
         }
     }
@@ -117,6 +125,27 @@ impl Standing {
         self.revoked.get().is_some()
     }
 
+    /// It is suspended, because of `reason`; false where it was active no more.
+    pub(crate) fn suspend(&self, reason: &str) -> bool {
+        let mut suspended = self.suspended.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = suspended.replace((reason.to_owned(), Instant::now()));
+        let first = self.go(State::Suspended);
+        if !first {
+            *suspended = before;
+        }
+        first
+    }
+
+    /// It is active again; false where it was not suspended any more.
+    pub(crate) fn resume(&self) -> bool {
+        self.go(State::Active)
+    }
+
+    /// Whether it is suspended.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.state() == State::Suspended
+    }
+
     /// It is closed; false where it was active no more.
     pub(crate) fn retire(&self) -> bool {
         let _ = self.since.set(Instant::now());
@@ -137,7 +166,7 @@ impl Standing {
     /// Why it is revoked or aborted; `None` while it is neither.
     pub(crate) fn cause(&self) -> Option<&Error> {
         match self.state() {
-            State::Active | State::Closing | State::Closed => None,
+            State::Active | State::Suspended | State::Closing | State::Closed => None,
             State::Revoked => self.revoked.get(),
             State::Aborting | State::Aborted => self.cause.get(),
         }
@@ -150,6 +179,11 @@ impl Standing {
             State::Active => None,
             State::Closing | State::Closed => {
                 Some(Error::Aborted { operation, reason: format!("it was closed {}", ago()) })
+            }
+            State::Suspended => {
+                let (reason, since) = self.suspended.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+                let error = Error::Suspended { operation, reason };
+                Some(error.noted(self::ago(since.elapsed())))
             }
             State::Revoked | State::Aborting | State::Aborted => Some(match self.cause() {
                 Some(cause) => match cause.later(operation) {
@@ -185,9 +219,12 @@ mod tests {
 
     #[test]
     fn all_moves() {
-        use State::{Aborted, Aborting, Active, Closed, Closing, Revoked};
+        use State::{Aborted, Aborting, Active, Closed, Closing, Revoked, Suspended};
         let allowed = [
             (Active, Revoked),
+            (Active, Suspended),
+            (Suspended, Active),
+            (Suspended, Aborting),
             (Active, Closing),
             (Active, Aborting),
             (Revoked, Aborting),
@@ -198,7 +235,10 @@ mod tests {
             for to in State::ALL {
                 assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
             }
-            assert!(from.is_ended() || [Active, Revoked].contains(&from) || from.may_become(from.ended()), "{from:?}");
+            assert!(
+                from.is_ended() || [Active, Revoked, Suspended].contains(&from) || from.may_become(from.ended()),
+                "{from:?}"
+            );
         }
     }
 
@@ -240,6 +280,22 @@ mod tests {
         assert!(told.contains("the test aborts"), "{told}");
         assert!(standing.end());
         assert_eq!(standing.state(), State::Aborted);
+    }
+
+    #[test]
+    fn what_is_suspended_says_so_until_it_is_resumed() {
+        let standing = Standing::new();
+        for reason in ["the test suspends", "once more"] {
+            assert!(standing.suspend(reason) && !standing.suspend("another") && standing.is_suspended());
+            assert!(!standing.is_active() && !standing.retire() && !standing.end());
+            let told = standing.refusal("all_reduce").unwrap().to_string();
+            let want = format!("all_reduce: the communicator is suspended: {reason} (less than a second ago)");
+            assert_eq!(told, want);
+            assert!(standing.resume() && !standing.resume() && standing.is_active());
+            assert!(standing.refusal("all_reduce").is_none());
+        }
+        assert!(standing.suspend("for ever") && standing.condemn(cause()) && !standing.resume());
+        assert!(standing.refusal("resume").unwrap().to_string().contains("the test aborts"));
     }
 
     #[test]

@@ -36,10 +36,21 @@ impl Inner {
     pub(crate) fn enter_to_divide(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
         let deadline = Deadline::after(self.timeout());
         let entered = deadline.until(|| {
-            self.unfit(operation).map_or(Ok(()), Err)?;
+            self.unfit(operation).or_else(|| self.asleep(operation)).map_or(Ok(()), Err)?;
             // What stops it has no lock, and a call that is being stopped may have it.
             let still = self.is_active() || self.has_stopped();
             Ok(self.try_lock().filter(|_| still))
+        })?;
+        entered.ok_or_else(|| busy(self, operation, &deadline))
+    }
+
+    /// The lock, as long as the communicator is suspended.
+    #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
+    fn enter_to_resume(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
+        let deadline = Deadline::after(self.timeout());
+        let entered = deadline.until(|| {
+            self.awake(operation).map_or(Ok(()), Err)?;
+            Ok(self.try_lock().filter(|_| self.is_suspended()))
         })?;
         entered.ok_or_else(|| busy(self, operation, &deadline))
     }
@@ -81,6 +92,15 @@ pub(crate) fn enter_all_to_divide<'a>(
     operation: &'static str,
 ) -> Result<Vec<Locked<'a, Guarded>>> {
     in_order(members, |inner| inner.enter_to_divide(operation))
+}
+
+/// The same, where they are suspended.
+#[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
+pub(crate) fn enter_all_to_resume<'a>(
+    members: &[&'a Inner],
+    operation: &'static str,
+) -> Result<Vec<Locked<'a, Guarded>>> {
+    in_order(members, |inner| inner.enter_to_resume(operation))
 }
 
 fn in_order<'a, R>(members: &[&'a Inner], enter: impl Fn(&'a Inner) -> Result<R>) -> Result<Vec<R>> {

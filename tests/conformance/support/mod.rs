@@ -7,6 +7,7 @@ pub mod each_version;
 pub mod expect;
 pub mod guarded;
 pub mod harness;
+pub mod newer;
 pub mod no_threads;
 pub mod number;
 #[path = "../../support/process.rs"]

@@ -25,9 +25,11 @@ pub(crate) enum Kind {
     Signal,
     WaitSignal,
     OneSided,
+    Suspend,
+    Resume,
 }
 
-const KINDS: [(Kind, &str); 19] = [
+const KINDS: [(Kind, &str); 21] = [
     (Kind::AllReduce, "AllReduce"),
     (Kind::Reduce, "Reduce"),
     (Kind::Broadcast, "Broadcast"),
@@ -47,6 +49,8 @@ const KINDS: [(Kind, &str); 19] = [
     (Kind::Signal, "Signal"),
     (Kind::WaitSignal, "WaitSignal"),
     (Kind::OneSided, "the first one-sided call"),
+    (Kind::Suspend, "CommSuspend"),
+    (Kind::Resume, "CommResume"),
 ];
 
 impl Kind {

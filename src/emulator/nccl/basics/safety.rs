@@ -58,7 +58,7 @@ functions! {
     Any:
         ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd
         ncclGroupStart ncclRedOpCreatePreMulSum ncclRedOpDestroy ncclWinGetUserPtr(2_29_02)
-        gpucommNcclProperties(2_29_07) ncclSetEncryption(2_32_03);
+        gpucommNcclProperties(2_29_07) ncclCommMemStats(2_29_07) ncclSetEncryption(2_32_03);
     Enqueues:
         ncclAllGather ncclAllReduce ncclAlltoAll ncclBroadcast ncclGather ncclPutSignal(2_29_02) ncclRecv ncclReduce
         ncclReduceScatter ncclScatter ncclSend ncclSignal(2_29_02) ncclWaitSignal(2_29_02)
@@ -67,7 +67,7 @@ functions! {
     Unsafe:
         ncclCommDeregister ncclCommInitRankConfig ncclCommInitRankScalable ncclMemAlloc ncclMemFree;
     Job:
-        ncclCommRevoke ncclCommShrink ncclCommSplit ncclCommWindowRegister;
+        ncclCommResume(2_29_07) ncclCommRevoke ncclCommShrink ncclCommSplit ncclCommSuspend(2_29_07) ncclCommWindowRegister;
     Blind:
         ncclCommAbort ncclCommDestroy ncclCommFinalize ncclCommWindowDeregister;
 }

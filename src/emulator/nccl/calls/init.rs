@@ -109,6 +109,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     if fault::on_start(comm.rank) {
         return Err(Failure::system(format!("rank {}: its start fails, as {} says", comm.rank, fault::VARIABLE)));
     }
+    comm.resources.memory.take(comm.device, comm.size)?;
     let Some((&first, others)) = ids.split_first() else { return Err(Failure::argument("there is no id")) };
     let segment = register::open::<Nccl>(first)?;
     let others = others.iter().map(|id| register::open::<Nccl>(*id)).collect::<Result<Vec<_>, _>>()?;

@@ -10,5 +10,6 @@ pub(crate) mod one_sided;
 pub(crate) mod reclaim;
 pub(crate) mod registration;
 pub(crate) mod simulate;
+pub(crate) mod suspend;
 pub(crate) mod window;
 pub(crate) mod wish;

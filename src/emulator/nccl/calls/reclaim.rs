@@ -47,6 +47,7 @@ pub(crate) fn reclaim(comm: &Arc<Comm>) {
     let freed: Vec<_> = lock(&ENDED).extract_if(.., is_here).collect();
     freed.iter().for_each(|one| one.let_go());
     freed.iter().for_each(|one| wait_for_peers(one));
+    freed.iter().for_each(|one| one.resources.memory.leave());
     if capture::check().is_err() {
         return;
     }

@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_void};
 use super::{SUCCESS, put};
 use crate::emulator::nccl::basics::error::{Failure, entry};
 use crate::emulator::nccl::basics::safety::functions;
-use crate::emulator::nccl::calls::{registration, window};
+use crate::emulator::nccl::calls::{registration, suspend, window};
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
-use crate::sys::{ncclComm_t, ncclResult_t, ncclWindow_t};
+use crate::sys::{ncclComm_t, ncclCommMemStat_t, ncclResult_t, ncclWindow_t};
 
 pub unsafe extern "C" fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncclResult_t {
     entry(functions::ncclMemAlloc, || {
@@ -48,6 +48,28 @@ pub unsafe extern "C" fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWin
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
         window::deregister(&comm, win)?;
         SUCCESS
+    })
+}
+
+pub unsafe extern "C" fn ncclCommSuspend(comm: ncclComm_t, flags: c_int) -> ncclResult_t {
+    entry(functions::ncclCommSuspend, || {
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        suspend::suspend(&comm, flags)
+    })
+}
+
+pub unsafe extern "C" fn ncclCommResume(comm: ncclComm_t) -> ncclResult_t {
+    entry(functions::ncclCommResume, || {
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        suspend::resume(&comm)
+    })
+}
+
+pub unsafe extern "C" fn ncclCommMemStats(comm: ncclComm_t, stat: ncclCommMemStat_t, value: *mut u64) -> ncclResult_t {
+    entry(functions::ncclCommMemStats, || {
+        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+        // SAFETY: the caller's pointer, as C declares it.
+        unsafe { put(value, suspend::statistic(&comm, stat.0)?) }
     })
 }
 

@@ -40,6 +40,8 @@ impl Captured {
             Some("was destroyed or aborted")
         } else if self.comm.is_closed() {
             Some("was finalized or revoked")
+        } else if self.comm.resources.memory.is_suspended() {
+            Some("is suspended")
         } else {
             None
         }

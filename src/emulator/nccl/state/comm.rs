@@ -199,6 +199,16 @@ impl Comm {
 
     /// Whether the communicator may be divided now, which a revoke does not hinder: the epoch in which that begins.
     pub(crate) fn ensure_dividable(&self) -> Outcome<u32> {
+        let epoch = self.ensure_open()?;
+        if self.resources.memory.is_suspended() {
+            let text = format!("rank {}: the communicator is used while it is suspended", self.rank);
+            return Err(Failure::usage(text).reported());
+        }
+        Ok(epoch)
+    }
+
+    /// The same, whether it is suspended or not.
+    pub(crate) fn ensure_open(&self) -> Outcome<u32> {
         // In this order: what is revoked meanwhile belongs to the earlier epoch, and is stopped.
         let epoch = self.epoch();
         // A revoke sets the flag after it has closed the communicator.

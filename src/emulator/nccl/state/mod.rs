@@ -5,6 +5,7 @@ pub(crate) mod comm;
 mod handle;
 pub(crate) mod inside;
 pub(crate) mod link;
+pub(crate) mod memory;
 mod neighbours;
 pub(crate) mod progress;
 pub(crate) mod proxies;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::abort::AbortFlag;
 use super::inside::Visits;
+use super::memory::Memory;
 use super::progress::Progress;
 use super::proxies::Proxies;
 use crate::emulator::races::course::Chain;
@@ -18,6 +19,7 @@ pub(crate) struct Resources {
     pub(crate) chain: Arc<Chain>,
     pub(crate) visits: Visits,
     pub(super) proxies: Arc<Proxies>,
+    pub(crate) memory: Arc<Memory>,
     /// How many collectives this one has launched.
     pub(crate) collectives: Arc<AtomicU64>,
     /// The same of those that it was split off from, as far as they share.
@@ -27,12 +29,14 @@ pub(crate) struct Resources {
 impl Resources {
     /// Those of a communicator that is split off from this one, and shares.
     pub(crate) fn share(&self) -> Self {
+        self.memory.share();
         Self {
             abort: self.abort.clone(),
             progress: self.progress.clone(),
             chain: self.chain.clone(),
             visits: self.visits.clone(),
             proxies: self.proxies.clone(),
+            memory: self.memory.clone(),
             collectives: Arc::default(),
             above: self.above.iter().chain([&self.collectives]).cloned().collect(),
         }

@@ -1,0 +1,144 @@
+//! Suspending communicators, and resuming them: NCCL gives memory back in between. All ranks come to both.
+//!
+//! A suspend is a point in the sequence of collectives, as an allocation is. Of a resume the ranks agree outside of it: nothing else can be
+//! done then, and where one does not come nothing has happened.
+//!
+//! NCCL waits for the whole device, and for the other ranks, and cannot be stopped: so it does that on a thread of its own, as a split does,
+//! while the caller waits.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
+
+use super::failed::failed;
+use super::regroup::meet;
+use super::split::settle;
+use crate::cuda::{restoring, undisturbing};
+use crate::error::{Error, Result};
+use crate::nccl::agree::regroup::Plan;
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::enqueue::submit;
+use crate::nccl::life::divide::wait;
+use crate::nccl::memory::{retire, statistics};
+use crate::nccl::raw::check::check;
+use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::state::helper::Helper;
+use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::entry::{begin_visits, enter_all, enter_all_to_resume};
+use crate::sys;
+use crate::version;
+
+/// Suspends `members`, which one thread drives: what the flags say, because of `reason`.
+pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c_int, reason: &str) -> Result<()> {
+    submit::outside_of_groups(operation)?;
+    // Before the other ranks wait for this one.
+    outside_of_host_functions(operation)?;
+    version::needs(operation, statistics::FIRST)?;
+    members.iter().try_for_each(|inner| fits(operation, inner))?;
+    let helper = helper_of(operation, members)?;
+    settle(operation, members)?;
+    let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let mut approaching = retire::approach(members, operation)?;
+    let suspended = restoring(|| {
+        let mut entered = enter_all(&refs, operation)?;
+        let signature = |_| Signature::suspend(flags.unsigned_abs());
+        let (_, _promised) = retire::meet(&mut approaching, &mut entered, operation, signature)?;
+        make(operation, members, &helper, Ask::Suspend(flags))?;
+        // Before the locks are given back.
+        members.iter().try_for_each(|inner| if inner.suspend(reason) { Ok(()) } else { Err(inner.dead(operation)) })
+    });
+    suspended.map_err(|error| failed(&refs, operation, error))
+}
+
+/// Resumes `members`, which one thread drives. Where that ends in a timeout because others did not come, they are suspended still.
+pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
+    submit::outside_of_groups(operation)?;
+    outside_of_host_functions(operation)?;
+    let helper = helper_of(operation, members)?;
+    let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let _entered = enter_all_to_resume(&refs, operation)?;
+    let resumed = restoring(|| {
+        let (_promised, _) = meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()])?;
+        make(operation, members, &helper, Ask::Resume)?;
+        members.iter().try_for_each(|inner| if inner.resume() { Ok(()) } else { Err(inner.dead(operation)) })
+    });
+    resumed.map_err(|error| match error {
+        // Nothing has begun, or all has been ended.
+        Error::Timeout { .. } => error,
+        error => failed(&refs, operation, error),
+    })
+}
+
+/// Refuses what NCCL refuses, before other ranks wait for this one.
+fn fits(operation: &'static str, inner: &Inner) -> Result<()> {
+    if inner.household.sharers().is_some() {
+        let reason = "it shares its resources, and NCCL gives back none of those".to_owned();
+        return Err(Error::InvalidUsage { operation, reason });
+    }
+    statistics::of(operation, inner).map(drop)
+}
+
+fn helper_of(operation: &'static str, members: &[&Arc<Inner>]) -> Result<Helper> {
+    let first = members.first().ok_or_else(|| Error::argument(operation, "ranks", "one at least", 0))?;
+    Helper::start(operation, first.device)
+}
+
+/// What is asked of NCCL.
+#[derive(Debug, Clone, Copy)]
+enum Ask {
+    Suspend(c_int),
+    Resume,
+}
+
+/// Wraps `ncclCommSuspend` or `ncclCommResume`, in one group for all `members`, whose locks are held.
+///
+/// # Errors
+/// The members cannot be used any more then.
+fn make(operation: &'static str, members: &[&Arc<Inner>], helper: &Helper, ask: Ask) -> Result<()> {
+    begin_visits(members.iter().map(|inner| &***inner), operation)?;
+    let members: Vec<_> = members.iter().copied().cloned().collect();
+    let asked = Asked { members: members.clone(), ask };
+    let (sender, receiver) = mpsc::sync_channel(0);
+    helper.run(move || asked.run(&sender));
+    wait(operation, &members, &receiver)
+}
+
+/// A call that is under way.
+struct Asked {
+    members: Vec<Arc<Inner>>,
+    ask: Ask,
+}
+
+impl Asked {
+    /// Makes the call, and tells the caller, on a thread that may stay here for ever.
+    fn run(self, caller: &SyncSender<Result<()>>) {
+        let made = self.call();
+        if caller.send(made).is_err() {
+            // It waits no longer, has condemned them before it gave back their locks, and leaves the visits to this thread.
+            self.members.iter().for_each(|inner| inner.end_visit());
+        }
+    }
+
+    fn call(&self) -> Result<()> {
+        let function = match self.ask {
+            Ask::Suspend(_) => "ncclCommSuspend",
+            Ask::Resume => "ncclCommResume",
+        };
+        // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+        check("ncclGroupStart", unsafe { sys::ncclGroupStart() })?;
+        let mut result = Ok(());
+        for inner in &self.members {
+            let raw = inner.handle().raw();
+            let code = match self.ask {
+                // SAFETY: the communicator is live during its visit, which ends after this, and locked until then or condemned: nobody
+                // else uses it. Its work is done, or NCCL waits for it, and nothing is launched before it is resumed.
+                Ask::Suspend(flags) => unsafe { sys::ncclCommSuspend(raw, flags) },
+                // SAFETY: as above; it is suspended.
+                Ask::Resume => unsafe { sys::ncclCommResume(raw) },
+            };
+            result = result.and(check(function, code).map_err(|error| error.of_rank(inner.rank)));
+        }
+        // SAFETY: this thread has opened the group above. After an error NCCL does nothing.
+        result.and(undisturbing(|| check(function, unsafe { sys::ncclGroupEnd() })))
+    }
+}
