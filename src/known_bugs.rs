@@ -238,6 +238,19 @@ pub(crate) const MIN_CTAS_ALONE: KnownBug = KnownBug {
     place: "src/nccl/setup/config.rs",
 };
 
+/// A bug of all versions of NCCL, of which nothing more is known.
+const OF_NCCL: KnownBug = KnownBug {
+    name: "",
+    library: Library::Nccl,
+    first: EVER,
+    last: None,
+    compute_capability: None,
+    what: "",
+    answer: Answer::Told,
+    how: "",
+    place: "",
+};
+
 /// Every bug that is known here.
 pub const TABLE: &[KnownBug] = &[
     MISALIGNED_WINDOWS,
@@ -245,64 +258,52 @@ pub const TABLE: &[KnownBug] = &[
     ENDLESS_WINDOWS,
     KnownBug {
         name: "mixed-windows",
-        library: Library::Nccl,
         first: Version::new(2, 27, 3),
-        last: None,
-        compute_capability: None,
         what: "a large message of which one end lies in a window and the other does not arrives nowhere, or hangs, without an error",
         answer: Answer::Refused,
         how: "both ends of a message, and all buffers of a broadcast, reduce, gather, scatter or all_to_all, are windows or none is",
         place: "src/nccl/calls/mixed.rs",
+        ..OF_NCCL
     },
     ONE_RANK_PREMULSUM,
     MIN_CTAS_ALONE,
     KnownBug {
         name: "simulated-messages",
-        library: Library::Nccl,
         first: Version::new(2, 22, 3),
-        last: None,
-        compute_capability: None,
-        what: "messages of a group that is simulated stay in the queue of the next one, in memory that was given back, and ranks for which they \
-               were the first are never connected",
+        what: "messages of a group that is simulated stay in the queue of the next one, in memory that was given back",
         answer: Answer::Refused,
         how: "nccl::simulate takes collectives that are not made of messages",
         place: "src/nccl/enqueue/simulate.rs",
+        ..OF_NCCL
     },
     KnownBug {
         name: "window-offsets",
-        library: Library::Nccl,
         first: Version::new(2, 28, 3),
-        last: None,
-        compute_capability: None,
         what: "each rank chooses by itself where in the common address space a window lies, so ranks that take windows away at different \
                moments can have one window at different places: with NVLS, data lands in the wrong memory",
         answer: Answer::GoneAround,
         how: "windows that were dropped are taken away where all ranks allocate, reclaim or close, and only those that all have dropped",
         place: "src/nccl/memory/retire.rs",
+        ..OF_NCCL
     },
     KnownBug {
         name: "copy-engines",
-        library: Library::Nccl,
         first: Version::new(2, 28, 3),
-        last: None,
-        compute_capability: None,
         what: "with the policy to do collectives by copy engines (CTAPolicy 2), scatter writes where the root alone thinks that the windows \
                of the others begin, gather hangs where a rank passes no window, and an abort does not reach what waits",
         answer: Answer::Refused,
         how: "the policy is refused, in a configuration, in NCCL_CTA_POLICY and in a file of NCCL's",
         place: "src/nccl/setup/config.rs",
+        ..OF_NCCL
     },
     KnownBug {
         name: "aborted-ranks-send",
-        library: Library::Nccl,
-        first: EVER,
-        last: None,
-        compute_capability: None,
         what: "the kernel of a rank that is aborted goes on and sends what it has not: operations of ranks in other processes that wait \
                for it end without an error, with any values",
         answer: Answer::Told,
         how: "ranks of one process are aborted together; where one process aborts or dies, trust nothing that others had in flight",
         place: "",
+        ..OF_NCCL
     },
     ABORT_KEEPS_WINDOWS,
     REGISTRATIONS_LEFT,
@@ -320,39 +321,31 @@ pub const TABLE: &[KnownBug] = &[
     },
     KnownBug {
         name: "destroy-after-error",
-        library: Library::Nccl,
-        first: EVER,
-        last: None,
-        compute_capability: None,
         what: "destroying a communicator that has an error leaves the thread within a group: its later calls are queued and never made",
         answer: Answer::GoneAround,
         how: "the error is asked for first, and such a communicator is aborted instead",
         place: "src/nccl/life/closing.rs",
+        ..OF_NCCL
     },
     SPLIT_WITHOUT_PART,
     KnownBug {
         name: "comm-blocking",
-        library: Library::Nccl,
-        first: EVER,
-        last: None,
-        compute_capability: None,
         what: "NCCL_COMM_BLOCKING=0, in the environment or in a file of NCCL's, overrides what a program asks for: operations fail \
                because the one before is not done",
         answer: Answer::Refused,
         how: "no communicator is made; the error says where the variable is set",
         place: "src/nccl/setup/environment.rs",
+        ..OF_NCCL
     },
     KnownBug {
         name: "nvls-order",
-        library: Library::Nccl,
         first: Version::new(2, 26, 2),
-        last: None,
-        compute_capability: None,
         what: "all_gather and reduce_scatter by NVLS exchange the parts of ranks whose devices are not in the order of the bus \
                (NVIDIA/nccl#1906)",
         answer: Answer::Told,
         how: "number ranks in the order of Device::all, leave CUDA_VISIBLE_DEVICES in ascending order, or set NCCL_NVLS_ENABLE=0",
         place: "",
+        ..OF_NCCL
     },
     KnownBug {
         name: "sm-120",

@@ -131,6 +131,8 @@ pub use order::thread_stream::ThreadStream;
 #[allow(unused_imports)]
 pub(crate) use order::uses::Access;
 #[cfg(feature = "nccl")]
+pub(crate) use order::wait::Ask;
+#[cfg(feature = "nccl")]
 pub(crate) use works::carry;
 #[cfg(feature = "nccl")]
 pub(crate) use works::carry::Form;

@@ -62,7 +62,7 @@
 //!
 //! # Deadlines
 //!
-//! Nothing waits for ever. A start ends with an error when a rank does not come; so does a call that waits inside NCCL for a
+//! Nothing waits for ever. A start ends with an error when a rank does not come, and need not be waited for ([`PendingCommunicator`]); so does a call that waits inside NCCL for a
 //! peer (since NCCL 2.28.7, which can be woken then, after five seconds at the least), one for which there is no room in the launch
 //! queue, and every wait for a stream. An [`Aborter`] stops a communicator from any thread, with all its ranks in this process.
 //!
@@ -106,6 +106,7 @@ mod memory;
 #[cfg(nccl_ge_2_29)]
 mod one_sided;
 mod operations;
+mod pending;
 mod pre_mul_sum;
 mod properties;
 mod raw;
@@ -152,6 +153,7 @@ pub use memory::alone::alloc;
 pub use memory::unsupported::Unsupported;
 #[cfg(nccl_ge_2_29)]
 pub use one_sided::Target;
+pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
 pub use recover::Recovered;

@@ -63,6 +63,7 @@ mod own_errors;
 mod p2p;
 mod panics;
 mod parts;
+mod pending;
 mod premul;
 mod processes;
 mod recover;

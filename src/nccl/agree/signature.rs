@@ -264,6 +264,7 @@ pub(crate) fn head_of_message(receives: bool, element: Type, peer: usize) -> u64
 }
 
 /// That of the same operation, simulated.
+#[cfg(nccl_ge_2_22)]
 pub(crate) fn simulated(head: u64) -> u64 {
     head | u64::from(SIMULATED)
 }
