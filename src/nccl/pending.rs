@@ -143,7 +143,22 @@ impl Communicator {
     /// As [`Communicator::init_rank`], but for what comes of the other ranks, which [`PendingCommunicator::wait`] tells.
     ///
     /// # Examples
-    /// See [`PendingCommunicator`].
+    /// Where one thread has several ranks, which wait for each other; see [`PendingCommunicator`].
+    /// ```
+    /// # use gpucomm::nccl::InitOptions;
+    /// # use gpucomm::{Communicator, Device, UniqueId};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let (devices, id, options) = (Device::all()?, UniqueId::new()?, InitOptions::default());
+    /// let all = devices.iter().enumerate();
+    /// // SAFETY: these are all ranks, and they issue nothing.
+    /// let begin = |(rank, device): (usize, &Device)| unsafe { Communicator::begin_rank(*device, devices.len(), &id, rank, &options) };
+    /// let starts = all.map(begin).collect::<gpucomm::Result<Vec<_>>>()?;
+    /// let comms = starts.into_iter().map(|start| start.wait()).collect::<gpucomm::Result<Vec<_>>>()?;
+    /// assert_eq!(comms.len(), devices.len());
+    /// # gpucomm::nccl::close_all(comms, std::time::Duration::from_secs(10));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Safety
     /// As [`Communicator::init_rank`].

@@ -67,8 +67,7 @@ impl Communicator {
 /// # use std::time::Duration;
 /// # fn main() -> gpucomm::Result<()> {
 /// # let clique = Clique::init_all(&Device::all()?[..4])?;
-/// # std::thread::scope(|scope| {
-/// #     let run = |world: gpucomm::Communicator| -> gpucomm::Result<()> {
+/// # let run = |world: gpucomm::Communicator| -> gpucomm::Result<()> {
 /// // At the end of a program of 2 × 2 ranks.
 /// let rank = world.rank();
 /// let data = world.split(Some(rank % 2), rank)?.expect("a group");
@@ -79,8 +78,9 @@ impl Communicator {
 ///         eprintln!("the {name} communicator of rank {rank}: {error}");
 ///     }
 /// }
-/// #         Ok(())
-/// #     };
+/// # Ok(())
+/// # };
+/// # std::thread::scope(|scope| {
 /// #     let ranks: Vec<_> = clique.into_ranks().into_iter().map(|comm| scope.spawn(|| run(comm))).collect();
 /// #     ranks.into_iter().try_for_each(|rank| rank.join().expect("no panic"))
 /// # })
