@@ -39,6 +39,7 @@ mod failures;
 mod faults;
 mod foreign;
 mod futures;
+mod grid;
 mod grouping;
 mod groups;
 mod handover;
