@@ -27,8 +27,9 @@
 //! [`all_reduce_scalar`](Communicator::all_reduce_scalar) are made of `ncclAllReduce`.
 //!
 //! To the last three no other rank comes: a rank writes into the window of another, and tells it by a signal. They are of NCCL 2.29 and
-//! newer. Of the interface for kernels of one's own (`nccl_device.h`) this crate has [`Communicator::properties`] only; the rest is for
-//! code that compilers of CUDA make.
+//! newer. Of the interface for kernels of one's own (`nccl_device.h`) this crate has what the host asks without it: [`Communicator::properties`],
+//! and where kernels reach the windows of other ranks ([`Communicator::peer_address`](Communicator#where-kernels-reach-windows), with NCCL 2.29 and newer); the
+//! rest is for code that compilers of CUDA make.
 //!
 //! # Parts
 //!
@@ -91,6 +92,8 @@ mod comm_parts;
 mod communicator;
 #[cfg(nccl_ge_2_31)]
 mod configured;
+#[cfg(nccl_ge_2_29)]
+mod device_address;
 #[cfg(nccl_ge_2_32)]
 mod encryption;
 mod end;
@@ -145,6 +148,8 @@ pub use comm_buffer::CommBuffer;
 pub use communicator::Communicator;
 #[cfg(nccl_ge_2_31)]
 pub use configured::Configured;
+#[cfg(nccl_ge_2_29)]
+pub use device_address::DeviceAddress;
 #[cfg(nccl_ge_2_32)]
 pub use encryption::encrypt_sockets;
 pub use group::{Group, group, try_group};

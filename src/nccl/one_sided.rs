@@ -32,11 +32,11 @@ enum Over<'a> {
 }
 
 /// What is known of a target: the number of the window, bytes from its start, and those of this rank's part and a peer's.
-struct Found {
-    window: u64,
-    offset: usize,
-    own: usize,
-    theirs: usize,
+pub(super) struct Found {
+    pub(super) window: u64,
+    pub(super) offset: usize,
+    pub(super) own: usize,
+    pub(super) theirs: usize,
 }
 
 impl Window<'_> {
@@ -99,7 +99,7 @@ impl<T: Element> CommBuffer<'_, T> {
 }
 
 impl<T: Element> Target<'_, T> {
-    fn find(&self, operation: &'static str, inner: &Inner, peer: usize) -> Result<Found> {
+    pub(super) fn find(&self, operation: &'static str, inner: &Inner, peer: usize) -> Result<Found> {
         let wrong = |got: &dyn std::fmt::Display| {
             Err(Error::argument(operation, "target", "a window of this communicator", got))
         };

@@ -168,6 +168,9 @@ emulated! {
     ncclSetEncryption
     gpucommNcclConfigInit
     gpucommNcclProperties
+    gpucommNcclLsaPointer
+    gpucommNcclPeerPointer
+    gpucommNcclMultimemPointer
     gpucommNcclSimInfoInit
     gpucommNcclCollConfigInit
     gpucommNcclEncryptionConfigInit

@@ -1546,6 +1546,23 @@ unsafe extern "C" {
         comm: ncclComm_t,
         properties: *mut gpucommNcclProperties_t,
     ) -> ncclResult_t;
+    pub fn gpucommNcclLsaPointer(
+        window: ncclWindow_t,
+        offset: usize,
+        lsaRank: ::std::os::raw::c_int,
+        address: *mut *mut ::std::os::raw::c_void,
+    ) -> ncclResult_t;
+    pub fn gpucommNcclPeerPointer(
+        window: ncclWindow_t,
+        offset: usize,
+        peer: ::std::os::raw::c_int,
+        address: *mut *mut ::std::os::raw::c_void,
+    ) -> ncclResult_t;
+    pub fn gpucommNcclMultimemPointer(
+        window: ncclWindow_t,
+        offset: usize,
+        address: *mut *mut ::std::os::raw::c_void,
+    ) -> ncclResult_t;
     pub fn gpucommNcclConfigInit(config: *mut ncclConfig_t);
     pub fn gpucommNcclSimInfoInit(info: *mut ncclSimInfo_t);
     pub fn gpucommNcclCollConfigInit(config: *mut ncclCollConfig_t);

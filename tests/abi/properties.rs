@@ -1,7 +1,7 @@
 //! What vendor/shim declares of nccl_device.h, which no C compiler of the host has to understand: proved by the one of C++.
 
 use crate::parts::FIRST;
-use crate::proof::{self, Language};
+use crate::proof::{self, Headers, Language};
 use crate::{compiler, skip};
 
 /// The fields of the struct of 2.29.7, the last of which newer versions go on after.
@@ -21,22 +21,46 @@ const FIELDS: [&str; 13] = [
     "railedGinType",
 ];
 
-#[test]
-fn properties_are_those_of_the_header_for_devices() {
+/// The headers of the build and the language that understands them, where nccl_device.h is among them; and a text that includes that.
+fn device() -> Option<(Headers, Language, String)> {
     if cfg!(any(gpucomm_emulator, gpucomm_snapshot)) || cfg!(not(nccl_ge_2_30)) {
-        return;
+        return None;
     }
-    let Some(language) = compiler(Language::Cxx) else { return };
-    let Some(headers) = FIRST.headers() else { return };
+    let (language, headers) = (compiler(Language::Cxx)?, FIRST.headers()?);
     if !headers.includes.iter().any(|dir| dir.join("nccl_device.h").exists()) {
-        return skip("nccl_device.h is not on this machine");
+        skip("nccl_device.h is not on this machine");
+        return None;
     }
     // That header needs what the proofs of others do without; that of 2.30 names types whose headers it does not include.
     let unknown = if cfg!(nccl_ge_2_31) { "" } else { "struct half; struct __nv_bfloat16;\n" };
-    let mut text = String::from("#undef __CUDA_RUNTIME_H__\n#define GPUCOMM_PROPERTIES_PROOF\n");
-    text.push_str("#include <gpucomm_properties.h>\n");
-    text.push_str(unknown);
-    text.push_str("#include <nccl_device.h>\n#include <type_traits>\n");
+    let text = format!("#undef __CUDA_RUNTIME_H__\n{unknown}#include <nccl_device.h>\n#include <type_traits>\n");
+    Some((headers, language, text))
+}
+
+#[test]
+fn addresses_are_asked_for_as_the_header_for_devices_has_it() {
+    let Some((headers, language, mut text)) = device() else { return };
+    // C++ takes a second declaration of a function of C only where it is the same; so both are seen beside each other.
+    text.push_str("#include <gpucomm_pointers.h>\n");
+    let at = "ncclResult_t (*)(ncclWindow_t, size_t, int, void **)";
+    for (name, function) in [
+        ("ncclGetLsaDevicePointer", at),
+        ("ncclGetPeerDevicePointer", at),
+        ("ncclGetLsaMultimemDevicePointer", "ncclResult_t (*)(ncclWindow_t, size_t, void **)"),
+    ] {
+        text.push_str(&format!("static_assert(std::is_same<decltype(&{name}), {function}>::value, \"{name}\");\n"));
+    }
+    proof::accepts(&text, &headers, language).expect("the declarations agree");
+    let wrong = format!(
+        "{text}extern \"C\" ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t, int, int, void **);\nstatic_assert(std::is_same<decltype(&ncclGetPeerDevicePointer), {at}>::value, \"one\");\n"
+    );
+    assert!(proof::accepts(&wrong, &headers, language).is_err(), "what differs is seen");
+}
+
+#[test]
+fn properties_are_those_of_the_header_for_devices() {
+    let Some((headers, language, device)) = device() else { return };
+    let mut text = format!("#define GPUCOMM_PROPERTIES_PROOF\n#include <gpucomm_properties.h>\n{device}");
     for field in FIELDS {
         let [ours, theirs] = ["gpucommCommProperties", "ncclCommProperties"].map(|of| format!("{of}, {field}"));
         text.push_str(&format!("static_assert(offsetof({ours}) == offsetof({theirs}), \"where {field} is\");\n"));

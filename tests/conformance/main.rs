@@ -29,6 +29,8 @@ mod dead_peers;
 mod deadlines;
 mod departures;
 mod depth;
+#[cfg(nccl_ge_2_29)]
+mod device_address;
 mod disagreement;
 mod emulator_settings;
 #[cfg(nccl_ge_2_32)]

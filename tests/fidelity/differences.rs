@@ -25,6 +25,11 @@ pub const ALL: &[(&[&str], &str)] = &[
         &["ncclCommSuspend", "ncclCommResume", "ncclCommMemStats"],
         "a communicator has 128 KiB for each rank to give back, and 96 KiB more; before NCCL 2.29.7 it has none",
     ),
+    (
+        &["gpucommNcclLsaPointer", "gpucommNcclPeerPointer"],
+        "addresses of this process, where the library has others for kernels; none of ranks of other processes",
+    ),
+    (&["gpucommNcclMultimemPointer"], "there are no switches"),
     (&["ncclPutSignal", "ncclSignal", "ncclWaitSignal"], "an abort ends waits; none can be captured"),
     (&["cudaDeviceCanAccessPeer", "cudaDeviceGetP2PAttribute"], "all devices reach each other, as over NVLink"),
 ];

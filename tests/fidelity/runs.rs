@@ -49,6 +49,9 @@ const SINCE_ALL: &[&str] = &[
     "gpucommNcclEncryptionConfigInit",
     "ncclGroupSimulateEnd",
     "gpucommNcclSimInfoInit",
+    "gpucommNcclLsaPointer",
+    "gpucommNcclPeerPointer",
+    "gpucommNcclMultimemPointer",
 ];
 
 const STARTS: [&str; 2] = ["ncclCommShrink", "ncclCommInitRankScalable"];

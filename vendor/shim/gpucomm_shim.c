@@ -142,6 +142,37 @@ ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *pro
 }
 #endif
 
+#if NCCL_VERSION_CODE >= 22902
+/* As with properties. */
+#include "gpucomm_pointers.h"
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclGetLsaDevicePointer
+#pragma weak ncclGetPeerDevicePointer
+#pragma weak ncclGetLsaMultimemDevicePointer
+#endif
+
+ncclResult_t gpucommNcclLsaPointer(ncclWindow_t window, size_t offset, int lsaRank, void **address) {
+#if !defined(GPUCOMM_NCCL_STATIC)
+  if (ncclGetLsaDevicePointer == NULL) return ncclInvalidUsage;
+#endif
+  return ncclGetLsaDevicePointer(window, offset, lsaRank, address);
+}
+
+ncclResult_t gpucommNcclPeerPointer(ncclWindow_t window, size_t offset, int peer, void **address) {
+#if !defined(GPUCOMM_NCCL_STATIC)
+  if (ncclGetPeerDevicePointer == NULL) return ncclInvalidUsage;
+#endif
+  return ncclGetPeerDevicePointer(window, offset, peer, address);
+}
+
+ncclResult_t gpucommNcclMultimemPointer(ncclWindow_t window, size_t offset, void **address) {
+#if !defined(GPUCOMM_NCCL_STATIC)
+  if (ncclGetLsaMultimemDevicePointer == NULL) return ncclInvalidUsage;
+#endif
+  return ncclGetLsaMultimemDevicePointer(window, offset, address);
+}
+#endif
+
 /* Bound in place of the functions of that name (build/bind.rs, NEWER). */
 #define GPUCOMM_NEWER(name, parameters, arguments) \
   ncclResult_t gpucomm_##name parameters; \

@@ -52,6 +52,14 @@ typedef struct gpucommNcclProperties_t {
 /* ncclCommQueryProperties; ncclInvalidUsage where the library has none. */
 ncclResult_t gpucommNcclProperties(ncclComm_t comm, gpucommNcclProperties_t *properties);
 
+#if NCCL_VERSION_CODE >= 22902
+/* ncclGetLsaDevicePointer, ncclGetPeerDevicePointer and ncclGetLsaMultimemDevicePointer of nccl_device.h: where kernels of this rank reach a
+ * window, on a rank that maps the same memory, on any rank, and through switches. ncclInvalidUsage where the library has none. */
+ncclResult_t gpucommNcclLsaPointer(ncclWindow_t window, size_t offset, int lsaRank, void **address);
+ncclResult_t gpucommNcclPeerPointer(ncclWindow_t window, size_t offset, int peer, void **address);
+ncclResult_t gpucommNcclMultimemPointer(ncclWindow_t window, size_t offset, void **address);
+#endif
+
 /* NCCL_CONFIG_INITIALIZER. */
 void gpucommNcclConfigInit(ncclConfig_t *config);
 #if NCCL_VERSION_CODE >= 22203

@@ -58,7 +58,8 @@ functions! {
     Any:
         ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd
         ncclGroupStart ncclRedOpCreatePreMulSum ncclRedOpDestroy ncclWinGetUserPtr(2_29_02)
-        gpucommNcclProperties(2_29_07) ncclCommMemStats(2_29_07) ncclSetEncryption(2_32_03);
+        gpucommNcclProperties(2_29_07) gpucommNcclLsaPointer(2_29_02) gpucommNcclPeerPointer(2_29_02)
+        gpucommNcclMultimemPointer(2_29_02) ncclCommMemStats(2_29_07) ncclSetEncryption(2_32_03);
     Enqueues:
         ncclAllGather ncclAllReduce ncclAlltoAll ncclBroadcast ncclGather ncclPutSignal(2_29_02) ncclRecv ncclReduce
         ncclReduceScatter ncclScatter ncclSend ncclSignal(2_29_02) ncclWaitSignal(2_29_02)

@@ -7,6 +7,7 @@ pub(crate) mod init;
 pub(crate) mod issue;
 pub(crate) mod lifecycle;
 pub(crate) mod one_sided;
+pub(crate) mod pointers;
 pub(crate) mod reclaim;
 pub(crate) mod registration;
 pub(crate) mod simulate;

@@ -6,7 +6,7 @@ use super::{SUCCESS, put};
 use crate::emulator::nccl::basics::error::{Failure, entry};
 use crate::emulator::nccl::basics::safety::functions;
 use crate::emulator::nccl::calls::one_sided::{self, Put, Where};
-use crate::emulator::nccl::calls::window;
+use crate::emulator::nccl::calls::{pointers, window};
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
 use crate::emulator::settings::settings;
@@ -72,6 +72,41 @@ pub unsafe extern "C" fn ncclWinGetUserPtr(
         let address = if settings().windows { window::begin(&comm, win)? } else { 0 };
         // SAFETY: the caller's pointer, as C declares it.
         unsafe { put(outUserPtr, std::ptr::with_exposed_provenance_mut(address)) }
+    })
+}
+
+pub unsafe extern "C" fn gpucommNcclLsaPointer(
+    window: ncclWindow_t,
+    offset: usize,
+    lsaRank: c_int,
+    address: *mut *mut c_void,
+) -> ncclResult_t {
+    entry(functions::gpucommNcclLsaPointer, || {
+        // SAFETY: the caller's pointer, as C declares it.
+        unsafe { put(address, pointers::lsa(window, offset, lsaRank)?) }
+    })
+}
+
+pub unsafe extern "C" fn gpucommNcclPeerPointer(
+    window: ncclWindow_t,
+    offset: usize,
+    peer: c_int,
+    address: *mut *mut c_void,
+) -> ncclResult_t {
+    entry(functions::gpucommNcclPeerPointer, || {
+        // SAFETY: the caller's pointer, as C declares it.
+        unsafe { put(address, pointers::peer(window, offset, peer)?) }
+    })
+}
+
+pub unsafe extern "C" fn gpucommNcclMultimemPointer(
+    window: ncclWindow_t,
+    _offset: usize,
+    address: *mut *mut c_void,
+) -> ncclResult_t {
+    entry(functions::gpucommNcclMultimemPointer, || {
+        // SAFETY: the caller's pointer, as C declares it.
+        unsafe { put(address, pointers::multimem(window)?) }
     })
 }
 

@@ -39,6 +39,12 @@ pub(crate) fn find(handle: ncclComm_t) -> Option<Arc<Comm>> {
     alive.as_ref()?.get(&handle.addr()).cloned()
 }
 
+/// The communicator that has a window of this handle.
+pub(crate) fn of_window(window: usize) -> Option<Arc<Comm>> {
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    alive.as_ref()?.values().find(|comm| comm.windows.parts(window).is_some()).cloned()
+}
+
 /// The communicator behind a handle, and this thread inside it.
 pub(crate) fn enter(handle: ncclComm_t, manner: Manner) -> Outcome<(Arc<Comm>, Inside)> {
     if handle.is_null() {
