@@ -1,6 +1,6 @@
 //! How long an all-reduce of the emulator takes, with ranks as threads and as processes.
 //!
-//! `cargo bench --features emulator --bench emulator -- [RANKS]` prints the median and the least time of one out-of-place
+//! `cargo bench --features emulator --bench emulator -- [RANKS [BYTES...]]` prints the median and the least time of one out-of-place
 //! f32 sum, measured like a barrier-separated `MPI_Allreduce`: from the enqueue until the stream is idle.
 
 #[cfg(not(feature = "emulator"))]
@@ -27,25 +27,35 @@ mod bench {
         let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
         if let Ok(id) = std::env::var(ID) {
             let number = |i: usize| arguments.get(i).and_then(|a| a.parse().ok()).expect("rank and size");
-            return run(number(0), number(1), decode(&id), "process");
+            return run(number(0), number(1), decode(&id), "process", &sizes(&arguments[2..]));
         }
         let ranks = arguments.first().map_or(2, |a| a.parse().expect("a number of ranks"));
+        let asked = arguments.get(1..).unwrap_or_default();
+        let sizes = &sizes(asked);
         let id = unique_id();
         std::thread::scope(|scope| {
             for rank in 0..ranks {
-                scope.spawn(move || run(rank, ranks, id, "thread"));
+                scope.spawn(move || run(rank, ranks, id, "thread", sizes));
             }
         });
         let id = encode(&unique_id());
         let children: Vec<_> = (0..ranks)
             .map(|rank| {
                 let mut command = Command::new(std::env::current_exe().expect("this program"));
-                command.args([rank.to_string(), ranks.to_string()]).env(ID, &id).spawn().expect("a process")
+                command.args([rank.to_string(), ranks.to_string()]).args(asked);
+                command.env(ID, &id).spawn().expect("a process")
             })
             .collect();
         for mut child in children {
             assert!(child.wait().expect("the process ends").success());
         }
+    }
+
+    fn sizes(asked: &[String]) -> Vec<usize> {
+        if asked.is_empty() {
+            return SIZES.to_vec();
+        }
+        asked.iter().map(|a| a.parse().expect("a number of bytes")).collect()
     }
 
     fn unique_id() -> ncclUniqueId {
@@ -79,7 +89,8 @@ mod bench {
         }
     }
 
-    fn run(rank: usize, size: usize, id: ncclUniqueId, what: &str) {
+    fn run(rank: usize, size: usize, id: ncclUniqueId, what: &str, sizes: &[usize]) {
+        let largest = sizes.iter().copied().max().expect("a size");
         let (mut comm, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
         let mut buffers = [std::ptr::null_mut::<c_void>(); 2];
         // SAFETY: all pointers are valid for writes; the buffers hold the largest size.
@@ -88,12 +99,12 @@ mod bench {
             check(ncclCommInitRankConfig(&mut comm, size as i32, id, rank as i32, std::ptr::null_mut()));
             check_cuda(cudaStreamCreateWithPriority(&mut stream, cudaStreamNonBlocking, 0));
             for buffer in &mut buffers {
-                check_cuda(cudaMalloc(buffer, SIZES[SIZES.len() - 1]));
-                check_cuda(cudaMemsetAsync(*buffer, 0, SIZES[SIZES.len() - 1], stream));
+                check_cuda(cudaMalloc(buffer, largest));
+                check_cuda(cudaMemsetAsync(*buffer, 0, largest, stream));
             }
         }
         wait(stream);
-        for bytes in SIZES {
+        for &bytes in sizes {
             let rounds = if bytes >= 1 << 20 { 60 } else { 2000 };
             let reduce = |count: usize| {
                 let (datatype, op) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
