@@ -87,7 +87,7 @@ fn read<const N: usize>(address: DeviceAddress, stream: &Stream) -> Result<[u32;
 }
 
 fn told(ranks: usize) {
-    let Some(ranks) = rank_counts(&[1, 2, 3, 4]).into_iter().filter(|count| *count <= ranks).next_back() else {
+    let Some(ranks) = rank_counts(&[1, 2, 3, 4]).into_iter().rfind(|count| *count <= ranks) else {
         return;
     };
     let rig = Rig::new(ranks);

@@ -116,7 +116,7 @@ fn forgotten_dropped_and_unwound() {
                 let suspended = comm.suspend(Suspend::MEMORY, "forgotten").unwrap();
                 std::mem::forget(suspended);
                 comm.suspended().unwrap().resume().unwrap();
-                drop(comm.suspend(Suspend::MEMORY, "dropped").unwrap());
+                let _ = comm.suspend(Suspend::MEMORY, "dropped").unwrap();
                 assert_eq!(comm.state(), State::Suspended);
                 all.wait();
                 drop(comm);

@@ -263,11 +263,8 @@ mod tests {
         // SAFETY: a number that NCCL takes.
         assert_eq!(of(&unsafe { Config::new().raw(|raw| raw.maxCTAs = 4) }), of(&Config::new()));
         // SAFETY: as above.
-        for other in [
-            Config::new().max_ctas(5),
-            unsafe { Config::new().raw(|raw| raw.maxCTAs = 5) },
-            Config::new().net_name("IB").unwrap(),
-        ] {
+        let raw = unsafe { Config::new().raw(|raw| raw.maxCTAs = 5) };
+        for other in [Config::new().max_ctas(5), raw, Config::new().net_name("IB").unwrap()] {
             assert_ne!(of(&other), of(&Config::new()), "{other:?}");
         }
     }
