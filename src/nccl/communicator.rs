@@ -154,7 +154,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// What NCCL reports, or why the communicator has ended; [`Error::InvalidUsage`] within a host function of a stream.
+    /// What NCCL reports, or why the communicator has ended; [`Error::InvalidUsage`](crate::Error::InvalidUsage) within a host function of a stream.
     pub fn async_error(&self) -> Result<()> {
         outside_of_host_functions("async_error")?;
         self.inner.async_error().unwrap_or_else(|| Err(self.inner.dead("async_error")))

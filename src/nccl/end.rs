@@ -11,7 +11,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 impl Communicator {
-    /// Wraps `ncclCommAbort`: see [`Aborter::abort`].
+    /// Wraps `ncclCommAbort`: see [`Aborter::abort`](super::Aborter::abort).
     ///
     /// ```
     /// # use gpucomm::{Clique, Device};

@@ -31,10 +31,10 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for null, and where the environment says what [`Communicator::init_rank`] refuses, or
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for null, and where the environment says what [`Communicator::init_rank`] refuses, or
     /// `NCCL_COMM_SPLIT_SHARE_RESOURCES=1`;
-    /// [`Error::LibraryTooOld`]; [`Error::InvalidUsage`] within a host function, or where no thread can be started; what NCCL says. It still
-    /// belongs to the caller then. [`Error::Aborted`] where the [`Clique::spmd`](super::Clique::spmd) that this is called in has failed: it is
+    /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::InvalidUsage`](crate::Error::InvalidUsage) within a host function, or where no thread can be started; what NCCL says. It still
+    /// belongs to the caller then. [`Error::Aborted`](crate::Error::Aborted) where the [`Clique::spmd`](super::Clique::spmd) that this is called in has failed: it is
     /// aborted then.
     ///
     /// # Safety
@@ -69,7 +69,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`Communicator::from_raw`]; [`Error::InvalidArgument`] for one rank twice, and for ranks of communicators of different sizes.
+    /// As [`Communicator::from_raw`]; [`Error::InvalidArgument`](crate::Error::InvalidArgument) for one rank twice, and for ranks of communicators of different sizes.
     ///
     /// # Safety
     /// As [`Communicator::from_raw`], for each; and they are all ranks of one communicator that this process has.

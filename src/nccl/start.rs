@@ -73,7 +73,7 @@ impl Communicator {
     /// The ranks of one process need no such promise, because they compare: see [`Clique`](super::Clique).
     ///
     /// One thing more is not seen across processes, though it makes nothing undefined: when a process aborts its rank, operations of
-    /// the others that wait for it may complete, without an error, on data that was never sent. See [`Aborter::abort`]. Ranks of one
+    /// the others that wait for it may complete, without an error, on data that was never sent. See [`Aborter::abort`](super::Aborter::abort). Ranks of one
     /// process are aborted together, also where each was made by this function.
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
         let inner = init::one_rank("Communicator::init_rank", device, size, id, rank, &InitOptions::default());

@@ -11,7 +11,7 @@ use crate::nccl::enqueue::submit;
 impl Communicator {
     /// Wraps `ncclSend`: sends elements to `peer`, which receives them with `recv` and the same count.
     ///
-    /// Exchanges in both directions belong into a [`group`](super::group), or both ranks may wait for each other.
+    /// Exchanges in both directions belong into a [`group`](crate::nccl::group), or both ranks may wait for each other.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, DeviceBuffer, Stream};
