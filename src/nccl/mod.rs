@@ -101,7 +101,11 @@ mod end;
 mod enqueue;
 mod group;
 mod group_operations;
+#[cfg(nccl_ge_2_29)]
+mod grow;
 mod handover;
+#[cfg(nccl_ge_2_29)]
+mod invitation;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod life;
 mod making;
@@ -153,6 +157,8 @@ pub use device_address::DeviceAddress;
 #[cfg(nccl_ge_2_32)]
 pub use encryption::encrypt_sockets;
 pub use group::{Group, group, try_group};
+#[cfg(nccl_ge_2_29)]
+pub use invitation::Invitation;
 pub use life::abort::AbortOutcome;
 pub use memory::alone::alloc;
 pub use memory::unsupported::Unsupported;

@@ -121,6 +121,8 @@ emulated! {
     ncclCommInitRankScalable
     ncclCommSplit
     ncclCommShrink
+    ncclCommGetUniqueId
+    ncclCommGrow
     ncclCommFinalize
     ncclCommDestroy
     ncclCommAbort

@@ -1236,6 +1236,20 @@ unsafe extern "C" {
         config: *mut ncclConfig_t,
         shrinkFlags: ::std::os::raw::c_int,
     ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommGetUniqueId"]
+    pub fn ncclCommGetUniqueId(
+        comm: ncclComm_t,
+        uniqueId: *mut ncclUniqueId,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclCommGrow"]
+    pub fn ncclCommGrow(
+        comm: ncclComm_t,
+        nRanks: ::std::os::raw::c_int,
+        uniqueId: *const ncclUniqueId,
+        rank: ::std::os::raw::c_int,
+        newcomm: *mut ncclComm_t,
+        config: *mut ncclConfig_t,
+    ) -> ncclResult_t;
     pub fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t;
     pub fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t;
     pub fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t;

@@ -44,6 +44,10 @@ mod futures;
 mod grid;
 mod grouping;
 mod groups;
+#[cfg(nccl_ge_2_29)]
+mod grow;
+#[cfg(nccl_ge_2_29)]
+mod grow_ends;
 mod handover;
 mod kept_streams;
 mod large_groups;

@@ -15,7 +15,10 @@ pub const ALL: &[(&[&str], &str)] = &[
     (&["cudaGetErrorString", "ncclGetErrorString", "ncclGetLastError"], "says it in other words"),
     (&["cudaMemGetInfo"], "contexts, kernels, streams and events take no memory"),
     (&["cudaEventElapsedTime"], "the time of threads on a CPU"),
-    (&["ncclGetUniqueId", "ncclCommInitRankConfig"], "ranks meet on one machine only, under one user"),
+    (
+        &["ncclGetUniqueId", "ncclCommGetUniqueId", "ncclCommInitRankConfig"],
+        "ranks meet on one machine only, under one user",
+    ),
     (
         &["gpucommNcclConfigInit"],
         "fields that choose between algorithms, channels and networks are checked, and have no effect",

@@ -42,6 +42,8 @@ const SINCE_ALL: &[&str] = &[
     "ncclGatherConfig",
     "ncclScatterConfig",
     "gpucommNcclCollConfigInit",
+    "ncclCommGetUniqueId",
+    "ncclCommGrow",
     "ncclCommSuspend",
     "ncclCommResume",
     "ncclCommMemStats",

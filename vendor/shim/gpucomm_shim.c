@@ -240,11 +240,17 @@ GPUCOMM_NEWER(ncclCommRevoke, (ncclComm_t comm, int flags), (comm, flags))
 
 #if NCCL_VERSION_CODE >= 22900
 #if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclCommGetUniqueId
+#pragma weak ncclCommGrow
 #pragma weak ncclPutSignal
 #pragma weak ncclSignal
 #pragma weak ncclWaitSignal
 #pragma weak ncclWinGetUserPtr
 #endif
+GPUCOMM_NEWER(ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId *id), (comm, id))
+GPUCOMM_NEWER(ncclCommGrow,
+              (ncclComm_t comm, int ranks, const ncclUniqueId *id, int rank, ncclComm_t *grown, ncclConfig_t *config),
+              (comm, ranks, id, rank, grown, config))
 GPUCOMM_NEWER(ncclPutSignal,
               (const void *local, size_t count, ncclDataType_t type, int peer, ncclWindow_t window, size_t offset, int signal,
                int context, unsigned int flags, ncclComm_t comm, cudaStream_t stream),

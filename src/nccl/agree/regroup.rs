@@ -20,13 +20,16 @@ pub(crate) enum Plan {
     /// All go on, that are suspended.
     #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
     Resume,
+    /// All go on together with so many others.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    Grow(usize),
 }
 
 impl Plan {
     /// Whether it takes `rank`.
     fn takes(&self, rank: usize) -> bool {
         match self {
-            Self::Split | Self::Resume => true,
+            Self::Split | Self::Resume | Self::Grow(_) => true,
             Self::Without(excluded, _) => !excluded.contains(&rank),
         }
     }
@@ -36,6 +39,7 @@ impl Plan {
         match self {
             Self::Split => "a split".to_owned(),
             Self::Resume => "a resume".to_owned(),
+            Self::Grow(more) => format!("a grow by {more}"),
             Self::Without(excluded, _) => format!("a shrink without {excluded:?}"),
         }
     }

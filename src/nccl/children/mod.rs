@@ -1,6 +1,8 @@
 //! Communicators that are made of others, or rest for a while.
 
 mod failed;
+#[cfg(nccl_ge_2_29)]
+pub(crate) mod grow;
 pub(crate) mod heir;
 #[cfg(nccl_ge_2_27)]
 mod regroup;

@@ -54,6 +54,10 @@ pub(super) fn regroup(
     outside_of_host_functions(operation)?;
     // All that may be missing here, before the other ranks rely on this one.
     let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
+    let grows = matches!(plan, Plan::Grow(_));
+    if !grows {
+        members.iter().try_for_each(|inner| inner.household.growth.refuse(operation))?;
+    }
     let active: Vec<_> = members.iter().copied().filter(|inner| inner.is_active()).collect();
     settle(operation, &active)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
@@ -63,6 +67,9 @@ pub(super) fn regroup(
         let (promised, parties) = meet(operation, &refs, plan, &places)?;
         if let Some(verdict) = parties.iter().find_map(|party| regroup::dispute(party)) {
             return Err(verdict.error(operation));
+        }
+        if let Plan::Grow(more) = plan {
+            members.iter().try_for_each(|inner| is_invited(operation, inner, *more))?;
         }
         let parts = members.iter().zip(&mut entered).zip(helpers).zip(brings.into_iter().zip(parties));
         let parts = parts.map(|(((inner, guard), helper), (bring, party))| {
@@ -82,6 +89,9 @@ pub(super) fn regroup(
                 let _ = start_abort(&household.fail(error), error);
             });
         }
+        if grows && matches!(divided, Ok(Ok(_))) {
+            members.iter().for_each(|inner| inner.household.growth.close(inner.rank));
+        }
         Ok(divided)
     });
     match made {
@@ -90,6 +100,24 @@ pub(super) fn regroup(
         Err(error) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
         Ok(Ok(made)) => made,
     }
+}
+
+/// Whether one of the ranks that have come has invited as many, as far as that is known here.
+fn is_invited(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
+    let invited = inner.household.growth.get().map(|open| open.more);
+    if inner.family.is_none() || invited == Some(more) {
+        return Ok(());
+    }
+    let expected =
+        invited.map_or_else(|| "an invitation before".to_owned(), |invited| format!("{invited}, as were invited"));
+    Err(Error::argument(operation, "more", expected, more))
+}
+
+/// What becomes of a communicator that grows, and which part that is, in words.
+pub(super) fn grown(more: usize, times: u64) -> (Child, String) {
+    let child = Child::Grown(more, times);
+    let part = child.describe();
+    (child, part)
 }
 
 /// All that go on together, in their order in what they come from, with their places.
@@ -177,10 +205,16 @@ fn absent(plan: &Plan, missing: &[usize]) -> String {
 
 /// Where the child of `inner` belongs.
 fn place_of(inner: &Inner, plan: &Plan, times: u64, place: Option<&Choice>, party: &Party) -> Place {
+    if let Plan::Grow(more) = plan {
+        let (child, part) = grown(*more, times);
+        let household = HOUSEHOLDS.grown_from(&inner.household, &inner.household.lineage.key(&child));
+        let family = inner.family.as_ref().map(|family| family.rest(child, inner.size + more, part));
+        return Place { household, family };
+    }
     let color = |place: Option<&Choice>| place.map(|choice| choice.color);
     let child = match plan {
         Plan::Without(excluded, _) => Child::Rest(Arc::clone(excluded), times),
-        Plan::Split | Plan::Resume => Child::RevokedPart(times, color(place).unwrap_or(0)),
+        Plan::Split | Plan::Resume | Plan::Grow(_) => Child::RevokedPart(times, color(place).unwrap_or(0)),
     };
     // It goes on when what it comes from ends, of which others may be dead.
     let household: Arc<Household<Inner>> = HOUSEHOLDS.part_from(&inner.household, child.clone());

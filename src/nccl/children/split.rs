@@ -52,6 +52,7 @@ impl Ask {
 /// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. What each of them is in then.
 pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
+    members.iter().try_for_each(|inner| inner.household.growth.refuse(operation))?;
     outside_of_host_functions(operation)?;
     let asked = asked_of_nccl(operation, members, asks)?;
     // All that may be missing here, before the other ranks rely on this one.

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::setup::config::Config;
+use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::state::gate::Lock;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
@@ -36,6 +37,9 @@ pub(crate) enum Wish {
     /// To go on without these.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     Shrink { excluded: Vec<c_int> },
+    /// To be among so many; the id of who has invited them.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    Grow { size: c_int, id: Option<UniqueId> },
 }
 
 impl Wish {
@@ -43,6 +47,7 @@ impl Wish {
         match self {
             Self::Split { .. } => "ncclCommSplit",
             Self::Shrink { .. } => "ncclCommShrink",
+            Self::Grow { .. } => "ncclCommGrow",
         }
     }
 }
@@ -226,6 +231,16 @@ impl Asked {
                 // SAFETY: as above. NCCL sorts the list, which is ours, and copies it; it names other ranks of the parent, each once.
                 unsafe { sys::ncclCommShrink(raw, list, count, place, config, sys::NCCL_SHRINK_DEFAULT as c_int) }
             }
+            #[cfg(nccl_ge_2_29)]
+            Wish::Grow { size, id } => {
+                let id = id.map(|id| id.to_raw());
+                let id = id.as_ref().map_or(ptr::null(), ptr::from_ref);
+                // SAFETY: as above. NCCL copies the id within the call. What was made of the parent since that was asked for, nothing was:
+                // who has asked refuses it. The others have promised to grow it by as many.
+                unsafe { sys::ncclCommGrow(raw, *size, id, -1, place, config) }
+            }
+            #[cfg(not(nccl_ge_2_29))]
+            Wish::Grow { .. } => sys::ncclResult_t::ncclInvalidUsage,
             #[cfg(not(nccl_ge_2_27))]
             Wish::Shrink { .. } => sys::ncclResult_t::ncclInvalidUsage,
         };

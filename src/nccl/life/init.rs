@@ -77,7 +77,7 @@ pub(crate) fn begin_rank(
 ) -> Result<UnderWay> {
     begin(operation, &options.config)?;
     check_rank(operation, rank, size)?;
-    Start { operation, ids: vec![*id], size, ranks: vec![(rank, device)] }.begin(None, options)
+    Start { operation, ids: vec![*id], grows: None, size, ranks: vec![(rank, device)] }.begin(None, options)
 }
 
 /// Some ranks of a communicator, started by one thread; the others are made elsewhere.
@@ -101,7 +101,7 @@ pub(crate) fn some_ranks(
             return Err(Error::argument(operation, "ranks", "each device once", format!("{device} twice")));
         }
     }
-    Start { operation, ids: vec![*id], size, ranks }.run(None, options)
+    Start { operation, ids: vec![*id], grows: None, size, ranks }.run(None, options)
 }
 
 fn check_rank(operation: &'static str, rank: usize, size: usize) -> Result<()> {
@@ -124,8 +124,25 @@ fn one_by(
 ) -> Result<Arc<Inner>> {
     begin(operation, &options.config)?;
     check_rank(operation, rank, size)?;
-    let start = Start { operation, ids, size, ranks: vec![(rank, device)] };
+    let start = Start { operation, ids, grows: None, size, ranks: vec![(rank, device)] };
     start.run(None, options)?.into_iter().next().ok_or_else(|| nothing(operation))
+}
+
+/// A rank that comes into a communicator that grows, which goes by `key` in this process.
+#[cfg(nccl_ge_2_29)]
+pub(crate) fn newcomer(
+    operation: &'static str,
+    device: Device,
+    (id, key): (UniqueId, UniqueId),
+    (size, rank): (usize, usize),
+    family: Option<Arc<Family>>,
+    options: &InitOptions,
+) -> Result<Arc<Inner>> {
+    begin(operation, &options.config)?;
+    version::needs(operation, version::Version::new(2, 29, 2))?;
+    check_rank(operation, rank, size)?;
+    let start = Start { operation, ids: vec![id], grows: Some(key), size, ranks: vec![(rank, device)] };
+    start.run(family, options)?.into_iter().next().ok_or_else(|| nothing(operation))
 }
 
 /// All ranks of a communicator within this process.
@@ -143,7 +160,7 @@ pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &I
     let sharing = environment::shares(options.config.shares()).then(|| Sharing::new(size));
     let family = Arc::new(Family::new(size, None, sharing));
     let ranks = devices.iter().copied().enumerate().collect();
-    let start = Start { operation, ids: vec![UniqueId::new()?], size, ranks };
+    let start = Start { operation, ids: vec![UniqueId::new()?], grows: None, size, ranks };
     start.run(Some(family), options)
 }
 
@@ -160,6 +177,8 @@ struct Start {
     operation: &'static str,
     /// One, or several by which the ranks come.
     ids: Vec<UniqueId>,
+    /// Where they come into a communicator that grows: what that goes by.
+    grows: Option<UniqueId>,
     size: usize,
     ranks: Vec<(usize, Device)>,
 }
@@ -171,19 +190,19 @@ impl Start {
 
     /// Starts, and does not wait for the other ranks.
     fn begin(self, family: Option<Arc<Family>>, options: &InitOptions) -> Result<UnderWay> {
-        let Self { operation, ids, size, ranks } = self;
-        let Some(first_id) = ids.first() else { return Err(nothing(operation)) };
+        let Self { operation, ids, grows, size, ranks } = self;
+        let Some(key) = grows.as_ref().or(ids.first()) else { return Err(nothing(operation)) };
         let deadline = Deadline::after(options.timeout);
         // All threads that the communicators will ever need, before there is a communicator.
         watchdog::start(operation)?;
         let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
         let shares = environment::shares(options.config.shares());
-        let household = HOUSEHOLDS.join(first_id, ranks.len(), shares);
+        let household = HOUSEHOLDS.join(key, ranks.len(), shares);
         let config = household.keep(options.config.clone());
         let devices: Vec<Device> = ranks.iter().map(|(_, device)| *device).collect();
         // A clique has them all.
         let first = ranks.first().map(|(rank, _)| *rank).filter(|_| family.is_none());
-        let made = Made::new(ranks, Arc::clone(&household));
+        let made = Made::new(ranks, Arc::clone(&household), grows.is_some());
         // Handed over or kept: a start that is too late is aborted where it was made.
         let (sender, receiver) = mpsc::sync_channel(0);
         helpers[0].run(move || {

@@ -22,17 +22,25 @@ pub(crate) fn nothing(operation: &'static str) -> Error {
     Error::InvalidUsage { operation, reason: "NCCL made no communicator".into() }
 }
 
-/// Wraps `ncclCommInitRankConfig`, and where there are several ids, `ncclCommInitRankScalable`.
+/// Wraps `ncclCommInitRankConfig`, where there are several ids `ncclCommInitRankScalable`, and into one that grows `ncclCommGrow`.
 ///
 /// # Safety
 /// As those: a place for the handle, and a configuration that was initialised.
 unsafe fn start_one(
     handle: &mut sys::ncclComm_t,
-    ids: &[UniqueId],
+    (ids, grows): (&[UniqueId], bool),
     (size, rank): (c_int, c_int),
     config: &mut sys::ncclConfig_t,
 ) -> sys::ncclResult_t {
     match ids {
+        #[cfg(nccl_ge_2_29)]
+        [id] if grows => {
+            let id = id.to_raw();
+            // SAFETY: the caller upholds the contract; NCCL copies the id within the call.
+            unsafe { sys::ncclCommGrow(ptr::null_mut(), size, &raw const id, rank, handle, config) }
+        }
+        #[cfg(not(nccl_ge_2_29))]
+        _ if grows => sys::ncclResult_t::ncclInvalidUsage,
         // SAFETY: the caller upholds the contract.
         [id] => unsafe { sys::ncclCommInitRankConfig(handle, size, id.to_raw(), rank, config) },
         #[cfg(nccl_ge_2_23_4)]
@@ -52,16 +60,20 @@ pub(super) struct Made {
     /// Null where NCCL has made none.
     handles: Vec<Handle>,
     household: Arc<Household<Inner>>,
+    /// Whether they come into a communicator that grows.
+    grows: bool,
 }
 
 impl Made {
-    pub(super) fn new(ranks: Vec<(usize, Device)>, household: Arc<Household<Inner>>) -> Self {
-        Self { ranks, handles: Vec::new(), household }
+    pub(super) fn new(ranks: Vec<(usize, Device)>, household: Arc<Household<Inner>>, grows: bool) -> Self {
+        Self { ranks, handles: Vec::new(), household, grows }
     }
 
     /// Starts the ranks, on a thread that may stay here for ever.
     pub(super) fn start(mut self, ids: &[UniqueId], size: usize, config: &Config) -> Result<Self> {
         let mut raw_config = config.to_raw();
+        let grows = self.grows;
+        let function = if grows { "ncclCommGrow" } else { FUNCTION };
         for (rank, device) in &self.ranks {
             // A rank that is missing for want of its device would leave the others waiting.
             drop(device.set_current().map_err(|error| error.of_rank(*rank))?);
@@ -74,12 +86,12 @@ impl Made {
                 let current = device.set_current();
                 // SAFETY: a place for the handle, and a configuration that was initialised; what it points to lives as long
                 // as the household. The sizes fit: they were checked before.
-                let code = unsafe { start_one(handle, ids, (size as c_int, *rank as c_int), &mut raw_config) };
-                let started = current.and(check(FUNCTION, code)).map_err(|error| error.of_rank(*rank));
+                let code = unsafe { start_one(handle, (ids, grows), (size as c_int, *rank as c_int), &mut raw_config) };
+                let started = current.and(check(function, code)).map_err(|error| error.of_rank(*rank));
                 result = result.and(started);
             }
             // SAFETY: this thread has opened the group above. After an error NCCL starts none.
-            let ended = check(FUNCTION, unsafe { sys::ncclGroupEnd() });
+            let ended = check(function, unsafe { sys::ncclGroupEnd() });
             result = result.and(ended.map_err(|error| match self.ranks.as_slice() {
                 [(rank, _)] => error.of_rank(*rank),
                 // Of which of them NCCL does not say.
@@ -87,7 +99,7 @@ impl Made {
             }));
         }
         if result.is_ok() && self.handles.iter().any(|handle| handle.raw().is_null()) {
-            result = Err(nothing(FUNCTION));
+            result = Err(nothing(function));
         }
         result.map(|()| self)
     }
@@ -122,7 +134,7 @@ mod tests {
     fn start(household: &Arc<Household<Inner>>) -> Result<Made> {
         let device = Device::new(0)?;
         let ranks = (0..SIZE).map(|rank| (rank, device)).collect();
-        Made::new(ranks, Arc::clone(household)).start(&[UniqueId::new()?], SIZE, &Config::default())
+        Made::new(ranks, Arc::clone(household), false).start(&[UniqueId::new()?], SIZE, &Config::default())
     }
 
     #[test]

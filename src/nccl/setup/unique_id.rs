@@ -66,7 +66,12 @@ impl UniqueId {
         begun::begin();
         // SAFETY: `id` is a place for one id.
         check("ncclGetUniqueId", unsafe { sys::ncclGetUniqueId(&mut id) })?;
-        Ok(Self { bytes: id.internal.map(|byte| byte.to_ne_bytes()[0]) })
+        Ok(Self::from_raw(&id))
+    }
+
+    /// That which NCCL has made.
+    pub(crate) fn from_raw(id: &sys::ncclUniqueId) -> Self {
+        Self { bytes: id.internal.map(|byte| byte.to_ne_bytes()[0]) }
     }
 
     /// An id for all ranks of an exchange: rank 0 makes it (`ncclGetUniqueId`), and all get it.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Which child of a communicator: all ranks that are in it call it the same. Ordered so that earlier ones of a kind come first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Child {
     /// A part: the number of the split, which all ranks count alike, and the colour.
     Part(u64, usize),
@@ -11,6 +11,9 @@ pub(crate) enum Child {
     RevokedPart(u64, usize),
     /// What is left without these ranks, in order, and how often that was asked for before.
     Rest(Arc<[usize]>, u64),
+    /// With so many ranks more, and how often that was asked for before.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    Grown(usize, u64),
 }
 
 impl Child {
@@ -18,6 +21,7 @@ impl Child {
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Part(_, color) | Self::RevokedPart(_, color) => format!("of color {color}"),
+            Self::Grown(more, _) => format!("with {more} more"),
             Self::Rest(excluded, _) => match &**excluded {
                 [one] => format!("without rank {one}"),
                 all => format!("without ranks {}", all.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),

@@ -19,6 +19,12 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
+    /// What [`Guarded::regroup`] would say next.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    pub(crate) fn times(&self, plan: &Plan) -> u64 {
+        self.regroups.iter().find(|(known, _)| known == plan).map_or(0, |(_, times)| times + 1)
+    }
+
     /// How often others were made of it by `plan` before.
     pub(crate) fn regroup(&mut self, plan: &Plan) -> u64 {
         if let Some((_, times)) = self.regroups.iter_mut().find(|(known, _)| known == plan) {

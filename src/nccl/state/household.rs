@@ -7,11 +7,13 @@
 //! those that wait for it complete on what it has not sent. So all must know of the end before the first is stopped.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::children::{Child, Children};
+use super::growth::Growth;
 use super::together::Together;
 use crate::error::Error;
 use crate::nccl::setup::config::Config;
@@ -19,7 +21,7 @@ use crate::nccl::setup::unique_id::UniqueId;
 
 /// What all ranks know a communicator by, in whatever process they are, and in whatever order their threads have made it: the id that
 /// it goes back to, and each split from there on, or shrink. Ordered so that what was split off comes after what it was split off from.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Lineage {
     id: [u8; UniqueId::BYTES],
     splits: Vec<Child>,
@@ -29,6 +31,17 @@ impl Lineage {
     /// That of a child.
     fn with(&self, child: Child) -> Self {
         Self { id: self.id, splits: self.splits.iter().cloned().chain([child]).collect() }
+    }
+
+    /// What takes the place of an id for a child into which others come, who know no more of it.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    pub(crate) fn key(&self, child: &Child) -> UniqueId {
+        let word = |at: usize| {
+            let mut hasher = DefaultHasher::new();
+            (at, self, child).hash(&mut hasher);
+            hasher.finish().to_le_bytes()
+        };
+        UniqueId::from_bytes(std::array::from_fn(|at| word(at / 8)[at % 8]))
     }
 }
 
@@ -41,6 +54,8 @@ pub(crate) struct Household<R> {
     /// Those that they end together with: of sharers all have one.
     together: Arc<Together<R>>,
     children: Children<Self>,
+    /// Who has invited others.
+    pub(crate) growth: Growth,
     /// How many NCCL has not let go of.
     open: AtomicUsize,
     /// NCCL keeps pointers into them.
@@ -86,6 +101,14 @@ impl<R> Households<R> {
         household
     }
 
+    /// That of the ranks that go by `key`, which others join by it, joined by one more of `parent`, before any of them starts.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    pub(crate) fn grown_from(&self, parent: &Household<R>, key: &UniqueId) -> Arc<Household<R>> {
+        let household = self.join(key, 1, parent.together.are_shared());
+        household.inherit(parent);
+        household
+    }
+
     fn of(&self, lineage: Lineage) -> Arc<Household<R>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, household| household.strong_count() > 0);
@@ -117,6 +140,7 @@ impl<R> Household<R> {
             lineage,
             together,
             children: Children::default(),
+            growth: Growth::default(),
             open: AtomicUsize::default(),
             configs: Mutex::default(),
             ranks: Mutex::new(Ranks { started: Vec::new(), cause: None }),

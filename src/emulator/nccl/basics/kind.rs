@@ -27,9 +27,10 @@ pub(crate) enum Kind {
     OneSided,
     Suspend,
     Resume,
+    Grow,
 }
 
-const KINDS: [(Kind, &str); 21] = [
+const KINDS: [(Kind, &str); 22] = [
     (Kind::AllReduce, "AllReduce"),
     (Kind::Reduce, "Reduce"),
     (Kind::Broadcast, "Broadcast"),
@@ -51,6 +52,7 @@ const KINDS: [(Kind, &str); 21] = [
     (Kind::OneSided, "the first one-sided call"),
     (Kind::Suspend, "CommSuspend"),
     (Kind::Resume, "CommResume"),
+    (Kind::Grow, "CommGrow"),
 ];
 
 impl Kind {

@@ -56,7 +56,7 @@ macro_rules! functions {
 
 functions! {
     Any:
-        ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd
+        ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommGetUniqueId(2_29_02) ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd
         ncclGroupStart ncclRedOpCreatePreMulSum ncclRedOpDestroy ncclWinGetUserPtr(2_29_02)
         gpucommNcclProperties(2_29_07) gpucommNcclLsaPointer(2_29_02) gpucommNcclPeerPointer(2_29_02)
         gpucommNcclMultimemPointer(2_29_02) ncclCommMemStats(2_29_07) ncclSetEncryption(2_32_03);
@@ -66,7 +66,7 @@ functions! {
         ncclAllReduceConfig(2_31_02) ncclBroadcastConfig(2_31_02) ncclReduceConfig(2_31_02) ncclAllGatherConfig(2_31_02)
         ncclReduceScatterConfig(2_31_02) ncclAlltoAllConfig(2_31_02) ncclGatherConfig(2_31_02) ncclScatterConfig(2_31_02);
     Unsafe:
-        ncclCommDeregister ncclCommInitRankConfig ncclCommInitRankScalable ncclMemAlloc ncclMemFree;
+        ncclCommDeregister ncclCommGrow(2_29_02) ncclCommInitRankConfig ncclCommInitRankScalable ncclMemAlloc ncclMemFree;
     Job:
         ncclCommResume(2_29_07) ncclCommRevoke ncclCommShrink ncclCommSplit ncclCommSuspend(2_29_07) ncclCommWindowRegister;
     Blind:

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::group::{self, Job};
 use super::init::{Out, join};
+use crate::emulator::lock::lock;
 use crate::emulator::meet::register;
 use crate::emulator::meet::segment::Id;
 use crate::emulator::nccl::basics::config::Config;
@@ -35,6 +36,7 @@ pub(crate) unsafe fn split(
             return Err(Failure::argument(format!("the color is {color}, expected 0 or more, or NCCL_SPLIT_NOCOLOR")));
         }
         let all = Members::all(parent, epoch);
+        lock(&parent.issued).children += 1;
         let division = Division { function: functions::ncclCommSplit, shares: parent.config.split_share, out, config };
         let job = parent.clone();
         let run = Box::new(move || {
@@ -83,6 +85,7 @@ pub(crate) unsafe fn shrink(
             return Err(Failure::argument(text).reported());
         }
         let epoch = parent.ensure_dividable()?;
+        lock(&parent.issued).children += 1;
         let ranks = (0..parent.size).filter(|&rank| !excluded.contains(&(rank as i32))).collect();
         let rest = Members { ranks, epoch };
         let shares = parent.config.shrink_share && !aborts;

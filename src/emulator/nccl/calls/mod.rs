@@ -3,6 +3,7 @@
 pub(crate) mod connect;
 pub(crate) mod divide;
 pub(crate) mod group;
+pub(crate) mod grow;
 pub(crate) mod init;
 pub(crate) mod issue;
 pub(crate) mod lifecycle;

@@ -2,10 +2,12 @@
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)]
 
 mod configured;
+mod grow;
 mod memory;
 mod one_sided;
 
 pub use configured::*;
+pub use grow::*;
 pub use memory::*;
 pub use one_sided::*;
 

@@ -135,6 +135,12 @@ fn parts(kind: Kind, size: usize, root: bool) -> (usize, usize) {
         Kind::Send => (1, 0),
         Kind::Recv => (0, 1),
         Kind::Init | Kind::Split | Kind::Shrink | Kind::WindowRegister | Kind::Connect => (0, 0),
-        Kind::PutSignal | Kind::Signal | Kind::WaitSignal | Kind::OneSided | Kind::Suspend | Kind::Resume => (0, 0),
+        Kind::PutSignal
+        | Kind::Signal
+        | Kind::WaitSignal
+        | Kind::OneSided
+        | Kind::Suspend
+        | Kind::Resume
+        | Kind::Grow => (0, 0),
     }
 }

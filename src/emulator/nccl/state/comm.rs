@@ -35,6 +35,8 @@ pub(crate) struct Issued {
     /// The meetings that they were.
     pub(crate) met: Past,
     pub(crate) windows: u64,
+    /// Splits, shrinks and grows.
+    pub(crate) children: u64,
 }
 
 const FINALIZED: u32 = 1;

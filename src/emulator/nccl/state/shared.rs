@@ -46,6 +46,17 @@ pub(crate) struct Common {
     pub(crate) connect: Gate,
     /// A bit for each window that a rank took with it when it ended.
     pub(crate) stranded: Stranded,
+    /// To the first rank and the last one, of who wants the communicator to grow.
+    pub(crate) letters: [Letter; 2],
+}
+
+/// A way to others, until it is read.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) is_there: AtomicU32,
+    /// Which child of the communicator it is for, and the id.
+    pub(crate) words: [AtomicU64; 5],
 }
 
 /// What a rank shows.

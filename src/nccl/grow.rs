@@ -1,0 +1,283 @@
+//! Communicators to which ranks are added.
+
+use std::fmt;
+use std::sync::mpsc;
+use std::thread;
+
+use super::children::grow;
+use super::clique::Clique;
+use super::communicator::Communicator;
+use super::invitation::Invitation;
+use super::life::abort::start_abort;
+use super::setup::init_options::InitOptions;
+use super::state::helper::cannot_start;
+use crate::cuda::Device;
+use crate::error::{Error, Result};
+use crate::exchange::Exchange;
+
+impl Communicator {
+    /// Wraps `ncclCommGetUniqueId` (NCCL 2.29.2): invitations for `more` ranks, in the order of their numbers, which follow those that there
+    /// are. One rank calls it, before it calls [`Communicator::grow`], by which all ranks wait for those that are invited.
+    ///
+    /// Until then nothing else can be made of the communicator, and nobody else invites.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with an older NCCL; [`Error::InvalidArgument`] for no ranks; [`Error::InvalidUsage`] where an invitation is open,
+    /// where `NCCL_COMM_ID` is set, in a group, and within a host function; why the communicator has ended, or is not active; what NCCL says:
+    /// it is aborted then.
+    ///
+    /// # Examples
+    /// Threads of one process; the new rank is told nothing else:
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Clique, Device, Error};
+    ///
+    /// # if Device::count().is_ok_and(|count| count < 2) { return Ok(()) }
+    /// let (old, new) = (Device::new(0)?, Device::new(1)?);
+    /// let clique = Clique::init_all(&[old])?;
+    /// let comm = clique.rank(0);
+    /// let mut invitations = match comm.invite(1) {
+    ///     Ok(invitations) => invitations,
+    ///     Err(Error::Unsupported { .. }) => return Ok(()),
+    ///     Err(error) => return Err(error),
+    /// };
+    /// std::thread::scope(|scope| {
+    ///     let invitation = invitations.pop().expect("one");
+    ///     let newcomer = scope.spawn(move || invitation.accept(new));
+    ///     let grown = comm.grow(1)?;
+    ///     assert_eq!((grown.rank(), grown.size()), (0, 2));
+    ///     assert_eq!(newcomer.join().expect("no panic")?.rank(), 1);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn invite(&self, more: usize) -> Result<Vec<Invitation>> {
+        let invited = grow::invite("invite", self.inner(), more)?;
+        Ok(Invitation::all(&invited, self.size()))
+    }
+
+    /// Wraps `ncclCommGrow` (NCCL 2.29.2): a communicator of all ranks, with their numbers, and of `more` that one of them has
+    /// [invited](Communicator::invite). All ranks call it, with as many.
+    ///
+    /// It waits until what this rank has enqueued is done, then for the others and for those that are invited. What comes of it has the
+    /// options and the timeout of this communicator, lives by itself, and goes on when this one is dropped. In a clique all its ranks
+    /// compare, the new ones too; across processes the promise of [`Communicator::init_rank`] goes for it, and for what the new ranks do.
+    ///
+    /// This communicator is as it was. NCCL says that it should be closed, to give its resources back.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where a rank does not come within [`Communicator::timeout`]: in a clique, where it is one of those that there are,
+    /// nothing has happened; else this communicator is aborted. [`Error::InvalidArgument`] where another number of ranks was invited than
+    /// `more`, or in a clique none; [`Error::Disagreement`] where ranks of a clique do something else, or one has left; what NCCL says: the
+    /// communicator is aborted then, with all its ranks in this process. [`Error::Unsupported`] with an older NCCL.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
+    ///
+    /// # if Device::count().is_ok_and(|count| count < 3) { return Ok(()) }
+    /// let devices = Device::all()?;
+    /// let clique = Clique::init_all(&devices[..2])?;
+    /// let Ok(mut invitations) = clique.rank(0).invite(1) else { return Ok(()) };
+    /// let sum = |comm: gpucomm::Communicator| {
+    ///     let stream = Stream::new(comm.device())?;
+    ///     comm.all_reduce_scalar(1u32, ReduceOp::Sum, &stream)
+    /// };
+    /// std::thread::scope(|scope| {
+    ///     let (invitation, device) = (invitations.pop().expect("one"), devices[2]);
+    ///     scope.spawn(move || sum(invitation.accept(device)?));
+    ///     let sums = clique.spmd(|comm| sum(comm.grow(1)?))?;
+    ///     assert_eq!(sums, [3, 3]);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn grow(&self, more: usize) -> Result<Self> {
+        let grown = grow::grow("grow", &[self.inner()], more)?;
+        grown.into_iter().next().map(Self::from_inner).ok_or_else(|| super::life::init::nothing("grow"))
+    }
+
+    /// Wraps `ncclCommGrow`, of a new rank: comes into the communicator of those that have sent this invitation, by
+    /// [`Invitation::into_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where not all come within the timeout of `options`; otherwise as [`Communicator::init_rank_with`].
+    ///
+    /// # Safety
+    /// As [`Communicator::init_rank`], for the communicator that comes of it: the other ranks go on like this one. `options` have the
+    /// configuration of the others.
+    ///
+    /// # Examples
+    /// ```
+    /// use gpucomm::nccl::{InitOptions, Invitation};
+    /// use gpucomm::{Communicator, Device, Result};
+    ///
+    /// /// What another process has sent.
+    /// fn come(bytes: [u8; Invitation::BYTES]) -> Result<Communicator> {
+    ///     let invitation = Invitation::from_bytes(bytes);
+    ///     // SAFETY: all ranks run this program, and so issue the same operations.
+    ///     unsafe { Communicator::join(Device::new(0)?, invitation, &InitOptions::default()) }
+    /// }
+    /// # let _ = come;
+    /// ```
+    pub unsafe fn join(device: Device, invitation: Invitation, options: &InitOptions) -> Result<Self> {
+        invitation.come("Communicator::join", device, Some(options)).map(Self::from_inner)
+    }
+
+    /// [Invites](Communicator::invite) and [grows](Communicator::grow) over an exchange of all ranks, the new ones too, which call
+    /// [`Communicator::join_over`]: those that there are have the same numbers in both, and rank 0 invites the others.
+    ///
+    /// # Errors
+    /// As [`Communicator::invite`] and [`Communicator::grow`]; [`Error::InvalidUsage`] for a rank of a clique; [`Error::InvalidArgument`] where
+    /// `exchange` has no more ranks than there are, or this rank has another number there; those of [`Exchange::broadcast`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::exchange::{Exchange, Threads};
+    /// use gpucomm::nccl::InitOptions;
+    /// use gpucomm::{Communicator, Device, Error, Stream, UniqueId};
+    ///
+    /// # if Device::count().is_ok_and(|count| count < 2) { return Ok(()) }
+    /// fn one(rank: usize, exchange: &Exchange) -> gpucomm::Result<()> {
+    ///     let (device, options) = (Device::new(rank)?, InitOptions::default());
+    ///     // SAFETY: all ranks run this program, and so issue the same operations.
+    ///     let comm = unsafe {
+    ///         match rank {
+    ///             0 => Communicator::init_rank(device, 1, &UniqueId::new()?, 0)?.grow_over(exchange)?,
+    ///             _ => Communicator::join_over(device, exchange, &options)?,
+    ///         }
+    ///     };
+    ///     comm.wait_at_barrier(&Stream::new(device)?)
+    /// }
+    /// # if gpucomm::nccl::version()? < gpucomm::Version::new(2, 29, 2) { return Ok(()) }
+    /// let place = Threads::new(2);
+    /// std::thread::scope(|scope| {
+    ///     let ranks = [0, 1].map(|rank| {
+    ///         let store = place.store(rank).unwrap();
+    ///         scope.spawn(move || one(rank, &Exchange::join(store)?))
+    ///     });
+    ///     ranks.into_iter().try_for_each(|rank| rank.join().expect("no panic"))
+    /// })
+    /// # }
+    /// ```
+    pub fn grow_over(&self, exchange: &Exchange) -> Result<Self> {
+        const OPERATION: &str = "grow_over";
+        if self.inner().family.is_some() {
+            let reason = "a rank of a clique grows with others of its process: see invite".to_owned();
+            return Err(Error::InvalidUsage { operation: OPERATION, reason });
+        }
+        if exchange.size() <= self.size() {
+            let expected = format!("more than {} ranks", self.size());
+            return Err(Error::argument(OPERATION, "size of the exchange", expected, exchange.size()));
+        }
+        if exchange.rank() != self.rank() {
+            return Err(Error::argument(OPERATION, "rank in the exchange", self.rank(), exchange.rank()));
+        }
+        let more = exchange.size() - self.size();
+        let mut bytes = Vec::new();
+        if self.rank() == 0 {
+            for invitation in self.invite(more)? {
+                bytes.extend(invitation.into_bytes()?);
+            }
+        }
+        exchange.broadcast(0, &bytes)?;
+        self.grow(more)
+    }
+
+    /// As [`Communicator::join`], over an exchange of all ranks: see [`Communicator::grow_over`], where there is an example.
+    ///
+    /// # Errors
+    /// As [`Communicator::join`]; [`Error::InvalidArgument`] where nobody has invited this rank; those of [`Exchange::broadcast`].
+    ///
+    /// # Safety
+    /// As [`Communicator::join`].
+    pub unsafe fn join_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
+        const OPERATION: &str = "Communicator::join_over";
+        let bytes = exchange.broadcast(0, &[])?;
+        let (all, _) = bytes.as_chunks::<{ Invitation::BYTES }>();
+        let own = all.iter().map(|bytes| Invitation::from_bytes(*bytes)).find(|one| one.rank() == exchange.rank());
+        let nobody = || Error::argument(OPERATION, "rank", "one that is invited", exchange.rank());
+        own.ok_or_else(nobody)?.come(OPERATION, device, Some(options)).map(Self::from_inner)
+    }
+}
+
+impl Clique {
+    /// Wraps `ncclCommGetUniqueId` and `ncclCommGrow`, on all ranks: a clique with ranks on these devices more, in this order behind the others.
+    /// See [`Communicator::grow`].
+    ///
+    /// # Errors
+    /// As [`Communicator::invite`] and [`Communicator::grow`]; [`Error::InvalidArgument`] where there is no device, or one twice, or one that has
+    /// a rank already; [`Error::InvalidUsage`] where no thread can be started.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// use gpucomm::{Clique, Device, Error, Stream};
+    ///
+    /// let devices = Device::all()?;
+    /// # if devices.len() < 2 { return Ok(()) }
+    /// let clique = Clique::init_all(&devices[..1])?;
+    /// let clique = match clique.grow(&devices[1..]) {
+    ///     Ok(grown) => grown,
+    ///     Err(Error::Unsupported { .. }) => return Ok(()),
+    ///     Err(error) => return Err(error),
+    /// };
+    /// assert_eq!(clique.size(), devices.len());
+    /// clique.spmd(|comm| comm.wait_at_barrier(&Stream::new(comm.device())?))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn grow(&self, devices: &[Device]) -> Result<Self> {
+        const OPERATION: &str = "Clique::grow";
+        let wrong = |expected: &str, got: &dyn fmt::Display| Err(Error::argument(OPERATION, "devices", expected, got));
+        for (at, device) in devices.iter().enumerate() {
+            if devices[..at].contains(device) {
+                return wrong("each device once", &format_args!("{device} twice"));
+            }
+            if let Some(rank) = self.ranks().iter().find(|comm| comm.device() == *device) {
+                return wrong("other devices", &format_args!("{device}, which rank {} has", rank.rank()));
+            }
+        }
+        let Some(first) = self.ranks().first() else { return wrong("a clique of some ranks", &"none") };
+        let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();
+        let (grown, came) = thread::scope(|scope| {
+            // The threads are there before anybody is invited.
+            let mut threads = Vec::with_capacity(devices.len());
+            for &device in devices {
+                let (sender, receiver) = mpsc::channel::<Invitation>();
+                let come = move || receiver.recv().ok().map(|invitation| invitation.come(OPERATION, device, None));
+                let thread = thread::Builder::new().spawn_scoped(scope, come);
+                threads.push((sender, thread.map_err(|error| cannot_start(OPERATION, &error))?));
+            }
+            let invited = grow::invite(OPERATION, first.inner(), devices.len())?;
+            for (invitation, (sender, _)) in Invitation::all(&invited, self.size()).into_iter().zip(&threads) {
+                let _ = sender.send(invitation);
+            }
+            let grown = grow::grow(OPERATION, &members, devices.len());
+            let came: Vec<_> = threads.into_iter().filter_map(|(_, thread)| thread.join().ok().flatten()).collect();
+            Ok((grown, came))
+        })?;
+        let mut failed = None;
+        let mut all = grown.unwrap_or_else(|error| {
+            failed = Some(error);
+            Vec::new()
+        });
+        for one in came {
+            match one {
+                Ok(inner) => all.push(inner),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        match failed {
+            None => Ok(Self::of(all)),
+            Some(error) => {
+                start_abort(&all, &error);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Invitations into a communicator that grows, each for one rank and for one use.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::children::grow::Invited;
+use super::communicator::Communicator;
+use super::life::init;
+use super::setup::config::Config;
+use super::setup::init_options::InitOptions;
+use super::setup::unique_id::UniqueId;
+use super::state::inner::{Family, Inner};
+use crate::cuda::Device;
+use crate::error::{Error, Result};
+
+/// The way into a communicator that [grows](Communicator::grow), for one new rank, which goes it once: it cannot be copied.
+///
+/// In the process of a clique it is [accepted](Invitation::accept). To another process go its [bytes](Invitation::into_bytes).
+pub struct Invitation {
+    id: UniqueId,
+    /// What the communicator goes by in each process.
+    key: UniqueId,
+    size: usize,
+    rank: usize,
+    local: Option<Local>,
+}
+
+/// What the ranks of a clique have that is in no bytes.
+struct Local {
+    family: Arc<Family>,
+    config: Config,
+    timeout: Duration,
+}
+
+impl Invitation {
+    /// How many bytes one is.
+    pub const BYTES: usize = 2 * UniqueId::BYTES + 16;
+
+    /// Those of all who are invited to `before` ranks.
+    pub(super) fn all(invited: &Invited, before: usize) -> Vec<Self> {
+        let Invited { id, key, size, family, config, timeout } = invited;
+        let local = || {
+            let family = Arc::clone(family.as_ref()?);
+            Some(Local { family, config: config.clone(), timeout: *timeout })
+        };
+        (before..*size).map(|rank| Self { id: *id, key: *key, size: *size, rank, local: local() }).collect()
+    }
+
+    /// The number of the new rank.
+    ///
+    /// ```
+    /// use gpucomm::nccl::Invitation;
+    ///
+    /// fn describe(invitation: &Invitation) -> String {
+    ///     format!("rank {} of {}", invitation.rank(), invitation.size())
+    /// }
+    /// # let _ = describe;
+    /// ```
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there will be.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Comes into the clique that has invited, as a rank on `device`, with its configuration and timeout. See [`Communicator::invite`], where
+    /// there is an example.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUsage`] where it is not of a clique, whose ranks compare what they do: [`Communicator::join`];
+    /// [`Error::Timeout`] where not all come in time; otherwise as [`Clique::init_all`](super::Clique::init_all).
+    pub fn accept(self, device: Device) -> Result<Communicator> {
+        const OPERATION: &str = "Invitation::accept";
+        if self.local.is_none() {
+            let reason = "nobody compares what its ranks do, so that it takes Communicator::join".to_owned();
+            return Err(Error::InvalidUsage { operation: OPERATION, reason });
+        }
+        self.come(OPERATION, device, None).map(Communicator::from_inner)
+    }
+
+    /// Comes, with these options where it is of no clique.
+    pub(super) fn come(
+        self,
+        operation: &'static str,
+        device: Device,
+        options: Option<&InitOptions>,
+    ) -> Result<Arc<Inner>> {
+        let Self { id, key, size, rank, local } = self;
+        let (family, options) = match local {
+            Some(Local { family, config, timeout }) => (Some(family), InitOptions { config, timeout }),
+            None => (None, options.cloned().unwrap_or_default()),
+        };
+        init::newcomer(operation, device, (id, key), (size, rank), family, &options)
+    }
+
+    /// The bytes, for another process, which makes an invitation of them again: [`Invitation::from_bytes`].
+    ///
+    /// ```
+    /// use gpucomm::nccl::Invitation;
+    ///
+    /// fn send(invitation: Invitation, to: &mut impl std::io::Write) -> std::io::Result<()> {
+    ///     let bytes = invitation.into_bytes().map_err(std::io::Error::other)?;
+    ///     to.write_all(&bytes)
+    /// }
+    /// # let _ = |invitation| send(invitation, &mut Vec::new());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidUsage`] for one of a clique, all ranks of which are in one process.
+    pub fn into_bytes(self) -> Result<[u8; Self::BYTES]> {
+        if self.local.is_some() {
+            let reason = "it is of a clique, whose ranks are in one process".to_owned();
+            return Err(Error::InvalidUsage { operation: "Invitation::into_bytes", reason });
+        }
+        let mut bytes = [0; Self::BYTES];
+        let numbers = [self.size as u64, self.rank as u64].map(u64::to_le_bytes);
+        let all = self.id.as_bytes().iter().chain(self.key.as_bytes()).chain(numbers.as_flattened());
+        bytes.iter_mut().zip(all).for_each(|(place, byte)| *place = *byte);
+        Ok(bytes)
+    }
+
+    /// That of which these are the [bytes](Invitation::into_bytes). Each is used once.
+    ///
+    /// ```
+    /// use gpucomm::nccl::Invitation;
+    ///
+    /// let nonsense = Invitation::from_bytes([0; Invitation::BYTES]);
+    /// assert_eq!((nonsense.rank(), nonsense.size()), (0, 0));
+    /// ```
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let id = |from: usize| UniqueId::from_bytes(std::array::from_fn(|at| bytes[from + at]));
+        let number = |from: usize| u64::from_le_bytes(std::array::from_fn(|at| bytes[from + at])) as usize;
+        let numbers = 2 * UniqueId::BYTES;
+        Self { id: id(0), key: id(UniqueId::BYTES), size: number(numbers), rank: number(numbers + 8), local: None }
+    }
+}
+
+impl fmt::Debug for Invitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invitation").field("rank", &self.rank).field("size", &self.size).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,376 @@
+//! Communicators to which ranks are added: by one thread, by threads, and by processes.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use gpucomm::exchange::{Directory, Exchange};
+use gpucomm::nccl::{InitOptions, Invitation};
+use gpucomm::{
+    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, Version,
+};
+
+use crate::split::{gathered, sum};
+use crate::support::newer::since;
+use crate::support::process::{Child, Role, all_succeed, spawn};
+use crate::support::random::rng;
+use crate::support::{assert_argument, assert_names, rank_counts, skip, slower, still_works, watched};
+
+/// The first version that can.
+pub const FIRST: Version = Version::new(2, 29, 2);
+
+/// All ranks of a communicator do this.
+pub fn use_it(comm: &Communicator) -> Result<()> {
+    let stream = &Stream::new(comm.device())?;
+    sum(comm, stream)?;
+    assert_eq!(gathered(comm, stream, comm.rank() * 7)?, (0..comm.size()).map(|rank| rank * 7).collect::<Vec<_>>());
+    let mut window = comm.alloc::<f32>(stream, 1021)?;
+    window.fill(stream, 0.5)?;
+    comm.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream)?;
+    assert_eq!(window.to_vec(stream)?, vec![0.5 * comm.size() as f32; 1021]);
+    Ok(())
+}
+
+pub fn clique(devices: &[Device]) -> Clique {
+    Clique::init_all(devices).unwrap()
+}
+
+#[test]
+fn one_thread_grows_a_clique() {
+    since(FIRST, 120.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let devices = Device::all().unwrap();
+            for before in 1..ranks {
+                let old = clique(&devices[..before]);
+                old.spmd(use_it).unwrap();
+                let grown = old.grow(&devices[before..ranks]).unwrap();
+                assert_eq!(grown.size(), ranks);
+                for (rank, comm) in grown.ranks().iter().enumerate() {
+                    assert_eq!(
+                        (comm.rank(), comm.device(), comm.timeout()),
+                        (rank, devices[rank], old.rank(0).timeout())
+                    );
+                }
+                grown.spmd(use_it).unwrap();
+                // What it comes from goes on, and may grow again.
+                old.spmd(use_it).unwrap();
+                let again = old.grow(&devices[before..=before]).unwrap();
+                again.spmd(use_it).unwrap();
+                old.close(slower(10.0)).unwrap();
+                grown.spmd(use_it).unwrap();
+                let part = grown.split(|rank| Some((rank % 2, 0))).unwrap();
+                part.values().for_each(|part| part.spmd(use_it).map(drop).unwrap());
+                let rest = grown.shrink(&[0]).unwrap();
+                drop((grown, again));
+                rest.spmd(use_it).unwrap();
+                rest.close(slower(10.0)).unwrap();
+            }
+            still_works(ranks);
+        }
+    });
+}
+
+/// Step by step, from one rank to all.
+#[test]
+fn what_has_grown_grows() {
+    since(FIRST, 90.0, || {
+        for ranks in rank_counts(&[3, 4]) {
+            let devices = Device::all().unwrap();
+            let mut clique = clique(&devices[..1]);
+            for device in &devices[1..ranks] {
+                let grown = clique.grow(std::slice::from_ref(device)).unwrap();
+                std::mem::replace(&mut clique, grown).close(slower(10.0)).unwrap();
+                clique.spmd(use_it).unwrap();
+            }
+            assert_eq!(clique.size(), ranks);
+            clique.close(slower(10.0)).unwrap();
+        }
+    });
+}
+
+/// Any rank invites; the others do not wait for that to happen.
+#[test]
+fn threads_grow_and_accept() {
+    since(FIRST, 120.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let mut rng = rng(&format!("growing {ranks}"));
+            let devices = &Device::all().unwrap()[..ranks];
+            for before in 1..ranks {
+                for _ in 0..4 {
+                    let (host, order) = (rng.usize(..before), rng.bool());
+                    let old = clique(&devices[..before]);
+                    let invitations = Mutex::new(Vec::new());
+                    std::thread::scope(|scope| {
+                        for comm in old.ranks() {
+                            let invitations = &invitations;
+                            scope.spawn(move || {
+                                use_it(comm).unwrap();
+                                if comm.rank() == host {
+                                    *invitations.lock().unwrap() = comm.invite(ranks - before).unwrap();
+                                }
+                                let grown = comm.grow(ranks - before).unwrap();
+                                assert_eq!((grown.rank(), grown.size()), (comm.rank(), ranks));
+                                use_it(&grown).unwrap();
+                                use_it(comm).unwrap();
+                            });
+                        }
+                        for _ in before..ranks {
+                            let invitations = &invitations;
+                            scope.spawn(move || {
+                                let invitation = loop {
+                                    let mut all = invitations.lock().unwrap();
+                                    let one = if order { all.pop() } else { (!all.is_empty()).then(|| all.remove(0)) };
+                                    if let Some(one) = one {
+                                        break one;
+                                    }
+                                    drop(all);
+                                    std::thread::sleep(Duration::from_millis(1));
+                                };
+                                let (rank, size) = (invitation.rank(), invitation.size());
+                                let comm = invitation.accept(devices[rank]).unwrap();
+                                assert_eq!((comm.rank(), comm.size(), size), (rank, ranks, ranks));
+                                use_it(&comm).unwrap();
+                            });
+                        }
+                    });
+                }
+            }
+            still_works(ranks);
+        }
+    });
+}
+
+/// Ranks that were added compare as well.
+#[test]
+fn new_ranks_that_disagree_are_told() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let grown = clique(&devices[..1]).grow(&devices[1..]).unwrap();
+            let error = grown
+                .spmd(|comm| {
+                    let stream = &Stream::new(comm.device())?;
+                    let mut x = DeviceBuffer::from_slice(stream, &vec![1f32; 10 + comm.rank() / (ranks - 1)])?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+                })
+                .unwrap_err();
+            assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
+            drop(grown);
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn what_is_refused() {
+    since(FIRST, 90.0, || {
+        for ranks in rank_counts(&[3]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let old = clique(&devices[..2]);
+            assert_argument(old.grow(&[]), "Clique::grow", "1 to", "0");
+            assert_argument(old.grow(&[devices[2], devices[2]]), "Clique::grow", "each device once", "twice");
+            assert_argument(old.grow(&devices[1..]), "Clique::grow", "other devices", "which rank 1 has");
+            let comm = old.rank(0);
+            assert_argument(comm.invite(0), "invite", "1 to", "0");
+            assert_argument(comm.grow(0), "grow", "1 to", "0");
+            let mut invitations = comm.invite(1).unwrap();
+            let open = |error: Error| {
+                assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+                assert_names(&error, &["rank 0 has invited 1 more"]);
+            };
+            open(comm.invite(1).map(drop).unwrap_err());
+            open(old.rank(1).invite(1).map(drop).unwrap_err());
+            open(comm.split(Some(0), 0).map(drop).unwrap_err());
+            open(comm.shrink(&[1]).map(drop).unwrap_err());
+            assert_argument(comm.grow(2), "grow", "1, as were invited", "2");
+            let invitation = invitations.pop().unwrap();
+            assert_names(&invitation.into_bytes().unwrap_err(), &["of a clique"]);
+            let stranger = Invitation::from_bytes([7; Invitation::BYTES]);
+            assert_names(&stranger.accept(devices[2]).unwrap_err(), &["Communicator::join"]);
+            // Operations go on meanwhile.
+            old.spmd(use_it).unwrap();
+            old.close(slower(10.0)).unwrap();
+            still_works(ranks);
+        }
+    });
+}
+
+/// One invites one rank, another grows by two; or nobody has invited.
+#[test]
+fn others_than_were_invited() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[2]) {
+            for invites in [true, false] {
+                let old = clique(&Device::all().unwrap()[..ranks]);
+                let errors = std::thread::scope(|scope| {
+                    let threads: Vec<_> = old
+                        .ranks()
+                        .iter()
+                        .map(|comm| {
+                            scope.spawn(move || {
+                                if invites && comm.rank() == 0 {
+                                    drop(comm.invite(1).unwrap());
+                                }
+                                comm.grow(if invites { comm.rank() + 1 } else { 1 }).map(drop).unwrap_err()
+                            })
+                        })
+                        .collect();
+                    threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+                });
+                for error in &errors {
+                    let told = matches!(
+                        error,
+                        Error::Disagreement { .. } | Error::InvalidArgument { .. } | Error::Aborted { .. }
+                    );
+                    assert!(told, "{error:?}");
+                }
+                drop(old);
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+const CHILD: &str = "grow::child";
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    gpucomm::set_default_timeout(slower(20.0));
+    let roles: [(&str, fn(Role) -> Result<()>); 3] = [("grows", grows), ("dies", dies), ("older", older)];
+    for (name, body) in roles {
+        if let Some(role) = Role::of_this_process(name) {
+            body(role).unwrap();
+            println!("finished");
+        }
+    }
+}
+
+const DIRECTORY: &str = "GPUCOMM_TEST_DIRECTORY";
+const BEFORE: &str = "GPUCOMM_TEST_BEFORE";
+
+fn start(role: &str, ranks: usize, before: usize) -> Vec<Child> {
+    let directory = std::env::temp_dir().join(format!("gpucomm-grow-{}-{ranks}-{before}-{role}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    let (directory, before) = (directory.to_str().unwrap().to_owned(), before.to_string());
+    let mut env = vec![(DIRECTORY, &*directory), (BEFORE, &*before)];
+    if gpucomm::backend() == Backend::Emulator && gpucomm::nccl::version().unwrap() < FIRST {
+        env.push(("GPUCOMM_EMULATOR_NCCL", "2.32.3"));
+    }
+    let id = UniqueId::new().unwrap();
+    (0..ranks).map(|rank| spawn(CHILD, role, (rank, ranks), &id, &env)).collect()
+}
+
+fn exchange(role: Role) -> Result<Exchange> {
+    let directory = std::env::var(DIRECTORY).expect(DIRECTORY);
+    let store = Directory::open(std::path::Path::new(&directory), role.rank, role.size)?;
+    Ok(Exchange::join_within(Arc::new(store), slower(40.0))?.within(slower(10.0)))
+}
+
+/// The communicator of those that are there from the start, if this is one of them.
+fn first(role: Role) -> Result<Option<Communicator>> {
+    let before: usize = std::env::var(BEFORE).expect(BEFORE).parse().expect(BEFORE);
+    if role.rank >= before {
+        return Ok(None);
+    }
+    // SAFETY: all processes of one test run the same role.
+    unsafe { Communicator::init_rank(role.device()?, before, &role.id, role.rank) }.map(Some)
+}
+
+fn grows(role: Role) -> Result<()> {
+    let exchange = exchange(role)?;
+    let old = first(role)?;
+    let comm = match &old {
+        Some(old) => {
+            use_it(old)?;
+            old.grow_over(&exchange)?
+        }
+        // SAFETY: all processes of one test run the same role.
+        None => unsafe { Communicator::join_over(role.device()?, &exchange, &InitOptions::default()) }?,
+    };
+    assert_eq!((comm.rank(), comm.size()), (role.rank, role.size));
+    use_it(&comm)?;
+    if let Some(old) = old {
+        use_it(&old)?;
+        old.close(slower(20.0))?;
+    }
+    use_it(&comm)?;
+    comm.close(slower(20.0))
+}
+
+#[test]
+fn processes_grow() {
+    watched(180.0, || {
+        if gpucomm::backend() != Backend::Emulator && gpucomm::nccl::version().unwrap() < FIRST {
+            return skip("NCCL is older than 2.29.2");
+        }
+        for ranks in rank_counts(&[2, 3, 4]) {
+            for before in [1, ranks - 1] {
+                all_succeed(start("grows", ranks, before), slower(60.0));
+            }
+        }
+    });
+}
+
+/// The last rank has its invitation, and dies.
+fn dies(role: Role) -> Result<()> {
+    let exchange = exchange(role)?;
+    let old = first(role)?;
+    if role.rank + 1 == role.size {
+        exchange.broadcast(0, &[])?;
+        std::process::exit(0);
+    }
+    let begin = Instant::now();
+    let error = match &old {
+        Some(old) => {
+            old.set_timeout(slower(2.0));
+            old.grow_over(&exchange).map(drop).unwrap_err()
+        }
+        None => {
+            let options = InitOptions { timeout: slower(2.0), ..InitOptions::default() };
+            // SAFETY: all processes of one test run the same role.
+            unsafe { Communicator::join_over(role.device()?, &exchange, &options) }.map(drop).unwrap_err()
+        }
+    };
+    assert!(begin.elapsed() < slower(4.0) + Duration::from_secs(12), "{error}");
+    assert!(matches!(error, Error::Timeout { .. } | Error::Nccl { .. } | Error::Aborted { .. }), "{error:?}");
+    Ok(())
+}
+
+#[test]
+fn a_process_that_dies_before_it_comes() {
+    watched(180.0, || {
+        if gpucomm::backend() != Backend::Emulator && gpucomm::nccl::version().unwrap() < FIRST {
+            return skip("NCCL is older than 2.29.2");
+        }
+        for ranks in rank_counts(&[2, 4]) {
+            for before in [1, ranks / 2] {
+                all_succeed(start("dies", ranks, before), slower(60.0));
+            }
+        }
+    });
+}
+
+fn older(_: Role) -> Result<()> {
+    let devices = Device::all()?;
+    let old = clique(&devices[..1]);
+    for error in
+        [old.grow(&devices[1..]).unwrap_err(), old.rank(0).invite(1).unwrap_err(), old.rank(0).grow(1).unwrap_err()]
+    {
+        assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+        assert_names(&error, &["NCCL 2.29.2"]);
+    }
+    old.spmd(use_it).map(drop)
+}
+
+#[test]
+fn an_older_nccl_is_named() {
+    watched(60.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("the emulator stands for an older one");
+        }
+        let env = &[("GPUCOMM_EMULATOR_NCCL", "2.28.9")];
+        spawn(CHILD, "older", (0, 1), &UniqueId::new().unwrap(), env).finish(slower(40.0)).assert_success();
+    });
+}

@@ -1,0 +1,146 @@
+//! Communicators to which ranks are added, where some do not come, or end.
+
+use std::time::{Duration, Instant};
+
+use gpucomm::{Communicator, Device, Error, Result};
+
+use crate::grow::{FIRST, clique, use_it};
+use crate::support::newer::since;
+use crate::support::{assert_names, rank_counts, slower, still_works};
+
+/// A new rank that never comes: the others are told, each at its deadline.
+#[test]
+fn a_new_rank_that_never_comes() {
+    since(FIRST, 120.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            for accepts in [false, true] {
+                let devices = &Device::all().unwrap()[..ranks];
+                let old = clique(&devices[..ranks - 1]);
+                old.spmd(use_it).unwrap();
+                old.ranks().iter().for_each(|comm| comm.set_timeout(slower(1.0)));
+                // Of two one may come.
+                let mut invitations = old.rank(0).invite(2).unwrap();
+                std::thread::scope(|scope| {
+                    let begin = Instant::now();
+                    let told = move |result: Result<Communicator>| {
+                        let error = result.map(drop).unwrap_err();
+                        let fits = matches!(error, Error::Timeout { .. } | Error::Aborted { .. });
+                        assert!(fits, "{error:?}");
+                        assert!(begin.elapsed() < slower(2.0) + Duration::from_secs(10), "{error}");
+                    };
+                    if accepts {
+                        let (invitation, device) = (invitations.remove(0), devices[ranks - 1]);
+                        scope.spawn(move || told(invitation.accept(device)));
+                    }
+                    for comm in old.ranks() {
+                        scope.spawn(move || {
+                            told(comm.grow(2));
+                            assert!(!comm.is_active());
+                        });
+                    }
+                });
+                drop((old, invitations));
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+/// A rank that there is never comes: nothing has happened to the others; who is invited is told at its deadline.
+#[test]
+fn an_old_rank_that_never_comes() {
+    since(FIRST, 90.0, || {
+        for ranks in rank_counts(&[3]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let old = clique(&devices[..2]);
+            old.spmd(use_it).unwrap();
+            old.ranks().iter().for_each(|comm| comm.set_timeout(slower(1.0)));
+            let invitation = old.rank(0).invite(1).unwrap().pop().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let error = invitation.accept(devices[2]).map(drop).unwrap_err();
+                    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+                });
+                let error = old.rank(0).grow(1).map(drop).unwrap_err();
+                assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+                assert_names(&error, &["rank 1 has not come to a grow by 1"]);
+                assert!(old.rank(0).is_active());
+            });
+            old.spmd(use_it).unwrap();
+            drop(old);
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn forgotten_dropped_and_unwound() {
+    since(FIRST, 120.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            for order in 0..4 {
+                let old = clique(&devices[..1]);
+                let grown = old.grow(&devices[1..]).unwrap();
+                grown.spmd(use_it).unwrap();
+                match order {
+                    0 => drop((old, grown)),
+                    1 => drop((grown, old)),
+                    2 => {
+                        std::mem::forget(old);
+                        grown.spmd(use_it).unwrap();
+                    }
+                    _ => {
+                        std::mem::forget(grown);
+                        old.spmd(use_it).unwrap();
+                    }
+                }
+            }
+            let old = clique(&devices[..1]);
+            std::mem::forget(old.rank(0).invite(1).unwrap());
+            drop(old);
+            let end = std::panic::catch_unwind(|| {
+                let old = clique(&devices[..1]);
+                let _invited = old.rank(0).invite(1).unwrap();
+                panic!("the test panics")
+            });
+            assert!(end.is_err());
+            let end = std::panic::catch_unwind(|| {
+                let old = clique(&devices[..1]);
+                let grown = old.grow(&devices[1..]).unwrap();
+                grown.spmd(|comm| {
+                    use_it(comm)?;
+                    if comm.rank() == 0 {
+                        panic!("the test panics")
+                    }
+                    Ok(())
+                })
+            });
+            assert!(end.is_err());
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn an_abort_stops_it() {
+    since(FIRST, 90.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            for round in 0..8 {
+                let old = clique(&devices[..ranks - 1]);
+                let aborter = old.rank(0).aborter();
+                let thread = std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_micros(500 * round));
+                    aborter.abort("the test aborts")
+                });
+                // It may come too late.
+                match old.grow(&devices[ranks - 1..]) {
+                    Ok(grown) => grown.spmd(use_it).map(drop).unwrap(),
+                    Err(error) => assert!(!matches!(error, Error::Timeout { .. }), "{error:?}"),
+                }
+                let _ = thread.join().unwrap();
+            }
+            still_works(ranks);
+        }
+    });
+}
