@@ -352,6 +352,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(nccl_ge_2_22)]
     fn what_is_simulated_is_connected_as_what_is_done() {
         let real = all_reduce(ElementKind::F32, SUM, 1);
         let Signature([first, rest @ ..]) = real;
