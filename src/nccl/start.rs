@@ -68,7 +68,11 @@ impl Communicator {
     /// - windows and registrations are dropped alike: between two allocations, registrations or calls of [`Communicator::reclaim`], which all
     ///   make in the same order too, each rank drops the same ones;
     /// - what is captured into a CUDA graph on one rank is captured on all;
-    /// - all run the same version of NCCL, with the same settings of it.
+    /// - all run the same version of NCCL, with the same settings of it, and pass the same [`Config`](super::Config), but for
+    ///   `comm_name`. NCCL compares next to nothing of it: each rank works out from its own how many channels
+    ///   there are and which way an operation takes, after it has asked the others for the last time. Where `min_ctas`, `max_ctas`,
+    ///   `cta_policy` or `num_rma_ctx` differ, one rank connects channels of which the other knows nothing: an error of NCCL's, or a wait
+    ///   until the deadline, or data that nobody has sent. A clique has one for all ranks.
     ///
     /// The ranks of one process need no such promise, because they compare: see [`Clique`](super::Clique).
     ///

@@ -63,18 +63,33 @@ pub(crate) fn initial() -> ncclConfig_t {
     }
 }
 
-/// The fields that change what the emulator does. The others are checked as NCCL checks them, and have no meaning here.
+/// What NCCL works out by itself on each rank, without comparing it: from these it lays out channels (`src/graph/connect.cc`, after the last
+/// exchange), chooses algorithms, and, from 2.29 on, makes contexts. Ranks that differ connect other channels, or wait for each other.
+pub(crate) const ALIKE: [&str; 4] = ["minCTAs", "maxCTAs", "CTAPolicy", "numRmaCtx"];
+
+/// The fields that change what the emulator does, and those that ranks have to have alike. The others are checked as NCCL checks them, and
+/// have no meaning here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) blocking: bool,
     pub(crate) split_share: bool,
     pub(crate) shrink_share: bool,
+    /// Those of [`ALIKE`], as NCCL takes them.
+    pub(crate) alike: [c_int; ALIKE.len()],
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { blocking: true, split_share: false, shrink_share: false }
+        Self { blocking: true, split_share: false, shrink_share: false, alike: alike(&initial()) }
     }
+}
+
+/// What a version takes for these fields: no more channels than it has, and its defaults for what is not set.
+fn alike(config: &ncclConfig_t) -> [c_int; ALIKE.len()] {
+    let or = |value: c_int, default: c_int| if value == UNSET { default } else { value };
+    let channels = |value, default| or(value, default).min(MAX_CHANNELS);
+    let most = channels(config.maxCTAs, MAX_CHANNELS);
+    [channels(config.minCTAs, 1).min(most), most, or(config.CTAPolicy, 0), or(config.numRmaCtx, 1)]
 }
 
 impl Config {
@@ -95,6 +110,7 @@ impl Config {
             blocking: BLOCKING.unwrap_or(self.blocking),
             split_share: SHARE.unwrap_or(self.split_share),
             shrink_share: SHRINK.unwrap_or(self.shrink_share),
+            alike: self.alike,
         }
     }
 
@@ -130,7 +146,7 @@ impl Config {
         }
         Self::check(&mut known, settings().nccl)?;
         let (split_share, shrink_share) = (known.splitShare == 1, known.shrinkShare == 1);
-        Ok(Some(Self { blocking: known.blocking != 0, split_share, shrink_share }))
+        Ok(Some(Self { blocking: known.blocking != 0, split_share, shrink_share, alike: alike(&known) }))
     }
 
     /// Forgets what a version does not know: what the header of the program did not have, it cannot have set, and the library that runs
@@ -232,7 +248,7 @@ mod tests {
         config.shrinkShare = 1;
         assert_eq!(
             read(&config).expect("valid"),
-            Some(Config { blocking: false, split_share: true, shrink_share: true })
+            Some(Config { blocking: false, split_share: true, shrink_share: true, ..Config::default() })
         );
         config.blocking = 2;
         assert!(read(&config).expect_err("refused").text.contains("blocking is 2"));

@@ -136,11 +136,24 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     wait_for_all(comm, &segment)?;
     register::complete(&segment);
     // Who has come may have died since: as NCCL's do, all hear of all.
-    let shown = host::exchange(comm, &Members::all(comm, 0), Kind::Init, &[digest(ids)])?;
+    let alike = comm.config.alike.map(i64::from).map(i64::cast_unsigned);
+    let words: Vec<u64> = std::iter::once(digest(ids)).chain(alike).collect();
+    let shown = host::exchange(comm, &Members::all(comm, 0), Kind::Init, &words)?;
     if let Some(peer) = shown.iter().position(|words| words[0] != digest(ids)) {
         return Err(Failure::unnoticed(format!(
             "rank {} and rank {peer} have other ids, or in another order: NCCL's ranks would wait for each other at different ones",
             comm.rank
+        )));
+    }
+    let fields = config::ALIKE.iter().enumerate();
+    let mut differences =
+        fields.flat_map(|(at, name)| shown.iter().enumerate().map(move |(peer, words)| (at, name, peer, words)));
+    if let Some((at, name, peer, words)) = differences.find(|(at, _, _, words)| words[1 + at] != alike[*at]) {
+        return Err(Failure::unnoticed(format!(
+            "rank {} is configured with {name} {}, and rank {peer} with {}: NCCL compares nothing, and each connects other channels",
+            comm.rank,
+            alike[at].cast_signed(),
+            words[1 + at].cast_signed()
         )));
     }
     for other in others {

@@ -33,6 +33,39 @@ fn a_communicator_knows_its_place() {
 }
 
 #[test]
+fn ranks_are_configured_alike() {
+    let started = |fields: [fn(&mut ncclConfig_t); 2]| {
+        let id = unique_id();
+        in_threads(2, move |me| {
+            set_device(me);
+            let mut own = config(true);
+            fields[me](&mut own);
+            let (result, comm) = init(2, id, me, own);
+            // SAFETY: nobody else has it, and a start that failed leaves one as well.
+            assert_eq!(unsafe { ncclCommAbort(comm) }, OK);
+            result
+        })
+    };
+    let differ: [([fn(&mut ncclConfig_t); 2], _); 3] = [
+        ([|_| {}, |config| config.maxCTAs = 8], "is configured with maxCTAs"),
+        (
+            [|config| config.maxCTAs = 9, |config| (config.minCTAs, config.maxCTAs) = (2, 9)],
+            "is configured with minCTAs",
+        ),
+        ([|config| config.CTAPolicy = 1, |_| {}], "is configured with CTAPolicy"),
+    ];
+    for (fields, text) in differ {
+        assert_eq!(reported(text, || started(fields)), [ncclResult_t::ncclInvalidArgument; 2]);
+    }
+    // What is the same in effect, and what each rank may have as it likes.
+    let alike: [fn(&mut ncclConfig_t); 2] = [
+        |config| (config.maxCTAs, config.cgaClusterSize) = (64, 2),
+        |config| (config.maxCTAs, config.CTAPolicy, config.commName) = (1000, 0, c"a name".as_ptr()),
+    ];
+    assert_eq!(started(alike), [OK; 2]);
+}
+
+#[test]
 fn nonsense_at_the_start_is_refused() {
     within_limit(|| {
         let (argument, id) = (ncclResult_t::ncclInvalidArgument, unique_id());

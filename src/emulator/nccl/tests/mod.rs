@@ -11,6 +11,7 @@ mod inside;
 mod lifecycle;
 mod mapped;
 mod messages;
+mod one_sided;
 mod orders;
 mod processes;
 mod races;

@@ -1,6 +1,7 @@
 //! Communicators without some of the ranks of another.
 
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 
 use super::*;
@@ -143,4 +144,75 @@ fn what_is_shared_is_stopped_with_what_shares_it() {
             });
         });
     });
+}
+
+#[test]
+fn those_that_are_left_wait_for_each_other() {
+    static LATE: AtomicBool = AtomicBool::new(false);
+    spmd(3, |rank| {
+        if rank.rank == 2 {
+            return;
+        }
+        if rank.rank == 1 {
+            std::thread::sleep(Duration::from_millis(50));
+            LATE.store(true, Ordering::SeqCst);
+        }
+        let (result, rest) = shrink(rank, &[2], NCCL_SHRINK_DEFAULT);
+        assert_eq!(result, OK, "{}", last_error());
+        assert!(LATE.load(Ordering::SeqCst), "rank 0 went on alone");
+        works(rest, rank.rank, 2);
+    });
+}
+
+#[test]
+fn nothing_is_shared_with_what_was_revoked() {
+    let id = unique_id();
+    within_limit(move || {
+        std::thread::scope(|scope| {
+            for me in 0..3 {
+                scope.spawn(move || {
+                    set_device(me);
+                    let mut shared = config(true);
+                    shared.shrinkShare = 1;
+                    let rank = Rank::new(me, 3, init(3, id, me, shared).1);
+                    rank.connect();
+                    if me < 2 {
+                        // SAFETY: takes a handle.
+                        assert_eq!(unsafe { ncclCommRevoke(rank.comm, NCCL_REVOKE_DEFAULT as i32) }, OK);
+                        let (result, rest) = shrink(&rank, &[2], NCCL_SHRINK_DEFAULT);
+                        assert_eq!(result, OK, "{}", last_error());
+                        rank.abort();
+                        works(rest, me, 2);
+                    } else {
+                        rank.abort();
+                    }
+                    rank.end();
+                });
+            }
+        });
+    });
+}
+
+/// What is left, and parts, take the configuration that they are given, or that of what they come from; their ranks have it alike.
+#[test]
+fn what_is_left_is_configured_alike() {
+    for own in [false, true] {
+        spmd(3, move |rank| {
+            if rank.rank == 2 {
+                return;
+            }
+            let (mut excluded, mut rest, mut other) = (2, ptr::null_mut(), config(true));
+            other.maxCTAs = 4;
+            // The default, said or not.
+            other.maxCTAs <<= 4 * i32::from(own && rank.rank == 1);
+            let given = if own || rank.rank == 0 { &raw mut other } else { ptr::null_mut() };
+            let shrunk = reported("is configured with maxCTAs", || {
+                // SAFETY: the pointers are valid, and the list has one rank.
+                unsafe { ncclCommShrink(rank.comm, &mut excluded, 1, &mut rest, given, 0) }
+            });
+            assert_eq!(shrunk, ncclResult_t::ncclInvalidArgument, "{}", last_error());
+            // SAFETY: what a failed start leaves, and nobody else has.
+            assert_eq!(unsafe { ncclCommAbort(rest) }, OK);
+        });
+    }
 }
