@@ -143,8 +143,9 @@ fn rest(
                 return give_up(cause);
             }
             let _ = finalized.send(Ok(()));
-            freeing::wait_for_devices(slice::from_ref(inner), || {});
-            let _ = destroyed.send(destroy(inner));
+            let this = slice::from_ref(inner);
+            freeing::wait_for_devices(this, || {});
+            let _ = destroyed.send(freeing::undisturbed(this, || destroy(inner)));
             return;
         }
         Rest::Failed => {
@@ -166,16 +167,19 @@ fn rest(
     let _ = finalized.send(done);
     // What was shrunk from others that share does so by itself, while those go on.
     freeing::wait_for_devices(&all, || {});
-    let mut ended = Ok(());
-    for inner in &all {
-        // Streams go on a thread of their device.
-        let _ = cuda::settle(inner.device);
-        // Destroying a communicator that has an error leaves NCCL's group depth raised, and what this thread does next undone.
-        // SAFETY: the handle is live, and this thread alone ends the communicator.
-        ended = ended.and_then(|()| unsafe { health::async_error(inner.handle()) });
-        // The flag of one that is aborted is that of all.
-        if fit && ended.is_ok() { ended = destroy(inner) } else { abort_one(inner) }
-    }
+    let ended = freeing::undisturbed(&all, || {
+        let mut ended = Ok(());
+        for inner in &all {
+            // Streams go on a thread of their device.
+            let _ = cuda::settle(inner.device);
+            // Destroying a communicator that has an error leaves NCCL's group depth raised, and what this thread does next undone.
+            // SAFETY: the handle is live, and this thread alone ends the communicator.
+            ended = ended.and_then(|()| unsafe { health::async_error(inner.handle()) });
+            // The flag of one that is aborted is that of all.
+            if fit && ended.is_ok() { ended = destroy(inner) } else { abort_one(inner) }
+        }
+        ended
+    });
     let _ = destroyed.send(ended);
 }
 

@@ -6,15 +6,19 @@
 //! lest one goes on before all is freed, and whoever ends last does not insist.
 //!
 //! While NCCL waits so, it holds a lock of the driver, and who enqueues there waits as well, without a deadline. So NCCL is not asked to free
-//! anything before what the other communicators had on their way is done, or they have ended.
+//! anything before what the other communicators had on their way is done, or they have ended; and those are kept from enqueuing more for
+//! a moment in which NCCL frees, where there is one in which all of them are done.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use crate::cuda::{Mark, Stream};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
+use crate::nccl::state::gate::LockedAll;
+use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::inner::{HOUSEHOLDS, Inner};
 
 /// How long a rank waits for others of its process to end as well: one thread may end them all, one after the other.
@@ -22,6 +26,10 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// How long a rank waits for what may wait for this rank. NCCL alone takes less.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long such a moment is looked for, and how long others are kept out at the most.
+const LOOKS: Duration = Duration::from_millis(10);
+const KEEPS: Duration = Duration::from_millis(50);
 
 /// How long who aborts waits for the work of others that goes on, or goes on again since something was stopped.
 const SOON: Duration = Duration::from_millis(500);
@@ -83,6 +91,48 @@ pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
         }
         if let Some(busy) = busy.take_if(|_| soon.expired()) {
             busy();
+        }
+        backoff(round);
+        round += 1;
+    }
+}
+
+/// Has NCCL free `members` by `free`, on a thread that ends them, while others enqueue nothing on these devices, if that can be had. They are
+/// let in again after a while, whatever NCCL does.
+pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -> R {
+    let others = others_of(members.iter().map(|inner| &**inner));
+    let Some(kept) = (!others.is_empty()).then(|| keep_out(&others)).flatten() else { return free() };
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let keeper = move || {
+            let _ = is_done.recv_timeout(KEEPS);
+            drop(kept);
+        };
+        // Where no thread can be had, nobody is kept out.
+        let _ = thread::Builder::new().name("gpucomm-keeper".into()).spawn_scoped(scope, keeper);
+        let freed = free();
+        drop(done);
+        freed
+    })
+}
+
+/// The locks of all of `others`, taken when none of them had anything on its way.
+fn keep_out(others: &[Arc<Inner>]) -> Option<LockedAll<'_, Guarded>> {
+    let deadline = Deadline::after(LOOKS);
+    let mut round = 0;
+    loop {
+        let mut locks = LockedAll::new();
+        let all = others
+            .iter()
+            .filter(|other| other.is_active())
+            .all(|other| other.join(&mut locks) || other.try_lock().map(|locked| locks.add(locked)).is_some());
+        let is_done = |stream: &Stream| !stream.is_captured() && stream.is_idle().unwrap_or(true);
+        if all && locks.values().all(|guarded| guarded.streams.all().iter().all(is_done)) {
+            return Some(locks);
+        }
+        drop(locks);
+        if deadline.expired() {
+            return None;
         }
         backoff(round);
         round += 1;

@@ -103,11 +103,14 @@ fn free(condemned: &[Arc<Inner>], revoked: bool) {
         // To free them waits for others that go on there.
         freeing::wait_for_devices(condemned, || condemned.iter().for_each(|inner| inner.set_stopped()));
     }
-    for inner in condemned {
-        // Streams go on a thread of their device.
-        let _ = cuda::settle(inner.device);
-        release::abort_one(inner);
-    }
+    let all = || {
+        for inner in condemned {
+            // Streams go on a thread of their device.
+            let _ = cuda::settle(inner.device);
+            release::abort_one(inner);
+        }
+    };
+    if revoked { freeing::undisturbed(condemned, all) } else { all() }
 }
 
 #[cfg(all(test, gpucomm_emulator))]
