@@ -9,6 +9,7 @@ use super::clique::Clique;
 use super::communicator::Communicator;
 use super::invitation::Invitation;
 use super::life::abort::start_abort;
+use super::life::scope::Scope;
 use super::setup::init_options::InitOptions;
 use super::state::helper::cannot_start;
 use crate::cuda::Device;
@@ -242,12 +243,18 @@ impl Clique {
         }
         let Some(first) = self.ranks().first() else { return wrong("a clique of some ranks", &"none") };
         let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();
+        // Those that come hear of it where the others fail: nobody else would tell them.
+        let coming = Scope::new();
         let (grown, came) = thread::scope(|scope| {
             // The threads are there before anybody is invited.
             let mut threads = Vec::with_capacity(devices.len());
             for &device in devices {
                 let (sender, receiver) = mpsc::channel::<Invitation>();
-                let come = move || receiver.recv().ok().map(|invitation| invitation.come(OPERATION, device, None));
+                let coming = &coming;
+                let come = move || {
+                    let _joined = coming.join();
+                    receiver.recv().ok().map(|invitation| invitation.come(OPERATION, device, None))
+                };
                 let thread = thread::Builder::new().spawn_scoped(scope, come);
                 threads.push((sender, thread.map_err(|error| cannot_start(OPERATION, &error))?));
             }
@@ -256,6 +263,9 @@ impl Clique {
                 let _ = sender.send(invitation);
             }
             let grown = grow::grow(OPERATION, &members, devices.len());
+            if let Err(error) = &grown {
+                coming.fail(&error.to_string());
+            }
             let came: Vec<_> = threads.into_iter().filter_map(|(_, thread)| thread.join().ok().flatten()).collect();
             Ok((grown, came))
         })?;
