@@ -16,6 +16,9 @@ fn in_threads<R: Send + 'static>(count: usize, body: impl Fn(usize) -> R + Send 
     })
 }
 
+/// What a rank wants of its configuration.
+type Change = fn(&mut ncclConfig_t);
+
 #[test]
 fn a_communicator_knows_its_place() {
     spmd(3, |rank| {
@@ -34,7 +37,7 @@ fn a_communicator_knows_its_place() {
 
 #[test]
 fn ranks_are_configured_alike() {
-    let started = |fields: [fn(&mut ncclConfig_t); 2]| {
+    let started = |fields: [Change; 2]| {
         let id = unique_id();
         in_threads(2, move |me| {
             set_device(me);
@@ -46,7 +49,7 @@ fn ranks_are_configured_alike() {
             result
         })
     };
-    let differ: [([fn(&mut ncclConfig_t); 2], _); 3] = [
+    let differ: [([Change; 2], _); 3] = [
         ([|_| {}, |config| config.maxCTAs = 8], "is configured with maxCTAs"),
         (
             [|config| config.maxCTAs = 9, |config| (config.minCTAs, config.maxCTAs) = (2, 9)],
@@ -58,7 +61,7 @@ fn ranks_are_configured_alike() {
         assert_eq!(reported(text, || started(fields)), [ncclResult_t::ncclInvalidArgument; 2]);
     }
     // What is the same in effect, and what each rank may have as it likes.
-    let alike: [fn(&mut ncclConfig_t); 2] = [
+    let alike: [Change; 2] = [
         |config| (config.maxCTAs, config.cgaClusterSize) = (64, 2),
         |config| (config.maxCTAs, config.CTAPolicy, config.commName) = (1000, 0, c"a name".as_ptr()),
     ];
