@@ -27,8 +27,8 @@ pub struct Target<'a, T: Element> {
 enum Over<'a> {
     /// So many bytes behind its start.
     Window(&'a Window<'a>, usize),
-    /// From an address of this rank on, of so many bytes on every rank.
-    Buffer(Region<'a>),
+    /// From an address of this rank on, of so many bytes on every rank; and whether they have allocated that together, as a window.
+    Buffer(Region<'a>, bool),
 }
 
 /// What is known of a target: the number of the window, bytes from its start, and those of this rank's part and a peer's.
@@ -94,7 +94,7 @@ impl<T: Element> CommBuffer<'_, T> {
     /// ```
     #[track_caller]
     pub fn at(&self, offset: usize) -> Target<'_, T> {
-        Target { over: Over::Buffer(self.slice(offset..).region()), _element: PhantomData }
+        Target { over: Over::Buffer(self.slice(offset..).region(), self.is_window()), _element: PhantomData }
     }
 }
 
@@ -115,14 +115,15 @@ impl<T: Element> Target<'_, T> {
                 let (own, theirs) = (window.bytes(), window.bytes_on(peer).unwrap_or(0));
                 Ok(Found { window: number, offset, own, theirs })
             }
-            Over::Buffer(region) => {
+            Over::Buffer(region, is_window) => {
                 if region.alloc.owner() != inner.id {
                     return wrong(&"memory of another communicator");
                 }
                 // Of an empty rest, whose address is that of nothing, or of something else.
                 let base = Region { address: region.alloc.address(), ..region };
                 let (window, _) = inner.windows.place(&base);
-                if !inner.windows.is_window(&base) {
+                // One that this rank has made over a part of its memory says nothing of what the others have there.
+                if !is_window || !inner.windows.is_window(&base) {
                     return wrong(&"a buffer that is no window");
                 }
                 let (offset, bytes) = (region.ptr().addr() - base.ptr().addr(), region.alloc.bytes());

@@ -88,6 +88,36 @@ fn what_cannot_be_is_refused_by_name() {
     });
 }
 
+/// A window over a buffer of one rank, or over a part of it, makes the buffer no place of the others: they may have less there.
+#[test]
+fn a_window_over_a_buffer_of_one_rank_is_no_buffer_of_all() {
+    with_one_sided(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                comm.prepare_one_sided(stream)?;
+                let (me, next) = (comm.rank(), (comm.rank() + 1) % ranks);
+                let source = comm.alloc::<u32>(stream, 8 * PAGE)?;
+                let part = comm.alloc_local::<u32>(stream, 8 * PAGE)?;
+                let over_part = comm.window(part.slice(..PAGE))?;
+                let whole = comm.alloc_local::<u32>(stream, if me == 0 { 8 * PAGE } else { PAGE })?;
+                let over_whole = comm.window(&whole)?;
+                comm.barrier(stream)?;
+                for (local, len) in [(&part, 2 * PAGE), (&part, PAGE), (&whole, PAGE)] {
+                    let refused = comm.put_signal(source.slice(..len), next, local.at(0), stream);
+                    assert_argument(refused, "put_signal", "a window of this communicator", "no window");
+                }
+                for window in [&over_part, &over_whole] {
+                    comm.put_signal(source.slice(..PAGE), next, window.at(0), stream)?;
+                }
+                comm.wait_signal(&[((me + ranks - 1) % ranks, 2)], stream)?;
+                stream.synchronize()
+            });
+            rig.close();
+        }
+    });
+}
+
 #[test]
 fn communicators_say_what_they_can_do() {
     with_one_sided(60.0, || {
