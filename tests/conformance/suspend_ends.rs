@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use gpucomm::nccl::{State, Suspend};
+use gpucomm::nccl::{AbortOutcome, State, Suspend, abort_all};
 use gpucomm::{Backend, Communicator, Device, Error, Result, Stream, UniqueId};
 
 use crate::split::{owners, sum};
@@ -84,6 +84,21 @@ fn who_ends_while_it_is_suspended() {
                 });
                 still_works(ranks);
             }
+        }
+    });
+}
+
+/// It lived until then.
+#[test]
+fn all_are_aborted_while_they_are_suspended() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[1, 2, 3]) {
+            let rig = Rig::new(ranks);
+            rig.clique.suspend(Suspend::MEMORY, "the test suspends").unwrap();
+            assert_eq!(abort_all(rig.clique.ranks(), "the test aborts"), vec![AbortOutcome::Done; ranks]);
+            assert_eq!(abort_all(rig.clique.ranks(), "once more"), vec![AbortOutcome::Already; ranks]);
+            assert_names(&rig.clique.resume().unwrap_err(), &["Clique::resume", "the test aborts"]);
+            still_works(ranks);
         }
     });
 }

@@ -63,7 +63,7 @@ fn panicked() -> Error {
 
 /// Aborts all of `members` because of `cause`; of those that are gone already nothing is left.
 pub(crate) fn abort_each(members: &[Option<Arc<Inner>>], cause: &Error, deadline: &Deadline) -> Vec<AbortOutcome> {
-    let lived = |inner: &Arc<Inner>| inner.is_active() || inner.is_revoked();
+    let lived = |inner: &Arc<Inner>| inner.is_active() || inner.is_revoked() || inner.is_suspended();
     let before: Vec<bool> = members.iter().map(|inner| inner.as_ref().is_some_and(lived)).collect();
     let mut all: Vec<Arc<Inner>> = Vec::new();
     for relative in members.iter().flatten().flat_map(|inner| inner.relatives()) {
