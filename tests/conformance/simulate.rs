@@ -105,6 +105,20 @@ fn no_memory_is_in_flight() {
     });
 }
 
+/// Also where there is nothing to simulate.
+#[test]
+fn not_within_a_host_function() {
+    watched(60.0, || {
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        stream.launch_host(move || sender.send(simulate(|_| Ok(()))).unwrap()).unwrap();
+        let error = receiver.recv_timeout(slower(10.0)).unwrap().expect_err("it is refused");
+        assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+        assert_names(&error, &["simulate", "host function"]);
+        stream.synchronize().unwrap();
+    });
+}
+
 #[test]
 fn who_does_what_others_simulate_is_told() {
     watched(60.0, || {

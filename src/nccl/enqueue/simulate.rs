@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::nccl::agree::signature;
 use crate::nccl::calls::call::Call;
 use crate::nccl::raw::check::check;
+use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::gate::LockedAll;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::entry;
@@ -22,6 +23,8 @@ use crate::sys;
 
 /// How long `calls` may take as one group, in microseconds, as far as NCCL says so.
 pub(crate) fn simulate(operation: &'static str, mut calls: Calls<'_>) -> Result<Option<f32>> {
+    // Where there are calls, their streams say so as well.
+    outside_of_host_functions(operation)?;
     calls.iter_mut().for_each(|call| call.head = signature::simulated(call.head));
     #[cfg(nccl_ge_2_31)]
     super::configured::check_group(&calls)?;
