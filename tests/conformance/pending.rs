@@ -149,7 +149,12 @@ fn given_up_before_and_after_the_others_come() {
             let id = UniqueId::new().unwrap();
             drop(begin(0, ranks, &id, 30.0).unwrap());
             let others: Vec<_> = (1..ranks).map(|rank| begin(rank, ranks, &id, 30.0).unwrap()).collect();
-            quick(Duration::from_secs(10), || others.into_iter().for_each(|other| drop(other.wait())));
+            quick(Duration::from_secs(10), || {
+                for other in others {
+                    let alone = |comm: Communicator| comm.wait_at_barrier(&Stream::new(comm.device()).unwrap());
+                    assert_names(&other.wait().and_then(alone).unwrap_err(), &["rank 0 was given up"]);
+                }
+            });
             // All have come, and nobody takes them, or one does not.
             for taken in [0, 1] {
                 let id = UniqueId::new().unwrap();

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 
+use super::abort::start_abort;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
@@ -112,7 +113,14 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        for handle in std::mem::take(&mut self.handles).into_iter().filter(|handle| !handle.raw().is_null()) {
+        let handles = std::mem::take(&mut self.handles);
+        if let (Some((rank, _)), false) = (self.ranks.first(), handles.is_empty()) {
+            // Ranks of this process that have started with it, or are about to, would wait for it until their deadlines.
+            let reason = format!("the start of rank {rank} was given up, or has failed");
+            let cause = Error::Aborted { operation: "drop", reason };
+            start_abort(&self.household.fail(&cause), &cause);
+        }
+        for handle in handles.into_iter().filter(|handle| !handle.raw().is_null()) {
             // SAFETY: the start has returned, well or not, in time or too late: NCCL gives the handle before it starts, and
             // leaves it to be aborted. Nobody else has it.
             let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
