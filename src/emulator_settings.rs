@@ -25,6 +25,10 @@ const APPLY_TO: &str = "EmulatorSettings::apply_to";
 /// # }
 /// ```
 ///
+/// Of the variables that have no method here, who tries what is newer needs one: `GPUCOMM_EMULATOR_NCCL=2.30.7` has the emulator stand for that
+/// NCCL, or for another from 2.28.7 on; without it, for 2.28.9, where symmetric windows, one-sided operations, suspending and
+/// `Communicator::properties` are not to be had. The rest of them stand in `CONTRIBUTING.md`.
+///
 /// # Faults
 ///
 /// Rules, with semicolons between. Ranks and operations are numbers; times are in `us`, `ms` or `s`.

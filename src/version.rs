@@ -259,7 +259,8 @@ pub(crate) fn needs(operation: &'static str, first: Version) -> Result<()> {
     if running >= first {
         return Ok(());
     }
-    Err(Error::Unsupported { operation, needs: format!("NCCL {first} or newer; {running} is running") })
+    let how = if cfg!(gpucomm_emulator) { "; GPUCOMM_EMULATOR_NCCL asks the emulator for another" } else { "" };
+    Err(Error::Unsupported { operation, needs: format!("NCCL {first} or newer; {running} is running{how}") })
 }
 
 /// Whether the running CUDA runtime is of the major version that this program was built for, or newer; asked once. With an

@@ -85,6 +85,9 @@ impl Communicator {
 
     /// Sets how long calls of this communicator wait. At first it is the timeout that the start was given.
     ///
+    /// It is not how long a result is waited for: that are calls of streams and buffers, such as [`Stream::synchronize`](crate::Stream::synchronize)
+    /// and `to_vec`, which wait as long as [`default_timeout`](crate::default_timeout) says, or the call ([`Stream::wait`](crate::Stream::wait)).
+    ///
     /// ```
     /// # use gpucomm::{Clique, Device};
     /// # use std::time::Duration;

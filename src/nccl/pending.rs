@@ -1,5 +1,6 @@
 //! Communicators that are being started.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::slice;
@@ -81,11 +82,16 @@ const OPERATION: &str = "Communicator::begin_rank";
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "dropped, it is given up"]
 pub struct PendingCommunicator {
     progress: Arc<Progress>,
     done: Done,
+}
+
+impl fmt::Debug for PendingCommunicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingCommunicator").field("is_over", &self.is_over()).finish_non_exhaustive()
+    }
 }
 
 /// How a start stands.

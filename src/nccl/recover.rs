@@ -34,6 +34,11 @@ impl Communicator {
     /// the rest are known to have ended; who comes later is left out, and told so. Where another rank is lost before all have started, those that are left begin again. All get the
     /// same answer: nobody goes on unless all that it starts with have said that they do.
     ///
+    /// That a rank has died is told to nobody who waits for its work: such a wait ends at its deadline, which is
+    /// [`default_timeout`](crate::default_timeout), five minutes, where neither [`set_default_timeout`](crate::set_default_timeout) nor the call
+    /// says less. Who is to know sooner has a thread wait for the others in `exchange`, which gets [`Error::Gone`] at once, and
+    /// [abort](Self::aborter) the communicator.
+    ///
     /// Buffers that are windows of this communicator are to be dropped before. What is in other memory stays, and may be half written where an
     /// operation was under way.
     ///

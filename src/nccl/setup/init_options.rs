@@ -9,7 +9,8 @@ use crate::deadline::default_timeout;
 #[derive(Debug, Clone)]
 pub struct InitOptions {
     /// How long the start may take, and how long the communicator's own calls may wait later on; see
-    /// [`Communicator::set_timeout`](crate::nccl::Communicator::set_timeout).
+    /// [`Communicator::set_timeout`](crate::nccl::Communicator::set_timeout). Waits for a stream, and copies to the host, wait as long as
+    /// [`default_timeout`](crate::default_timeout) says, whatever stands here.
     pub timeout: Duration,
     /// What NCCL is told.
     pub config: Config,
