@@ -39,6 +39,9 @@ impl Communicator {
     /// says less. Who is to know sooner has a thread wait for the others in `exchange`, which gets [`Error::Gone`] at once, and
     /// [abort](Self::aborter) the communicator.
     ///
+    /// Some ranks may have done a step that others have not, or believe that they have, see [failures](crate::nccl#failures): ranks tell each
+    /// other in the exchange that comes of this where they go on.
+    ///
     /// Buffers that are windows of this communicator are to be dropped before. What is in other memory stays, and may be half written where an
     /// operation was under way.
     ///
@@ -75,12 +78,20 @@ impl Communicator {
     ///
     /// fn train(mut comm: Communicator, mut exchange: Exchange) -> Result<()> {
     ///     let stream = Stream::new(comm.device())?;
-    ///     for number in 0..10 {
-    ///         while let Err(error) = step(number, &comm, &stream) {
-    ///             eprintln!("rank {}: {error}", comm.rank());
-    ///             let recovered = comm.recover(&exchange)?;
-    ///             (comm, exchange) = (recovered.comm, recovered.exchange);
-    ///             load_checkpoint(number)?;
+    ///     let mut number = 0u64;
+    ///     while number < 10 {
+    ///         match step(number, &comm, &stream) {
+    ///             Ok(()) => number += 1,
+    ///             Err(error) => {
+    ///                 eprintln!("rank {}: {error}", comm.rank());
+    ///                 let recovered = comm.recover(&exchange)?;
+    ///                 (comm, exchange) = (recovered.comm, recovered.exchange);
+    ///                 // Some are a step ahead: all go back to the first that somebody has not done.
+    ///                 for bytes in exchange.all_gather(&number.to_le_bytes())? {
+    ///                     number = number.min(u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
+    ///                 }
+    ///                 load_checkpoint(number)?;
+    ///             }
     ///         }
     ///     }
     ///     Ok(())
