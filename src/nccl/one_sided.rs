@@ -190,7 +190,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where `local` or `target` is in no window of this communicator, or the elements do
-    /// not fit into what `peer` has of it, or begin behind what this rank has, where NCCL looks; for a rank that there is not;
+    /// not fit into what `peer` has of it, or begin behind what this rank has, where NCCL looks; where a rank puts to itself, over what it puts; for a rank that there is not;
     /// [`InvalidUsage`](crate::Error::InvalidUsage) before [`Communicator::prepare_one_sided`] and within a group; those of operations.
     pub fn put_signal<'a, T: Element>(
         &self,
@@ -224,6 +224,17 @@ impl Communicator {
                 found.own
             );
             return Err(Error::argument(OPERATION, "target", expected, format!("byte {}", found.offset)));
+        }
+        let (window, begin) = inner.windows.place(&local);
+        let (end, bytes) = (begin + local.bytes, found.offset..found.offset + local.bytes);
+        if peer == inner.rank && window == found.window && begin < bytes.end && bytes.start < end {
+            let expected = format!("a place outside of bytes {begin} to {end} of the window, which are put");
+            return Err(Error::argument(
+                OPERATION,
+                "target",
+                expected,
+                format!("bytes {} to {}", bytes.start, bytes.end),
+            ));
         }
         let carried = element::kind::<T>().map_or((ElementKind::U8, len * size_of::<T>()), |kind| (kind, len));
         let put =

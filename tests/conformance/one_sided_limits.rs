@@ -118,6 +118,36 @@ fn a_window_over_a_buffer_of_one_rank_is_no_buffer_of_all() {
     });
 }
 
+/// The device copies, and what that does where both overlap is not known.
+#[test]
+fn a_rank_puts_nothing_over_what_it_puts() {
+    with_one_sided(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                comm.prepare_one_sided(stream)?;
+                let (me, next) = (comm.rank(), (comm.rank() + 1) % ranks);
+                let mut x = comm.alloc_from(stream, &values(me, 0, 100))?;
+                for (from, to) in [(0, 0), (0, 49), (20, 0), (30, 50)] {
+                    let refused = comm.put_signal(x.slice(from..from + 50), me, x.at(to), stream);
+                    assert_argument(refused, "put_signal", "outside of bytes", "bytes");
+                }
+                comm.put_signal(x.slice(..50), me, x.at(50), stream)?;
+                comm.wait_signal_for(&[(me, 1)], &mut x, stream)?;
+                assert_eq!(x.to_vec(stream)?[50..], values(me, 0, 50));
+                comm.barrier(stream)?;
+                if ranks > 1 {
+                    // Another rank has its own bytes there.
+                    comm.put_signal(x.slice(..50), next, x.at(50), stream)?;
+                    comm.wait_signal(&[(next, 1)], stream)?;
+                }
+                stream.synchronize()
+            });
+            rig.close();
+        }
+    });
+}
+
 #[test]
 fn communicators_say_what_they_can_do() {
     with_one_sided(60.0, || {
