@@ -66,8 +66,19 @@ impl Invitation {
         self.size
     }
 
-    /// Comes into the clique that has invited, as a rank on `device`, with its configuration and timeout. See [`Communicator::invite`], where
-    /// there is an example.
+    /// Comes into the clique that has invited, as a rank on `device`, with its configuration and timeout, while its ranks
+    /// [grow](Communicator::grow).
+    ///
+    /// ```
+    /// use gpucomm::nccl::Invitation;
+    /// use gpucomm::{Device, Result};
+    ///
+    /// fn newcomer(invitation: Invitation, device: Device) -> Result<usize> {
+    ///     let comm = invitation.accept(device)?;
+    ///     Ok(comm.size())
+    /// }
+    /// # let _ = newcomer;
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidUsage`] where it is not of a clique, whose ranks compare what they do: [`Communicator::join`];
