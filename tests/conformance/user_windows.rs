@@ -196,6 +196,8 @@ fn other_memory_is_refused_by_name() {
                 assert_argument(comm.window(&private), "window", "cuda::vmm", "without handles");
                 let properties = Properties::new(device).handle_types(HandleTypes::FD);
                 let step = || PhysicalMemory::with(&properties, 2 << 20);
+                let to_read: DeviceBuffer<u32> = step()?.map(&[Access::read(device)])?.into_buffer();
+                assert_argument(comm.window(&to_read), "window", "may write", "to read only");
                 let mut grown: DeviceBuffer<u32> = AddressRange::reserve(8 << 20)?.map(step()?, &access)?.into_buffer();
                 grown.grow(step()?)?;
                 assert_argument(comm.window(&grown), "window", "cuda::vmm", "not mapped as one");

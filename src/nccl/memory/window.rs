@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::register;
 use super::unsupported::Unsupported;
-use crate::cuda::{Allocation, Region};
+use crate::cuda::{Access, Allocation, Region};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::submit;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -42,6 +42,10 @@ pub(crate) fn many(operation: &'static str, members: &[&Arc<Inner>], regions: &[
 /// The memory of a region, if `inner` may make a window of it.
 fn check(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<Wanted> {
     let memory = register::kept(operation, inner, region)?;
+    if !memory.serves(inner.device, Access::Write) {
+        let expected = format!("memory that {} may write, as other ranks write into windows", inner.device);
+        return Err(Error::argument(operation, "memory", expected, memory.who()));
+    }
     if inner.windows.is_taken(region) {
         let reason = "the memory, or some of it, is a window or registered with this communicator already: what NCCL does with memory that is \
                       registered twice is undefined";
