@@ -206,3 +206,36 @@ fn those_that_are_left_are_configured_alike() {
         }
     });
 }
+
+/// Each is a communicator of its own, whatever has become of the others of the same ranks.
+#[test]
+#[cfg(nccl_ge_2_28_7)]
+fn the_same_ranks_again_otherwise_configured() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                if comm.rank() == 0 {
+                    return Ok(());
+                }
+                let mut kept = Vec::new();
+                for config in configs() {
+                    let rest = comm.shrink_with(&[0], &config)?;
+                    sum(&rest, stream)?;
+                    kept.push(rest);
+                }
+                kept.push(comm.shrink(&[0])?);
+                for rest in &kept {
+                    // Others may be faster.
+                    for result in [rest.wait_at_barrier(stream), rest.revoke("the test revokes").map(drop)] {
+                        assert!(matches!(result, Ok(()) | Err(Error::Revoked { .. })), "{result:?}");
+                    }
+                    let next = comm.shrink_with(&[0], &Config::new().max_ctas(5))?;
+                    sum(&next, stream)?;
+                }
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}

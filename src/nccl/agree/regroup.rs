@@ -34,6 +34,14 @@ impl Plan {
         }
     }
 
+    /// What is counted as one sequence: that of the same ranks, whatever their configuration.
+    pub(crate) fn sequence(&self) -> Self {
+        match self {
+            Self::Without(excluded, _) => Self::Without(Arc::clone(excluded), None),
+            other => other.clone(),
+        }
+    }
+
     /// In words.
     pub(crate) fn describe(&self) -> String {
         match self {

@@ -22,16 +22,18 @@ impl Guarded {
     /// What [`Guarded::regroup`] would say next.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn times(&self, plan: &Plan) -> u64 {
-        self.regroups.iter().find(|(known, _)| known == plan).map_or(0, |(_, times)| times + 1)
+        let plan = plan.sequence();
+        self.regroups.iter().find(|(known, _)| *known == plan).map_or(0, |(_, times)| times + 1)
     }
 
     /// How often others were made of it by `plan` before.
     pub(crate) fn regroup(&mut self, plan: &Plan) -> u64 {
-        if let Some((_, times)) = self.regroups.iter_mut().find(|(known, _)| known == plan) {
+        let plan = plan.sequence();
+        if let Some((_, times)) = self.regroups.iter_mut().find(|(known, _)| *known == plan) {
             *times += 1;
             return *times;
         }
-        self.regroups.push((plan.clone(), 0));
+        self.regroups.push((plan, 0));
         0
     }
 }
