@@ -110,7 +110,9 @@ fn in_a_group() {
                 Ok(())
             })
             .unwrap();
-            for stream in streams.iter().chain(&others) {
+            // A communicator of one rank has nobody to wait for, on whatever stream.
+            let behind = if ranks > 1 { &others[..] } else { &[] };
+            for stream in streams.iter().chain(behind) {
                 let (came, seen) = (came.clone(), seen.clone());
                 stream.launch_host(move || seen.lock().unwrap().push(came.load(Ordering::SeqCst))).unwrap();
             }
@@ -119,7 +121,7 @@ fn in_a_group() {
                 assert_eq!(x.to_vec(stream).unwrap(), [expected; 3]);
             }
             streams.iter().chain(&others).for_each(|stream| stream.synchronize().unwrap());
-            assert_eq!(*seen.lock().unwrap(), vec![ranks; 2 * ranks]);
+            assert_eq!(*seen.lock().unwrap(), vec![ranks; ranks + behind.len()]);
             // Nothing of a group that fails is submitted: else the others would wait for this one.
             let failed = group(|g| {
                 g.barrier(rig.clique.rank(0), &streams[0])?;
