@@ -7,15 +7,17 @@ use crate::deviation::Deviation;
 use crate::generator::Generator;
 use crate::model::Model;
 use crate::rank::Rank;
-#[cfg(nccl_ge_2_29)]
-use crate::steps::put;
 #[cfg(nccl_ge_2_28_7)]
 use crate::steps::rest;
 #[cfg(nccl_ge_2_22)]
 use crate::steps::simulation;
+#[cfg(nccl_ge_2_29_7)]
+use crate::steps::suspension;
 use crate::steps::{
     another, bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, scalar,
 };
+#[cfg(nccl_ge_2_29)]
+use crate::steps::{growth, put};
 
 /// One step of all ranks.
 ///
@@ -79,6 +81,10 @@ pub const KINDS: &[(u32, Draw)] = &[
     (1, put::puts),
     #[cfg(nccl_ge_2_28_7)]
     (1, rest::shrink),
+    #[cfg(nccl_ge_2_29)]
+    (1, growth::grow),
+    #[cfg(nccl_ge_2_29_7)]
+    (1, suspension::suspend),
     (4, registration::register),
     (2, registration::deregister),
     (4, order::new_stream),

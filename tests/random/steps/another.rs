@@ -50,7 +50,7 @@ impl Step for Another {
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let (me, stream) = (rank.number(), rank.stream(&self.streams));
-        let id = self.id(rank.comm, stream)?;
+        let id = id(rank.comm, self.maker, stream)?;
         let Some(place) = self.who.iter().position(|&one| one == me) else { return Ok(()) };
         let options = InitOptions { timeout: rank.comm.timeout(), config: self.settings.config() };
         let (device, size) = (rank.comm.device(), self.who.len());
@@ -81,15 +81,13 @@ impl Step for Another {
     }
 }
 
-impl Another {
-    /// The id, which its maker sends to all ranks.
-    fn id(&self, comm: &Communicator, stream: &Stream) -> Result<UniqueId> {
-        let bytes = if comm.rank() == self.maker { *UniqueId::new()?.as_bytes() } else { [0; UniqueId::BYTES] };
-        let mut sent = DeviceBuffer::from_slice(stream, &bytes)?;
-        comm.broadcast(InPlace(&mut sent), self.maker, stream)?;
-        let bytes = sent.to_vec(stream)?;
-        Ok(UniqueId::from_bytes(bytes.try_into().expect("the bytes of an id")))
-    }
+/// An id, which its maker sends to all ranks.
+pub fn id(comm: &Communicator, maker: usize, stream: &Stream) -> Result<UniqueId> {
+    let bytes = if comm.rank() == maker { *UniqueId::new()?.as_bytes() } else { [0; UniqueId::BYTES] };
+    let mut sent = DeviceBuffer::from_slice(stream, &bytes)?;
+    comm.broadcast(InPlace(&mut sent), maker, stream)?;
+    let bytes = sent.to_vec(stream)?;
+    Ok(UniqueId::from_bytes(bytes.try_into().expect("the bytes of an id")))
 }
 
 /// A handle on its way through a thread.

@@ -9,6 +9,8 @@ pub mod check;
 pub mod copy;
 pub mod crowd;
 pub mod exchange;
+#[cfg(nccl_ge_2_29)]
+pub mod growth;
 pub mod order;
 pub mod part;
 #[cfg(nccl_ge_2_29)]
@@ -19,3 +21,5 @@ pub mod rest;
 pub mod scalar;
 #[cfg(nccl_ge_2_22)]
 pub mod simulation;
+#[cfg(nccl_ge_2_29_7)]
+pub mod suspension;
