@@ -328,7 +328,7 @@ impl Error {
         error
     }
 
-    /// The same, at whose end stands a note, in brackets.
+    /// The same, at whose end stands a note, in brackets: once, where it is told from one communicator to the next.
     pub(crate) fn noted(mut self, note: impl std::fmt::Display) -> Self {
         let text = match &mut self {
             Self::NoDevice { reason, .. }
@@ -348,7 +348,10 @@ impl Error {
             // It is about the whole program.
             Self::LibraryTooOld { .. } => return self,
         };
-        text.push_str(&format!(" ({note})"));
+        let note = format!(" ({note})");
+        if !text.ends_with(&note) {
+            text.push_str(&note);
+        }
         self
     }
 

@@ -12,6 +12,7 @@ use super::communicator::Communicator;
 use super::life::abort::start_abort;
 use super::life::init;
 use super::life::under_way::UnderWay;
+use super::raw::outside::outside_of_host_functions;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use super::state::inner::Inner;
@@ -221,11 +222,12 @@ impl PendingCommunicator {
     /// Waits for the other ranks, until the deadline that began with the start.
     ///
     /// # Errors
-    /// As [`Communicator::init_rank`].
+    /// As [`Communicator::init_rank`]. Within a host function, which must not wait for ranks, the start is given up.
     ///
     /// # Examples
     /// See [`PendingCommunicator`].
     pub fn wait(self) -> Result<Communicator> {
+        outside_of_host_functions("PendingCommunicator::wait")?;
         self.end(|start| the_one(start.wait()))
     }
 

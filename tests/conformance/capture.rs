@@ -143,11 +143,14 @@ fn a_group_on_a_stream_that_is_captured() {
             let ended = unsafe {
                 let mode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeThreadLocal;
                 assert_eq!(sys::cudaStreamBeginCapture(captured.as_raw(), mode), sys::cudaError::cudaSuccess);
-                let error = group(|group| {
-                    group.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, &first)?;
-                    group.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, &captured)
-                });
-                assert_names(&error.expect_err("a stream that is captured"), &["captured"]);
+                // Of nothing, too: what is enqueued there would be that memory is ordered.
+                for len in [9, 0] {
+                    let error = group(|group| {
+                        group.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, &first)?;
+                        group.all_reduce(comm, InPlace(y.slice_mut(..len)), ReduceOp::Sum, &captured)
+                    });
+                    assert_names(&error.expect_err("a stream that is captured"), &["captured"]);
+                }
                 let ended = sys::cudaStreamEndCapture(captured.as_raw(), &raw mut graph);
                 if !graph.is_null() {
                     sys::cudaGraphDestroy(graph);

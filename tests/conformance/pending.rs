@@ -40,6 +40,20 @@ fn all_work(comms: &[Communicator]) {
     std::thread::scope(|scope| comms.iter().for_each(|comm| drop(scope.spawn(|| works(comm)))));
 }
 
+/// A host function waits for nobody: the start is given up.
+#[test]
+fn nobody_is_waited_for_in_a_host_function() {
+    watched(60.0, || {
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let pending = begin(0, 2, &UniqueId::new().unwrap(), 30.0).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        stream.launch_host(move || tell.send(pending.wait().map(drop)).unwrap()).unwrap();
+        let refused = told.recv_timeout(slower(10.0)).expect("an answer");
+        assert_names(&refused.expect_err("it waits"), &["PendingCommunicator::wait", "host function"]);
+        stream.synchronize().unwrap();
+    });
+}
+
 #[test]
 fn one_thread_begins_all_ranks() {
     watched(120.0, || {

@@ -13,6 +13,7 @@ mod alias;
 mod block_on;
 mod capture;
 mod child;
+mod contexts;
 mod copy;
 mod default_streams;
 mod device;

@@ -8,20 +8,34 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::thread;
 
 use crate::cuda::now;
 use crate::error::Error;
 use crate::nccl::agree::dispute::is_of_part;
 use crate::nccl::wait::departure;
 
+/// That a thread began to end communicators.
+struct Begun {
+    since: u64,
+    why: Error,
+    /// It was unwinding.
+    unwinds: bool,
+}
+
 thread_local! {
-    /// When this thread last began to end communicators, and why.
-    static BEGUN: RefCell<Option<(u64, Error)>> = const { RefCell::new(None) };
+    /// When this thread last began to, or in the panic that goes on first.
+    static BEGUN: RefCell<Option<Begun>> = const { RefCell::new(None) };
 }
 
 /// This thread is about to end communicators because of `error`, which it reports when that is done.
 pub(crate) fn begin(error: &Error) {
-    BEGUN.set(Some((now(), error.clone())));
+    let unwinds = thread::panicking();
+    BEGUN.with_borrow_mut(|begun| {
+        if !unwinds || begun.as_ref().is_none_or(|begun| !begun.unwinds) {
+            *begun = Some(Begun { since: now(), why: error.clone(), unwinds });
+        }
+    });
 }
 
 /// How a rank failed.
@@ -50,13 +64,13 @@ impl<E> Failure<E> {
     /// communicator of the rank may have `ended` because of another.
     pub(crate) fn returned(rank: usize, error: E, known: Option<&Error>, ended: Option<&Error>) -> Self {
         let brought = known.or(ended);
-        let begun = BEGUN.take().filter(|(_, begun)| brought.is_none_or(|error| same(begun, error)));
+        let begun = BEGUN.take().filter(|begun| brought.is_none_or(|error| same(&begun.why, error)));
         let is_told = match known {
             Some(error) => is_told_by(error),
             // Who has ended it need not be told.
             None => ended.is_some() && begun.is_none(),
         };
-        let since = begun.map_or_else(now, |(since, _)| since);
+        let since = begun.map_or_else(now, |begun| begun.since);
         let said = known.map_or_else(|| String::from(" of its own"), |error| format!(": {error}"));
         let text = format!("rank {rank} returned an error{said}");
         let differs = brought.and_then(differs);
@@ -66,8 +80,10 @@ impl<E> Failure<E> {
     /// `rank` has panicked, on this thread.
     pub(crate) fn panicked(rank: usize, payload: Box<dyn Any + Send>) -> Self {
         let said = payload.downcast_ref::<String>();
-        let begun = BEGUN.take().filter(|(_, error)| said.is_some_and(|text| text.contains(&format!("{error:?}"))));
-        let since = begun.map_or_else(now, |(since, _)| since);
+        // It panics over an error for which it has ended some, or has ended some as it unwound.
+        let is_it =
+            |begun: &Begun| begun.unwinds || said.is_some_and(|text| text.contains(&format!("{:?}", begun.why)));
+        let since = BEGUN.take().filter(is_it).map_or_else(now, |begun| begun.since);
         let text = format!("rank {rank} panicked");
         Self { rank, since, is_told: false, differs: None, text, what: What::Panic(payload) }
     }
@@ -196,6 +212,23 @@ mod tests {
         begin(&error("out of memory"));
         let first = std::thread::spawn(|| other(0)).join().unwrap();
         assert_eq!(blamed(vec![first, other(1)]), Some(0));
+    }
+
+    /// A panic ends what it drops, by which the others fail before it is told.
+    #[test]
+    fn who_panics_is_at_fault() {
+        struct Ends(&'static str);
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                begin(&abort(self.0));
+            }
+        }
+        let panic = std::panic::catch_unwind(|| {
+            let _all = [Ends("one"), Ends("another")];
+            std::panic::resume_unwind(Box::new("because"));
+        });
+        let victim = std::thread::spawn(|| own(0, None)).join().unwrap();
+        assert_eq!(blamed(vec![victim, Failure::panicked(1, panic.expect_err("a panic"))]), Some(1));
     }
 
     /// `rank` has returned an error of the program's own, when its communicator had ended because of this, or had not ended.

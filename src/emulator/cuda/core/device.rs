@@ -10,7 +10,7 @@ use crate::emulator::memory::heap::{self, Heap};
 use crate::emulator::{fault, report, settings};
 use crate::sys::cudaError;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, Weak};
 
 /// One emulated GPU.
@@ -20,6 +20,8 @@ pub(crate) struct Device {
     pub ordinal: i32,
     /// Its memory.
     pub heap: &'static Heap,
+    /// This process has set up its context.
+    used: AtomicBool,
     /// The code of the error that every call returns since it happened, 0 before.
     sticky: AtomicU32,
     /// How many pieces of work have begun.
@@ -66,9 +68,9 @@ pub(crate) fn current_device() -> i32 {
     CURRENT.get()
 }
 
-/// Makes `ordinal` the current device of this thread.
+/// Makes `ordinal` the current device of this thread, and sets it up, as CUDA does since 12.0.
 pub(crate) fn set_current(ordinal: i32) -> Result<(), cudaError> {
-    device(ordinal)?;
+    device(ordinal)?.set_up();
     CURRENT.set(ordinal);
     Ok(())
 }
@@ -111,11 +113,18 @@ pub(crate) fn answers(ordinal: i32) -> Result<(), cudaError> {
     device(ordinal)?.check()
 }
 
+/// What a library does first, so that CUDA is there: sets up the device with this ordinal, if it answers.
+pub(crate) fn start(ordinal: i32) -> Result<(), cudaError> {
+    device(ordinal)?.set_up();
+    answers(ordinal)
+}
+
 impl Device {
     fn new(ordinal: i32, heap: &'static Heap) -> Self {
         Self {
             ordinal,
             heap,
+            used: AtomicBool::new(false),
             sticky: AtomicU32::new(0),
             begun: AtomicU64::new(0),
             waits: AtomicU64::new(0),
@@ -130,6 +139,18 @@ impl Device {
     /// Its number on the machine, which is the same in all processes.
     pub fn number(&self) -> i32 {
         self.heap.ground.number
+    }
+
+    /// Sets up its primary context, where that is not done.
+    pub fn set_up(&self) {
+        if !self.is_used() {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this process has set up its primary context.
+    pub fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// The sticky error, if one happened.

@@ -5,6 +5,8 @@
 pub(crate) enum Class {
     /// Concerns no work: may be called at any time.
     Any,
+    /// The same, and does without the context of a device: every other function of the runtime sets up that of the current device.
+    Free,
     /// Puts something into the order of the stream that it is given: part of the graph, where that is being captured, if a graph can hold
     /// it.
     Enqueues,
@@ -39,13 +41,14 @@ macro_rules! functions {
 
 functions! {
     Any:
-        cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess cudaDeviceGetAttribute cudaDeviceGetP2PAttribute cudaDeviceGetPCIBusId
-        cudaDeviceGetByPCIBusId cudaDeviceGetStreamPriorityRange cudaDriverGetVersion cudaEventCreateWithFlags cudaEventDestroy cudaEventElapsedTime
-        cudaGetDevice cudaGetDeviceCount cudaGraphDestroy cudaGraphExecDestroy cudaGraphGetNodes cudaMemGetInfo cudaRuntimeGetVersion cudaSetDevice
-        cudaStreamBeginCapture cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamEndCapture cudaStreamGetFlags
-        cudaStreamGetPriority cudaStreamIsCapturing cudaThreadExchangeStreamCaptureMode gpucommDeviceInfo gpucommDriverEntryPoint
-        gpucommPointerInfo gpucommPoolCreate
-        cuDeviceGetAttribute cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAddressRange cuMemGetAccess cuMemGetAllocationGranularity
+        cudaDeviceEnablePeerAccess cudaDeviceGetStreamPriorityRange cudaEventCreateWithFlags cudaEventDestroy cudaEventElapsedTime
+        cudaGraphDestroy cudaGraphExecDestroy cudaGraphGetNodes cudaMemGetInfo cudaStreamBeginCapture cudaStreamCreateWithPriority
+        cudaStreamDestroy cudaStreamEndCapture cudaStreamGetFlags cudaStreamGetPriority cudaStreamIsCapturing gpucommPointerInfo gpucommPoolCreate;
+    Free:
+        cudaDeviceCanAccessPeer cudaDeviceGetAttribute cudaDeviceGetByPCIBusId cudaDeviceGetP2PAttribute cudaDeviceGetPCIBusId
+        cudaDriverGetVersion cudaGetDevice cudaGetDeviceCount cudaRuntimeGetVersion cudaSetDevice cudaThreadExchangeStreamCaptureMode
+        gpucommDeviceInfo gpucommDriverEntryPoint
+        cuDeviceGetAttribute cuDevicePrimaryCtxGetState cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAddressRange cuMemGetAccess cuMemGetAllocationGranularity
         cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMap cuMemRelease cuMemRetainAllocationHandle
         cuMemSetAccess cuMemUnmap;
     Enqueues:

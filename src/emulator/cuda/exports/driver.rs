@@ -1,13 +1,14 @@
 //! The functions of the driver that are looked up by name.
 
-use super::vmm;
+use super::{Out, vmm};
+use crate::emulator::cuda::core::device::device;
 use crate::emulator::cuda::core::driver_lock;
 use crate::emulator::cuda::core::safety::{Function, functions};
 use crate::emulator::cuda::core::stream::{self, Stream};
 use crate::emulator::cuda::frame::guarded;
 use crate::emulator::cuda::tasks::memset::{self, Shape};
 use crate::sys::{CUdeviceptr_v2, CUresult, CUstream, cudaError};
-use std::ffi::{CStr, c_uint, c_ushort, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_ushort, c_void};
 use std::sync::Arc;
 
 /// The address of a driver function, or null where the emulator has none of that name.
@@ -16,6 +17,10 @@ pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
     type D32 = unsafe extern "C" fn(CUdeviceptr_v2, c_uint, usize, CUstream) -> CUresult;
     type D2D32 = unsafe extern "C" fn(CUdeviceptr_v2, usize, c_uint, usize, usize, CUstream) -> CUresult;
     match symbol.to_bytes() {
+        b"cuDevicePrimaryCtxGetState" => {
+            let function: unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> CUresult = context_state;
+            function as *mut c_void
+        }
         b"cuMemsetD16Async" => memset_d16 as D16 as *mut c_void,
         b"cuMemsetD32Async" => memset_d32 as D32 as *mut c_void,
         b"cuMemsetD2D32Async" => memset_d2d32 as D2D32 as *mut c_void,
@@ -35,6 +40,18 @@ fn result(function: Function, stream: CUstream, work: impl FnOnce(&Arc<Stream>) 
         work(&stream)
     };
     CUresult(guarded(function, launch).map_or_else(|error| error.0, |()| 0))
+}
+
+unsafe extern "C" fn context_state(ordinal: c_int, flags: *mut c_uint, active: *mut c_int) -> CUresult {
+    let asked = guarded(functions::cuDevicePrimaryCtxGetState, || {
+        // SAFETY: as C declares it: integers to write to, or null.
+        let (flags, active) = unsafe { (Out::new(flags)?, Out::new(active)?) };
+        let used = device(ordinal)?.is_used();
+        flags.set(0);
+        active.set(c_int::from(used));
+        Ok(())
+    });
+    CUresult(asked.map_or_else(|error| error.0, |()| 0))
 }
 
 unsafe extern "C" fn memset_d16(dst: CUdeviceptr_v2, value: c_ushort, count: usize, stream: CUstream) -> CUresult {

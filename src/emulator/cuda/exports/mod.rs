@@ -13,8 +13,9 @@ pub use graphs::*;
 pub use memory::*;
 pub use streams::*;
 
+use super::core::device::current;
 use super::core::driver_lock;
-use super::core::safety::Function;
+use super::core::safety::{Class, Function};
 use super::core::stream::{self, Stream};
 use super::error;
 use super::frame::guarded;
@@ -23,6 +24,11 @@ use std::sync::Arc;
 
 /// The frame of functions of the runtime, which remember their errors.
 fn runtime(function: Function, work: impl FnOnce() -> Result<(), cudaError>) -> cudaError {
+    if function.class != Class::Free
+        && let Ok(device) = current()
+    {
+        device.set_up();
+    }
     let error = guarded(function, work).err().unwrap_or(cudaError::cudaSuccess);
     error::remember(error);
     error

@@ -159,7 +159,7 @@ pub(crate) unsafe fn newcomer(
         };
         let id = id.ok_or_else(|| Failure::argument("a new rank comes without an id"))?;
         let ordinal = device::current_device();
-        device::answers(ordinal).map_err(|error| cuda("cudaFree", error))?;
+        device::start(ordinal).map_err(|error| cuda("cudaFree", error))?;
         let child = Comm::new(rank, size, ordinal, config.unwrap_or_default().overridden(), Resources::default());
         registry::insert(&child);
         out.put(registry::handle(&child));

@@ -86,7 +86,7 @@ pub(crate) unsafe fn init_rank(
         };
         let ordinal = device::current_device();
         // The first call of CUDA that NCCL makes, to have it started, frees nothing.
-        device::answers(ordinal).map_err(|error| cuda("cudaFree", error))?;
+        device::start(ordinal).map_err(|error| cuda("cudaFree", error))?;
         let config = config.unwrap_or_default().overridden();
         let comm = Comm::new(rank, count, ordinal, config, Resources::default());
         registry::insert(&comm);
