@@ -1,8 +1,11 @@
 //! Ranks of a clique that group their calls differently where NCCL needs them alike: a disagreement.
 
-use gpucomm::{InPlace, RecvOnly, ReduceOp, Result, group};
+use std::sync::Barrier;
+
+use gpucomm::{Error, InPlace, RecvOnly, ReduceOp, Result, group};
 
 use crate::disagreement::{Rank, buffer, disagree, names, odd_one};
+use crate::support::{Rig, assert_names, rank_counts, watched};
 
 /// NCCL reorders and merges the collectives of a group, so ranks have to group them alike.
 fn grouped_differently(small: usize, large: usize) {
@@ -106,6 +109,46 @@ fn a_message_before_and_after_an_all_to_all() {
                 comm.recv(&mut message, 0, stream)
             }
             _ => comm.all_to_all(&x, &mut y, stream),
+        }
+    });
+}
+
+/// Whichever of the two comes first: the other one is refused as it is issued, before anything waits for it.
+#[test]
+fn a_message_and_an_all_to_all_are_told_apart_at_once() {
+    if gpucomm::nccl::built_version().minor < 28 {
+        return;
+    }
+    watched(60.0, || {
+        for message_first in [false, true] {
+            let Some(rig) = rank_counts(&[2]).first().map(|&ranks| Rig::new(ranks)) else { return };
+            let turn = Barrier::new(2);
+            let ended = rig.try_run(|comm, stream| {
+                let (x, mut y, mut message) =
+                    (buffer::<u8>(stream, 8)?, buffer::<u8>(stream, 8)?, buffer::<u8>(stream, 4)?);
+                // Nobody waits for a connection later on.
+                comm.all_to_all(&x, &mut y, stream)?;
+                if comm.rank() == 0 {
+                    comm.send(&message, 1, stream)?
+                } else {
+                    comm.recv(&mut message, 0, stream)?
+                }
+                stream.synchronize()?;
+                let comes = (comm.rank() == 0) == message_first;
+                if !comes {
+                    turn.wait();
+                }
+                let issued =
+                    if comm.rank() == 0 { comm.send(&message, 1, stream) } else { comm.all_to_all(&x, &mut y, stream) };
+                if comes {
+                    turn.wait();
+                    return issued;
+                }
+                let error = issued.expect_err("it comes behind the other");
+                assert!(matches!(error, Error::Disagreement { .. }), "message first: {message_first}: {error}");
+                Err(error)
+            });
+            assert_names(&ended.expect_err("ranks disagree"), &["4 u8", "all_to_all"]);
         }
     });
 }
