@@ -225,3 +225,22 @@ fn random_programs_come_to_their_end() {
         }
     }
 }
+
+/// An abort has come between: nobody goes on, neither in the call that all have come for nor in one for that alone.
+#[test]
+fn who_is_not_promised_to_waits() {
+    let none = |_: &[usize]| false;
+    for needs in [[collective(3, &[]), collective(3, &[])], [messages(&[(1, Sender)]), messages(&[(0, Receiver)])]] {
+        let meeting = Meeting::new(2);
+        for (rank, need) in needs.iter().enumerate() {
+            meeting.come(rank, need.clone(), &none);
+        }
+        meeting.press(0, &none);
+        assert_eq!([0, 1].map(|rank| meeting.step(rank)), [Step::Wait, Step::Wait], "{needs:?}");
+        assert_eq!([0, 1].map(|rank| meeting.leave(rank)), [0, 0]);
+        for (rank, need) in needs.into_iter().enumerate() {
+            meeting.come(rank, need, &all);
+        }
+        assert_eq!(free(&meeting, 2), [0, 1]);
+    }
+}
