@@ -49,6 +49,9 @@ fn what_cannot_be_is_refused_by_name() {
                 far(comm.put_signal(&buffer, next, local.at(0), stream), "a window of this communicator", "no window");
                 let theirs = other.clique.rank(comm.rank()).alloc::<u32>(stream, 10)?;
                 far(comm.put_signal(&buffer, next, theirs.at(0), stream), "a window of this", "another communicator");
+                let memory = gpucomm::nccl::alloc::<u32>(stream, PAGE)?;
+                let window = other.clique.rank(comm.rank()).window(&memory)?;
+                far(comm.put_signal(&buffer, next, window.at(0), stream), "a window of this", "another communicator");
                 assert_argument(comm.signal(ranks, stream), "signal", &format!("below {ranks}"), &ranks.to_string());
                 let wait = |signals: &[(usize, usize)], expected: &str| {
                     let refused = comm.wait_signal(signals, stream);
