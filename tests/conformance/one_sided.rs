@@ -1,6 +1,9 @@
 //! One-sided operations. On the emulator, a put beyond the window of the other rank ends the process, and so do puts that nothing puts in
 //! order, and memory that goes while puts are on their way.
 
+use std::thread;
+use std::time::Duration;
+
 use gpucomm::{Backend, CommBuffer, Communicator, Element, Result, Stream, Version};
 
 use crate::support::newer::since;
@@ -130,6 +133,57 @@ fn a_ring_with_credits() {
                     comm.signal(before, reads)?;
                 }
                 comm.wait_signal(&[(next, 1)], stream)?;
+                stream.synchronize()
+            });
+            rig.close();
+        }
+    });
+}
+
+/// The stream has something else to do for a while.
+fn sleeps(stream: &Stream) -> Result<()> {
+    stream.launch_host(|| thread::sleep(Duration::from_millis(30)))
+}
+
+/// What is put on a stream that has something else to do first is sent as it was, and before what comes later on other streams.
+#[test]
+fn what_is_put_comes_in_order() {
+    with_one_sided(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                comm.prepare_one_sided(stream)?;
+                let others = [(); 3].map(|()| Stream::new(comm.device()));
+                let [slow, fills, signals] = others.map(|stream| stream.expect("a stream"));
+                let mut outbox = comm.alloc::<u32>(stream, 300)?;
+                let mut inbox = comm.alloc::<u32>(stream, 300)?;
+                for round in 0..3 {
+                    outbox.copy_from_slice(&slow, &values(0, round, 300))?;
+                    assert_eq!(outbox.to_vec(stream)?, values(0, round, 300));
+                    inbox.fill(stream, POISON)?;
+                    comm.barrier(stream)?;
+                    if comm.rank() == 0 {
+                        sleeps(&slow)?;
+                        comm.put_signal(outbox.slice(..100), 1, inbox.at(0), &slow)?;
+                    }
+                    // It is asked whether what was put has arrived, which it has not.
+                    comm.reclaim()?;
+                    match comm.rank() {
+                        0 => {
+                            sleeps(&slow)?;
+                            comm.put_signal(outbox.slice(100..), 1, inbox.at(100), &slow)?;
+                            comm.signal(1, &signals)?;
+                            outbox.fill(&fills, POISON)?;
+                        }
+                        1 => {
+                            comm.wait_signal_for(&[(0, 2)], &mut inbox, stream)?;
+                            assert_eq!(inbox.to_vec(stream)?, values(0, round, 300), "round {round}");
+                            comm.wait_signal(&[(0, 1)], stream)?;
+                        }
+                        _ => {}
+                    }
+                    comm.barrier(stream)?;
+                }
                 stream.synchronize()
             });
             rig.close();
