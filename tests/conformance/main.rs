@@ -65,6 +65,8 @@ mod no_threads;
 mod one_sided;
 #[cfg(nccl_ge_2_29)]
 mod one_sided_limits;
+#[cfg(nccl_ge_2_29)]
+mod one_sided_order;
 mod out_of_memory;
 mod own_errors;
 mod p2p;

@@ -179,7 +179,7 @@ fn copy(comm: &Comm, peer: usize, put: &Put) -> Outcome<Copy> {
     }
     let mut to = parts[peer].begin;
     to.offset += offset as u64;
-    Ok(Copy { from, to, bytes, count, used })
+    Ok(Copy { from, to, window: window.addr(), bytes, count, used })
 }
 
 /// All ranks come to their first one-sided operation, where NCCL makes a window for the signals.

@@ -18,12 +18,15 @@ use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::shared::Shared;
 use crate::emulator::nccl::wait::activity::{Activity, Watch, died};
 use crate::emulator::races::touches::{Actor, Touching};
+use crate::emulator::report;
 use crate::emulator::settings::{DeadPeer, settings};
 
 /// What a put moves.
 pub(crate) struct Copy {
     pub(crate) from: Location,
     pub(crate) to: Location,
+    /// The window that this lies in, of this rank: it has the peer's memory mapped.
+    pub(crate) window: usize,
     pub(crate) bytes: usize,
     pub(crate) count: usize,
     /// The memory of this rank.
@@ -47,7 +50,14 @@ impl Give {
         let count = self.copy.as_ref().map_or(0, |copy| copy.count as u64);
         let activity = Activity::new(self.kind, 0, count, peer);
         activity.publish(segment.rank(comm.rank), Phase::Waiting);
-        if let Some(Copy { from, to, bytes, .. }) = &self.copy {
+        if let Some(Copy { from, to, window, bytes, .. }) = &self.copy {
+            if !comm.windows.has(*window) {
+                report::violation(format!(
+                    "{} of rank {} writes {bytes} bytes to rank {peer} through a window that was deregistered meanwhile",
+                    self.kind.name(),
+                    comm.rank
+                ));
+            }
             let reach = |place: &Location| {
                 let failed = |error| {
                     Failure::system(format!("rank {} cannot reach the window of rank {peer}: {error}", comm.rank))

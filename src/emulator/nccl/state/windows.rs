@@ -92,6 +92,11 @@ impl Windows {
         removed.inspect(|window| self.give_place(window.place)).is_some()
     }
 
+    /// Whether a window is there still.
+    pub(crate) fn has(&self, handle: usize) -> bool {
+        lock(&self.by_handle).contains_key(&handle)
+    }
+
     /// Where a window begins here, and the part of each rank.
     pub(crate) fn parts(&self, handle: usize) -> Option<(usize, Box<[Part]>)> {
         lock(&self.by_handle).get(&handle).map(|window| (window.range.start, window.parts.clone()))
