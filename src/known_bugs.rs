@@ -270,9 +270,9 @@ pub const TABLE: &[KnownBug] = &[
     KnownBug {
         name: "simulated-messages",
         first: Version::new(2, 22, 3),
-        what: "messages of a group that is simulated stay in the queue of the next one, in memory that was given back",
+        what: "messages of a group that is simulated, and from 2.29.2 on broadcasts from several roots, stay in the queue of the next one",
         answer: Answer::Refused,
-        how: "nccl::simulate takes collectives that are not made of messages",
+        how: "nccl::simulate takes collectives that are not made of messages, and broadcasts from one root, of which all_gather_v is not made",
         place: "src/nccl/enqueue/simulate.rs",
         ..OF_NCCL
     },

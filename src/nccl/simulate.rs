@@ -40,7 +40,8 @@ const OPERATION: &str = "simulate";
 ///
 /// # Errors
 /// What `record` returned. [`Unsupported`](crate::Error::Unsupported) with NCCL before 2.22.3. [`InvalidUsage`](crate::Error::InvalidUsage) within
-/// a group; for messages, and all_to_all, gather and scatter, which NCCL makes messages of: it estimates none, but keeps them for the next group; for a
+/// a group; for messages, and all_to_all, gather and scatter, which NCCL makes messages of: it estimates none, but keeps them for the next group;
+/// from 2.29.2 on for broadcasts from several roots in one communicator, which is what `all_gather_v` is made of, for the same reason; for a
 /// communicator of one rank, for which NCCL copies at once; and for several communicators that
 /// [share their resources](super::Config::split_share). [`Disagreement`](crate::Error::Disagreement) and [`Timeout`](crate::Error::Timeout) as
 /// the collectives; what NCCL says.

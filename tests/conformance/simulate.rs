@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use gpucomm::nccl::{Config, InitOptions, simulate};
-use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, group};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, Version, group};
 
+use crate::support::newer::since;
 use crate::support::random::rng;
 use crate::support::{Rig, assert_names, quick, rank_counts, slower, watched};
 
@@ -190,6 +191,55 @@ fn what_nccl_does_not_simulate_is_refused_by_name() {
                     comm.wait_at_barrier(&stream)
                 })
                 .unwrap();
+        }
+    });
+}
+
+/// From 2.29.2 on NCCL keeps those: the next group would do them, in memory that may be gone, instead of its own.
+#[test]
+fn broadcasts_from_several_roots_are_refused() {
+    since(Version::new(2, 29, 2), 60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            for rig in [Rig::new(ranks), Rig::unconnected(ranks)] {
+                rig.run(|comm, stream| {
+                    let me = comm.rank() as u32;
+                    let counts: Vec<usize> = (0..ranks).map(|rank| rank + 3).collect();
+                    let total = counts.iter().sum();
+                    let own = DeviceBuffer::from_slice(stream, &vec![me; counts[comm.rank()]])?;
+                    let mut all = DeviceBuffer::from_slice(stream, &vec![77u32; total])?;
+                    let usage = |result: Result<Option<Duration>>, word: &str| {
+                        let error = result.unwrap_err();
+                        assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+                        assert_names(&error, &["simulate", word, "several roots"]);
+                    };
+                    usage(simulate(|g| g.all_gather_v(comm, (&own, &mut all), &counts, stream)), "all_gather_v");
+                    let mut x = DeviceBuffer::from_slice(stream, &[me; 5])?;
+                    let mut y = DeviceBuffer::from_slice(stream, &[me; 4])?;
+                    let several = simulate(|g| {
+                        g.broadcast(comm, InPlace(&mut x), 0, stream)?;
+                        g.all_reduce(comm, InPlace(&mut all), ReduceOp::Sum, stream)?;
+                        g.broadcast(comm, InPlace(&mut y), 1, stream)
+                    });
+                    usage(several, "broadcast");
+                    // From one root they are simulated, and what is empty is nothing.
+                    let mut none = DeviceBuffer::<u32>::zeroed(stream, 0)?;
+                    let one = simulate(|g| {
+                        g.broadcast(comm, InPlace(&mut x), 1, stream)?;
+                        g.broadcast(comm, InPlace(&mut none), 0, stream)?;
+                        g.broadcast(comm, InPlace(&mut y), 1, stream)
+                    });
+                    assert!(one?.is_some());
+                    drop((x, y));
+                    comm.all_gather_v((&own, &mut all), &counts, stream)?;
+                    let expected: Vec<u32> = (0..ranks).flat_map(|rank| vec![rank as u32; counts[rank]]).collect();
+                    assert_eq!(all.to_vec(stream)?, expected);
+                    let mut z = DeviceBuffer::from_slice(stream, &[me; 9])?;
+                    comm.broadcast(InPlace(&mut z), 1, stream)?;
+                    assert_eq!(z.to_vec(stream)?, [1; 9]);
+                    Ok(())
+                });
+                rig.close();
+            }
         }
     });
 }

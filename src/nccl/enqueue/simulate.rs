@@ -14,12 +14,17 @@ use crate::cuda::restoring;
 use crate::error::{Error, Result};
 use crate::nccl::agree::signature;
 use crate::nccl::calls::call::Call;
+use crate::nccl::calls::kind::Kind;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::gate::LockedAll;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::entry;
 use crate::sys;
+use crate::version::{Version, running_nccl};
+
+/// The first version that keeps broadcasts where it keeps messages, until it knows whether they come from one root: only those it takes out.
+const KEEPS_BROADCASTS: Version = Version::new(2, 29, 2);
 
 /// How long `calls` may take as one group, in microseconds, as far as NCCL says so.
 pub(crate) fn simulate(operation: &'static str, mut calls: Calls<'_>) -> Result<Option<f32>> {
@@ -71,10 +76,32 @@ fn check_all(operation: &'static str, calls: &[Call<'_>], inners: &[&Inner]) -> 
     if let Some(alone) = inners.iter().find(|inner| inner.size == 1) {
         return refused(format!("rank {} is alone: NCCL copies within the call, and estimates nothing", alone.rank));
     }
+    if let Some(call) = from_several_roots(calls).filter(|_| running_nccl().map_or(true, |it| it >= KEEPS_BROADCASTS)) {
+        let name = call.operation;
+        return refused(format!(
+            "{name} is one of broadcasts from several roots, or made of such: NCCL estimates none, and would keep them for the next group"
+        ));
+    }
     if parts::is_shared(inners) {
         return refused("communicators that share their resources start one after the other, not as one group".into());
     }
     inners.iter().try_for_each(|inner| submit::check_number(calls, inner))
+}
+
+/// One of broadcasts from several roots in one communicator of more than one rank: all_gather_v is made of such, and some an all_gather.
+fn from_several_roots<'c, 'a>(calls: &'c [Call<'a>]) -> Option<&'c Call<'a>> {
+    let mut roots: SmallVec<[(u64, usize); 4]> = SmallVec::new();
+    calls.iter().filter(|call| call.count > 0).find(|call| match call.kind {
+        Kind::AllGather => call.operations() > 1,
+        Kind::Broadcast { root } => {
+            let known = roots.iter().find(|(comm, _)| *comm == call.comm.id).map(|(_, root)| *root);
+            if known.is_none() {
+                roots.push((call.comm.id, root));
+            }
+            known.is_some_and(|known| known != root)
+        }
+        _ => false,
+    })
 }
 
 fn estimate(operation: &'static str, calls: &[Call<'_>], members: &[Member<'_, '_>]) -> Result<Option<f32>> {

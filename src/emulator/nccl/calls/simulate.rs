@@ -2,18 +2,25 @@
 //!
 //! As in NCCL, it is no rehearsal: what a collective connects for the first time is connected, for which all ranks have to come; jobs are
 //! done; one rank alone copies in the call, before there is anything to simulate; and what does not block is launched. Messages stay in NCCL's
-//! queues, whose memory is reused, and are not connected any more, so that the next group does who knows what.
+//! queues, whose memory is reused, and are not connected any more, so that the next group does who knows what. So do broadcasts from several
+//! roots, since NCCL has queues for them.
 
 use super::connect;
 use super::group::{self, Parts};
+use crate::emulator::bugs::Nccl;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::requests::batch::Batch;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::settings::settings;
 use crate::sys::{NCCL_VERSION_CODE, ncclResult_t, ncclSimInfo_t};
 
 const MAGIC: u32 = 0x7468_5283;
+
+/// The first version that has a queue for the broadcasts of each root, beside those for messages. It takes them out before it simulates
+/// where there is one root alone.
+const QUEUES_BROADCASTS: Nccl = 2_29_02;
 
 /// Microseconds that a step from one rank to the next takes, and one byte of it: 200 GB/s.
 const STEP: f32 = 1.5;
@@ -49,6 +56,11 @@ fn simulate((batches, jobs, late, blocking): Parts, estimate: &mut Option<f32>) 
         let name = one.kind.name();
         return Err(Failure::unnoticed(format!("{name} in a simulated group: NCCL keeps messages for the next group")));
     }
+    if settings().nccl >= QUEUES_BROADCASTS && batches.iter().any(has_several_roots) {
+        return Err(Failure::unnoticed(
+            "broadcasts from several roots in a simulated group: NCCL keeps them for the next group, which does those instead of its own",
+        ));
+    }
     if !late.is_empty() {
         return Err(Failure::unnoticed("a one-sided operation in a simulated group: NCCL keeps it for the next group"));
     }
@@ -58,6 +70,14 @@ fn simulate((batches, jobs, late, blocking): Parts, estimate: &mut Option<f32>) 
     // Each overwrites what the one before has said.
     *estimate = others.iter().filter_map(last).next_back();
     Ok(ncclResult_t::ncclSuccess)
+}
+
+/// Whether there are broadcasts from several roots among the operations of one communicator.
+fn has_several_roots(Batch { comm, operations, .. }: &Batch) -> bool {
+    let is_one = |one: &&Operation| one.kind == Kind::Broadcast && one.bytes() > 0;
+    let mut roots = operations.iter().filter(is_one).map(|one| one.peer);
+    let first = roots.next();
+    comm.size > 1 && roots.any(|root| Some(root) != first)
 }
 
 /// What NCCL says of the operations of one communicator: the time of those that it looks at last, the smallest ones.

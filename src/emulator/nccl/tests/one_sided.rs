@@ -13,10 +13,15 @@ const POISON: u32 = 0xfeed_f00d;
 
 /// Runs `body` as a version that has one-sided operations, in a process of its own.
 fn newest(test: &str, body: impl FnOnce()) {
+    newer(&format!("one_sided::{test}"), body);
+}
+
+/// The same, for a test of another file, which its path names.
+pub(super) fn newer(path: &str, body: impl FnOnce()) {
     if settings().nccl >= 2_29_02 {
         return body();
     }
-    let path = format!("emulator::nccl::tests::one_sided::{test}");
+    let path = format!("emulator::nccl::tests::{path}");
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", &path, "--nocapture"])
         .env("GPUCOMM_EMULATOR_NCCL", "2.32.3")

@@ -1,5 +1,6 @@
 //! Groups that are simulated: what the library takes, and what it does to them all the same.
 
+use super::one_sided::newer;
 use super::*;
 use crate::emulator::report::expected::reported;
 
@@ -75,5 +76,31 @@ fn messages_stay_in_the_queue() {
         // SAFETY: a struct of our own.
         let ended = reported("keeps messages for the next group", || unsafe { ncclGroupSimulateEnd(&mut info()) });
         assert_eq!(ended, ncclResult_t::ncclInvalidArgument);
+    });
+}
+
+/// Those from one root NCCL takes out of their queue, and forgets.
+#[test]
+fn broadcasts_from_several_roots_stay_in_the_queue() {
+    newer("simulate::broadcasts_from_several_roots_stay_in_the_queue", || {
+        spmd(2, |rank| {
+            let buffer = Buffer::new(&[1.0; 3]);
+            rank.connect();
+            // SAFETY: the buffer stays until the end of the test.
+            let broadcast = |count: usize, root: i32| unsafe {
+                let datatype = ncclDataType_t::ncclFloat32;
+                assert_eq!(ncclBroadcast(buffer.0, buffer.0, count, datatype, root, rank.comm, rank.stream), OK);
+            };
+            let from_one = || [(3, 1), (0, 0), (2, 1)].into_iter().for_each(|(count, root)| broadcast(count, root));
+            let (ended, time) = simulate(&mut info(), from_one);
+            assert!(ended == OK && time > 0.0, "{}", last_error());
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { ncclGroupStart() }, OK);
+            broadcast(3, 0);
+            broadcast(3, 1);
+            // SAFETY: a struct of our own.
+            let ended = reported("keeps them for the next group", || unsafe { ncclGroupSimulateEnd(&mut info()) });
+            assert_eq!(ended, ncclResult_t::ncclInvalidArgument);
+        });
     });
 }
