@@ -73,6 +73,31 @@ fn an_old_rank_that_never_comes() {
     });
 }
 
+/// Ranks count what is made of a communicator, by which those that come find it; one that was left out of a shrink has not made that.
+#[test]
+fn who_was_left_out_of_a_shrink_grows_with_the_others() {
+    since(FIRST, 90.0, || {
+        for ranks in rank_counts(&[3, 4]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            for left_out in [0, ranks - 2] {
+                let old = clique(&devices[..ranks - 1]);
+                let rest = old.shrink(&[left_out]).unwrap();
+                rest.spmd(use_it).unwrap();
+                old.spmd(use_it).unwrap();
+                let grown = old.grow(&devices[ranks - 1..]).unwrap();
+                grown.spmd(use_it).unwrap();
+                old.split(|rank| Some((rank % 2, 0)))
+                    .unwrap()
+                    .values()
+                    .for_each(|part| part.spmd(use_it).map(drop).unwrap());
+                drop((old, rest));
+                grown.spmd(use_it).unwrap();
+            }
+            still_works(ranks);
+        }
+    });
+}
+
 #[test]
 fn forgotten_dropped_and_unwound() {
     since(FIRST, 120.0, || {

@@ -84,8 +84,8 @@ pub(crate) unsafe fn shrink(
             let text = format!("rank {own} of {} leaves out {excluded:?}: NCCL counts wrong", parent.size);
             return Err(Failure::argument(text).reported());
         }
+        // NCCL does not count these among the children: some ranks make none.
         let epoch = parent.ensure_dividable()?;
-        lock(&parent.issued).children += 1;
         let ranks = (0..parent.size).filter(|&rank| !excluded.contains(&(rank as i32))).collect();
         let rest = Members { ranks, epoch };
         let shares = parent.config.shrink_share && !aborts;
