@@ -145,6 +145,9 @@ impl<T: Element> Target<'_, T> {
 /// by a signal the other way, when it may be written to again. Signals are counted: who waits for three waits for the third since those it
 /// has waited for before.
 ///
+/// NCCL does what is enqueued on a communicator one after the other, on whatever streams: who waits for a signal keeps back its own puts,
+/// signals and collectives that come after. So ranks that each wait for the other before they give a signal wait for ever.
+///
 /// An abort ends a wait whose signal never comes only as far as CUDA lets go of it: NCCL has the device itself wait for a value in memory. Such
 /// a stream may stay where it is, until the process ends; what waits for it gets a timeout.
 ///

@@ -1,7 +1,11 @@
 //! One-sided operations. On the emulator, a put beyond the window of the other rank ends the process, and so do puts that nothing puts in
 //! order, and memory that goes while puts are on their way.
 
-use gpucomm::{Backend, CommBuffer, Communicator, Element, Result, Stream, Version};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use gpucomm::{Backend, CommBuffer, Communicator, Element, InPlace, ReduceOp, Result, Stream, Version};
 
 use crate::support::newer::since;
 use crate::support::random::rng;
@@ -131,6 +135,49 @@ fn a_ring_with_credits() {
                 }
                 comm.wait_signal(&[(next, 1)], stream)?;
                 stream.synchronize()
+            });
+            rig.close();
+        }
+    });
+}
+
+/// What a communicator does comes one after the other, on whatever streams: who waits for a signal keeps back what comes after.
+#[test]
+fn a_wait_keeps_back_what_comes_after_it() {
+    with_one_sided(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let (rig, looked) = (Rig::new(ranks), Barrier::new(ranks));
+            rig.run(|comm, stream| {
+                comm.prepare_one_sided(stream)?;
+                let other = Stream::new(comm.device())?;
+                let mut x = comm.alloc_from(stream, &[comm.rank() as u32 + 1; 5])?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream)?;
+                stream.synchronize()?;
+                for gives in [true, false] {
+                    if comm.rank() == 0 {
+                        comm.wait_signal(&[(1, 1)], stream)?;
+                        match gives {
+                            true => comm.signal(0, &other)?,
+                            false => comm.all_reduce(InPlace(&mut x), ReduceOp::Max, &other)?,
+                        }
+                        let passed = Arc::new(AtomicBool::new(false));
+                        let told = Arc::clone(&passed);
+                        other.launch_host(move || told.store(true, Ordering::SeqCst))?;
+                        std::thread::sleep(Duration::from_millis(200));
+                        assert!(!passed.load(Ordering::SeqCst), "a wait has let it through");
+                    }
+                    looked.wait();
+                    if comm.rank() == 1 {
+                        comm.signal(0, stream)?;
+                    }
+                    if comm.rank() > 0 && !gives {
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream)?;
+                    }
+                    other.synchronize()?;
+                    stream.synchronize()?;
+                }
+                assert_eq!(x.to_vec(stream)?, [ranks as u32; 5]);
+                Ok(())
             });
             rig.close();
         }

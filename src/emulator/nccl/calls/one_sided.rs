@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use super::group::{self, Job};
 use crate::emulator::cuda::core::{device, stream};
+use crate::emulator::lock::lock;
 use crate::emulator::memory::space::locate::locate;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
 use crate::emulator::nccl::basics::kind::{Kind, element};
 use crate::emulator::nccl::requests::batch::StreamHandle;
 use crate::emulator::nccl::run::one_sided::{Copy, Give, Wait};
+use crate::emulator::nccl::run::turn::Turn;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::inside::Manner;
 use crate::emulator::nccl::state::registry;
@@ -198,11 +200,13 @@ fn meet(comm: &Comm, epoch: u32) -> Outcome {
 }
 
 fn launch(comm: &Arc<Comm>, epoch: u32, stream: StreamHandle, kind: Kind, work: Work) -> Outcome {
+    let mut launched = lock(&comm.resources.progress.launched);
+    let turn = Turn::next(comm, &mut launched);
     let run: Box<dyn crate::emulator::cuda::core::work::Run> = match work {
-        Work::Give(peer, copy) => Box::new(Give { comm: comm.clone(), epoch, kind, peer, copy }),
+        Work::Give(peer, copy) => Box::new(Give { comm: comm.clone(), epoch, kind, peer, copy, turn }),
         Work::Wait(peers) => {
             let of = |(peer, count)| (peer, comm.signals.expect(peer, count));
-            Box::new(Wait { comm: comm.clone(), epoch, peers: peers.into_iter().map(of).collect() })
+            Box::new(Wait { comm: comm.clone(), epoch, peers: peers.into_iter().map(of).collect(), turn })
         }
     };
     let current = device::current_device();

@@ -11,4 +11,4 @@ pub(crate) mod one_sided;
 mod order;
 pub(crate) mod p2p;
 pub(crate) mod share;
-mod turn;
+pub(crate) mod turn;

@@ -1,9 +1,12 @@
 //! Puts, signals, and waits for signals, on their streams. Nobody meets: a matrix says how many signals each rank has given each other.
+//!
+//! NCCL launches them as it launches batches: each comes after all that was launched before on the communicator, on whatever streams.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::inject::stop_for_ever;
+use super::turn::Turn;
 use crate::emulator::cuda::core::work::{Run, Running};
 use crate::emulator::meet::futex::{SLICE, spin};
 use crate::emulator::meet::segment::Segment;
@@ -41,6 +44,7 @@ pub(crate) struct Give {
     pub(crate) kind: Kind,
     pub(crate) peer: usize,
     pub(crate) copy: Option<Copy>,
+    pub(crate) turn: Turn,
 }
 
 impl Give {
@@ -94,7 +98,8 @@ impl Run for Give {
     }
 
     fn run(self: Box<Self>, running: &Running) {
-        let lost = running.cancelled() || self.comm.is_stopped(self.epoch) || self.comm.stopped();
+        let cancelled = || running.cancelled() || self.comm.is_stopped(self.epoch);
+        let lost = !self.turn.come(self.kind.name(), &cancelled) || cancelled() || self.comm.stopped();
         if !lost && let Err(failure) = self.give() {
             self.comm.fail(&failure);
         }
@@ -106,6 +111,7 @@ pub(crate) struct Wait {
     pub(crate) comm: Arc<Comm>,
     pub(crate) epoch: u32,
     pub(crate) peers: Vec<(usize, u64)>,
+    pub(crate) turn: Turn,
 }
 
 impl Wait {
@@ -148,7 +154,7 @@ impl Run for Wait {
     fn run(self: Box<Self>, running: &Running) {
         let comm = &self.comm;
         let cancelled = || running.cancelled() || comm.is_stopped(self.epoch);
-        if cancelled() || comm.stopped() {
+        if !self.turn.come(Kind::WaitSignal.name(), &cancelled) || cancelled() || comm.stopped() {
             return;
         }
         if let Err(failure) = self.wait(&cancelled) {

@@ -27,6 +27,23 @@ impl Drop for Ending {
     }
 }
 
+/// The place of something that is no batch among those of a communicator, until it is dropped.
+pub(crate) struct Turn(u64, Ending);
+
+impl Turn {
+    /// The next one on `comm`, for who enqueues it while holding the lock of what was `launched`.
+    pub(crate) fn next(comm: &Arc<Comm>, launched: &mut u64) -> Self {
+        let turn = *launched;
+        *launched += 1;
+        Self(turn, Ending(comm.clone()))
+    }
+
+    /// Waits until what was launched before is done. `false`: the wait was ended.
+    pub(super) fn come(&self, name: &str, cancelled: &dyn Fn() -> bool) -> bool {
+        wait_for_turn(&self.1.0, self.0, name, cancelled)
+    }
+}
+
 /// One run of a batch.
 pub(super) struct BatchRun {
     name: &'static str,
