@@ -80,6 +80,8 @@ mod registration;
 mod registration_ends;
 mod retire;
 mod returns;
+#[cfg(nccl_ge_2_28_7)]
+mod revoke;
 #[cfg(nccl_ge_2_23_4)]
 mod scalable;
 mod scalars;

@@ -220,11 +220,7 @@ fn place_of(inner: &Inner, plan: &Plan, times: u64, place: Option<&Choice>, part
     let household: Arc<Household<Inner>> = HOUSEHOLDS.part_from(&inner.household, child.clone());
     let family = inner.family.as_ref().map(|family| {
         let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
-        let key = |theirs: &regroup::Place| theirs.as_ref().map_or(0, |choice| choice.key);
-        let mut ranks: Vec<_> = with.map(|(rank, theirs)| (key(theirs), *rank)).collect();
-        ranks.sort_unstable();
-        let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
-        family.rest(child, ranks.len(), household.part().unwrap_or_default())
+        family.rest(child, with.count(), household.part().unwrap_or_default())
     });
     Place { household, family }
 }

@@ -1,0 +1,187 @@
+//! Revoking: what it waits for and how long, what has stopped when it returns, and what it refuses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId, group, sys};
+
+use crate::support::process::{Role, spawn};
+use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
+
+const CHILD: &str = "revoke::child";
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of a child process"]
+fn child() {
+    if let Some(role) = Role::of_this_process("held up") {
+        gpucomm::set_default_timeout(slower(30.0));
+        held_up(role.size);
+        println!("finished");
+    }
+}
+
+/// Every rank but the first issues an operation, which waits for the first.
+fn hang(rig: &Rig) -> Vec<(Stream, DeviceBuffer<i32>)> {
+    let hung = rig.clique.ranks().iter().skip(1).map(|comm| {
+        let stream = Stream::new(comm.device()).unwrap();
+        let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
+        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+        (stream, x)
+    });
+    hung.collect()
+}
+
+/// What was stopped is told as such at once.
+fn has_stopped(stream: &Stream) {
+    let ended = stream.wait(Duration::ZERO);
+    assert!(matches!(ended, Err(Error::Revoked { .. })), "{ended:?}");
+}
+
+#[test]
+fn all_have_stopped_when_it_returns() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            for _ in 0..10 {
+                let rig = Rig::new(ranks);
+                let hung = hang(&rig);
+                rig.clique.rank(0).revoke("the test revokes").unwrap();
+                hung.iter().for_each(|(stream, _)| has_stopped(stream));
+                assert!(rig.clique.ranks().iter().all(|comm| comm.revoked().is_some()));
+            }
+        }
+    });
+}
+
+/// Nobody is given what still works on its device, whoever has revoked it.
+#[test]
+fn who_looks_meanwhile_sees_none_that_goes_on() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            for _ in 0..10 {
+                let rig = Rig::new(ranks);
+                let hung = hang(&rig);
+                thread::scope(|scope| {
+                    scope.spawn(|| rig.clique.rank(0).revoke("the test revokes").unwrap());
+                    for (comm, (stream, _)) in rig.clique.ranks().iter().skip(1).zip(&hung) {
+                        while comm.revoked().is_none() {
+                            std::hint::spin_loop();
+                        }
+                        has_stopped(stream);
+                    }
+                });
+            }
+        }
+    });
+}
+
+/// What is stuck on a device holds it up, until the deadline.
+#[test]
+fn one_that_is_held_up_comes_back_at_the_deadline() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            let comm = rig.clique.rank(0);
+            let stream = Stream::new(comm.device()).unwrap();
+            let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
+            let (open, opened) = channel::<()>();
+            stream.launch_host(move || assert!(opened.recv().is_err())).unwrap();
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+            comm.set_timeout(slower(0.5));
+            let begin = Instant::now();
+            let late = comm.revoke("the test revokes");
+            let took = begin.elapsed();
+            drop(open);
+            if let Err(error) = late {
+                assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+                assert_names(&error, &["revoke", "rank 0 is still being stopped"]);
+            }
+            assert!(took < slower(1.5), "{took:?}");
+            drop((x, rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// A thread is inside NCCL, and waits for the driver, which waits for what is to be stopped; then it goes on, and launches something.
+fn held_up(ranks: usize) {
+    let rig = Rig::new(ranks);
+    let comm = rig.clique.rank(1);
+    let mut ptr = std::ptr::null_mut();
+    {
+        let _current = comm.device().set_current().unwrap();
+        // SAFETY: writes a pointer to the address given.
+        assert_eq!(unsafe { sys::cudaMalloc(&mut ptr, 4096) }, sys::cudaError::cudaSuccess);
+    }
+    let other = Stream::new(comm.device()).unwrap();
+    let mut y = DeviceBuffer::from_slice(&other, &[1i32; 5]).unwrap();
+    other.synchronize().unwrap();
+    let hung = hang(&rig);
+    let (ptr, free) = (ptr.expose_provenance(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _current = comm.device().set_current().unwrap();
+            // SAFETY: from `cudaMalloc`, and nothing uses it.
+            let code = unsafe { sys::cudaFree(std::ptr::with_exposed_provenance_mut(ptr)) };
+            free.store(code == sys::cudaError::cudaSuccess, Ordering::SeqCst);
+        });
+        thread::sleep(slower(0.2));
+        assert!(!free.load(Ordering::SeqCst), "cudaFree waits for nothing");
+        scope.spawn(|| {
+            let _ = comm.all_reduce(InPlace(&mut y), ReduceOp::Sum, &other);
+        });
+        thread::sleep(slower(0.2));
+        comm.revoke("the test gives up").unwrap();
+        hung.iter().for_each(|(stream, _)| has_stopped(stream));
+        assert!(!matches!(other.wait(Duration::ZERO), Err(Error::Timeout { .. })), "it goes on");
+    });
+    assert!(free.into_inner());
+    drop((rig, hung, y));
+    still_works(ranks);
+}
+
+#[test]
+fn who_waits_in_the_driver_has_left_when_it_returns() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            let lock = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "1")];
+            let end = spawn(CHILD, "held up", (0, ranks), &UniqueId::new().unwrap(), &lock).finish(slower(60.0));
+            end.assert_success();
+            assert!(end.text.contains("finished"), "{}", end.text);
+        }
+    });
+}
+
+/// Others are made of communicators outside of groups and host functions, and not before what was enqueued is done.
+#[test]
+fn nothing_is_made_of_one_where_nobody_may_wait() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let clique = Arc::new(rig.clique);
+            let refused = group(|_| clique.shrink(&[1]).map(drop)).expect_err("within a group");
+            assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused:?}");
+            assert_names(&refused, &["shrink", "group"]);
+            let stream = Stream::new(clique.rank(0).device()).unwrap();
+            let x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
+            let (inside, (tell, told)) = (Arc::clone(&clique), channel());
+            stream.launch_host(move || tell.send(inside.shrink(&[1]).map(drop)).unwrap()).unwrap();
+            let refused = told.recv_timeout(slower(10.0)).unwrap().expect_err("within a host function");
+            assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused:?}");
+            assert_names(&refused, &["shrink", "host function"]);
+            // What was enqueued is waited for, as long as calls wait.
+            let (open, opened) = channel::<()>();
+            stream.launch_host(move || assert!(opened.recv().is_err())).unwrap();
+            let comm = clique.rank(0);
+            comm.send(&x, 1, &stream).unwrap();
+            comm.set_timeout(slower(0.5));
+            let late = comm.shrink(&[1]);
+            assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+            assert!(comm.is_active());
+            drop(open);
+        }
+    });
+}
