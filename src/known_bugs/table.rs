@@ -1,123 +1,7 @@
-//! Bugs of versions of NVIDIA's libraries, in one place: what happens, and what this crate does about it.
-//!
-//! The program `gpucomm info` names those that concern what is installed, and `docs/known-bugs.md` shows them all; a test keeps the
-//! two the same. Whatever goes around a bug asks the table whether the *running* version has it.
+//! The bugs that are known.
 
+use super::bug::{Answer, EVER, KnownBug, Library};
 use crate::version::Version;
-
-/// One bug of one library.
-///
-/// ```
-/// use gpucomm::Version;
-/// use gpucomm::known_bugs::{Library, TABLE};
-///
-/// let ours = Version::new(2, 28, 9);
-/// for bug in TABLE.iter().filter(|bug| bug.library == Library::Nccl && bug.concerns(ours)) {
-///     println!("{} ({} {}): {}", bug.name, bug.library.name(), bug.versions(), bug.answer.name());
-/// }
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KnownBug {
-    /// A short name, which stays the same.
-    pub name: &'static str,
-    /// Whose bug it is.
-    pub library: Library,
-    /// The first version that has it, as far as is known; what came before the oldest version that this crate takes does not count.
-    pub first: Version,
-    /// The last version that has it; `None` where no version is known to be free of it.
-    pub last: Option<Version>,
-    /// The only compute capability that it concerns, if there is one.
-    pub compute_capability: Option<(u32, u32)>,
-    /// What happens.
-    pub what: &'static str,
-    /// What this crate does about it.
-    pub answer: Answer,
-    /// How it does so, or what a user can do.
-    pub how: &'static str,
-    /// Where that is in the source; empty where nothing is done.
-    pub place: &'static str,
-}
-
-/// A library that has bugs.
-///
-/// ```
-/// assert_eq!(gpucomm::known_bugs::Library::Nvshmem.name(), "NVSHMEM");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Library {
-    /// NCCL.
-    Nccl,
-    /// NVSHMEM.
-    Nvshmem,
-}
-
-impl Library {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nccl => "NCCL",
-            Self::Nvshmem => "NVSHMEM",
-        }
-    }
-}
-
-/// What this crate does about a bug.
-///
-/// ```
-/// use gpucomm::known_bugs::{Answer, TABLE};
-///
-/// let met: Vec<_> = TABLE.iter().filter(|bug| bug.answer == Answer::Told).map(|bug| bug.name).collect();
-/// println!("{}: {met:?}", Answer::Told.name());
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Answer {
-    /// Programs do not meet it.
-    GoneAround,
-    /// What would meet it is an error.
-    Refused,
-    /// Nothing: programs may meet it.
-    Told,
-}
-
-impl Answer {
-    /// In words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::GoneAround => "gone around",
-            Self::Refused => "refused",
-            Self::Told => "told",
-        }
-    }
-}
-
-impl KnownBug {
-    /// Whether the NCCL that is running has it; where that cannot be known, it has.
-    #[cfg(feature = "nccl")]
-    pub(crate) fn is_running(&self) -> bool {
-        crate::version::running_nccl().map_or(true, |version| self.concerns(version))
-    }
-
-    /// Whether this version of its library has it.
-    pub fn concerns(&self, version: Version) -> bool {
-        version >= self.first && self.last.is_none_or(|last| version <= last)
-    }
-
-    /// The versions, as text: `2.27.3 to 2.29.7`, `from 2.28.3 on`, `up to 3.2.5`.
-    pub fn versions(&self) -> String {
-        match self.last {
-            Some(last) if self.first == EVER => format!("up to {last}"),
-            Some(last) => format!("{} to {last}", self.first),
-            None if self.first == EVER => "all".to_owned(),
-            None => format!("from {} on", self.first),
-        }
-    }
-}
-
-/// Before every version.
-const EVER: Version = Version::new(0, 0, 0);
 
 /// The kernels for small messages between windows read beside an address that is no multiple of four bytes.
 pub(crate) const MISALIGNED_WINDOWS: KnownBug = KnownBug {
@@ -320,6 +204,22 @@ pub const TABLE: &[KnownBug] = &[
         place: "src/nccl/life/interrupt.rs",
     },
     KnownBug {
+        name: "suspended-ends",
+        first: Version::new(2, 29, 7),
+        what: "a communicator that ends while it is suspended loses what is left of its memory until the process ends: host memory with what \
+               was in it, and addresses of the device",
+        how: "resume it first; `close` says so, and a drop aborts it",
+        ..OF_NCCL
+    },
+    KnownBug {
+        name: "resume-without-peers",
+        first: Version::new(2, 29, 7),
+        what: "a resume that cannot map a buffer of a peer again only logs that, and answers that all is well: operations of the communicator \
+               meet addresses with nothing behind them",
+        how: "watch for warnings of NCCL's memory manager (NCCL_DEBUG=WARN); resume where the device has the memory that it had",
+        ..OF_NCCL
+    },
+    KnownBug {
         name: "destroy-after-error",
         what: "destroying a communicator that has an error leaves the thread within a group: its later calls are queued and never made",
         answer: Answer::GoneAround,
@@ -393,7 +293,3 @@ pub const TABLE: &[KnownBug] = &[
         place: "",
     },
 ];
-
-#[cfg(test)]
-#[path = "known_bugs_tests.rs"]
-mod tests;

@@ -1,0 +1,17 @@
+//! Bugs of versions of NVIDIA's libraries, in one place: what happens, and what this crate does about it.
+//!
+//! The program `gpucomm info` names those that concern what is installed, and `docs/known-bugs.md` shows them all; a test keeps the
+//! two the same. Whatever goes around a bug asks the table whether the *running* version has it.
+
+mod bug;
+mod table;
+
+pub use bug::{Answer, KnownBug, Library};
+pub use table::TABLE;
+pub(crate) use table::{
+    ABORT_KEEPS_WINDOWS, ENDLESS_WINDOWS, MIN_CTAS_ALONE, MISALIGNED_WINDOWS, MISALIGNED_WITH_ONE_WINDOW,
+    ONE_RANK_PREMULSUM, REGISTRATIONS_LEFT, SPLIT_WITHOUT_PART, WINDOW_AVERAGES,
+};
+
+#[cfg(test)]
+mod tests;
