@@ -2,7 +2,8 @@
 //!
 //! As a start, a split or a shrink blocks and cannot be stopped, so it runs on the thread of a child, while the caller waits. All that time it is a
 //! visit to the parents: NCCL uses them. Who waits no longer ends the parents, which is what brings such a call back (but for parents that
-//! were revoked: NCCL wakes nobody twice, and a peer that hangs, and does not die, leaves that thread inside for ever), and leaves the
+//! were revoked: NCCL wakes nobody twice, and a peer that hangs, and does not die, leaves that thread inside for ever; and for a grow, of which
+//! NCCL, up to 2.30.7 at least, tells its parent nothing: a rank that waits for a new one is inside until that comes), and leaves the
 //! rest to that thread: the end of the visit, and the children, should there be any after all. Those are aborted when the parents have
 //! ended, since a parent keeps a pointer into a child whose start has failed, for its own abort; one that shares its resources with the
 //! child does not, and ends after that.
