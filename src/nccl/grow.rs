@@ -24,7 +24,8 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Unsupported`] with an older NCCL; [`Error::InvalidArgument`] for no ranks; [`Error::InvalidUsage`] where an invitation is open,
-    /// where `NCCL_COMM_ID` is set, in a group, and within a host function; why the communicator has ended, or is not active; what NCCL says:
+    /// where it was split, and [shares its resources](super::Config::split_share) with its parts, where `NCCL_COMM_ID` is set, in a group, and
+    /// within a host function; why the communicator has ended, or is not active; what NCCL says:
     /// it is aborted then.
     ///
     /// # Examples
@@ -66,11 +67,15 @@ impl Communicator {
     ///
     /// This communicator is as it was. NCCL says that it should be closed, to give its resources back.
     ///
+    /// Where a new rank never comes, NCCL (2.30.7) lets go of nothing: the timeout is told and this communicator is aborted, but its memory
+    /// and a thread stay until the process ends.
+    ///
     /// # Errors
     /// [`Error::Timeout`] where a rank does not come within [`Communicator::timeout`]: in a clique, where it is one of those that there are,
     /// nothing has happened; else this communicator is aborted. [`Error::InvalidArgument`] where another number of ranks was invited than
     /// `more`, or in a clique none; [`Error::Disagreement`] where ranks of a clique do something else, or one has left; what NCCL says: the
-    /// communicator is aborted then, with all its ranks in this process. [`Error::Unsupported`] with an older NCCL.
+    /// communicator is aborted then, with all its ranks in this process. [`Error::InvalidUsage`] where it shares its resources with parts, as
+    /// for [`Communicator::invite`]. [`Error::Unsupported`] with an older NCCL.
     ///
     /// # Examples
     /// ```

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::{Communicator, Device, Error, Result};
+use gpucomm::nccl::{Config, InitOptions};
+use gpucomm::{Clique, Communicator, Device, Error, Result};
 
 use crate::grow::{FIRST, clique, use_it};
 use crate::support::newer::since;
@@ -93,6 +94,42 @@ fn who_was_left_out_of_a_shrink_grows_with_the_others() {
                 drop((old, rest));
                 grown.spmd(use_it).unwrap();
             }
+            still_works(ranks);
+        }
+    });
+}
+
+/// NCCL would have the new communicator use what the old one shares with its parts. The parts grow, until they have parts.
+#[test]
+fn what_shares_with_parts_does_not_grow() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[3, 4]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+            let old = Clique::init_all_with(&devices[..ranks - 1], &options).unwrap();
+            let newcomers = &devices[ranks - 1..];
+            old.grow(newcomers).unwrap().spmd(use_it).unwrap();
+            let refused = |clique: &Clique| {
+                let all = [
+                    clique.grow(newcomers).map(drop),
+                    clique.rank(0).invite(1).map(drop),
+                    clique.rank(0).grow(1).map(drop),
+                ];
+                for error in all.map(Result::unwrap_err) {
+                    assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+                    assert_names(&error, &["shares its resources with what was split off"]);
+                }
+            };
+            let part = old.split(|_| Some((0, 0))).unwrap().remove(&0).unwrap();
+            refused(&old);
+            part.grow(newcomers).unwrap().spmd(use_it).unwrap();
+            drop(part.split(|_| Some((0, 0))).unwrap());
+            refused(&part);
+            drop(part);
+            refused(&old);
+            // Nothing has happened.
+            old.spmd(use_it).unwrap();
+            old.close(slower(10.0)).unwrap();
             still_works(ranks);
         }
     });

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::regroup::{Bring, grown, regroup};
+use super::regroup::{Bring, grown, regroup, shares_nothing};
 use crate::error::{Error, Result};
 use crate::nccl::agree::regroup::Plan;
 use crate::nccl::enqueue::submit;
@@ -54,6 +54,7 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
         return Err(Error::InvalidUsage { operation, reason });
     }
     let (guard, handle) = inner.enter(operation)?;
+    shares_nothing(operation, inner, &guard)?;
     let mut failed = false;
     let open = inner.household.growth.invite(operation, || {
         let mut id = sys::ncclUniqueId { internal: [0; UniqueId::BYTES] };
@@ -81,6 +82,7 @@ pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize
     for inner in members {
         inner.refusal(operation).map_or(Ok(()), Err)?;
         let size = size_of(operation, inner, more)? as c_int;
+        shares_nothing(operation, inner, &inner.enter(operation)?.0)?;
         let own = inner.household.growth.get().filter(|open| open.rank == inner.rank);
         if let Some(open) = own.filter(|open| open.more != more) {
             return Err(Error::argument(operation, "more", format_args!("{}, as were invited", open.more), more));

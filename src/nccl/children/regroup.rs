@@ -19,6 +19,7 @@ use crate::nccl::life::abort::start_abort;
 use crate::nccl::life::divide::{Part, Place, Wish, divide};
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::children::Child;
+use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
 use crate::nccl::state::inner::{Family, HOUSEHOLDS, Inner};
@@ -63,6 +64,9 @@ pub(super) fn regroup(
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let made = restoring(|| {
         let mut entered = enter_all_to_divide(&refs, operation)?;
+        if grows {
+            refs.iter().zip(&entered).try_for_each(|(inner, guard)| shares_nothing(operation, inner, guard))?;
+        }
         let places: Vec<_> = brings.iter().map(|bring| bring.place.clone()).collect();
         let (promised, parties) = meet(operation, &refs, plan, &places)?;
         if let Some(verdict) = parties.iter().find_map(|party| regroup::dispute(party)) {
@@ -100,6 +104,18 @@ pub(super) fn regroup(
         Err(error) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
         Ok(Ok(made)) => made,
     }
+}
+
+/// Refuses what NCCL gets wrong: from a split that shares until the next one that does not, it takes what a communicator has for what
+/// comes of it for something that shares as well, and gives it the threads by which the ranks of the old one reach each other.
+pub(super) fn shares_nothing(operation: &'static str, inner: &Inner, guard: &Guarded) -> Result<()> {
+    if guard.splits == 0 || inner.household.sharers().is_none() {
+        return Ok(());
+    }
+    let reason =
+        "it shares its resources with what was split off from it, and NCCL has what it grows to use those as well"
+            .to_owned();
+    Err(Error::InvalidUsage { operation, reason })
 }
 
 /// Whether one of the ranks that have come has invited as many, as far as that is known here.

@@ -36,8 +36,15 @@ pub(crate) unsafe fn split(
             return Err(Failure::argument(format!("the color is {color}, expected 0 or more, or NCCL_SPLIT_NOCOLOR")));
         }
         let all = Members::all(parent, epoch);
-        lock(&parent.issued).children += 1;
-        let division = Division { function: functions::ncclCommSplit, shares: parent.config.split_share, out, config };
+        let shares = parent.config.split_share;
+        {
+            let mut issued = lock(&parent.issued);
+            issued.children += 1;
+            if color != NCCL_SPLIT_NOCOLOR {
+                issued.shares = shares && !parent.is_revoked();
+            }
+        }
+        let division = Division { function: functions::ncclCommSplit, shares, out, config };
         let job = parent.clone();
         let run = Box::new(move || {
             let find = || find_part(&job, &all, (color, key));
@@ -89,6 +96,7 @@ pub(crate) unsafe fn shrink(
         let ranks = (0..parent.size).filter(|&rank| !excluded.contains(&(rank as i32))).collect();
         let rest = Members { ranks, epoch };
         let shares = parent.config.shrink_share && !aborts;
+        lock(&parent.issued).shares = shares && !parent.is_revoked();
         let division = Division { function: functions::ncclCommShrink, shares, out, config };
         let excluded: Box<[i32]> = excluded.into();
         let job = parent.clone();

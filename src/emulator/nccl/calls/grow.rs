@@ -101,6 +101,12 @@ pub(crate) unsafe fn existing(
         if rank != -1 {
             return Err(Failure::argument(format!("rank {} names itself {rank}, expected -1", parent.rank)));
         }
+        if lock(&parent.issued).shares {
+            return Err(Failure::unnoticed(format!(
+                "rank {} grows though it has split off what shares its resources: NCCL has the new communicator use the threads of the old",
+                parent.rank
+            )));
+        }
         let child = {
             let mut issued = lock(&parent.issued);
             issued.children += 1;

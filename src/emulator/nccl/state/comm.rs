@@ -35,8 +35,10 @@ pub(crate) struct Issued {
     /// The meetings that they were.
     pub(crate) met: Past,
     pub(crate) windows: u64,
-    /// Splits, shrinks and grows.
+    /// Splits and grows.
     pub(crate) children: u64,
+    /// Whether what was split off or shrunk from it last shares its resources.
+    pub(crate) shares: bool,
 }
 
 const FINALIZED: u32 = 1;

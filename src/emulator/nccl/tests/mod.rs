@@ -7,6 +7,7 @@ mod collectives;
 mod connect;
 mod graphs;
 mod groups;
+mod grow;
 mod inside;
 mod lifecycle;
 mod mapped;
