@@ -220,6 +220,24 @@ pub const TABLE: &[KnownBug] = &[
         ..OF_NCCL
     },
     KnownBug {
+        name: "grow-beside-parts",
+        first: Version::new(2, 29, 2),
+        what: "where a communicator that shares its resources with its parts grows, the new one has the threads of the old, which know nothing of \
+               the ranks that come: NCCL looks for those behind the end of its lists",
+        answer: Answer::Refused,
+        how: "such a communicator does not grow; one that shares and was not split does",
+        place: "src/nccl/children/regroup.rs",
+        ..OF_NCCL
+    },
+    KnownBug {
+        name: "grow-without-end",
+        first: Version::new(2, 29, 2),
+        what: "an abort does not reach a rank that waits in a grow for a new one that never comes: the communicator keeps its memory, and a \
+               thread spins, until the process ends",
+        how: "have all come that are invited; the timeout is told all the same",
+        ..OF_NCCL
+    },
+    KnownBug {
         name: "destroy-after-error",
         what: "destroying a communicator that has an error leaves the thread within a group: its later calls are queued and never made",
         answer: Answer::GoneAround,
