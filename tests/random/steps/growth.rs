@@ -62,10 +62,11 @@ impl Step for Grow {
         } else {
             // Made by itself, it is configured by nothing else, as those are that come.
             let (device, id) = (rank.comm.device(), id(rank.comm, first[self.host], stream)?);
-            // SAFETY: the ranks of a program do the same on all communicators, as far as they come.
-            place
-                .map(|place| unsafe { Communicator::init_rank_with(device, first.len(), &id, place, &options) })
-                .transpose()?
+            let start = |place| {
+                // SAFETY: the ranks of a program do the same on all communicators, as far as they come.
+                unsafe { Communicator::init_rank_with(device, first.len(), &id, place, &options) }
+            };
+            place.map(start).transpose()?
         };
         let mut own = DeviceBuffer::from_slice(stream, &[1u32; 77])?;
         let host = part.as_ref().filter(|part| part.rank() == self.host);
