@@ -214,8 +214,9 @@ impl Clique {
     /// See [`Communicator::grow`].
     ///
     /// # Errors
-    /// As [`Communicator::invite`] and [`Communicator::grow`]; [`Error::InvalidArgument`] where there is no device, or one twice, or one that has
-    /// a rank already; [`Error::InvalidUsage`] where no thread can be started.
+    /// As [`Communicator::invite`] and [`Communicator::grow`]; [`Error::Timeout`] where what was enqueued is not done, and nothing has happened;
+    /// [`Error::InvalidArgument`] where there is no device, or one twice, or one that has a rank already; [`Error::InvalidUsage`] where no thread
+    /// can be started.
     ///
     /// # Examples
     /// ```
@@ -248,6 +249,7 @@ impl Clique {
         }
         let Some(first) = self.ranks().first() else { return wrong("a clique of some ranks", &"none") };
         let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();
+        grow::approach(OPERATION, &members)?;
         // Those that come hear of it where the others fail: nobody else would tell them.
         let coming = Scope::new();
         let (grown, came) = thread::scope(|scope| {

@@ -1,9 +1,10 @@
 //! Communicators to which ranks are added, where some do not come, or end.
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Clique, Communicator, Device, Error, Result};
+use gpucomm::{Clique, Communicator, Device, Error, Result, Stream};
 
 use crate::grow::{FIRST, clique, use_it};
 use crate::support::newer::since;
@@ -203,6 +204,29 @@ fn an_abort_stops_it() {
                 let _ = thread.join().unwrap();
             }
             still_works(ranks);
+        }
+    });
+}
+
+/// Nobody is invited before what was enqueued is done: an invitation by which nobody grows stays open.
+#[test]
+fn a_clique_that_was_busy_grows_later() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[3]) {
+            let devices = &Device::all().unwrap()[..ranks];
+            let old = clique(&devices[..2]);
+            old.ranks().iter().for_each(|comm| comm.set_timeout(slower(0.5)));
+            let streams: Vec<_> = devices[..2].iter().map(|device| Stream::new(*device).unwrap()).collect();
+            old.wait_at_barrier(&streams).unwrap();
+            let (sender, receiver) = mpsc::channel::<()>();
+            streams[0].launch_host(move || drop(receiver.recv())).unwrap();
+            old.barrier(&streams).unwrap();
+            let error = old.grow(&devices[2..]).unwrap_err();
+            assert!(matches!(error, Error::Timeout { operation: "Clique::grow", .. }), "{error:?}");
+            drop(sender);
+            old.wait_at_barrier(&streams).unwrap();
+            old.split(|rank| Some((0, rank))).unwrap()[&0].spmd(use_it).unwrap();
+            old.grow(&devices[2..]).unwrap().spmd(use_it).unwrap();
         }
     });
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::regroup::{Bring, grown, regroup, shares_nothing};
+use super::split::settle;
 use crate::error::{Error, Result};
 use crate::nccl::agree::regroup::Plan;
 use crate::nccl::enqueue::submit;
@@ -41,6 +42,15 @@ fn size_of(operation: &'static str, inner: &Inner, more: usize) -> Result<usize>
         return Ok(inner.size + more);
     }
     Err(Error::argument(operation, "more", format_args!("1 to {most}"), more))
+}
+
+/// Waits until `members` have done what was enqueued, for who is going to invite. An invitation by which nobody grows stays open, and nothing
+/// else can be made of them.
+pub(crate) fn approach(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
+    submit::outside_of_groups(operation)?;
+    outside_of_host_functions(operation)?;
+    version::needs(operation, FIRST)?;
+    settle(operation, members)
 }
 
 /// Wraps `ncclCommGetUniqueId`: invites `more` ranks, in the name of all.
