@@ -20,7 +20,8 @@ impl Communicator {
     /// Wraps `ncclCommGetUniqueId` (NCCL 2.29.2): invitations for `more` ranks, in the order of their numbers, which follow those that there
     /// are. One rank calls it, before it calls [`Communicator::grow`], by which all ranks wait for those that are invited.
     ///
-    /// Until then nothing else can be made of the communicator, and nobody else invites.
+    /// Until then nothing else can be made of the communicator, and nobody else invites, also where the invitations are dropped: NCCL takes none
+    /// back. Who has no use for them any more [recovers](Communicator::recover), or closes it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with an older NCCL; [`Error::InvalidArgument`] for no ranks; [`Error::InvalidUsage`] where an invitation is open,
@@ -73,7 +74,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::Timeout`] where a rank does not come within [`Communicator::timeout`]: in a clique, where it is one of those that there are,
     /// nothing has happened; else this communicator is aborted. [`Error::InvalidArgument`] where another number of ranks was invited than
-    /// `more`, or in a clique none; [`Error::Disagreement`] where ranks of a clique do something else, or one has left; what NCCL says: the
+    /// `more`, or in a clique none, which ends that; [`Error::Disagreement`] where ranks of a clique do something else, or one has left; what NCCL says: the
     /// communicator is aborted then, with all its ranks in this process. [`Error::InvalidUsage`] where it shares its resources with parts, as
     /// for [`Communicator::invite`]. [`Error::Unsupported`] with an older NCCL.
     ///

@@ -221,12 +221,14 @@ impl Communicator {
             let expected = format!("at most {room} elements, which rank {peer} has there");
             return Err(Error::argument(OPERATION, "local", expected, format!("{len} elements")));
         }
-        if found.offset >= found.own {
+        // Of a long put that of each piece.
+        let last = found.offset + (local.bytes - 1) / one_sided::CHUNK * one_sided::CHUNK;
+        if last >= found.own {
             let expected = format!(
                 "a place below the {} bytes that this rank has of the window, where NCCL looks for it",
                 found.own
             );
-            return Err(Error::argument(OPERATION, "target", expected, format!("byte {}", found.offset)));
+            return Err(Error::argument(OPERATION, "target", expected, format!("byte {last}")));
         }
         let (window, begin) = inner.windows.place(&local);
         let (end, bytes) = (begin + local.bytes, found.offset..found.offset + local.bytes);

@@ -21,7 +21,7 @@ const CONTEXT: c_int = 0;
 const FLAGS: std::ffi::c_uint = 0;
 
 /// Bytes of a put that NCCL moves at once.
-const CHUNK: usize = 1 << 30;
+pub(crate) const CHUNK: usize = 1 << 30;
 
 /// What a put moves: checked.
 pub(crate) struct Put<'a> {

@@ -55,6 +55,8 @@ impl Growth {
 
 fn refuse(operation: &'static str, open: Option<Open>) -> Result<()> {
     let Some(Open { rank, more, .. }) = open else { return Ok(()) };
-    let reason = format!("rank {rank} has invited {more} more: first all ranks have to grow the communicator by these");
+    let reason = format!(
+        "rank {rank} has invited {more} more: first all ranks have to grow the communicator by these, or to recover from that"
+    );
     Err(Error::InvalidUsage { operation, reason })
 }

@@ -106,10 +106,11 @@ impl Step {
 
     /// Does the work, or drops it, once the device has failed.
     pub fn perform(self) {
-        if !self.begun {
+        let begun = self.begun;
+        if !begun {
             self.device.begin_work(self.name);
         }
-        self.guarded(|run, running| {
+        self.guarded(begun, |run, running| {
             run.run(running);
             None
         });
@@ -117,20 +118,27 @@ impl Step {
 
     /// Goes on with the work, on a thread that is not that of the stream, as far as that needs no wait: what is left, if it is not done.
     pub fn attempt(mut self) -> Option<Self> {
-        if !std::mem::replace(&mut self.begun, true) {
+        let begun = std::mem::replace(&mut self.begun, true);
+        if !begun {
             self.device.begin_work(self.name);
         }
         let (device, name) = (self.device, self.name);
-        let run = report::during(name, || self.guarded(|run, running| run.attempt(running)))?;
+        let run = report::during(name, || self.guarded(begun, |run, running| run.attempt(running)))?;
         Some(Self { device, name, run, begun: true })
     }
 
-    /// Has `act` do something with the work, or drops it, once the device has failed.
-    fn guarded(self, act: impl FnOnce(Box<dyn Run>, &Running) -> Option<Box<dyn Run>>) -> Option<Box<dyn Run>> {
+    /// Has `act` do something with the work, or drops it, once the device has failed; what was `begun` before sees to its end itself, for which
+    /// others may wait.
+    fn guarded(
+        self,
+        begun: bool,
+        act: impl FnOnce(Box<dyn Run>, &Running) -> Option<Box<dyn Run>>,
+    ) -> Option<Box<dyn Run>> {
         let Self { device, name, run, .. } = self;
         let running = Running { device };
         // Also around the drop of work that does not run: it may own anything.
-        let done = catch_unwind(AssertUnwindSafe(|| if running.cancelled() { None } else { act(run, &running) }));
+        let done =
+            catch_unwind(AssertUnwindSafe(|| if running.cancelled() && !begun { None } else { act(run, &running) }));
         done.unwrap_or_else(|payload| {
             // What was thrown may itself panic when it is dropped.
             std::mem::forget(payload);
