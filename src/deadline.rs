@@ -102,7 +102,12 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub(crate) fn after(timeout: Duration) -> Self {
-        Self { start: Instant::now(), timeout }
+        Self::since(Instant::now(), timeout)
+    }
+
+    /// The same of a wait that has begun at `start`.
+    pub(crate) fn since(start: Instant, timeout: Duration) -> Self {
+        Self { start, timeout }
     }
 
     pub(crate) fn expired(&self) -> bool {

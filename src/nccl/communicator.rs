@@ -69,7 +69,8 @@ impl Communicator {
         self.inner.device
     }
 
-    /// How long calls of this communicator wait: for room in the launch queue, for another thread's call, inside NCCL.
+    /// How long calls of this communicator wait: for room in the launch queue, for another thread's call, inside NCCL. What makes other
+    /// communicators of it, windows or memory waits so long for all of that together.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device};

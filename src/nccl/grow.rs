@@ -12,6 +12,7 @@ use super::life::abort::start_abort;
 use super::life::scope::Scope;
 use super::setup::init_options::InitOptions;
 use super::state::helper::cannot_start;
+use super::wait::call::Call;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
@@ -250,6 +251,7 @@ impl Clique {
         }
         let Some(first) = self.ranks().first() else { return wrong("a clique of some ranks", &"none") };
         let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();
+        let _call = Call::begin();
         grow::approach(OPERATION, &members)?;
         // Those that come hear of it where the others fail: nobody else would tell them.
         let coming = Scope::new();

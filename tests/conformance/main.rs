@@ -61,6 +61,7 @@ mod movement;
 mod neighbours;
 mod nested;
 mod no_threads;
+mod one_deadline;
 #[cfg(nccl_ge_2_29)]
 mod one_sided;
 #[cfg(nccl_ge_2_29)]

@@ -9,7 +9,7 @@ use super::failed::failed;
 use super::heir::Heir;
 use super::split::{Ask, settle};
 use crate::cuda::restoring;
-use crate::deadline::{Deadline, backoff};
+use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::nccl::agree::choice::Choice;
 use crate::nccl::agree::regroup::{self, Plan, Step};
@@ -23,6 +23,7 @@ use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
 use crate::nccl::state::inner::{Family, HOUSEHOLDS, Inner};
+use crate::nccl::wait::call::Call;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all_to_divide;
 
@@ -53,6 +54,7 @@ pub(super) fn regroup(
 ) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
+    let _call = Call::begin();
     // All that may be missing here, before the other ranks rely on this one.
     let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
     let grows = matches!(plan, Plan::Grow(_));
@@ -161,7 +163,7 @@ pub(super) fn meet<'a>(
             None => return Err(inner.dead(operation)),
         }
     }
-    let deadline = Deadline::after(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default());
+    let deadline = Call::deadline(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default());
     let mut round = 0;
     loop {
         let mut trouble = None;

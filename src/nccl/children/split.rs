@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::failed::failed;
 use super::heir::Heir;
 use crate::cuda::{Worker, restoring};
-use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::known_bugs;
 use crate::nccl::agree::choice::Choice;
@@ -20,6 +19,7 @@ use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::children::Child;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::call::Call;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all;
 use crate::sys;
@@ -52,6 +52,7 @@ impl Ask {
 /// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. What each of them is in then.
 pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
+    let _call = Call::begin();
     members.iter().try_for_each(|inner| inner.household.growth.refuse(operation))?;
     outside_of_host_functions(operation)?;
     let asked = asked_of_nccl(operation, members, asks)?;
@@ -110,7 +111,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
                 Err(_) => {}
             }
         }
-        let deadline = Deadline::after(inner.timeout());
+        let deadline = Call::deadline(inner.timeout());
         let done = deadline.until_and_look(
             || inner.look_around(0, inner.recent.last()),
             || {

@@ -24,6 +24,7 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::{begin_visits, enter_all, enter_all_to_resume};
 use crate::sys;
 use crate::version;
@@ -31,6 +32,7 @@ use crate::version;
 /// Suspends `members`, which one thread drives: what the flags say, because of `reason`.
 pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c_int, reason: &str) -> Result<()> {
     submit::outside_of_groups(operation)?;
+    let _call = Call::begin();
     // Before the other ranks wait for this one.
     outside_of_host_functions(operation)?;
     version::needs(operation, statistics::FIRST)?;
@@ -53,6 +55,7 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
 /// Resumes `members`, which one thread drives. Where that ends in a timeout because others did not come, they are suspended still.
 pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(operation)?;
+    let _call = Call::begin();
     outside_of_host_functions(operation)?;
     let helper = helper_of(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();

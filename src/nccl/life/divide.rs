@@ -16,7 +16,6 @@ use std::{slice, thread};
 
 use super::abort::start_abort;
 use super::init::{LOOK, nothing, welcome};
-use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
@@ -26,6 +25,7 @@ use crate::nccl::state::gate::Lock;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
 use crate::nccl::state::inner::{Family, Inner, Parts, next_id};
+use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::begin_visits;
 use crate::nccl::wait::pending;
 use crate::sys;
@@ -120,7 +120,7 @@ pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result
 
 /// Waits for a split of `parents`, or what else another thread does with them, whose visits end here if it comes back.
 pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &Receiver<Result<T>>) -> Result<T> {
-    let deadline = Deadline::after(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default());
+    let deadline = Call::deadline(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default());
     loop {
         let ended = match split.recv_timeout(deadline.remaining().min(LOOK)) {
             Ok(born) => {

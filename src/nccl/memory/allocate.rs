@@ -13,7 +13,6 @@ use super::retire::Member;
 use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
-use crate::deadline::Deadline;
 use crate::element::Element;
 use crate::error::{Error, Result};
 #[cfg(nccl_ge_2_27)]
@@ -25,6 +24,7 @@ use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::state::windows::Burial;
+use crate::nccl::wait::call::Call;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::entry::enter_all;
 use crate::sys;
@@ -166,6 +166,7 @@ fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Res
 /// Memory of each member, as windows that belong together.
 #[cfg(nccl_ge_2_27)]
 fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Allocated> {
+    let _call = Call::begin();
     let mut approaching = retire::approach(members, operation)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let memory = restoring(|| allocate_together(operation, &mut approaching, size))
@@ -239,6 +240,7 @@ fn zero(operation: &'static str, memory: &[Memory<'_>]) -> Result<()> {
 pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
+    let _call = Call::begin();
     #[cfg(nccl_ge_2_27)]
     {
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
@@ -250,7 +252,7 @@ pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Resul
         together().map_err(|error| submit::failed(&refs, operation, error))?;
     }
     for inner in members {
-        let deadline = Deadline::after(inner.timeout());
+        let deadline = Call::deadline(inner.timeout());
         if !reaper::drain(inner.id, &deadline) {
             return Err(deadline.error(operation, "memory that was dropped is still in use"));
         }

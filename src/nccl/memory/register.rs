@@ -80,6 +80,7 @@ mod shown {
     use crate::nccl::memory::retire::Member;
     use crate::nccl::raw::check;
     use crate::nccl::state::windows::{Handle, NOWHERE};
+    use crate::nccl::wait::call::Call;
     use crate::nccl::wait::entry::enter_all;
     use crate::sys;
     use crate::version::{Version, running_nccl};
@@ -96,6 +97,7 @@ mod shown {
             return Ok(memory.iter().map(|_| Err(TOO_OLD)).collect());
         }
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+        let _call = Call::begin();
         let mut approaching = retire::approach(members, operation)?;
         let registered = restoring(|| together(operation, &mut approaching, memory))
             .map_err(|error| submit::failed(&refs, operation, error))?;

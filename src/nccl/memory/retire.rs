@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use crate::cuda::Worker;
-use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
@@ -16,6 +15,7 @@ use crate::nccl::enqueue::{connect, point};
 use crate::nccl::life::{reaper, registration};
 use crate::nccl::state::inner::Inner;
 use crate::nccl::state::windows::Dropped;
+use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::Entered;
 use crate::sys;
 
@@ -102,7 +102,7 @@ pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) 
         let inner = member.inner;
         let what = || format!("rank {} waits for uses of memory that was dropped", inner.rank);
         let look = || inner.look_around(0, inner.recent.last());
-        Deadline::after(inner.timeout()).poll_and_look(operation, what, look, || match member.is_idle()? {
+        Call::deadline(inner.timeout()).poll_and_look(operation, what, look, || match member.is_idle()? {
             true => Ok(true),
             false => inner.refusal(operation).map_or(Ok(false), Err),
         })?;

@@ -15,6 +15,7 @@ use crate::nccl::enqueue::submit;
 use crate::nccl::raw::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::{begin_visits, enter_all};
 use crate::sys;
 use crate::version::{self, Version};
@@ -45,6 +46,7 @@ pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams:
         stream.make_room(4 * LAUNCH, operation, inner.timeout(), || inner.refusal(operation))?;
     }
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let _call = Call::begin();
     let mut approaching = retire::approach(members, operation)?;
     restoring(|| together(operation, &mut approaching, streams))
         .map_err(|error| submit::failed(&refs, operation, error))

@@ -1,10 +1,10 @@
 //! What NCCL counts of the memory of a communicator.
 
-use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::busy;
 use crate::sys;
 use crate::sys::ncclCommMemStat_t;
@@ -26,7 +26,7 @@ pub(crate) fn of(operation: &'static str, inner: &Inner) -> Result<[u64; 4]> {
     const FUNCTION: &str = "ncclCommMemStats";
     outside_of_host_functions(operation)?;
     version::needs(operation, FIRST)?;
-    let deadline = Deadline::after(inner.timeout());
+    let deadline = Call::deadline(inner.timeout());
     let is_there = || inner.is_active() || inner.is_suspended();
     let entered = deadline.until(|| match inner.try_lock().filter(|_| is_there()) {
         None if !is_there() => Err(inner.dead(operation)),

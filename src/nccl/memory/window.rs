@@ -70,7 +70,6 @@ use shown::make;
 mod shown {
     use super::*;
     use crate::cuda::{Worker, restoring, vmm};
-    use crate::deadline::Deadline;
     use crate::known_bugs::ENDLESS_WINDOWS;
     use crate::nccl::agree::signature::{Extent, Signature};
     use crate::nccl::memory::pages::{self, Mapped};
@@ -79,6 +78,7 @@ mod shown {
     use crate::nccl::memory::retire::Member;
     use crate::nccl::state::gate::Locked;
     use crate::nccl::state::guarded::Guarded;
+    use crate::nccl::wait::call::Call;
     use crate::nccl::wait::entry::enter_all;
     use crate::version::{Version, running_nccl};
 
@@ -89,6 +89,7 @@ mod shown {
     const SIZES_DIFFER: Version = Version::new(2, 30, 7);
 
     pub(super) fn make(operation: &'static str, members: &[&Arc<Inner>], memory: Vec<Wanted>) -> Result<Vec<Made>> {
+        let _call = Call::begin();
         settle(operation, members, &memory)?;
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
         let mut approaching = retire::approach(members, operation)?;
@@ -103,7 +104,7 @@ mod shown {
         for (inner, wanted) in members.iter().zip(memory) {
             let what = || format!("rank {} waits for uses of memory that is to be a window", inner.rank);
             let look = || inner.look_around(0, inner.recent.last());
-            Deadline::after(inner.timeout()).poll_and_look(operation, what, look, || {
+            Call::deadline(inner.timeout()).poll_and_look(operation, what, look, || {
                 match wanted.memory.is_idle()? {
                     true => Ok(true),
                     false => inner.refusal(operation).map_or(Ok(false), Err),

@@ -1,5 +1,6 @@
 //! The way to a communicator, and waiting for another thread that is at it.
 
+use super::call::Call;
 use super::pending;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ impl Inner {
 
     /// The lock, as long as the communicator is active, or was revoked and has stopped: for who makes others of it.
     pub(crate) fn enter_to_divide(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
-        let deadline = Deadline::after(self.timeout());
+        let deadline = Call::deadline(self.timeout());
         let entered = deadline.until(|| {
             self.unfit(operation).or_else(|| self.asleep(operation)).map_or(Ok(()), Err)?;
             // What stops it has no lock, and a call that is being stopped may have it.
@@ -47,7 +48,7 @@ impl Inner {
     /// The lock, as long as the communicator is suspended.
     #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
     fn enter_to_resume(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
-        let deadline = Deadline::after(self.timeout());
+        let deadline = Call::deadline(self.timeout());
         let entered = deadline.until(|| {
             self.awake(operation).map_or(Ok(()), Err)?;
             Ok(self.try_lock().filter(|_| self.is_suspended()))
@@ -68,7 +69,7 @@ impl Inner {
     /// The lock, as long as the communicator is active.
     #[cold]
     fn wait_for_lock(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
-        let deadline = Deadline::after(self.timeout());
+        let deadline = Call::deadline(self.timeout());
         let locked = deadline.until(|| match self.try_lock() {
             None => self.refusal(operation).map_or(Ok(None), Err),
             locked => Ok(locked),

@@ -1,5 +1,6 @@
 //! Waiting for other ranks, and saying for what.
 
+pub(crate) mod call;
 pub(crate) mod departure;
 pub(crate) mod entry;
 pub(crate) mod patience;

@@ -1,5 +1,6 @@
 //! A wait for other ranks of a clique, by a thread that holds the locks of its communicators.
 
+use super::call::Call;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::state::inner::Inner;
@@ -31,7 +32,7 @@ impl Patience {
             return Ok(());
         }
         let deadline = *self.deadline.get_or_insert_with(|| {
-            Deadline::after(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default())
+            Call::deadline(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default())
         });
         if let Some(error) = members.iter().find_map(|inner| inner.refusal(operation)) {
             return Err(error);

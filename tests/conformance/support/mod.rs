@@ -7,7 +7,7 @@ pub mod each_version;
 pub mod expect;
 pub mod guarded;
 pub mod harness;
-#[cfg(nccl_ge_2_29)]
+#[cfg(nccl_ge_2_22)]
 pub mod newer;
 pub mod no_threads;
 pub mod number;

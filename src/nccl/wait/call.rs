@@ -1,0 +1,88 @@
+//! Calls that wait for several things in turn, and have one deadline for all of that.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use crate::deadline::Deadline;
+
+/// How far a call of this thread is.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// There is none, or one that waits once.
+    None,
+    Begun,
+    /// It waits since then, for one thing after the other.
+    Waits(Instant),
+}
+
+thread_local! {
+    static CALL: Cell<Stage> = const { Cell::new(Stage::None) };
+}
+
+/// While it lives, the waits of this thread that have the [deadline](Call::deadline) of the call have the same one. What a call does when it has
+/// failed has time of its own.
+#[derive(Debug)]
+pub(crate) struct Call {
+    is_outermost: bool,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Call {
+    /// Begins one, unless this is part of one.
+    pub(crate) fn begin() -> Self {
+        let is_outermost = matches!(CALL.get(), Stage::None);
+        if is_outermost {
+            CALL.set(Stage::Begun);
+        }
+        Self { is_outermost, _of_this_thread: PhantomData }
+    }
+
+    /// That of a wait of the call that goes on, which counts from its first wait; of another wait, its own.
+    pub(crate) fn deadline(timeout: Duration) -> Deadline {
+        let now = Instant::now();
+        match CALL.get() {
+            Stage::None => Deadline::since(now, timeout),
+            Stage::Waits(start) => Deadline::since(start, timeout),
+            Stage::Begun => {
+                CALL.set(Stage::Waits(now));
+                Deadline::since(now, timeout)
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.is_outermost {
+            CALL.set(Stage::None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_waits_of_a_call_have_one_deadline() {
+        let pause = Duration::from_millis(5);
+        let waits_already = move || Call::deadline(SECOND).remaining() <= SECOND - pause;
+        {
+            let _call = Call::begin();
+            std::thread::sleep(pause);
+            assert!(!waits_already(), "it has waited for nothing before");
+            std::thread::sleep(pause);
+            {
+                let _part = Call::begin();
+                assert!(waits_already());
+            }
+            assert!(waits_already());
+            assert!(Deadline::after(SECOND).remaining() > SECOND - pause);
+            std::thread::spawn(move || assert!(!waits_already(), "another thread")).join().unwrap();
+        }
+        assert!(!waits_already(), "another call");
+    }
+}
