@@ -10,6 +10,7 @@ pub use bug::{Answer, KnownBug, Library};
 #[cfg(nccl_ge_2_27)]
 pub(crate) use table::ENDLESS_WINDOWS;
 pub use table::TABLE;
+#[cfg(feature = "nccl")]
 pub(crate) use table::{
     ABORT_KEEPS_WINDOWS, MIN_CTAS_ALONE, MISALIGNED_WINDOWS, MISALIGNED_WITH_ONE_WINDOW, ONE_RANK_PREMULSUM,
     REGISTRATIONS_LEFT, SPLIT_WITHOUT_PART, WINDOW_AVERAGES,

@@ -1,5 +1,6 @@
 //! What the table says, and that the documentation has the same.
 
+use super::table::MISALIGNED_WINDOWS;
 use super::*;
 use crate::version::Version;
 
