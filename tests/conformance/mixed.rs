@@ -123,6 +123,12 @@ fn what_does_no_harm_is_not_refused() {
             rig.run(|comm, stream| {
                 let mut window = comm.alloc_from(stream, &[7u32; 60])?;
                 let plain = DeviceBuffer::from_slice(stream, &[8; 60])?;
+                // Nothing, where what is registered ends.
+                let [first, mut second] = [comm.alloc_local::<u32>(stream, 60)?, comm.alloc_local::<u32>(stream, 60)?];
+                let registered = [comm.register(&first)?, comm.register(&second)?];
+                comm.all_to_all(first.slice(60..), second.slice_mut(..1), stream)?;
+                stream.synchronize()?;
+                drop(registered);
                 if comm.size() == 1 {
                     comm.all_to_all(&plain, &mut window, stream)?;
                     comm.broadcast((&plain, &mut window), 0, stream)?;
