@@ -1,5 +1,7 @@
 //! Stopping a communicator without ending it: what was under way has no result, and others can be made of it.
 
+use std::time::Duration;
+
 use super::abort::{one_at_a_time, start_abort};
 use super::interrupt;
 use super::interrupt::{BLOCKED, Interruption};
@@ -7,6 +9,9 @@ use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
+
+/// How long a stream may take to show that a kernel has left, where nothing is behind it.
+const SETTLING: Duration = Duration::from_millis(300);
 
 /// Revokes all ranks of this process of the communicator of `inner`, and waits until all have stopped.
 pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Result<()> {
@@ -54,11 +59,12 @@ fn stop(inner: &Inner) {
         // What came back from the driver only now may have launched something that nothing stops any more.
         until(|| inner.is_left());
         let deadline = Deadline::after(BLOCKED);
-        let streams = inner.lock_within(&deadline).map(|guard| guard.streams.all().to_vec());
-        let are_idle = || streams.as_ref().is_some_and(|all| all.iter().all(|one| one.is_idle().unwrap_or(true)));
-        if deadline.until(|| Ok(are_idle().then_some(()))).ok().flatten().is_none() {
+        if !are_idle_within(inner, &deadline) {
             stopped = Err(deadline.error("revoke", format!("rank {} goes on working on its device", inner.rank)));
         }
+    } else if stopped.is_ok() {
+        // The kernels have left; that the streams are past them shows a little later, unless other work is behind.
+        are_idle_within(inner, &Deadline::after(SETTLING));
     }
     match stopped {
         Ok(()) => inner.set_stopped(),
@@ -66,6 +72,13 @@ fn stop(inner: &Inner) {
             start_abort(&inner.relatives(), &error);
         }
     }
+}
+
+/// Whether the streams that `inner` was used on have come to their ends before the deadline.
+fn are_idle_within(inner: &Inner, deadline: &Deadline) -> bool {
+    let streams = inner.lock_within(deadline).map(|guard| guard.streams.all().to_vec());
+    let are_idle = || streams.as_ref().is_some_and(|all| all.iter().all(|one| one.is_idle().unwrap_or(true)));
+    deadline.until(|| Ok(are_idle().then_some(()))).ok().flatten().is_some()
 }
 
 /// Waits, however long that takes.
