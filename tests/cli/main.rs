@@ -4,5 +4,6 @@
 mod faults;
 mod harness;
 mod nonsense;
+mod plots;
 mod processes;
 mod tables;

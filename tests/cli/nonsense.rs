@@ -46,11 +46,20 @@ fn nonsense_is_one_line_and_exit_code_2() {
         (&["perf", "broadcast", "-r", "1"], "root"),
         (&["perf", "broadcast", "-r", "-2"], "rank"),
         (&["perf", "all_reduce", "-c", "x"], "number"),
-        (&["perf", "all_reduce", "-R", "1"], "local registration"),
         (&["perf", "all_reduce", "-R", "3"], "symmetric"),
+        (&["perf", "all_reduce", "-R", "-1"], "-1"),
+        (&["perf", "all_reduce", "-R", ""], "1 (registered)"),
+        (&["perf", "all_reduce", "-R", "0,"], "1 (registered)"),
+        (&["perf", "all_reduce", "-R", "0,1,0"], "0 is there twice"),
         (&["perf", "all_reduce", "-a", "4"], "maximum"),
         (&["perf", "all_reduce", "-T", "0"], "from 1"),
         (&["perf", "all_reduce", "--json"], "--json"),
+        (&["perf", "all_reduce", "--plot"], "--plot"),
+        (&["perf", "all_reduce", "--plot", "x", "--json", "x"], "same file"),
+        (&["perf", "all_reduce", "--plot", "x", "-d", "all"], "room for 8 lines, and this run has 10"),
+        (&["perf", "all_reduce", "--plot", "x", "-o", "all", "-R", "0,2"], "this run has 12"),
+        (&["perf", "all_reduce", "--plot", "x", "-b", "0", "-e", "0"], "nothing to show"),
+        (&["perf", "all_gather", "--plot", "x", "-b", "8", "-e", "15", "-f", "2"], "nothing to show"),
         (&["perf", "all_reduce", "-m", "4"], "'--agg_iters <N>': expected 1: operations are not aggregated; -n"),
         (&["perf", "all_reduce", "-N", "0"], "'--run_cycles <N>': expected 1: "),
         (&["perf", "all_reduce", "-p", "1"], "'--parallel_init <0|1>': expected 0: "),
@@ -111,10 +120,25 @@ fn help_and_version() {
 }
 
 #[test]
-fn a_json_file_that_cannot_be_written_fails_before_the_run() {
-    let output = run(&["perf", "all_reduce", "-b", "8", "-e", "8", "--json", "/no/such/directory/x.json"]);
-    assert_eq!((output.code, &*output.out), (Some(1), ""));
-    assert!(output.err.contains("/no/such/directory/x.json") && output.err.lines().count() == 1, "{}", output.err);
+fn a_file_that_cannot_be_written_fails_before_the_run() {
+    for option in ["--json", "--plot"] {
+        let output = run(&["perf", "all_reduce", "-b", "8", "-e", "8", option, "/no/such/directory/x"]);
+        assert_eq!((output.code, &*output.out), (Some(1), ""));
+        assert!(output.err.contains("/no/such/directory/x") && output.err.lines().count() == 1, "{}", output.err);
+    }
+}
+
+/// A table of registered buffers where there are none would mislead.
+#[cfg(gpucomm_emulator)]
+#[test]
+fn registration_without_effect_is_an_error() {
+    for way in [&["-t", "2"], &["-g", "2"], &["--procs", "2"]] {
+        let mut command = command(&[&["perf", "all_reduce", "-b", "8", "-e", "8", "-R", "1"], &way[..]].concat());
+        let child = command.env("NCCL_LOCAL_REGISTER", "0").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let output = finish(child.unwrap());
+        assert!(output.code == Some(1) && output.err.lines().count() == 1, "{way:?} {}", output.err);
+        assert!(output.err.contains("(-R 1): NCCL registers nothing"), "{way:?} {}", output.err);
+    }
 }
 
 #[test]

@@ -83,6 +83,8 @@ fn threads_windows_and_other_ways_to_run() {
         perf(&[operation, "-t", &n, "-b", "1K", "-e", "256K", "-f", "16", "-n", "2"]);
         perf(&[operation, "-t", &n, "-R", "2", "-b", "1K", "-e", "16K", "-f", "4", "-n", "2"]);
         perf(&[operation, "-R", "2", "-b", "1K", "-e", "1K", "-n", "2"]);
+        perf(&[operation, "-R", "1", "-b", "1K", "-e", "1K", "-n", "2"]);
+        perf(&[operation, "-t", &n, "-R", "1", "-b", "1K", "-e", "16K", "-f", "4", "-n", "2", "-d", "half"]);
         perf(&[operation, "-g", "1", "-b", "1K", "-e", "1K", "-n", "2"]);
     }
     if ranks() == 4 {

@@ -1,5 +1,7 @@
 //! The command line. Nonsense is one line that says what is wrong, never a page of usage.
 
+mod values;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +10,13 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use gpucomm::ElementKind;
 
+pub use self::values::{Average, Buffers, RedOp, Root, Way, kind_name};
+use self::values::{List, average, buffers, factor, increment, kinds, natural, positive, redops, root};
 use crate::failure::{Failure, Result};
 use crate::neutral::Neutral;
 use crate::perf::operation::Operation;
-use crate::size::{self, Step};
+use crate::perf::plot;
+use crate::size::{self, Step, sweep};
 
 /// What the user wants.
 #[derive(Debug)]
@@ -100,9 +105,9 @@ struct PerfArgs {
     /// Check iterations of each size; 0 checks nothing
     #[arg(short = 'c', long = "check", value_name = "N", default_value = "1", value_parser = natural)]
     checks: usize,
-    /// Buffers: 0 plain, 2 symmetric windows
-    #[arg(short = 'R', long = "local_register", value_name = "0|2", default_value = "0", value_parser = windows)]
-    windows: Registration,
+    /// Buffers: 0 plain, 1 registered, 2 symmetric windows; several, such as 0,1,2, have a table each
+    #[arg(short = 'R', long = "local_register", value_name = "LIST", default_value = "0", value_parser = buffers)]
+    buffers: List<Buffers>,
     /// Time over ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum
     #[arg(short = 'a', long = "average", value_name = "0..3", default_value = "1", value_parser = average)]
     average: Average,
@@ -112,6 +117,9 @@ struct PerfArgs {
     /// Write the set-up and all rows to FILE
     #[arg(short = 'J', long, alias = "output_file", value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw time and bus bandwidth over size, out of place, into the SVG file FILE: a line for each table
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Which rank of a `--procs` run this process is
     #[arg(long, hide = true, value_parser = natural, requires = "procs")]
     child: Option<usize>,
@@ -135,168 +143,12 @@ pub struct PerfOptions {
     pub redops: Vec<RedOp>,
     pub root: Root,
     pub checks: usize,
-    pub windows: bool,
+    pub buffers: Vec<Buffers>,
     pub average: Average,
     pub timeout: Option<Duration>,
     pub json: Option<PathBuf>,
+    pub plot: Option<PathBuf>,
     pub child: Option<usize>,
-}
-
-/// Several values of one option. (Clap would take a `Vec` for an option given several times.)
-#[derive(Debug, Clone)]
-struct List<T>(Vec<T>);
-
-/// What `-R` chooses.
-#[derive(Debug, Clone, Copy)]
-struct Registration(bool);
-
-/// A reduction, by nccl-tests' names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RedOp {
-    Sum,
-    Prod,
-    Max,
-    Min,
-    Avg,
-    /// Each rank's values times a factor of that rank, summed.
-    MulSum,
-}
-
-impl RedOp {
-    pub const ALL: [Self; 6] = [Self::Sum, Self::Prod, Self::Max, Self::Min, Self::Avg, Self::MulSum];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Prod => "prod",
-            Self::Max => "max",
-            Self::Min => "min",
-            Self::Avg => "avg",
-            Self::MulSum => "mulsum",
-        }
-    }
-}
-
-/// Which ranks are root, in turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Root {
-    Rank(usize),
-    All,
-}
-
-/// How the times of the ranks become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Average {
-    First,
-    Mean,
-    Min,
-    Max,
-}
-
-impl Average {
-    pub fn of(self, times: &[f64]) -> f64 {
-        match self {
-            Self::First => times[0],
-            Self::Mean => times.iter().sum::<f64>() / times.len() as f64,
-            Self::Min => times.iter().copied().fold(f64::INFINITY, f64::min),
-            Self::Max => times.iter().copied().fold(0.0, f64::max),
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::First => "rank 0",
-            Self::Mean => "average",
-            Self::Min => "minimum",
-            Self::Max => "maximum",
-        }
-    }
-}
-
-/// The name that nccl-tests uses for a type.
-pub fn kind_name(kind: ElementKind) -> &'static str {
-    KINDS.iter().find(|(_, k)| *k == kind).map_or(kind.name(), |(name, _)| name)
-}
-
-const KINDS: [(&str, ElementKind); 10] = [
-    ("int8", ElementKind::I8),
-    ("uint8", ElementKind::U8),
-    ("int32", ElementKind::I32),
-    ("uint32", ElementKind::U32),
-    ("int64", ElementKind::I64),
-    ("uint64", ElementKind::U64),
-    ("half", ElementKind::F16),
-    ("float", ElementKind::F32),
-    ("double", ElementKind::F64),
-    ("bfloat16", ElementKind::Bf16),
-];
-
-fn kinds(text: &str) -> Result<List<ElementKind>, String> {
-    if text == "all" {
-        return Ok(List(KINDS.map(|(_, kind)| kind).to_vec()));
-    }
-    match KINDS.iter().find(|(name, kind)| *name == text || kind.name() == text) {
-        Some((_, kind)) => Ok(List(vec![*kind])),
-        None => Err(format!("expected one of {}, all", KINDS.map(|(name, _)| name).join(", "))),
-    }
-}
-
-fn redops(text: &str) -> Result<List<RedOp>, String> {
-    if text == "all" {
-        return Ok(List(RedOp::ALL.to_vec()));
-    }
-    match RedOp::ALL.into_iter().find(|op| op.name() == text) {
-        Some(op) => Ok(List(vec![op])),
-        None => Err(format!("expected one of {}, all", RedOp::ALL.map(RedOp::name).join(", "))),
-    }
-}
-
-fn root(text: &str) -> Result<Root, String> {
-    if text == "all" || text == "-1" {
-        return Ok(Root::All);
-    }
-    natural(text).map(Root::Rank).map_err(|_| "expected a rank, or all".to_owned())
-}
-
-fn natural(text: &str) -> Result<usize, String> {
-    text.parse::<u32>().map(|n| n as usize).map_err(|_| format!("expected a number from 0 to {}", u32::MAX))
-}
-
-fn positive(text: &str) -> Result<usize, String> {
-    natural(text).ok().filter(|&n| n > 0).ok_or_else(|| format!("expected a number from 1 to {}", u32::MAX))
-}
-
-fn factor(text: &str) -> Result<usize, String> {
-    match natural(text) {
-        Ok(n) if n >= 2 => Ok(n),
-        _ => Err("expected a whole factor of at least 2; for equal steps use -i".to_owned()),
-    }
-}
-
-fn increment(text: &str) -> Result<usize, String> {
-    match size::parse(text)? {
-        0 => Err("an increment of 0 never gets anywhere".to_owned()),
-        bytes => Ok(bytes),
-    }
-}
-
-fn windows(text: &str) -> Result<Registration, String> {
-    match text {
-        "0" => Ok(Registration(false)),
-        "2" => Ok(Registration(true)),
-        "1" => Err("local registration is not offered: expected 0 (plain buffers) or 2 (symmetric windows)".to_owned()),
-        _ => Err("expected 0 (plain buffers) or 2 (symmetric windows)".to_owned()),
-    }
-}
-
-fn average(text: &str) -> Result<Average, String> {
-    match text {
-        "0" => Ok(Average::First),
-        "1" => Ok(Average::Mean),
-        "2" => Ok(Average::Min),
-        "3" => Ok(Average::Max),
-        _ => Err("expected 0 (rank 0), 1 (average), 2 (minimum) or 3 (maximum)".to_owned()),
-    }
 }
 
 /// Reads the arguments, the program's own name first.
@@ -349,7 +201,7 @@ impl PerfArgs {
         if self.child.is_some_and(|child| child >= ranks) {
             return Err(Failure::usage("--child is for gpucomm itself"));
         }
-        Ok(PerfOptions {
+        let options = PerfOptions {
             operation: self.operation,
             min,
             max,
@@ -363,18 +215,47 @@ impl PerfArgs {
             redops: self.redops.0,
             root: self.root,
             checks: self.checks,
-            windows: self.windows.0,
+            buffers: self.buffers.0,
             average: self.average,
             timeout: self.timeout.map(|seconds| Duration::from_secs(seconds as u64)),
             json: self.json,
+            plot: self.plot,
             child: self.child,
-        })
+        };
+        options.drawable()?;
+        Ok(options)
     }
 }
 
 impl PerfOptions {
     pub fn ranks(&self) -> usize {
         self.procs.unwrap_or(self.gpus * self.threads)
+    }
+
+    /// What each table is of, in turn.
+    pub fn ways(&self) -> impl Iterator<Item = Way> {
+        self.buffers.iter().map(|&buffers| Way { buffers })
+    }
+
+    /// Whether a plot can show what will be measured, if one is asked for.
+    fn drawable(&self) -> Result<()> {
+        if self.plot.is_none() {
+            return Ok(());
+        }
+        if self.plot == self.json {
+            return Err(Failure::usage("--json and --plot name the same file"));
+        }
+        let lines = self.ways().count() * self.kinds.len() * self.reductions().len() * self.roots().len();
+        if lines > plot::LINES {
+            let room = plot::LINES;
+            return Err(Failure::usage(format!("--plot has room for {room} lines, and this run has {lines}")));
+        }
+        let bytes = |kind: &ElementKind, size| self.operation.shape(size, kind.size(), self.ranks()).bytes();
+        let mut sizes = sweep(self.min, self.max, self.step);
+        if !sizes.any(|size| self.kinds.iter().any(|kind| bytes(kind, size) > 0)) {
+            return Err(Failure::usage("--plot has nothing to show: all sizes come to 0 bytes"));
+        }
+        Ok(())
     }
 
     /// What is root in turn; -1, as nccl-tests prints it, where the operation has none.

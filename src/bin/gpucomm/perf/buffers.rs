@@ -1,13 +1,13 @@
 //! A rank and its buffers, with guard zones around what the operation may touch.
 
-use gpucomm::nccl::{CommBuffer, Communicator, PreMulSum, ReduceOp};
+use gpucomm::nccl::{CommBuffer, Communicator, PreMulSum, ReduceOp, Registration};
 use gpucomm::{Device, Stream};
 
 use super::data::factor;
 use super::number::Number;
 use super::operation::{Operation, Shape};
 use crate::failure::{Failure, Result};
-use crate::options::RedOp;
+use crate::options::{Buffers, RedOp};
 
 /// Bytes before and after the data in each buffer that no operation may write.
 pub const GUARD: usize = 4096;
@@ -17,9 +17,9 @@ fn buffer<'c, T: Number>(
     comm: &'c Communicator,
     stream: &Stream,
     len: usize,
-    window: bool,
+    buffers: Buffers,
 ) -> Result<CommBuffer<'c, T>> {
-    if !window {
+    if buffers != Buffers::Windows {
         return Ok(comm.alloc_local(stream, len)?);
     }
     let buffer = comm.alloc(stream, len)?;
@@ -27,6 +27,15 @@ fn buffer<'c, T: Number>(
         return Err(Failure::run("this NCCL gives no symmetric windows (-R 2): it takes 2.27 or newer"));
     }
     Ok(buffer)
+}
+
+/// Tells NCCL of a buffer. A table that says so where it is without effect would mislead.
+fn register<'c, T: Number>(comm: &'c Communicator, buffer: &CommBuffer<'c, T>) -> Result<Registration<'c>> {
+    let registration = comm.register(buffer)?;
+    match registration.without_effect() {
+        Some(reason) => Err(Failure::run(format!("buffers cannot be registered here (-R 1): {reason}"))),
+        None => Ok(registration),
+    }
 }
 
 /// A rank that this thread drives.
@@ -39,22 +48,28 @@ pub struct Rank<'c, T: Number> {
     /// Elements that each rank gets from this one, and that this one gets from each, in an all_to_all_v.
     pub counts: (Vec<usize>, Vec<usize>),
     scale: Option<PreMulSum<'c, T>>,
+    /// Of both buffers, where that is asked for.
+    _registered: Option<[Registration<'c>; 2]>,
 }
 
 impl<'c, T: Number> Rank<'c, T> {
     /// Elements in a guard zone.
     pub const GUARD: usize = GUARD / size_of::<T>();
 
-    /// Takes buffers for up to `bytes` of data. All ranks must do so at the same time if they want windows.
-    pub fn new(comm: &'c Communicator, bytes: usize, windows: bool, redops: &[Option<RedOp>]) -> Result<Self> {
+    /// Takes buffers for up to `bytes` of data. All ranks must do so at the same time if they want windows, or register.
+    pub fn new(comm: &'c Communicator, bytes: usize, buffers: Buffers, redops: &[Option<RedOp>]) -> Result<Self> {
         let device: Device = comm.device();
         let stream = Stream::new(device)?;
         let len = (bytes / size_of::<T>())
             .checked_add(2 * Self::GUARD)
             .filter(|len| len.checked_mul(size_of::<T>()).is_some())
             .ok_or_else(|| Failure::usage("the largest size (-e) is too large"))?;
-        let mut send = buffer(comm, &stream, len, windows)?;
-        let mut recv = buffer(comm, &stream, len, windows)?;
+        let mut send = buffer(comm, &stream, len, buffers)?;
+        let mut recv = buffer(comm, &stream, len, buffers)?;
+        let registered = match buffers {
+            Buffers::Registered => Some([register(comm, &send)?, register(comm, &recv)?]),
+            _ => None,
+        };
         // Written once, so that no timed call is the first to touch a page.
         for buffer in [&mut send, &mut recv] {
             buffer.slice_mut(0..len).fill(&stream, T::POISON)?;
@@ -63,7 +78,7 @@ impl<'c, T: Number> Rank<'c, T> {
             true => Some(comm.pre_mul_sum(T::of(factor(comm.rank())))?),
             false => None,
         };
-        Ok(Self { comm, stream, send, recv, counts: (Vec::new(), Vec::new()), scale })
+        Ok(Self { comm, stream, send, recv, counts: (Vec::new(), Vec::new()), scale, _registered: registered })
     }
 
     /// Works out what an all_to_all_v of this shape exchanges.

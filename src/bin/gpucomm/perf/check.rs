@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
     #[cfg(gpucomm_emulator)]
-    use crate::{options::RedOp, perf::operation::Operation};
+    use crate::{options::Buffers, options::RedOp, perf::operation::Operation};
 
     #[test]
     fn comparing() {
@@ -178,7 +178,7 @@ mod tests {
     fn what_is_wrong_is_found() {
         const LEN: usize = 1000;
         let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
-        let mut ranks = [Rank::<f32>::new(&clique.ranks()[0], LEN * 4, false, &[]).unwrap()];
+        let mut ranks = [Rank::<f32>::new(&clique.ranks()[0], LEN * 4, Buffers::Plain, &[]).unwrap()];
         let operation = Operation::AllReduce;
         let shape = operation.shape(LEN * 4, 4, 1);
         let data = |salt| Data::new(operation, Some(RedOp::Sum), ElementKind::F32, shape, 0, salt);

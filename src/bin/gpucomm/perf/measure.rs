@@ -13,14 +13,14 @@ use super::row::{Row, Setup, Timing};
 use super::team::Team;
 use super::timing::{Stride, repeat, time};
 use crate::failure::Result;
-use crate::options::{PerfOptions, RedOp, kind_name};
+use crate::options::{PerfOptions, RedOp, Way, kind_name};
 use crate::size::{Step, human, sweep};
 
-/// Runs everything that `options` ask for on the ranks of this member; true if nothing was wrong.
+/// Measures one table on the ranks of this member; true if nothing was wrong.
 pub fn run(options: &PerfOptions, setup: &Setup, comms: &[&Communicator], team: &dyn Team) -> Result<bool> {
     // NCCL makes a communicator's device the current one and restores the other, at every call, where they differ.
     let _current = comms[0].device().set_current()?;
-    let mut member = Member { options, comms, team, salt: 0, report: Report::new(setup) };
+    let mut member = Member { options, way: setup.way, comms, team, salt: 0, report: Report::new(setup) };
     for line in member.report.header() {
         member.print(&line)?;
     }
@@ -50,6 +50,7 @@ pub fn run(options: &PerfOptions, setup: &Setup, comms: &[&Communicator], team: 
 
 struct Member<'a> {
     options: &'a PerfOptions,
+    way: Way,
     comms: &'a [&'a Communicator],
     team: &'a dyn Team,
     /// Makes the data of each check different.
@@ -64,10 +65,10 @@ impl Member<'_> {
 
     fn kind<T: Number>(&mut self) -> Result<()> {
         let reductions = self.options.reductions();
-        let (bytes, windows) = (self.options.max, self.options.windows);
-        // All at the same time, since windows are made by all ranks together.
+        let (bytes, buffers) = (self.options.max, self.way.buffers);
+        // All at the same time, since all ranks make windows, and register, together.
         let mut comms = self.comms.to_vec();
-        let mut ranks = each(&mut comms, |comm| Rank::<T>::new(comm, bytes, windows, &reductions))?;
+        let mut ranks = each(&mut comms, |comm| Rank::<T>::new(comm, bytes, buffers, &reductions))?;
         self.warm_up(&mut ranks, reductions[0])?;
         for redop in reductions {
             for root in self.options.roots() {

@@ -4,9 +4,11 @@ mod buffers;
 mod check;
 mod data;
 mod enqueue;
+mod files;
 mod measure;
 mod number;
 pub mod operation;
+pub mod plot;
 mod procs;
 mod report;
 mod row;
@@ -15,15 +17,15 @@ mod team;
 mod threads;
 mod timing;
 
-use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use gpucomm::Device;
 use gpucomm::nccl::InitOptions;
 use serde_json::Value;
 
+use self::files::Files;
 use crate::failure::{Failure, Result};
-use crate::options::PerfOptions;
+use crate::options::{Buffers, PerfOptions, Way};
 
 /// Runs what `options` ask for; true if every value was right.
 pub fn run(options: PerfOptions) -> Result<bool> {
@@ -34,25 +36,14 @@ pub fn run(options: PerfOptions) -> Result<bool> {
         return procs::child(&options, rank);
     }
     let devices = enough_devices(options.ranks())?;
-    // Before the run, so that a wrong path costs no time.
-    let mut file = match &options.json {
-        Some(path) => Some(File::create(path).map_err(|error| cannot_write(&options, &error))?),
-        None => None,
-    };
+    let files = Files::create(&options)?;
     crate::notice::give(devices);
-    let (good, report) = match options.procs {
+    let (good, reports) = match options.procs {
         Some(_) => procs::parent(&options)?,
         None => threads::run(&options)?,
     };
-    if let (Some(file), Some(report)) = (&mut file, report) {
-        writeln!(file, "{report:#}").and_then(|()| file.flush()).map_err(|error| cannot_write(&options, &error))?;
-    }
+    files.write(&reports)?;
     Ok(good)
-}
-
-fn cannot_write(options: &PerfOptions, error: &std::io::Error) -> Failure {
-    let path = options.json.as_deref().unwrap_or_else(|| std::path::Path::new("")).display();
-    Failure::run(format!("cannot write {path}: {error}"))
 }
 
 /// How many devices there are; an error if they are too few.
@@ -68,11 +59,11 @@ fn enough_devices(ranks: usize) -> Result<usize> {
 }
 
 /// How communicators are made: as nccl-tests makes them, so that the two can be compared.
-fn init_options(perf: &PerfOptions) -> InitOptions {
+fn init_options(way: Way) -> InitOptions {
     let options = InitOptions::default();
     #[cfg(nccl_ge_2_28)]
     let options = InitOptions { config: options.config.nvlink_centric_sched(true), ..options };
-    if !perf.windows {
+    if way.buffers != Buffers::Windows {
         return options;
     }
     // SAFETY: one operation runs in windows, so no collective follows messages in them; and after a failure no memory is used again, as
@@ -111,5 +102,5 @@ impl Progress {
     }
 }
 
-/// What a run leaves: whether all was right, and the report.
-type Outcome = (bool, Option<Value>);
+/// What a run leaves: whether all was right, and a report for each table.
+type Outcome = (bool, Vec<Value>);

@@ -8,7 +8,7 @@ use super::table;
 use crate::options::{RedOp, Root, kind_name};
 use crate::size::Step;
 
-/// All that a run found so far.
+/// All that was found for one table so far.
 #[derive(Debug)]
 pub struct Report<'a> {
     setup: &'a Setup<'a>,
@@ -102,7 +102,7 @@ impl<'a> Report<'a> {
                     Root::All => "all".into(),
                     Root::Rank(rank) => rank.into(),
                 },
-                "windows": options.windows,
+                "buffers": self.setup.way.buffers.name(),
                 "time": options.average.name(),
             },
             "rows": self.rows.iter().map(row_json).collect::<Vec<_>>(),

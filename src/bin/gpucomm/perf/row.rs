@@ -4,12 +4,13 @@ use serde_json::{Value, json};
 
 use super::check::Found;
 use crate::failure::{Failure, Result};
-use crate::options::PerfOptions;
+use crate::options::{PerfOptions, Way};
 
-/// What is the same for all rows.
+/// What is the same for all rows of a table.
 #[derive(Debug)]
 pub struct Setup<'a> {
     pub options: &'a PerfOptions,
+    pub way: Way,
     /// Back end and versions, in words.
     pub libraries: String,
     pub ranks: Vec<RankInfo>,

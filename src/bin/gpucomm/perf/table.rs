@@ -1,7 +1,7 @@
 //! nccl-tests' table, column by column, so that what reads theirs reads ours.
 
 use super::row::{RankInfo, Row, Setup, Timing};
-use crate::options::PerfOptions;
+use crate::options::{Buffers, PerfOptions};
 use crate::size::Step;
 
 /// The lines above the table.
@@ -21,7 +21,11 @@ pub fn header(setup: &Setup) -> Vec<String> {
         ),
         format!(
             "# {}, time: {} over ranks",
-            if setup.options.windows { "symmetric windows (-R 2)" } else { "plain buffers (-R 0)" },
+            match setup.way.buffers {
+                Buffers::Plain => "plain buffers (-R 0)",
+                Buffers::Registered => "registered buffers (-R 1)",
+                Buffers::Windows => "symmetric windows (-R 2)",
+            },
             setup.options.average.name()
         ),
         "#".to_owned(),

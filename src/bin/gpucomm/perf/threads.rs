@@ -12,14 +12,26 @@ use super::row::{RankInfo, Setup};
 use super::team::{Meeting, Team};
 use super::{Outcome, Progress, init_options, libraries};
 use crate::failure::{Failure, Result};
-use crate::options::PerfOptions;
+use crate::options::{PerfOptions, Way};
 
+/// Measures what `options` ask for, a table after the other.
 pub fn run(options: &PerfOptions) -> Result<Outcome> {
+    let (mut good, mut reports) = (true, Vec::new());
+    for way in options.ways() {
+        let (fine, report) = table(options, way)?;
+        good &= fine;
+        reports.extend(report);
+    }
+    Ok((good, reports))
+}
+
+/// One table, with communicators of its own, as if it were the only one.
+fn table(options: &PerfOptions, way: Way) -> Result<(bool, Option<Value>)> {
     let mut devices = Device::all()?;
     devices.truncate(options.ranks());
-    let clique = Clique::init_all_with(&devices, &init_options(options))?;
+    let clique = Clique::init_all_with(&devices, &init_options(way))?;
     let ranks = devices.iter().enumerate().map(|(rank, &device)| RankInfo::new(rank, device)).collect::<Result<_>>()?;
-    let setup = Setup { options, libraries: libraries()?, ranks };
+    let setup = Setup { options, way, libraries: libraries()?, ranks };
 
     let comms: Vec<&Communicator> = clique.ranks().iter().collect();
     let aborters: Vec<_> = comms.iter().map(|comm| comm.aborter()).collect();

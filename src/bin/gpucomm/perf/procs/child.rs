@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Message;
 use crate::failure::{Failure, Result};
-use crate::options::PerfOptions;
+use crate::options::{PerfOptions, Way};
 use crate::perf::row::{RankInfo, Setup};
 use crate::perf::team::Team;
 use crate::perf::{init_options, libraries, measure};
@@ -18,13 +18,23 @@ use crate::perf::{init_options, libraries, measure};
 /// Runs rank `rank`. What goes wrong is told to the parent, which tells the user.
 pub fn run(options: &PerfOptions, rank: usize) -> Result<bool> {
     let child = Child { rank, parent: listen() };
-    match measure_rank(options, &child) {
+    match measure(options, &child) {
         Ok(good) => child.say(&Message::Done(good)).map(|()| good),
         Err(failure) => child.say(&failure.into()).map(|()| false),
     }
 }
 
-fn measure_rank(options: &PerfOptions, child: &Child) -> Result<bool> {
+/// A table after the other.
+fn measure(options: &PerfOptions, child: &Child) -> Result<bool> {
+    let mut good = true;
+    for way in options.ways() {
+        good &= table(options, way, child)?;
+    }
+    Ok(good)
+}
+
+/// One table, with a communicator of its own.
+fn table(options: &PerfOptions, way: Way, child: &Child) -> Result<bool> {
     let device = Device::new(child.rank)?;
     let id = match child.rank {
         0 => json!(UniqueId::new()?.as_bytes().as_slice()),
@@ -34,11 +44,10 @@ fn measure_rank(options: &PerfOptions, child: &Child) -> Result<bool> {
     let id = unique_id(&ids[0]).ok_or_else(|| Failure::run("rank 0 sent something that is no unique id"))?;
     let infos = child.exchange(RankInfo::new(child.rank, device)?.json())?;
     let ranks = infos.iter().map(RankInfo::from_json).collect::<Result<_>>()?;
-    let setup = Setup { options, libraries: libraries()?, ranks };
+    let setup = Setup { options, way, libraries: libraries()?, ranks };
     // SAFETY: all ranks are children of one parent, which starts them with the same arguments: they run the same
     // operations in the same order, with the same counts, types and roots, all computed from those arguments.
-    let comm =
-        unsafe { Communicator::init_rank_with(device, options.ranks(), &id, child.rank, &init_options(options)) }?;
+    let comm = unsafe { Communicator::init_rank_with(device, options.ranks(), &id, child.rank, &init_options(way)) }?;
     let result = measure::run(options, &setup, &[&comm], child);
     match &result {
         Ok(_) => comm.close(default_timeout())?,

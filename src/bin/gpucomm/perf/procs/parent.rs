@@ -36,7 +36,7 @@ struct Family {
     done: Vec<Option<bool>>,
     news: Receiver<(usize, Option<Message>)>,
     progress: Progress,
-    report: Option<Value>,
+    reports: Vec<Value>,
 }
 
 impl Family {
@@ -51,7 +51,7 @@ impl Family {
             done: vec![None; ranks],
             news,
             progress: Progress::new(),
-            report: None,
+            reports: Vec::new(),
         };
         for rank in 0..ranks {
             // Right after the word `perf`, since the last arguments may be anything.
@@ -99,7 +99,7 @@ impl Family {
                 return Err(self.explain(failure));
             }
         }
-        Ok((self.done.iter().all(|good| *good == Some(true)), self.report.take()))
+        Ok((self.done.iter().all(|good| *good == Some(true)), std::mem::take(&mut self.reports)))
     }
 
     /// The ranks that others are waiting for.
@@ -117,7 +117,7 @@ impl Family {
                 Ok(())
             }
             Some(Message::Report(report)) => {
-                self.report = Some(report);
+                self.reports.push(report);
                 Ok(())
             }
             Some(Message::Done(good)) => {
