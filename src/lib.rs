@@ -69,7 +69,7 @@ pub use backend::{Backend, backend, emulator_violations};
 #[cfg(feature = "bytemuck")]
 #[doc(hidden)]
 pub use bytemuck;
-pub use cuda::{Device, DeviceBuffer, Event, PinnedBuffer, Stream};
+pub use cuda::{Device, DeviceBuffer, Event, Graph, PinnedBuffer, Stream};
 pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind, Reduce};
 pub use emulator_settings::EmulatorSettings;

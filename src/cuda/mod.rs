@@ -70,6 +70,7 @@
 //! device.
 
 mod devices;
+mod graphs;
 mod memory;
 mod order;
 pub mod vmm;
@@ -95,6 +96,7 @@ pub(crate) use devices::settle::{settle, undisturbing};
 #[cfg(feature = "nccl")]
 pub(crate) use devices::thread::in_host_function;
 pub use devices::versions::{driver_version, runtime_version};
+pub use graphs::graph::Graph;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed};
 #[cfg(feature = "nccl")]
@@ -125,6 +127,8 @@ pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};
 pub(crate) use order::lanes::{Tracker, Uses};
 #[cfg(feature = "nccl")]
 pub(crate) use order::mark::Mark;
+#[cfg(feature = "nccl")]
+pub(crate) use order::recording::{Launch, Mortal, Party, Recording};
 pub use order::stream::{Stream, StreamOptions};
 pub use order::thread_stream::ThreadStream;
 #[cfg(feature = "nccl")]

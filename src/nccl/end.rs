@@ -77,7 +77,24 @@ pub(super) fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) ->
 /// Closes the communicators of `members`. Where that fails, they are aborted, and all ranks of this process with them; that
 /// is not waited for.
 pub(crate) fn close_members<'a>(members: impl IntoIterator<Item = &'a Communicator>, timeout: Duration) -> Result<()> {
-    each::close_or_abort(&inners(members), &Deadline::after(timeout))
+    let members = inners(members);
+    members.iter().try_for_each(|inner| without_graphs(inner))?;
+    each::close_or_abort(&members, &Deadline::after(timeout))
+}
+
+/// Refuses to close a communicator of which graphs hold operations.
+pub(super) fn without_graphs(inner: &Inner) -> Result<()> {
+    match inner.graphs.count() {
+        0 => Ok(()),
+        count => {
+            let s = if count == 1 { "" } else { "s" };
+            let reason = format!(
+                "{count} graph{s} with operations of rank {} may still be launched: drop them before",
+                inner.rank
+            );
+            Err(Error::InvalidUsage { operation: "close", reason })
+        }
+    }
 }
 
 /// What dropping `members` does.

@@ -41,6 +41,8 @@ mod failures;
 mod faults;
 mod foreign;
 mod futures;
+mod graph_ends;
+mod graphs;
 mod grid;
 mod grouping;
 mod groups;

@@ -12,11 +12,11 @@ use super::host::slice::PinnedSlice;
 use super::host::slice_mut::PinnedSliceMut;
 use super::views::slice::Slice;
 use super::views::slice_mut::SliceMut;
-use crate::cuda::order::lanes::Tracker;
+use crate::cuda::order::recording;
+use crate::cuda::order::recording::Used;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry;
-use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
@@ -153,7 +153,7 @@ impl<T: Element> LentMut<'_, T> {
 /// What a launch uses.
 #[derive(Default)]
 pub struct LentUses<'s> {
-    all: SmallVec<[(&'s Tracker, &'s Lineage, Access); 4]>,
+    all: SmallVec<[(&'s dyn Used, Access); 4]>,
     /// Mapped memory, which is open to some devices only.
     mapped: SmallVec<[(&'s Allocation, Access); 1]>,
 }
@@ -173,7 +173,7 @@ impl<'s> LentUses<'s> {
 
     pub(crate) fn add<T: Element>(&mut self, slice: Slice<'s, T>, access: Access) {
         let alloc = slice.region().alloc;
-        self.all.push((alloc.uses(), alloc.lineage(), access));
+        self.all.push((alloc, access));
         if alloc.shown().is_some() {
             self.mapped.push((alloc, access));
         }
@@ -196,23 +196,27 @@ impl<'s> LentUses<'s> {
     /// before the stream is ordered.
     pub(super) fn origins(&self, stream: &Stream) -> Origins {
         let mut origins = Origins::new();
-        for (_, lineage, _) in &self.all {
-            origins.merge(&carry::origins(lineage, stream.history()));
+        for (used, _) in &self.all {
+            origins.merge(&carry::origins(used.lineage(), stream.history()));
         }
         origins
     }
 
     /// Before the launch: makes `stream` wait for what conflicts with it.
     pub(super) fn order(&self, stream: &Stream) -> Result<()> {
-        self.all.iter().try_for_each(|(tracker, _, access)| tracker.order(*access, stream))
+        self.all.iter().try_for_each(|(used, access)| recording::order(*used, *access, stream))
     }
 
     /// After it, or an attempt.
     pub(super) fn note(&self, stream: &Stream, origins: &Origins) {
-        self.all.iter().for_each(|(tracker, _, access)| tracker.note(*access, stream));
+        self.all.iter().for_each(|(used, access)| recording::note(*used, *access, stream));
+        if stream.records() {
+            // Nothing was done yet.
+            return;
+        }
         stream.history().cover(origins);
-        let written = self.all.iter().filter(|(_, _, access)| *access == Access::Write);
-        written.for_each(|(_, lineage, _)| carry::mingle(origins, lineage));
+        let written = self.all.iter().filter(|(_, access)| *access == Access::Write);
+        written.for_each(|(used, _)| carry::mingle(origins, used.lineage()));
     }
 }
 
@@ -247,7 +251,7 @@ macro_rules! pinned {
             type Lent<'l> = $lent<'l, T>;
 
             fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-                uses.all.push((self.memory().uses(), self.memory().lineage(), Access::$access));
+                uses.all.push((self.memory(), Access::$access));
             }
 
             fn lent<'l>(&self) -> $lent<'l, T> {

@@ -9,6 +9,7 @@ use super::host::staging::Staged;
 use super::views::slice::{AsSlice, Slice};
 use super::views::slice_mut::SliceMut;
 use super::way::{Way, enqueue, reached, way_between};
+use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::mark::Mark;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
@@ -181,7 +182,7 @@ impl<T: Element> SliceMut<'_, T> {
         if to.bytes == 0 {
             return Ok(());
         }
-        stream.room_for_one(OPERATION, default_timeout())?;
+        stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
         let read = Source::of(from.alloc.lineage(), stream.history());
         from.alloc.order(Access::Read, stream)?;
         to.alloc.order(Access::Write, stream)?;
@@ -192,7 +193,11 @@ impl<T: Element> SliceMut<'_, T> {
         from.alloc.note(Access::Read, stream);
         to.alloc.note(Access::Write, stream);
         result?;
-        read.carry(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream.history());
+        if !stream.records() {
+            read.carry(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream.history());
+        } else if to.is_whole() {
+            to.alloc.overwrite(stream);
+        }
         Ok(())
     }
 }

@@ -50,7 +50,7 @@ impl<T: Element> SliceMut<'_, T> {
         // SAFETY: all bytes of an element are initialised, and it stays until this returns.
         let pattern = unsafe { std::slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
         let _current = stream.device().bind(operation)?;
-        stream.room_for_one(operation, default_timeout())?;
+        stream.room_or_part(ENTRY, operation, default_timeout(), || None)?;
         region.alloc.order(Access::Write, stream)?;
         let result = fill(operation, region, pattern, stream);
         // Elements of 8 bytes may take two fills.
@@ -58,7 +58,7 @@ impl<T: Element> SliceMut<'_, T> {
         region.alloc.note(Access::Write, stream);
         result?;
         if region.is_whole() {
-            region.alloc.lineage().overwrite();
+            region.alloc.overwrite(stream);
         }
         Ok(())
     }

@@ -163,7 +163,7 @@ impl Stream {
         uses.check(operation, self)?;
         // Those who call the driver need its context bound to the thread.
         let _current = self.device().bind(operation)?;
-        self.make_room(cost, operation, default_timeout(), || None)?;
+        self.room_or_part(cost, operation, default_timeout(), || None)?;
         let origins = uses.origins(self);
         uses.order(self)?;
         let _noted = Noted { stream: self, cost, uses, origins };

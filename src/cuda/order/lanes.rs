@@ -50,7 +50,7 @@ impl Lane for Stream {
     }
 
     fn mark(&self) -> Result<Mark> {
-        self.mark()
+        if self.records() { Mark::in_capture(self.queue()) } else { self.mark() }
     }
 
     fn follow(&self, mark: &Mark) -> Result<()> {

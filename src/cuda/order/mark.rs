@@ -29,6 +29,8 @@ struct Point {
     number: u64,
     /// The cost of what the stream had enqueued before it; see [`InFlight`](crate::cuda::order::in_flight::InFlight).
     position: u64,
+    /// Whether it is a point in a graph, which nothing ever passes.
+    captured: bool,
 }
 
 // SAFETY: the CUDA runtime allows events to be used from any thread, and from several at a time.
@@ -46,7 +48,14 @@ impl Mark {
         let mut spare = spare.filter(|mark| mark.0.device == device);
         let mut point = match spare.take_if(|mark| Arc::get_mut(&mut mark.0).is_some()) {
             Some(Self(point)) => point,
-            None => Arc::new(Point { raw: pool::take_event(device)?, device, serial: 0, number: 0, position: 0 }),
+            None => Arc::new(Point {
+                raw: pool::take_event(device)?,
+                device,
+                serial: 0,
+                number: 0,
+                position: 0,
+                captured: false,
+            }),
         };
         let _current = stream.hold_device("cudaEventRecord")?;
         // SAFETY: both handles are alive, and of one device.
@@ -55,8 +64,18 @@ impl Mark {
             point.serial = stream.serial;
             point.number = NEXT.fetch_add(1, Ordering::Relaxed);
             point.position = 0;
+            point.captured = false;
         }
         Ok(Self(point))
+    }
+
+    /// A point in the graph that `stream` is captured into.
+    pub(crate) fn in_capture(stream: Queue) -> Result<Self> {
+        let mut mark = Self::record(stream, None)?;
+        if let Some(point) = Arc::get_mut(&mut mark.0) {
+            point.captured = true;
+        }
+        Ok(mark)
     }
 
     /// Says where a new mark stands.
@@ -86,6 +105,9 @@ impl Mark {
 
     /// Wraps `cudaEventQuery`: whether the work before this point is done.
     pub(crate) fn reached(&self) -> Result<bool> {
+        if self.0.captured {
+            return Ok(false);
+        }
         self.0.device.ready("cudaEventQuery")?;
         undisturbing(|| {
             // SAFETY: the handle is alive.

@@ -12,6 +12,7 @@ pub(crate) mod mark;
 pub(crate) mod panics;
 mod point;
 pub(crate) mod queue;
+pub(crate) mod recording;
 pub(crate) mod room;
 pub(crate) mod stream;
 pub(crate) mod thread_stream;

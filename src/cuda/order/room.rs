@@ -24,6 +24,28 @@ impl Stream {
         if self.in_flight().has_room(cost) { Ok(()) } else { self.wait_for_room(cost, operation, timeout, refusal) }
     }
 
+    /// As [`Stream::make_room`], for what may become part of a graph: there is room in a capture of this crate.
+    #[inline]
+    pub(crate) fn room_or_part(
+        &self,
+        cost: u64,
+        operation: &'static str,
+        timeout: Duration,
+        refusal: impl Fn() -> Option<Error>,
+    ) -> Result<()> {
+        match self.capture_of() {
+            None => self.make_room(cost, operation, timeout, refusal),
+            Some(_) => self.part_of_capture(operation),
+        }
+    }
+
+    /// Fails where this thread cannot add `operation` to the capture of this stream, if it has one.
+    #[cold]
+    pub(crate) fn part_of_capture(&self, operation: &'static str) -> Result<()> {
+        self.device().ready(operation)?;
+        self.capture_of().map_or(Ok(()), |capture| capture.check(operation))
+    }
+
     /// Before an enqueue that takes one place; see [`Stream::make_room`].
     #[inline]
     pub(crate) fn room_for_one(&self, operation: &'static str, timeout: Duration) -> Result<()> {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::capture;
+use super::capture::Capture;
 use super::in_flight::InFlight;
 use super::mark::Mark;
 use super::panics::Panics;
@@ -63,6 +64,8 @@ pub(crate) struct Inner {
     history: History,
     panics: Arc<Panics>,
     in_flight: InFlight,
+    /// The capture that it was made for.
+    capture: Option<Arc<Capture>>,
 }
 
 /// How long CUDA has a stream.
@@ -112,17 +115,28 @@ impl Stream {
     }
 
     fn make(operation: &'static str, device: Device, options: StreamOptions) -> Result<Self> {
+        let raw = Self::create(operation, device, options)?;
+        Ok(Self::wrap(device, raw, Life::Ours))
+    }
+
+    /// One of a capture, for that alone.
+    pub(crate) fn of_capture(operation: &'static str, device: Device, capture: Arc<Capture>) -> Result<Self> {
+        let raw = Self::create(operation, device, StreamOptions::default())?;
+        Ok(Self::new_inner(device, raw, Life::Ours, Some(capture)))
+    }
+
+    fn create(operation: &'static str, device: Device, options: StreamOptions) -> Result<sys::cudaStream_t> {
         let _current = device.make_current(operation)?;
         let flags = if options.non_blocking { sys::cudaStreamNonBlocking } else { sys::cudaStreamDefault };
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes a handle to the address given.
         let code = unsafe { sys::cudaStreamCreateWithPriority(&raw mut raw, flags, options.priority) };
         check("cudaStreamCreateWithPriority", code)?;
-        Ok(Self::wrap(device, raw, Life::Ours))
+        Ok(raw)
     }
 
     fn wrap(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
-        let stream = Self::new_inner(device, raw, life);
+        let stream = Self::new_inner(device, raw, life, None);
         stream.enter(&mut ALL.lock().unwrap_or_else(PoisonError::into_inner));
         stream
     }
@@ -133,13 +147,14 @@ impl Stream {
         all.push(((queue.raw.addr(), queue.device), Arc::downgrade(&self.inner)));
     }
 
-    fn new_inner(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
+    fn new_inner(device: Device, raw: sys::cudaStream_t, life: Life, capture: Option<Arc<Capture>>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
-        let in_flight = InFlight::new(life != Life::Ours);
+        let in_flight = InFlight::new(life != Life::Ours || capture.is_some());
         let (history, panics, owners) = (History::default(), Arc::default(), Mutex::default());
         pool::count_stream(device, true);
-        let inner = Arc::new(Inner { queue: Queue { raw, device, serial }, life, owners, history, panics, in_flight });
+        let queue = Queue { raw, device, serial };
+        let inner = Arc::new(Inner { queue, life, owners, history, panics, in_flight, capture });
         Self { inner }
     }
 
@@ -157,7 +172,7 @@ impl Stream {
                 Self { inner }
             }
             None => {
-                let stream = Self::new_inner(device, raw, life);
+                let stream = Self::new_inner(device, raw, life, None);
                 stream.enter(&mut all);
                 stream
             }
@@ -195,6 +210,9 @@ impl Stream {
 
     #[cold]
     fn shared_ready(&self, operation: &'static str) -> Result<()> {
+        if let Some(capture) = &self.inner.capture {
+            return Err(capture.refusal(operation));
+        }
         std::mem::forget(self.queue().hold_device(operation)?);
         capture::refuse(operation, self.queue())
     }
@@ -213,6 +231,18 @@ impl Stream {
     #[inline]
     pub(crate) fn not_captured(&self, operation: &'static str) -> Result<()> {
         if self.in_flight().is_exposed() { capture::refuse(operation, self.queue()) } else { Ok(()) }
+    }
+
+    /// The capture that it was made for.
+    #[inline]
+    pub(crate) fn capture_of(&self) -> Option<&Arc<Capture>> {
+        self.inner.capture.as_ref()
+    }
+
+    /// Whether what is enqueued here becomes part of a graph of this crate.
+    #[inline]
+    pub(crate) fn records(&self) -> bool {
+        self.inner.capture.is_some()
     }
 
     /// Whether it is being captured; where that cannot be asked, it is not.

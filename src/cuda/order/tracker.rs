@@ -42,8 +42,9 @@ impl<L: Lane> Tracker<L> {
         Self { solo: AtomicUsize::new(NOBODY), tracks: false, uses: Mutex::new(Uses::new()) }
     }
 
+    /// Whether the way past the mutex is open to `lane`.
     #[inline]
-    fn is_solo(&self, lane: &L) -> bool {
+    pub(super) fn is_solo(&self, lane: &L) -> bool {
         self.solo.load(Ordering::SeqCst) == lane.id()
     }
 

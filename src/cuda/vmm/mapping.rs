@@ -13,7 +13,8 @@ use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
 use crate::cuda::devices::thread::in_host_function;
-use crate::cuda::memory::allocated::allocation::{Known, Shown};
+use crate::cuda::memory::allocated::allocation::Shown;
+use crate::cuda::memory::allocated::known::Known;
 use crate::error::{Error, Result};
 
 /// Physical memory, mapped at the first addresses of a range for some devices. As a [buffer](Mapping::into_buffer) it can be used.

@@ -8,7 +8,7 @@ use super::properties::{HandleTypes, Properties};
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::thread::in_host_function;
-use crate::cuda::memory::allocated::allocation::Known;
+use crate::cuda::memory::allocated::known::Known;
 use crate::error::{Error, Result};
 
 /// Bytes of a device, at no address: [mapped](PhysicalMemory::map), they can be used.

@@ -37,6 +37,9 @@ pub(crate) const SPLIT: u8 = 34;
 /// A communicator gives back memory.
 pub(crate) const SUSPEND: u8 = 38;
 
+/// The launch of a graph.
+pub(crate) const LAUNCH: u8 = 39;
+
 /// Added to the number of an operation that is simulated: ranks come to it as to a point.
 pub(crate) const SIMULATED: u8 = 0x80;
 
@@ -63,6 +66,7 @@ pub(crate) fn name(code: u8) -> &'static str {
         SHOW => "register",
         SUSPEND => "suspend",
         WINDOW => "window",
+        LAUNCH => "Graph::launch",
         _ => "an unknown operation",
     }
 }

@@ -53,6 +53,18 @@ pub(crate) struct Message {
     pub(crate) window: bool,
     /// How many collectives that NCCL makes messages of came before it on this rank, between the same two.
     pub(crate) exchanges: u64,
+    pub(crate) manner: Manner,
+}
+
+/// How a message comes to NCCL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It is enqueued.
+    Plain,
+    /// It is captured into a graph.
+    Captured,
+    /// A graph is launched that holds messages between the two, the first of which has the number that stands for the count.
+    Launched,
 }
 
 /// What an end has to say of a message, in a word that is not 0: the count, the element type, the exchanges before, and the
@@ -68,6 +80,9 @@ impl Word {
     /// Exchanges count up to this, and begin again.
     const LAPS: u64 = (1 << (Self::COUNT - Self::EXCHANGES)) - 1;
     const COUNT: u32 = 19;
+    /// It is captured into a graph; it is the launch of one.
+    const CAPTURED: u64 = 1 << 60;
+    const LAUNCHED: u64 = 1 << 61;
     /// This end lies in a window, or in registered memory.
     const WINDOW: u64 = 1 << 62;
     /// The message [`ENTRIES`] later stands in the list.
@@ -75,16 +90,22 @@ impl Word {
 
     #[inline]
     pub(crate) fn new(end: End, message: Message) -> Self {
-        // No buffer holds 2^43 elements, and no rank is 2^10 collectives ahead of another.
+        // No buffer holds 2^41 elements, and no rank is 2^10 collectives ahead of another.
         let end = if end == End::Receiver { Self::RECEIVER } else { 0 };
         let window = if message.window { Self::WINDOW } else { 0 };
+        let manner = match message.manner {
+            Manner::Plain => 0,
+            Manner::Captured => Self::CAPTURED,
+            Manner::Launched => Self::LAUNCHED,
+        };
         Self(
             Self::PRESENT
                 | end
                 | message.element.number() << Self::KIND
                 | (message.exchanges & Self::LAPS) << Self::EXCHANGES
-                | (message.count as u64) << Self::COUNT & !(Self::LISTED | Self::WINDOW)
-                | window,
+                | (message.count as u64) << Self::COUNT & (Self::CAPTURED - 1)
+                | window
+                | manner,
         )
     }
 
@@ -101,9 +122,15 @@ impl Word {
 
     /// In words, for an error that sets it against what the other end said; `peer` is the rank of that one.
     pub(crate) fn against(self, other: Self, peer: usize) -> String {
-        let count = (self.0 & !(Self::LISTED | Self::WINDOW)) >> Self::COUNT;
+        let count = (self.0 & (Self::CAPTURED - 1)) >> Self::COUNT;
+        if self.0 & Self::LAUNCHED != 0 {
+            return format!("launch of the graph with message {count} between it and rank {peer}");
+        }
         let element = Type::numbered(self.0 >> Self::KIND & ((1 << types::BITS) - 1));
         let mut text = describe(head_of_message(self.said_by(End::Receiver), element, peer), count);
+        if self.0 & Self::CAPTURED != 0 {
+            text.push_str(", captured into a graph");
+        }
         if (self.0 ^ other.0) & Self::WINDOW != 0 {
             text.push_str(if self.0 & Self::WINDOW != 0 {
                 " in a window or registered memory"

@@ -2,7 +2,8 @@
 
 use super::code;
 use super::code::{
-    ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, SUSPEND, WAIT_SIGNAL, WINDOW,
+    LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, SUSPEND, WAIT_SIGNAL,
+    WINDOW,
 };
 use super::types::Type;
 use crate::element::ElementKind;
@@ -63,6 +64,9 @@ const IN_WINDOWS: u32 = 63;
 
 /// Where the number of a configuration begins in the second word: no memory holds so many elements.
 const CONFIG: u32 = 48;
+
+/// In the second word, of what is captured into a graph.
+const CAPTURED: u64 = 1 << (CONFIG - 1);
 
 /// Collectives of one communicator that a group may hold.
 pub(crate) const MAX_GROUP: usize = (1 << (IN_WINDOWS - GROUP)) - 1;
@@ -141,6 +145,17 @@ impl Signature {
         Self([u64::from(SUSPEND), u64::from(flags), 0, 0, 0, 0])
     }
 
+    /// The launch of a graph that holds so many collectives of the communicator, the first of them number `first`.
+    pub(crate) fn launch(first: u64, count: u64) -> Self {
+        Self([u64::from(LAUNCH), first & (CAPTURED - 1), 0, 0, 0, count])
+    }
+
+    /// The same, captured into a graph.
+    pub(crate) fn captured(mut self) -> Self {
+        self.0[1] |= CAPTURED;
+        self
+    }
+
     /// What [`head`] says of the same.
     pub(crate) fn head(&self) -> u64 {
         self.0[0] & ((1 << HEAD) - 1)
@@ -148,7 +163,7 @@ impl Signature {
 
     /// The elements, or bytes.
     pub(crate) fn count(&self) -> u64 {
-        self.0[1] & ((1 << CONFIG) - 1)
+        self.0[1] & (CAPTURED - 1)
     }
 
     /// The same, of a call with configuration `number`.
@@ -211,6 +226,12 @@ impl Signature {
     pub(crate) fn describe(&self) -> String {
         let [head, _, send, send_offset, recv, recv_offset] = self.0;
         let mut text = describe(head, self.count());
+        if head as u8 == LAUNCH {
+            return format!("{text}, which holds {recv_offset} of them");
+        }
+        if self.0[1] & CAPTURED != 0 {
+            text.push_str(", captured into a graph");
+        }
         if head as u8 == WINDOW {
             let [_, fits, bytes, offset, mapped, beside] = self.0;
             if fits != 0 {
@@ -303,6 +324,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         WAIT_SIGNAL => return format!("{name} for {count} signals of rank {other}"),
         SHOW if count == 0 => return format!("{name} of memory that has to be copied"),
         SHOW => return format!("{name} of memory that ranks can reach"),
+        LAUNCH => return format!("launch of the graph with collective {count}"),
         WINDOW if count == 0 => return format!("{name} over memory that NCCL makes none of"),
         WINDOW => return format!("{name} over mapped memory"),
         code if code & SIMULATED != 0 => format!("simulated {name} of {count} {}", element(head)),
@@ -328,64 +350,5 @@ pub(crate) fn name(head: u64) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn all_reduce(element: ElementKind, op: u64, group: u64) -> Signature {
-        Signature([1 | (element as u64) << ELEMENT | op << REDUCTION | group << GROUP, 0, 0, 0, 0, 0])
-    }
-
-    #[test]
-    fn in_which_windows_and_where_is_part_of_it() {
-        let of = |[window, offset, to_window, to_offset]: [u64; 4]| {
-            let send = Place { window, offset };
-            let recv = Place { window: to_window, offset: to_offset };
-            Signature::new(head(1, Type::of::<f32>(), None, None), 5, 1, Memory::At { send, recv }).0
-        };
-        let one = of([1, 8, 2, 16]);
-        assert_eq!(one, of([1, 8, 2, 16]));
-        for other in [[3, 8, 2, 16], [1, 4, 2, 16], [1, 8, 3, 16], [1, 8, 2, 4]] {
-            assert_ne!(one, of(other), "{other:?}");
-        }
-        let within = |is| Signature::new(head(1, Type::of::<f32>(), None, None), 5, 1, Memory::InWindows(is)).0;
-        assert_ne!(within(true), within(false));
-    }
-
-    #[test]
-    #[cfg(nccl_ge_2_22)]
-    fn what_is_simulated_is_connected_as_what_is_done() {
-        let real = all_reduce(ElementKind::F32, SUM, 1);
-        let Signature([first, rest @ ..]) = real;
-        let [a, b, c, d, e] = rest;
-        let other = Signature([simulated(first), a, b, c, d, e]);
-        assert_ne!(real, other);
-        assert_eq!(real.class(1 << 20), other.class(1 << 20));
-        assert!(is_point(other.head()) && !is_point(real.head()));
-        assert_eq!(other.describe(), "simulated all_reduce of 0 f32, sum");
-    }
-
-    #[test]
-    fn classes_tell_apart_what_nccl_may_do_otherwise() {
-        use ElementKind::{F32, I32, U8};
-        let class = |element, op, group, bytes| all_reduce(element, op, group).class(bytes);
-        let small = class(I32, SUM, 1, 4);
-        assert_eq!(class(F32, SUM, 1, 30_000), small);
-        assert_eq!(class(I32, MAX, 1, 1), small);
-        for other in [
-            class(F32, MAX, 1, 4),
-            class(U8, SUM, 1, 4),
-            class(I32, SUM, 2, 4),
-            class(I32, SUM, 1, 40_000),
-            Signature([2 | all_reduce(I32, SUM, 1).0[0] & !0xff, 0, 0, 0, 0, 0]).class(4),
-            Signature([all_reduce(I32, SUM, 1).0[0], 0, 1, 0, 2, 0]).class(4),
-            Signature([all_reduce(I32, SUM, 1).0[0], 0, 1, 2, 2, 0]).class(4),
-            Signature([all_reduce(I32, SUM, 1).0[0], 0, 1 | REGISTERED, 0, 2 | REGISTERED, 0]).class(4),
-        ] {
-            assert_ne!(other, small);
-        }
-        assert_eq!(class(I32, SUM, 2, 4), class(I32, SUM, 7, 4));
-        let mut sizes: Vec<_> = (0..64).map(|bits| class(I32, SUM, 1, 1 << bits)).collect();
-        sizes.dedup();
-        assert_eq!(sizes.len(), 64 - 14);
-    }
-}
+#[path = "signature_tests.rs"]
+mod tests;

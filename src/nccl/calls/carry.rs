@@ -27,7 +27,7 @@ impl Call<'_> {
         carry::operation((work, number), read, written, self.stream.history(), || self.form(together));
     }
 
-    fn form(&self, together: &[Call<'_>]) -> Form {
+    pub(crate) fn form(&self, together: &[Call<'_>]) -> Form {
         if self.reads_recv() {
             Form::InPlace
         } else if self.overwrites(together) {

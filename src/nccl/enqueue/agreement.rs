@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::nccl::agree::dispute::Difference;
 use crate::nccl::agree::ledger::Ledger;
 use crate::nccl::agree::order::Clash;
-use crate::nccl::agree::pair::{End, Message, Word};
+use crate::nccl::agree::pair::{End, Manner, Message, Word};
 use crate::nccl::agree::past::{Exchange, Past};
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::agree::track::Turn;
@@ -107,7 +107,8 @@ fn compare_order(
 #[inline]
 fn passed(family: &Family, call: &Call<'_>) -> Result<()> {
     match call.kind.exchange() {
-        Some(kind) if call.count > 0 => exchange(family, call, kind),
+        // What is captured comes later, with a launch.
+        Some(kind) if call.count > 0 && !call.stream.records() => exchange(family, call, kind),
         _ => Ok(()),
     }
 }
@@ -150,7 +151,8 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
     let past = family.ledger.past(rank);
     let window = call.is_in_window();
     let exchanges = exchanges(past, (rank, end), peer);
-    let message = Message { element: call.of(), count: call.elements, window, exchanges };
+    let manner = if call.stream.records() { Manner::Captured } else { Manner::Plain };
+    let message = Message { element: call.of(), count: call.elements, window, exchanges, manner };
     match family.ledger.message((rank, end), peer, message) {
         Ok(met) if met.first && is_too_late(&family.ledger, (rank, end), peer, message.exchanges, met.number) => {
             Err(too_late(family, call, peer, Word::new(end, message)))
@@ -165,7 +167,7 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
 
 /// How many exchanges a rank with this past has come to, in which messages like this one go.
 #[inline]
-fn exchanges(past: &Past, (rank, end): (usize, End), peer: usize) -> u64 {
+pub(super) fn exchanges(past: &Past, (rank, end): (usize, End), peer: usize) -> u64 {
     match end {
         End::Sender => past.exchanges(rank, peer),
         End::Receiver => past.exchanges(peer, rank),
@@ -192,7 +194,7 @@ fn settle_message(family: &Family, call: &Call<'_>, peer: usize, theirs: Word, m
 }
 
 #[cold]
-fn contradicted(family: &Family, inner: &Inner, operation: &'static str, difference: &Difference) -> Error {
+pub(super) fn contradicted(family: &Family, inner: &Inner, operation: &'static str, difference: &Difference) -> Error {
     match family.ledger.settle(difference, || inner.refusal(operation)) {
         Ok(verdict) => verdict.error(operation),
         Err(error) => error,
@@ -333,12 +335,12 @@ fn expect(calls: &[Call<'_>]) {
 }
 
 /// Whether a rank waits in vain for others to come to what it has issued long ago.
-fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
+pub(super) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
     move |inner| departure::far_behind(inner, operation)
 }
 
 /// Who keeps this rank from its next collective.
-fn behind(inner: &Inner) -> String {
+pub(super) fn behind(inner: &Inner) -> String {
     let Some(family) = &inner.family else { return String::new() };
     let behind = family.ledger.collectives().behind(inner.rank).map(|rank| family.ledger.whereabouts(rank));
     format!("rank {} is hundreds of collectives ahead; {}", inner.rank, pending::list(behind, "; "))
@@ -352,7 +354,8 @@ mod tests {
     /// Between the comparison and the look at what the other end has come to, that goes on: with the message, or without it.
     #[test]
     fn who_goes_on_meanwhile_is_not_too_late() {
-        let message = Message { element: ElementKind::U8.into(), count: 5, window: false, exchanges: 0 };
+        let manner = Manner::Plain;
+        let message = Message { element: ElementKind::U8.into(), count: 5, window: false, exchanges: 0, manner };
         for end in [End::Sender, End::Receiver] {
             for comes in [true, false] {
                 let ledger = Ledger::new(2, None);

@@ -2,14 +2,15 @@
 
 use std::convert::Infallible;
 use std::ffi::c_int;
-use std::ptr;
+use std::{ptr, slice};
 
 use smallvec::SmallVec;
 
+use super::captured;
 use super::connect::Besides;
 use super::reads::Reads;
 use super::weight::Costs;
-use crate::cuda::{Access, LAUNCH, Origins, Region, Stream};
+use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream};
 use crate::error::Result;
 use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::pair::End;
@@ -27,7 +28,10 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     if call.count == 0 {
         return Ok(());
     }
-    call.comm.recent.keep(record(call, guard.works.next(), false));
+    let captured = call.stream.records();
+    if !captured {
+        call.comm.recent.keep(record(call, guard.works.next(), false));
+    }
     // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
     // they have compared, and who made a communicator across processes has promised it.
     let result = call.comm.inside(call.operation, || unsafe { call.make(handle) })?;
@@ -36,9 +40,13 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     }
     call.stream.count(LAUNCH);
     note(call);
+    if captured {
+        keep(call, slice::from_ref(call));
+        return check::check(call.function(), result);
+    }
     guard.streams.remember(call.stream);
     let operation = guard.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
-    call.carry(operation, read, std::slice::from_ref(call));
+    call.carry(operation, read, slice::from_ref(call));
     check::check(call.function(), result)
 }
 
@@ -59,7 +67,7 @@ fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
 /// Writes down calls that were agreed on, before anything of them may wait.
 pub(crate) fn write_down(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
     for Member { inner, guarded, .. } in members {
-        let own = calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0);
+        let own = calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0 && !call.stream.records());
         for (number, call) in (guarded.works.next()..).zip(own) {
             inner.recent.keep(record(call, number, number != guarded.works.next()));
         }
@@ -131,6 +139,10 @@ pub(crate) fn group(
     });
     for (at, call) in all.iter().enumerate().filter(|(_, call)| call.count > 0) {
         let place = place(call.comm.id, members);
+        if call.stream.records() {
+            keep(call, all);
+            continue;
+        }
         let guarded = &mut *members[place].guarded;
         // An abort has to know them.
         guarded.streams.remember(call.stream);
@@ -161,7 +173,17 @@ pub(crate) fn connect(
     members: &mut [Member<'_, '_>],
     operation: &'static str,
 ) -> Result<()> {
-    for (inner, stream, _) in parts {
+    let mut beside: SmallVec<[Stream; 1]> = SmallVec::new();
+    for (_, stream, _) in parts.iter().filter(|(_, stream, _)| stream.records()) {
+        // It is no part of the graph.
+        beside.push(Stream::new(stream.device())?);
+    }
+    let mut beside = beside.iter();
+    let parts: SmallVec<[(&Inner, &Stream, &Peers); 4]> = parts
+        .iter()
+        .map(|(inner, stream, peers)| (*inner, beside.next().filter(|_| stream.records()).unwrap_or(stream), peers))
+        .collect();
+    for (inner, stream, _) in &parts {
         // Under the lock, which an abort gets, as this then waits no longer. The other ranks wait for this call, so it is made all
         // the same: a stream has some room left.
         let room = stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation));
@@ -171,7 +193,7 @@ pub(crate) fn connect(
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
-        for (inner, stream, peers) in parts {
+        for (inner, stream, peers) in &parts {
             let handle = members[place(inner.id, members)].handle;
             for (peer, end) in peers.iter() {
                 // SAFETY: the handle is live during a visit, and the peer makes the other end.
@@ -181,7 +203,7 @@ pub(crate) fn connect(
         // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
         result = result.and(check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() }));
     }
-    for (inner, stream, _) in parts {
+    for (inner, stream, _) in &parts {
         inner.end_visit();
         stream.count(LAUNCH);
         members[place(inner.id, members)].guarded.streams.remember(stream);
@@ -210,6 +232,15 @@ unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) 
 #[inline]
 pub(crate) fn order(call: &Call<'_>) -> Result<()> {
     call.uses(|region, access| region.alloc.order(access, call.stream))
+}
+
+/// This call became part of a graph, with those of its group.
+#[cold]
+fn keep(call: &Call<'_>, together: &[Call<'_>]) {
+    if let Some(recv) = call.recv.as_ref().filter(|_| call.form(together) == Form::Whole) {
+        recv.alloc.overwrite(call.stream);
+    }
+    captured::add(call);
 }
 
 /// Records what this call uses.

@@ -1,6 +1,7 @@
 //! From calls to NCCL: agreed on with the other ranks, put in order, made and recorded.
 
 pub(crate) mod agreement;
+mod captured;
 #[cfg(nccl_ge_2_31)]
 mod configured;
 pub(crate) mod connect;
@@ -11,6 +12,7 @@ pub(crate) mod one_sided;
 pub(crate) mod parts;
 pub(crate) mod point;
 pub(crate) mod reads;
+mod replay;
 #[cfg(nccl_ge_2_22)]
 pub(crate) mod simulate;
 pub(crate) mod submit;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use smallvec::SmallVec;
 
+use super::captured;
 use super::connect;
 use super::connect::{Besides, Promised};
 use super::launch;
@@ -92,7 +93,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
 #[inline]
 fn make_room(call: &Call<'_>, cost: u64) -> Result<()> {
     let inner = call.comm;
-    call.stream.make_room(cost, call.operation, inner.timeout(), || inner.refusal(call.operation))
+    call.stream.room_or_part(cost, call.operation, inner.timeout(), || inner.refusal(call.operation))
 }
 
 /// The calls of one operation, or of a group. A few take no memory of the heap.
@@ -124,7 +125,11 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         check_number(calls, inner)?;
     }
     // Not only of streams on which something is launched: memory is ordered on all of them.
-    calls.iter().try_for_each(|call| call.stream.ready(call.operation))?;
+    calls.iter().try_for_each(|call| match call.stream.records() {
+        true => call.stream.part_of_capture(call.operation),
+        false => call.stream.ready(call.operation),
+    })?;
+    captured::check_group(calls)?;
     let costs = weight::costs(calls);
     let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
     let parts = if fits && !parts::is_shared(&inners) { None } else { Some(Parts::of(calls, &inners)) };
@@ -152,6 +157,10 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
                 false => (Besides::new(), Promised::default()),
             };
             match &parts {
+                None if first.stream.records() => {
+                    connect_ahead(calls, &mut members, &besides)?;
+                    launch::group(calls, &costs, &mut members, &Besides::new())
+                }
                 None => launch::group(calls, &costs, &mut members, &besides),
                 Some(parts) => launch_parts(calls, parts, &mut members, &besides),
             }
@@ -232,6 +241,10 @@ fn launch_first(call: &Call<'_>, read: Option<&Origins>, guarded: &mut Guarded, 
         launch::connect(parts, &mut members, call.operation)
     })?;
     let [Member { guarded, .. }] = members;
+    if call.stream.records() {
+        connect_ahead(calls, &mut [Member { inner, guarded, handle }], &besides)?;
+        return launch::one(call, read, guarded, handle);
+    }
     if besides.is_empty() {
         return launch::one(call, read, guarded, handle);
     }

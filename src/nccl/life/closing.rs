@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use super::abort::{GRACE, give_up, start_abort, wait_for_end};
-use super::release::{abort_one, let_go, take_off_registered};
+use super::release::{abort_one, end_graphs, let_go, take_off_registered};
 use super::together::{doom, take_down};
 use super::{freeing, health, reaper};
 use crate::cuda::{self, Worker};
@@ -186,6 +186,7 @@ fn rest(
 /// Finalizes `inner`, whose gate is shut and empty, and which has no error; nobody is inside what shares its resources, and no other
 /// thread ends that.
 fn finalize(inner: &Arc<Inner>) -> Result<()> {
+    end_graphs(inner);
     take_off_registered(inner);
     // SAFETY: the handle is live, and nobody else uses it any more: only who has shut the gate comes here.
     check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(inner.handle().raw()) })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{reaper, registration};
 use crate::deadline::Deadline;
+use crate::error::Error;
 use crate::known_bugs;
 use crate::nccl::state::inner::Inner;
 use crate::sys;
@@ -14,11 +15,19 @@ const BUSY: Duration = Duration::from_secs(1);
 
 /// Wraps `ncclCommAbort`, for who has shut the gate of `inner` and found nobody inside it, nor inside of what shares its resources.
 pub(crate) fn abort_one(inner: &Arc<Inner>) {
+    end_graphs(inner);
     // SAFETY: the handle is live, and nobody uses it any more: the gate is shut and empty, and only who has shut it comes
     // here. Revoking has returned. What NCCL keeps pointers into, the household of `inner` has. Nobody is inside a communicator that
     // shares its resources, and no other thread ends one: sharers are taken down by one thread at a time, when nobody is inside any.
     let _ = unsafe { sys::ncclCommAbort(inner.handle().raw()) };
     let_go(inner);
+}
+
+/// Ends the graphs that hold operations of `inner`, whose gate is shut and empty: NCCL would wait for that. It does not wait for launches
+/// that are under way.
+pub(super) fn end_graphs(inner: &Inner) {
+    let closed = || Error::Aborted { operation: "close", reason: "its communicator was closed or dropped".to_owned() };
+    inner.graphs.end(&inner.cause().cloned().unwrap_or_else(closed));
 }
 
 /// NCCL has let go of `inner`. Its streams go here, on a thread of their device.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::factors::Factors;
 use super::family;
 use super::gate::{Gate, Lock, Locked, LockedAll};
+use super::graphs::Graphs;
 use super::guarded::Guarded;
 use super::helper::Helper;
 use super::household::{Household, Households};
@@ -61,6 +62,7 @@ pub(crate) struct Inner {
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) one_sided: OneSided,
     pub(crate) scratch: Scratch,
+    pub(crate) graphs: Graphs,
     /// Written under the lock.
     pub(crate) recent: Recent,
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
@@ -119,6 +121,7 @@ impl Inner {
             windows: Windows::default(),
             one_sided: OneSided::default(),
             scratch: Scratch::default(),
+            graphs: Graphs::default(),
             recent: Recent::default(),
             force_windows: parts.force_windows,
             dropped_ops: Mutex::default(),

@@ -4,6 +4,7 @@ pub(crate) mod children;
 pub(crate) mod factors;
 pub(crate) mod family;
 pub(crate) mod gate;
+pub(crate) mod graphs;
 pub(crate) mod growth;
 pub(crate) mod guarded;
 pub(crate) mod helper;

@@ -23,7 +23,9 @@ impl Scratch {
         if let Some(byte) = &kept.byte {
             return Ok(Arc::clone(byte));
         }
-        let made = Arc::new(DeviceBuffer::zeroed(stream, 1)?);
+        // Nothing is allocated in a capture.
+        let beside = stream.records().then(|| Stream::new(stream.device())).transpose()?;
+        let made = Arc::new(DeviceBuffer::zeroed(beside.as_ref().unwrap_or(stream), 1)?);
         if !kept.over {
             kept.byte = Some(Arc::clone(&made));
         }

@@ -7,7 +7,7 @@
 //! communicator ends.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::registered::Registered;
@@ -121,6 +121,8 @@ pub(crate) struct Windows {
     over: Registered,
     /// Whether something lies over a part of an allocation, or did.
     parts: AtomicBool,
+    /// How often something was taken away from NCCL.
+    removals: AtomicU64,
     /// The memory that there is, or was, under windows.
     memory: Mutex<Vec<Weak<Allocation>>>,
 }
@@ -285,7 +287,18 @@ impl Windows {
         if let Remains::Kept(alloc) = &dropped.memory {
             self.over.remove(alloc.id(), dropped.number);
         }
+        self.removals.fetch_add(1, Ordering::AcqRel);
         self.table().entries.retain(|entry| entry.number != dropped.number);
+    }
+
+    /// Changes where something is taken away from NCCL.
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
+    }
+
+    /// Whether NCCL knows the window, or registration, with this number.
+    pub(crate) fn knows(&self, number: u64) -> bool {
+        self.table().entries.iter().any(|entry| entry.number == number)
     }
 
     /// Whether NCCL knows windows, and memory that was registered without.

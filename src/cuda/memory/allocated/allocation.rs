@@ -1,10 +1,11 @@
 //! Allocations of device memory, shared by the buffers and slices that show them.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::known::Known;
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::settle::undisturbing;
@@ -14,6 +15,8 @@ use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::lanes::{Tracker, Uses};
 use crate::cuda::order::later;
+use crate::cuda::order::recording;
+use crate::cuda::order::recording::Used;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::lineage::Lineage;
@@ -81,68 +84,6 @@ pub(crate) struct Allocation {
     reach: Option<Reach>,
 }
 
-/// Who uses some memory, and where its bytes come from.
-pub(crate) struct Known {
-    uses: Tracker,
-    lineage: Lineage,
-    /// Of mapped memory.
-    extent: Option<Box<Extent>>,
-}
-
-/// How much of mapped memory there is to overwrite.
-#[derive(Debug, Default)]
-struct Extent {
-    /// How many bytes it has, and how many the allocation shows that shows most of it.
-    has: AtomicUsize,
-    shown: AtomicUsize,
-    /// Whether it is mapped at several addresses, by allocations that know nothing of each other.
-    aliased: AtomicBool,
-}
-
-impl Known {
-    fn new() -> Self {
-        Self { uses: Tracker::new(), lineage: Lineage::new(), extent: None }
-    }
-
-    /// Of memory that is to be mapped.
-    pub(crate) fn of_mapped() -> Arc<Self> {
-        Arc::new(Self { extent: Some(Box::default()), ..Self::new() })
-    }
-
-    /// So many bytes more are mapped of it.
-    pub(crate) fn add(&self, bytes: usize) {
-        if let Some(extent) = &self.extent {
-            extent.has.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    /// It is mapped at other addresses too.
-    pub(crate) fn set_aliased(&self) {
-        if let Some(extent) = &self.extent {
-            extent.aliased.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// How many bytes are all of it: who writes to so many has overwritten whatever was there.
-    fn whole(&self) -> usize {
-        self.extent.as_ref().map_or(0, |extent| {
-            let aliased = extent.aliased.load(Ordering::Relaxed);
-            if aliased { extent.has.load(Ordering::Relaxed) } else { extent.shown.load(Ordering::Relaxed) }
-        })
-    }
-
-    /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
-    pub(crate) fn is_idle(&self) -> Result<bool> {
-        self.uses.is_done()
-    }
-}
-
-impl std::fmt::Debug for Known {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Known").field("lineage", &self.lineage).finish_non_exhaustive()
-    }
-}
-
 /// Where that stands: with the allocation, or, where the same memory is mapped at several addresses, with all of its mappings.
 enum Book {
     Own(Known),
@@ -162,7 +103,7 @@ impl Allocation {
     /// bytes come from, and no region is the whole of it.
     pub(crate) fn untracked(device: Device) -> Self {
         let nowhere = Address::new(std::ptr::null_mut());
-        let nothing = Book::Own(Known { uses: Tracker::none(), lineage: Lineage::unknown(), extent: None });
+        let nothing = Book::Own(Known::nothing());
         Self::with(Weak::new(), (nowhere, usize::MAX, device), 0, Kind::Empty, nothing, None)
     }
 
@@ -179,7 +120,6 @@ impl Allocation {
     }
 
     /// Keeps the memory alive for longer than it is borrowed; `None` where nobody keeps book of it, so that nobody can.
-    #[cfg(feature = "nccl")]
     pub(crate) fn keep(&self) -> Option<Arc<Self>> {
         self.me.upgrade()
     }
@@ -232,9 +172,7 @@ impl Allocation {
         reach: Reach,
         shown: Arc<dyn Shown>,
     ) -> Arc<Self> {
-        if let Some(extent) = &known.extent {
-            extent.shown.fetch_max(bytes, Ordering::Relaxed);
-        }
+        known.show(bytes);
         let (kind, book) = (Kind::Mapped(shown), Book::Shared(known));
         Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), 0, kind, book, Some(reach)))
     }
@@ -314,28 +252,45 @@ impl Allocation {
         &self.known().lineage
     }
 
-    /// Who uses it.
-    pub(crate) fn uses(&self) -> &Tracker {
-        &self.known().uses
-    }
-
     /// Before an enqueue on `stream`, after it has made room for that: makes it wait for the conflicting accesses of other streams. The
     /// caller holds a borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
     #[inline]
     pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
-        self.known().uses.order(access, stream)
+        recording::order(self, access, stream)
     }
 
     /// After an enqueue on `stream`, also one that failed: from now on it uses the memory.
     #[inline]
     pub(crate) fn note(&self, access: Access, stream: &Stream) {
-        self.known().uses.note(access, stream);
+        recording::note(self, access, stream);
+    }
+
+    /// What was enqueued last on `stream`, and noted, overwrites all of it, and reads nothing.
+    #[inline]
+    pub(crate) fn overwrite(&self, stream: &Stream) {
+        if stream.records() { recording::overwritten(self, stream) } else { self.lineage().overwrite() }
     }
 
     /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
     #[cfg(feature = "nccl")]
     pub(crate) fn is_idle(&self) -> Result<bool> {
         self.known().is_idle()
+    }
+}
+
+impl Used for Allocation {
+    #[inline]
+    fn tracker(&self) -> &Tracker {
+        &self.known().uses
+    }
+
+    #[inline]
+    fn lineage(&self) -> &Lineage {
+        &self.known().lineage
+    }
+
+    fn keep(&self) -> Option<Arc<dyn Used>> {
+        self.me.upgrade().map(|all| all as Arc<dyn Used>)
     }
 }
 

@@ -3,7 +3,10 @@
 use super::block::Block;
 use crate::cuda::devices::thread::{in_host_function, outside_host_functions};
 use crate::cuda::memory::basics::address::Address;
+use std::sync::Arc;
+
 use crate::cuda::order::lanes::Tracker;
+use crate::cuda::order::recording::Used;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
@@ -83,6 +86,21 @@ impl PinnedMemory {
         let look = || self.waits_for().look_around();
         deadline.poll_and_look(operation, what, look, || outside(operation, done()))?;
         origins.judge_within(operation, &deadline)
+    }
+}
+
+impl Used for PinnedMemory {
+    fn tracker(&self) -> &Tracker {
+        &self.uses
+    }
+
+    fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    fn keep(&self) -> Option<Arc<dyn Used>> {
+        // The host looks at it whenever it likes, while a graph may be launched.
+        None
     }
 }
 

@@ -1,0 +1,165 @@
+//! Captures in closures.
+
+use std::sync::Arc;
+
+use super::executable::Executable;
+use super::graph::Graph;
+use crate::cuda::devices::device::Device;
+use crate::cuda::order::capture::Capture;
+use crate::cuda::order::recording::{CAPTURE, Recording, follow};
+use crate::cuda::order::stream::Stream;
+use crate::error::{Error, Result};
+
+impl Stream {
+    /// Wraps `cudaStreamBeginCapture`, `cudaStreamEndCapture` and `cudaGraphInstantiate`: what `f` enqueues on the stream that it is lent
+    /// is not done, but becomes a [`Graph`], which is launched as often as one likes.
+    ///
+    /// The stream that `f` is lent belongs to the capture; this one, of the same device, is not touched, and goes on meanwhile. On the lent
+    /// one the same methods are called as anywhere else: collectives, messages and groups, copies between devices' memory, fills, and
+    /// kernels of others by [`Stream::launch`]. [`Stream::fork`] makes further streams of the capture, of this device or others.
+    /// What waits, allocates, frees, or has to do with the host is an error there, and leaves the capture as it was; on other streams `f` does
+    /// what it likes.
+    ///
+    /// Buffers are borrowed for the calls only. The graph keeps their memory alive for as long as it lives, and each launch is ordered and
+    /// remembered like an operation that reads and writes all of it. Memory of others without an owner, and pinned memory, cannot be part.
+    ///
+    /// All ranks of a communicator capture the same operations, in the same order among all that they issue, and launch their graphs
+    /// in the same order. In a [`Clique`](crate::Clique) that is compared, operation by operation when they are captured, and once in each
+    /// launch for each communicator.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// let sums = clique.spmd(|comm| {
+    ///     let stream = Stream::new(comm.device())?;
+    ///     let ones = DeviceBuffer::from_slice(&stream, &[1.0f32; 1000])?;
+    ///     let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
+    ///     let graph = stream.capture(|stream| {
+    ///         x.copy_from(stream, &ones)?;
+    ///         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+    ///     })?;
+    ///     for _ in 0..10 {
+    ///         graph.launch(&stream)?;
+    ///     }
+    ///     x.to_vec(&stream)
+    /// })?;
+    /// assert!(sums.iter().flatten().all(|sum| *sum == clique.size() as f32));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `f` returns; of methods that cannot be part of a graph [`InvalidUsage`](Error::InvalidUsage); what CUDA says. There is no graph
+    /// then. Where operations of communicators were captured already, and other ranks have captured them, these wait for a launch in vain,
+    /// up to its deadline.
+    pub fn capture(&self, f: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
+        self.try_capture(f)
+    }
+
+    /// As [`Stream::capture`], with errors of your own.
+    pub fn try_capture<E: From<Error>>(&self, f: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Graph, E> {
+        self.device().ready(CAPTURE)?;
+        let capture = Arc::new(Capture::new(Box::new(Recording::default())));
+        let stream = Stream::of_capture(CAPTURE, self.device(), Arc::clone(&capture))?;
+        Executable::begin(&stream)?;
+        let under_way = UnderWay { capture: &capture, stream: &stream, ended: false };
+        f(&stream)?;
+        Ok(under_way.end()?)
+    }
+
+    /// Wraps `cudaEventRecord` and `cudaStreamWaitEvent`, in a capture: another stream of it, of `device`, whose work comes after what this
+    /// one has been given so far, and beside what it is given from now on. At the end of the capture everything comes together.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let (mut x, mut y) = (DeviceBuffer::<i32>::zeroed(&stream, 9)?, DeviceBuffer::<i32>::zeroed(&stream, 9)?);
+    /// let graph = stream.capture(|stream| {
+    ///     let side = stream.fork(stream.device())?;
+    ///     x.fill(stream, 1)?;
+    ///     y.fill(&side, 2)?;
+    ///     // Reads what `side` writes, and so comes after it.
+    ///     x.copy_from(stream, &y)
+    /// })?;
+    /// graph.launch(&stream)?;
+    /// assert_eq!(x.to_vec(&stream)?, [2; 9]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidUsage`](Error::InvalidUsage) outside of captures; what CUDA says.
+    pub fn fork(&self, device: Device) -> Result<Stream> {
+        const OPERATION: &str = "Stream::fork";
+        let Some(recording) = self.in_capture(OPERATION)? else { return Err(outside(OPERATION)) };
+        let Some(capture) = self.capture_of() else { return Err(outside(OPERATION)) };
+        let lane = Stream::of_capture(OPERATION, device, Arc::clone(capture))?;
+        follow(&lane, self)?;
+        recording.add(&lane);
+        Ok(lane)
+    }
+
+    /// Wraps `cudaEventRecord` and `cudaStreamWaitEvent`, in a capture: what this stream is given from now on comes after what `other`, a
+    /// stream of the same capture, has been given so far. What uses the same memory comes in order without this.
+    ///
+    /// # Errors
+    /// [`InvalidUsage`](Error::InvalidUsage) outside of captures, and for streams of different ones; what CUDA says.
+    pub fn join(&self, other: &Stream) -> Result<()> {
+        const OPERATION: &str = "Stream::join";
+        other.in_capture(OPERATION)?;
+        let (Some(own), Some(theirs)) = (self.in_capture(OPERATION)?, Recording::of(other)) else {
+            return Err(outside(OPERATION));
+        };
+        if !std::ptr::eq(own, theirs) {
+            let reason = "the streams belong to different captures".to_owned();
+            return Err(Error::InvalidUsage { operation: OPERATION, reason });
+        }
+        follow(self, other)
+    }
+
+    /// What is written down of the capture of this stream, if it has one, to which `operation` may add.
+    fn in_capture(&self, operation: &'static str) -> Result<Option<&Recording>> {
+        self.part_of_capture(operation)?;
+        Ok(Recording::of(self))
+    }
+}
+
+#[cold]
+fn outside(operation: &'static str) -> Error {
+    let reason =
+        "this is for streams that the closure of a capture is lent: elsewhere, use Stream::new and Stream::wait_event";
+    Error::InvalidUsage { operation, reason: reason.to_owned() }
+}
+
+/// A capture that was begun, and is ended whatever happens.
+struct UnderWay<'c> {
+    capture: &'c Capture,
+    stream: &'c Stream,
+    ended: bool,
+}
+
+impl UnderWay<'_> {
+    fn end(mut self) -> Result<Graph> {
+        self.capture.set_over();
+        let Some(recording) = Recording::of(self.stream) else { return Err(outside(CAPTURE)) };
+        let (lanes, memory, party) = recording.take();
+        lanes.iter().try_for_each(|lane| follow(self.stream, lane))?;
+        self.ended = true;
+        let executable = Executable::end(self.stream)?;
+        let cost = lanes.iter().chain([self.stream]).map(|lane| lane.in_flight().position()).sum();
+        Ok(Graph::new(executable, self.stream.device(), memory, party, cost))
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.capture.set_over();
+        if !self.ended {
+            Executable::give_up(self.stream);
+            // The streams of the capture hold each other.
+            Recording::of(self.stream).into_iter().for_each(|recording| drop(recording.take()));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A graph that was captured: what it owns, and its life.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::executable::Executable;
+use crate::cuda::devices::device::Device;
+use crate::cuda::order::in_flight::CHUNK;
+use crate::cuda::order::recording::{Kept, Mortal, Party};
+use crate::error::Error;
+
+/// What a launch costs at least. On H200s 28 launches of a graph with operations of NCCL fill the driver's queue, however many operations it
+/// has (docs/measurements/2026-11-23-h200-graphs.md); so no more than 9 are on their way on a stream.
+const LEAST: u64 = CHUNK / 3;
+
+/// What was captured by [`Stream::capture`](crate::Stream::capture): work of a device, or of several, that is launched as a whole.
+///
+/// It keeps the memory that it uses alive, also where the buffers are dropped, and counts as one use of all of it in each launch: what
+/// others do with that memory comes before or after. It may be launched from any thread, and sent to others.
+///
+/// A graph with operations of communicators ends before they do: [`Communicator::close`](crate::Communicator::close) refuses while one
+/// lives, and where one is dropped or aborted the graphs end with it: they are launched no more, and say why. Dropping a
+/// graph does not wait; what it was launched for is still done.
+#[must_use = "a graph does nothing unless it is launched"]
+pub struct Graph {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What a graph has in common with those who end it.
+pub(super) struct Shared {
+    pub(super) device: Device,
+    /// What it costs in the queue of a stream.
+    pub(super) cost: u64,
+    pub(super) memory: Vec<Kept>,
+    pub(super) party: Option<Arc<dyn Party>>,
+    nodes: usize,
+    life: Mutex<Life>,
+}
+
+pub(super) enum Life {
+    Alive(Executable),
+    /// Why it is launched no more.
+    Ended(Error),
+}
+
+impl Graph {
+    pub(super) fn new(
+        executable: Executable,
+        device: Device,
+        memory: Vec<Kept>,
+        party: Option<Arc<dyn Party>>,
+        cost: u64,
+    ) -> Self {
+        let (nodes, life) = (executable.nodes(), Mutex::new(Life::Alive(executable)));
+        let shared = Arc::new(Shared { device, cost: cost.max(LEAST), memory, party, nodes, life });
+        if let Some(party) = &shared.party {
+            party.join(Arc::clone(&shared) as Arc<dyn Mortal>);
+        }
+        Self { shared }
+    }
+
+    /// The device on whose streams it is launched.
+    pub fn device(&self) -> Device {
+        self.shared.device
+    }
+
+    /// Wraps `cudaGraphGetNodes`: how many nodes it has, those included that NCCL and this crate have added.
+    pub fn nodes(&self) -> usize {
+        self.shared.nodes
+    }
+}
+
+impl Shared {
+    pub(super) fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Mortal for Shared {
+    fn end(&self, cause: &Error) {
+        let mut life = self.life();
+        if let Life::Alive(_) = &*life {
+            *life = Life::Ended(cause.clone());
+        }
+    }
+
+    fn is_alive(&self) -> bool {
+        matches!(&*self.life(), Life::Alive(_))
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph")
+            .field("device", &self.shared.device)
+            .field("nodes", &self.shared.nodes)
+            .field("buffers", &self.shared.memory.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! Launching graphs.
+
+use std::sync::Arc;
+
+use super::graph::{Graph, Life, Shared};
+use crate::cuda::order::recording::{Kept, Launch, note, order};
+use crate::cuda::order::stream::Stream;
+use crate::cuda::order::uses::Access;
+use crate::cuda::works::carry;
+use crate::cuda::works::carry::Form;
+use crate::cuda::works::work::{Origins, Work};
+use crate::deadline::default_timeout;
+use crate::error::{Error, Result};
+
+const OPERATION: &str = "Graph::launch";
+
+impl Graph {
+    /// Wraps `cudaGraphLaunch`: does on `stream` what was captured, after the earlier work there, without waiting.
+    ///
+    /// Launches of one graph come one after the other, on whatever streams; so does whatever uses the same memory. With operations of
+    /// communicators it counts as one operation of each of them: all ranks launch the same graphs in the same order, among their
+    /// other operations, and what is waited for then has the deadline of the wait. A rank that does not come, or fails, is told as for
+    /// any other operation.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let (mut x, y) = (DeviceBuffer::<u8>::zeroed(&stream, 5)?, DeviceBuffer::from_slice(&stream, &[7u8; 5])?);
+    /// let graph = stream.capture(|stream| x.copy_from(stream, &y))?;
+    /// // The graph has what it needs.
+    /// drop(y);
+    /// let other = Stream::new(stream.device())?;
+    /// graph.launch(&other)?;
+    /// assert_eq!(x.to_vec(&stream)?, [7; 5]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](Error::InvalidArgument) for a stream of another device; why the graph has ended, such as
+    /// [`Aborted`](Error::Aborted); as an operation of its communicators: [`Disagreement`](Error::Disagreement) where ranks of a clique
+    /// launch something else, [`Timeout`](Error::Timeout) where too much is on its way; what CUDA says.
+    pub fn launch(&self, stream: &Stream) -> Result<()> {
+        let shared = &*self.shared;
+        if stream.device() != shared.device {
+            let (expected, got) = (format!("one of {}", shared.device), format!("one of {}", stream.device()));
+            return Err(Error::argument(OPERATION, "stream", expected, got));
+        }
+        let refusal = || if let Life::Ended(cause) = &*shared.life() { Some(cause.met_by(OPERATION)) } else { None };
+        if let Some(error) = refusal() {
+            return Err(error);
+        }
+        let mut launch = OneLaunch { shared, stream, read: Vec::new(), launched: false };
+        match &shared.party {
+            Some(party) => party.launch(stream, &mut launch),
+            None => {
+                stream.make_room(shared.cost, OPERATION, default_timeout(), refusal)?;
+                launch.gather(None);
+                let done = launch.enqueue();
+                launch.mingle();
+                done
+            }
+        }
+    }
+}
+
+struct OneLaunch<'l> {
+    shared: &'l Shared,
+    stream: &'l Stream,
+    /// Where what it reads comes from, other than operations of its own.
+    read: Vec<Origins>,
+    /// Whether operations were carried on already.
+    launched: bool,
+}
+
+impl OneLaunch<'_> {
+    /// After the launch of a graph that no communicator has to do with.
+    fn mingle(&self) {
+        let history = self.stream.history();
+        self.read.iter().for_each(|origins| history.cover(origins));
+        for kept in self.written() {
+            if kept.is_fresh() {
+                kept.used().lineage().overwrite();
+            }
+            self.read.iter().for_each(|origins| carry::mingle(origins, kept.used().lineage()));
+        }
+    }
+
+    fn written(&self) -> impl Iterator<Item = &Kept> {
+        self.shared.memory.iter().filter(|kept| kept.access() == Access::Write)
+    }
+}
+
+impl Launch for OneLaunch<'_> {
+    fn cost(&self) -> u64 {
+        self.shared.cost
+    }
+
+    fn gather(&mut self, own: Option<&Work>) {
+        let history = self.stream.history();
+        let read = self.shared.memory.iter().filter(|kept| !kept.is_fresh());
+        self.read = read.filter_map(|kept| carry::reads(own, history, [Some(kept.used().lineage())])).collect();
+    }
+
+    fn enqueue(&mut self) -> Result<()> {
+        let (shared, stream) = (self.shared, self.stream);
+        shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.access(), stream))?;
+        let done = match &*shared.life() {
+            // SAFETY: the memory is kept alive by the graph, and by its uses, which are noted below; it was just ordered. Those who have to do
+            // with the launch are ready: the handles of communicators are live, for who ends them ends their graphs before, and the ranks agree.
+            Life::Alive(executable) => unsafe { executable.launch(stream) },
+            Life::Ended(cause) => Err(cause.met_by(OPERATION)),
+        };
+        stream.count(shared.cost);
+        shared.memory.iter().for_each(|kept| note(kept.used(), kept.access(), stream));
+        done
+    }
+
+    fn carry(&mut self, work: &Arc<Work>, number: u64) {
+        let history = self.stream.history();
+        let mut read = Origins::new();
+        self.read.iter().for_each(|origins| read.merge(origins));
+        let read = (!read.is_empty()).then_some(read);
+        for kept in self.written() {
+            let form = || if kept.is_fresh() && !self.launched { Form::Whole } else { Form::InPlace };
+            carry::operation((work, number), read.as_ref(), Some(kept.used().lineage()), history, form);
+        }
+        if self.written().next().is_none() {
+            carry::operation((work, number), read.as_ref(), None, history, || Form::InPlace);
+        }
+        self.launched = true;
+    }
+}

@@ -1,0 +1,6 @@
+//! Graphs: what was captured once, and is launched as often as one likes.
+
+mod capture;
+pub(crate) mod executable;
+pub(crate) mod graph;
+mod launch;

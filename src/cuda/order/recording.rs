@@ -1,0 +1,220 @@
+//! What a capture of this crate writes down beside what CUDA does: the memory that its graph goes on using, and who launches with it.
+
+use std::any::Any;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::lanes::{Tracker, Uses};
+use super::mark::Mark;
+use super::stream::Stream;
+use super::uses::Access;
+use crate::cuda::works::lineage::Lineage;
+use crate::cuda::works::work::Work;
+use crate::error::{Error, Result};
+
+/// The method that captures.
+pub(crate) const CAPTURE: &str = "Stream::capture";
+
+/// Memory that is used on streams.
+pub(crate) trait Used: Send + Sync {
+    /// Who uses it.
+    fn tracker(&self) -> &Tracker;
+
+    /// Where its bytes come from.
+    fn lineage(&self) -> &Lineage;
+
+    /// What it is kept alive by for longer than it is borrowed; `None` where nothing can.
+    fn keep(&self) -> Option<Arc<dyn Used>>;
+}
+
+/// Those who have to do with every launch of a graph: the communicators whose operations it has.
+pub(crate) trait Party: Any + Send + Sync {
+    /// Launches on `stream`: `launch` does so when they are ready.
+    fn launch(&self, stream: &Stream, launch: &mut dyn Launch) -> Result<()>;
+
+    /// There is a graph now, which they end when they do.
+    fn join(&self, graph: Arc<dyn Mortal>);
+
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// One launch, for the party of its graph.
+pub(crate) trait Launch {
+    /// What it takes of the queue of its stream.
+    fn cost(&self) -> u64;
+
+    /// Before the stream is ordered: `own` is the work that the operations of the launch will belong to, where it is known, and one.
+    fn gather(&mut self, own: Option<&Work>);
+
+    /// Orders the stream, and launches.
+    fn enqueue(&mut self) -> Result<()>;
+
+    /// After that, or an attempt: it was operation `number` of `work`.
+    fn carry(&mut self, work: &Arc<Work>, number: u64);
+}
+
+/// A graph, for those who end it.
+pub(crate) trait Mortal: Send + Sync {
+    /// It is launched no more, because of `cause`. What it was launched for goes on.
+    fn end(&self, cause: &Error);
+
+    /// Whether it may still be launched.
+    fn is_alive(&self) -> bool;
+}
+
+/// Memory of a graph.
+pub(crate) struct Kept {
+    used: Arc<dyn Used>,
+    /// Within the capture.
+    uses: Uses,
+    /// How many operations were ordered that use it.
+    ordered: usize,
+    writes: bool,
+    /// Whether the graph first overwrites all of it.
+    fresh: bool,
+}
+
+impl Kept {
+    pub(crate) fn used(&self) -> &dyn Used {
+        &*self.used
+    }
+
+    /// What a launch does with it.
+    pub(crate) fn access(&self) -> Access {
+        if self.writes { Access::Write } else { Access::Read }
+    }
+
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// The capture is over: its streams go.
+    fn settle(mut self) -> Self {
+        self.uses = Uses::new();
+        self
+    }
+}
+
+/// What one capture has so far.
+#[derive(Default)]
+pub(crate) struct Recording {
+    state: Mutex<State>,
+    party: OnceLock<Arc<dyn Party>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Its streams but the first, which go back to that at the end.
+    lanes: Vec<Stream>,
+    memory: Vec<Kept>,
+}
+
+impl Recording {
+    /// That of the capture that `stream` was made for.
+    pub(crate) fn of(stream: &Stream) -> Option<&Self> {
+        stream.capture_of()?.book()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more stream.
+    pub(crate) fn add(&self, lane: &Stream) {
+        self.state().lanes.push(lane.clone());
+    }
+
+    /// Those who launch with it; made by the first of them.
+    pub(crate) fn party(&self, make: impl FnOnce() -> Arc<dyn Party>) -> &Arc<dyn Party> {
+        self.party.get_or_init(make)
+    }
+
+    /// What is left when the capture is over: its streams, its memory, and those who launch with it.
+    pub(crate) fn take(&self) -> (Vec<Stream>, Vec<Kept>, Option<Arc<dyn Party>>) {
+        let State { lanes, memory } = std::mem::take(&mut *self.state());
+        (lanes, memory.into_iter().map(Kept::settle).collect(), self.party.get().cloned())
+    }
+
+    fn order(&self, used: &dyn Used, access: Access, lane: &Stream) -> Result<()> {
+        let mut state = self.state();
+        let tracker = ptr::from_ref(used.tracker());
+        let known = state.memory.iter().position(|kept| ptr::eq(kept.used.tracker(), tracker));
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let used = used.keep().ok_or_else(|| {
+                    let reason = "memory that a graph uses has to live as long as it does: not pinned memory, nor a view of memory of others";
+                    Error::InvalidUsage { operation: CAPTURE, reason: reason.to_owned() }
+                })?;
+                state.memory.push(Kept { used, uses: Uses::new(), ordered: 0, writes: false, fresh: false });
+                state.memory.len() - 1
+            }
+        };
+        let kept = &mut state.memory[at];
+        kept.ordered += 1;
+        kept.uses.order(access, lane)
+    }
+
+    fn note(&self, used: &dyn Used, access: Access, lane: &Stream) {
+        let mut state = self.state();
+        let tracker = ptr::from_ref(used.tracker());
+        if let Some(kept) = state.memory.iter_mut().find(|kept| ptr::eq(kept.used.tracker(), tracker)) {
+            kept.writes |= access == Access::Write;
+            kept.uses.note(access, lane);
+        }
+    }
+
+    fn overwritten(&self, used: &dyn Used) {
+        let mut state = self.state();
+        let tracker = ptr::from_ref(used.tracker());
+        if let Some(kept) = state.memory.iter_mut().find(|kept| ptr::eq(kept.used.tracker(), tracker)) {
+            kept.fresh |= kept.ordered == 1;
+        }
+    }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state();
+        f.debug_struct("Recording").field("lanes", &state.lanes.len()).field("memory", &state.memory.len()).finish()
+    }
+}
+
+/// Before an enqueue on `stream` that uses `used`: see [`Tracker::order`].
+#[inline]
+pub(crate) fn order(used: &dyn Used, access: Access, stream: &Stream) -> Result<()> {
+    let tracker = used.tracker();
+    if tracker.is_solo(stream) {
+        return Ok(());
+    }
+    match Recording::of(stream) {
+        None => tracker.order(access, stream),
+        Some(recording) => recording.order(used, access, stream),
+    }
+}
+
+/// After it: see [`Tracker::note`].
+#[inline]
+pub(crate) fn note(used: &dyn Used, access: Access, stream: &Stream) {
+    let tracker = used.tracker();
+    if tracker.is_solo(stream) {
+        return;
+    }
+    match Recording::of(stream) {
+        None => tracker.note(access, stream),
+        Some(recording) => recording.note(used, access, stream),
+    }
+}
+
+/// An operation of the capture of `stream`, the last that was ordered, overwrites all of `used`.
+pub(crate) fn overwritten(used: &dyn Used, stream: &Stream) {
+    if let Some(recording) = Recording::of(stream) {
+        recording.overwritten(used);
+    }
+}
+
+/// Later work of `lane` comes after what `other` has been given so far; both are streams of one capture.
+pub(crate) fn follow(lane: &Stream, other: &Stream) -> Result<()> {
+    let mark = Mark::in_capture(other.queue())?;
+    lane.in_flight().hold(lane.queue(), &mark)
+}

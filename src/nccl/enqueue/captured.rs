@@ -1,0 +1,137 @@
+//! Operations that are captured into graphs.
+//!
+//! What is captured is agreed on like any other operation, marked as such; so a rank that captures and one that does not are told apart
+//! at once. Nothing is noted of it: that comes with each [launch](super::replay).
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::cuda::{Mortal, Recording};
+use crate::error::{Error, Result};
+use crate::nccl::agree::pair::End;
+use crate::nccl::agree::recent::{NOWHERE, Record};
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::calls::call::Call;
+use crate::nccl::state::inner::{Family, Inner};
+
+/// The method that launches.
+pub(super) const OPERATION: &str = "Graph::launch";
+
+/// What one communicator has in a graph.
+pub(super) struct Part {
+    pub(super) inner: Arc<Inner>,
+    /// The number of its first collective, and how many there are.
+    first: u64,
+    collectives: u64,
+    /// The first message to or from each peer.
+    pub(super) pairs: Vec<(usize, End, u64)>,
+    /// The windows, and registrations, that its calls use.
+    windows: Vec<u64>,
+    /// The removals at which all of them were there.
+    removals: AtomicU64,
+}
+
+impl Part {
+    pub(super) fn signature(&self) -> Option<(&Family, Signature)> {
+        let family = self.inner.family.as_deref().filter(|_| self.collectives > 0)?;
+        Some((family, Signature::launch(self.first, self.collectives)))
+    }
+}
+
+/// The communicators of a graph.
+#[derive(Default)]
+pub(crate) struct Captured {
+    /// While it is captured.
+    open: Mutex<Vec<Part>>,
+    /// Afterwards, in the order in which locks are taken.
+    parts: OnceLock<Box<[Part]>>,
+}
+
+/// A call was captured, which was agreed on.
+pub(super) fn add(call: &Call<'_>) {
+    let Some(recording) = Recording::of(call.stream) else { return };
+    let party = recording.party(|| Arc::new(Captured::default()));
+    if let Some(captured) = party.as_any().downcast_ref::<Captured>() {
+        captured.add(call);
+    }
+}
+
+/// Fails unless all of `calls`, a group, become part of one graph, or none of any.
+pub(super) fn check_group(calls: &[Call<'_>]) -> Result<()> {
+    let of = |call: &Call<'_>| call.stream.capture_of().map(Arc::as_ptr);
+    let Some((first, rest)) = calls.split_first() else { return Ok(()) };
+    let Some(other) = rest.iter().find(|call| of(call) != of(first)) else { return Ok(()) };
+    let reason = "a group has streams of a capture and others: all of its operations become part of one graph, or none";
+    Err(Error::InvalidUsage { operation: other.operation, reason: reason.to_owned() })
+}
+
+impl Captured {
+    fn open(&self) -> MutexGuard<'_, Vec<Part>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, call: &Call<'_>) {
+        let Some(inner) = call.comm.me().upgrade() else { return };
+        let mut open = self.open();
+        let at = open.iter().position(|part| part.inner.id == inner.id).unwrap_or_else(|| {
+            let removals = AtomicU64::new(inner.windows.removals());
+            let (pairs, windows) = (Vec::new(), Vec::new());
+            open.push(Part { inner, first: NOWHERE, collectives: 0, pairs, windows, removals });
+            open.len() - 1
+        });
+        let (part, number) = (&mut open[at], call.agreed.get());
+        let Ok(()) = call.uses(|region, _| {
+            let window = call.comm.windows.of(region);
+            if window != 0 && !part.windows.contains(&window) {
+                part.windows.push(window);
+            }
+            Ok::<_, Infallible>(())
+        });
+        match call.kind.message() {
+            None => {
+                part.first = part.first.min(number);
+                part.collectives += 1;
+            }
+            Some((end, peer)) if !part.pairs.iter().any(|(known, of, _)| (*known, *of) == (peer, end)) => {
+                part.pairs.push((peer, end, number));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The capture is over, of which `graph` came.
+    pub(super) fn close(&self, graph: &Arc<dyn Mortal>) {
+        let mut parts = std::mem::take(&mut *self.open());
+        parts.sort_unstable_by_key(|part| (part.inner.order, part.inner.id));
+        parts.iter().for_each(|part| part.inner.graphs.add(graph));
+        let _ = self.parts.set(parts.into());
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        self.parts.get().map_or(&[], |parts| parts)
+    }
+}
+
+impl Part {
+    /// Fails where the graph was captured with windows, or registered memory, some of which is gone.
+    pub(super) fn is_as_it_was(&self) -> Result<()> {
+        let (windows, removals) = (&self.inner.windows, self.inner.windows.removals());
+        if self.removals.load(Ordering::Relaxed) == removals || self.windows.iter().all(|window| windows.knows(*window))
+        {
+            self.removals.store(removals, Ordering::Relaxed);
+            return Ok(());
+        }
+        let reason = format!(
+            "a window or registration of rank {} that the graph uses was dropped, and taken away from NCCL since: capture it anew",
+            self.inner.rank
+        );
+        Err(Error::InvalidUsage { operation: OPERATION, reason })
+    }
+
+    pub(super) fn record(&self, number: u64, agreed: u64) -> Record {
+        let signature = Signature::launch(self.first, self.collectives);
+        let (head, count, visit) = (signature.head(), signature.count(), self.inner.next_visit());
+        Record { number, head, count, agreed, operation: OPERATION, visit, joined: false }
+    }
+}

@@ -1,0 +1,133 @@
+//! Launches of graphs that hold operations of communicators: each counts as one operation of each of these. The ranks of a clique compare
+//! it by what the graph begins with: the number of its first collective, and of the first message of each pair.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::agreement;
+use super::captured::{Captured, OPERATION, Part};
+use super::submit::{failed, outside_of_groups};
+use crate::cuda::{Launch, Mortal, Party, Stream};
+use crate::element::ElementKind;
+use crate::error::{Error, Result};
+use crate::nccl::agree::pair::{End, Manner, Message, Word};
+use crate::nccl::agree::recent::NOWHERE;
+use crate::nccl::agree::track::Turn;
+use crate::nccl::state::gate::LockedAll;
+use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::wait::entry;
+use crate::nccl::wait::patience::Patience;
+
+impl Party for Captured {
+    fn launch(&self, stream: &Stream, launch: &mut dyn Launch) -> Result<()> {
+        outside_of_groups(OPERATION)?;
+        let parts = self.parts();
+        let Some(first) = parts.first() else { return launch.enqueue() };
+        let refusal = || parts.iter().find_map(|part| part.inner.refusal(OPERATION));
+        stream.make_room(launch.cost(), OPERATION, first.inner.timeout(), refusal)?;
+        let launched = {
+            let mut entered = LockedAll::new();
+            for part in parts {
+                part.inner.enter_with(&mut entered, OPERATION)?;
+                part.is_as_it_was()?;
+            }
+            match agree(parts) {
+                // Nothing was agreed on, so it may be launched again.
+                Err(error @ Error::Timeout { .. }) if parts.len() == 1 => return Err(error),
+                agreed => agreed.and_then(|agreed| {
+                    let members = || parts.iter().map(|part| &*part.inner);
+                    for ((part, guard), agreed) in parts.iter().zip(entered.values()).zip(&agreed) {
+                        part.inner.recent.keep(part.record(guard.works.next(), *agreed));
+                    }
+                    let one = parts.len() == 1;
+                    launch.gather(entered.values().next().filter(|_| one).and_then(|guard| guard.works.of(stream)));
+                    entry::begin_visits(members(), OPERATION)?;
+                    let done = launch.enqueue();
+                    members().for_each(Inner::end_visit);
+                    for (part, guard) in parts.iter().zip(entered.values()) {
+                        let inner = &part.inner;
+                        // An abort has to know them.
+                        guard.streams.remember(stream);
+                        let (work, number) = guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
+                        launch.carry(work, number);
+                    }
+                    done
+                }),
+            }
+        };
+        // The locks have been given back.
+        launched.map_err(|error| {
+            let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
+            failed(&members, OPERATION, error)
+        })
+    }
+
+    fn join(&self, graph: Arc<dyn Mortal>) {
+        self.close(&graph);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Compares a launch with the other ranks: its number in the ledger of each communicator. Who drives several ranks does not wait for one
+/// of them as another.
+fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>> {
+    let mut agreed: SmallVec<[u64; 4]> = parts.iter().map(|_| NOWHERE).collect();
+    let mut differs = None;
+    let mut open: SmallVec<[usize; 4]> = (0..parts.len()).filter(|&at| parts[at].signature().is_some()).collect();
+    let mut patience = Patience::default();
+    loop {
+        let before = open.len();
+        open.retain(|at| {
+            let part = &parts[*at];
+            let Some((family, signature)) = part.signature() else { return false };
+            match family.ledger.collective(part.inner.rank, &signature) {
+                Turn::Passed(entry) => agreed[*at] = entry,
+                Turn::Wait => return true,
+                Turn::Differs => {
+                    differs = Some((part, family, family.ledger.differ(part.inner.rank, &signature)));
+                }
+            }
+            false
+        });
+        let Some(&slow) = open.first() else { break };
+        if differs.is_some() {
+            break;
+        }
+        if open.len() == before {
+            let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
+            let slow = &parts[slow].inner;
+            patience.wait(OPERATION, &members, agreement::in_vain(OPERATION), || agreement::behind(slow))?;
+        }
+    }
+    if let Some((part, family, difference)) = differs {
+        return Err(agreement::contradicted(family, &part.inner, OPERATION, &difference));
+    }
+    for part in parts {
+        let Some(family) = &part.inner.family else { continue };
+        if let Some((_, signature)) = part.signature() {
+            agreement::point_in_order(family, &part.inner, OPERATION, &signature)?;
+        }
+        part.pairs.iter().try_for_each(|pair| message(family, &part.inner, *pair))?;
+    }
+    Ok(agreed)
+}
+
+/// Compares that a graph is launched that has messages between a rank and `peer`, from number `first` on.
+fn message(family: &Family, inner: &Inner, (peer, end, first): (usize, End, u64)) -> Result<()> {
+    let rank = inner.rank;
+    if peer == rank {
+        return Ok(());
+    }
+    let exchanges = agreement::exchanges(family.ledger.past(rank), (rank, end), peer);
+    let (element, count) = (ElementKind::U8.into(), first as usize);
+    let message = Message { element, count, window: false, exchanges, manner: Manner::Launched };
+    match family.ledger.message((rank, end), peer, message) {
+        Ok(_) => Ok(()),
+        Err(theirs) => Err(family.ledger.settle_message(rank, peer, theirs, Word::new(end, message)).error(OPERATION)),
+    }
+}

@@ -1,0 +1,46 @@
+//! The graphs that hold operations of a communicator, which they must not outlive.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::cuda::Mortal;
+use crate::error::Error;
+
+/// Graphs that are remembered before those are forgotten that are gone.
+const MANY: usize = 16;
+
+#[derive(Default)]
+pub(crate) struct Graphs(Mutex<Vec<Weak<dyn Mortal>>>);
+
+impl Graphs {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<dyn Mortal>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more.
+    pub(crate) fn add(&self, graph: &Arc<dyn Mortal>) {
+        let mut all = self.all();
+        if all.len() >= MANY && all.len().is_power_of_two() {
+            all.retain(|graph| graph.strong_count() > 0);
+        }
+        all.push(Arc::downgrade(graph));
+    }
+
+    /// How many may still be launched.
+    pub(crate) fn count(&self) -> usize {
+        // Only handles leave the lock: the last one of a graph may be dropped here.
+        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        all.iter().filter(|graph| graph.is_alive()).count()
+    }
+
+    /// The communicator is about to end, because of `cause`: none is launched any more. NCCL waits for that.
+    pub(crate) fn end(&self, cause: &Error) {
+        let all = std::mem::take(&mut *self.all());
+        all.iter().filter_map(Weak::upgrade).for_each(|graph| graph.end(cause));
+    }
+}
+
+impl std::fmt::Debug for Graphs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Graphs").field(&self.all().len()).finish()
+    }
+}

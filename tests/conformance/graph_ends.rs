@@ -1,0 +1,301 @@
+//! Ends of graphs and of their communicators in every order, ranks that do not launch the same, and what cannot be captured.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use gpucomm::{
+    Clique, Communicator, DeviceBuffer, Error, Event, Graph, InPlace, PinnedBuffer, ReduceOp, Result, Stream, group,
+};
+
+use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
+
+/// A sum over the ranks, doubled each time that the graph is launched.
+fn sum(comm: &Communicator, stream: &Stream) -> Result<(Graph, DeviceBuffer<i64>)> {
+    let mut x = DeviceBuffer::from_slice(stream, &[1i64; 211])?;
+    let graph = stream.capture(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream))?;
+    Ok((graph, x))
+}
+
+/// Graphs of all ranks, with their streams and buffers.
+fn graphs(clique: &Clique) -> Vec<(Graph, DeviceBuffer<i64>, Stream)> {
+    let made = clique.spmd(|comm| {
+        let stream = Stream::new(comm.device())?;
+        let (graph, x) = sum(comm, &stream)?;
+        graph.launch(&stream)?;
+        Ok((graph, x, stream))
+    });
+    made.unwrap()
+}
+
+#[test]
+fn close_refuses_while_one_lives() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            let graphs = graphs(&rig.clique);
+            let refused = rig.clique.close(slower(10.0)).expect_err("graphs live");
+            assert_names(&refused, &["close", "1 graph", "rank 0"]);
+            // The clique is gone all the same, and in order.
+            for (graph, x, stream) in &graphs {
+                let ended = graph.launch(stream).expect_err("its communicator is gone");
+                assert_names(&ended, &["Graph::launch", "closed or dropped"]);
+                assert_eq!(x.to_vec(stream).unwrap(), [ranks as i64; 211]);
+            }
+            drop(graphs);
+            still_works(ranks);
+        }
+    });
+}
+
+#[test]
+fn in_every_order() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            for order in 0..6 {
+                let rig = Rig::new(ranks);
+                let (graphs, rest): (Vec<_>, Vec<_>) =
+                    graphs(&rig.clique).into_iter().map(|(graph, x, stream)| (graph, (x, stream))).unzip();
+                match order {
+                    0 => drop((graphs, rest, rig)),
+                    1 => drop((rest, graphs, rig)),
+                    2 => drop((rig, graphs, rest)),
+                    3 => drop((rig, rest, graphs)),
+                    4 => {
+                        graphs.into_iter().for_each(std::mem::forget);
+                        drop((rig, rest));
+                    }
+                    _ => {
+                        let unwound = catch_unwind(AssertUnwindSafe(|| {
+                            let _all = (graphs, rest, rig);
+                            panic!("the test unwinds");
+                        }));
+                        assert!(unwound.is_err());
+                    }
+                }
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_abort_ends_them() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            for hangs in [false, true] {
+                let rig = Rig::new(ranks);
+                let graphs = graphs(&rig.clique);
+                graphs.iter().for_each(|(.., stream)| stream.synchronize().unwrap());
+                if hangs && ranks > 1 {
+                    let (graph, _, stream) = &graphs[1];
+                    graph.launch(stream).unwrap();
+                }
+                let begin = Instant::now();
+                let _ = rig.clique.abort("the test aborts");
+                assert!(begin.elapsed() < slower(5.0), "{:?}", begin.elapsed());
+                for (rank, (graph, x, stream)) in graphs.iter().enumerate() {
+                    let refused = graph.launch(stream).expect_err("aborted");
+                    assert_names(&refused, &["Graph::launch", "the test aborts"]);
+                    let read = x.to_vec(stream);
+                    if hangs && ranks > 1 && rank == 1 {
+                        assert!(matches!(read, Err(Error::Aborted { .. })), "{read:?}");
+                    } else {
+                        assert_eq!(read.unwrap(), [ranks as i64; 211]);
+                    }
+                }
+                drop(graphs);
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+/// A rank that does not launch: the others are told at the deadline.
+#[test]
+fn a_rank_that_does_not_launch() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::new(ranks);
+            let late = rig.run(|comm, stream| {
+                let (graph, x) = sum(comm, stream)?;
+                if comm.rank() == 0 {
+                    return Ok(None);
+                }
+                graph.launch(stream)?;
+                let late = stream.wait(slower(0.3)).expect_err("rank 0 does not launch");
+                drop(x);
+                Ok(Some(late))
+            });
+            for late in late.into_iter().flatten() {
+                assert!(matches!(late, Error::Timeout { .. }), "{late:?}");
+                assert_names(&late, &["Stream::wait", "launch of the graph", "rank 0"]);
+            }
+            drop(rig);
+            still_works(ranks);
+        }
+    });
+}
+
+/// Each rank's errors, where rank 0 does what differs.
+fn differs(ranks: usize, body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync) -> Vec<Error> {
+    let rig = Rig::new(ranks);
+    let told = rig.run(|comm, stream| Ok(body(comm, stream).err()));
+    drop(rig);
+    still_works(ranks);
+    told.into_iter().flatten().collect()
+}
+
+#[test]
+fn ranks_that_do_something_else() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            // Another graph.
+            let told = differs(ranks, |comm, stream| {
+                let (first, _x) = sum(comm, stream)?;
+                let (second, _y) = sum(comm, stream)?;
+                if comm.rank() == 0 {
+                    second.launch(stream)?
+                } else {
+                    first.launch(stream)?
+                }
+                stream.wait(slower(20.0))
+            });
+            assert_eq!(told.len(), ranks);
+            told.iter().for_each(|error| assert_names(error, &["launch of the graph with collective"]));
+            // An operation in place of a launch.
+            let told = differs(ranks, |comm, stream| {
+                let (graph, mut x) = sum(comm, stream)?;
+                match comm.rank() {
+                    0 => comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?,
+                    _ => graph.launch(stream)?,
+                }
+                stream.wait(slower(20.0))
+            });
+            assert_eq!(told.len(), ranks);
+            told.iter().for_each(|error| assert_names(error, &["launch of the graph", "all_reduce"]));
+            // One captures, the others do not.
+            let told = differs(ranks, |comm, stream| {
+                if comm.rank() == 0 {
+                    let _kept = sum(comm, stream)?;
+                    return stream.wait(slower(20.0)).and(comm.barrier(stream));
+                }
+                let mut x = DeviceBuffer::from_slice(stream, &[1i64; 211])?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                stream.wait(slower(20.0))
+            });
+            assert!(!told.is_empty());
+            told.iter().for_each(|error| assert_names(error, &["captured into a graph"]));
+            // Messages: the other end is not launched, but sent.
+            let told = differs(ranks, |comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[1i64; 211])?;
+                let (rank, size) = (comm.rank(), comm.size());
+                let graph = stream.capture(|stream| match rank {
+                    0 => comm.send(&x, 1, stream),
+                    1 => comm.recv(&mut x, 0, stream),
+                    _ => Ok(()),
+                })?;
+                match rank {
+                    0 => comm.send(&x, 1, stream)?,
+                    _ => graph.launch(stream)?,
+                }
+                assert!(size > 1);
+                stream.wait(slower(20.0))
+            });
+            assert!(!told.is_empty());
+            told.iter().for_each(|error| assert_names(error, &["launch of the graph with message", "send"]));
+        }
+    });
+}
+
+/// What cannot be part of a graph is an error, and leaves the capture as it was.
+#[test]
+fn what_cannot_be_captured() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[1i64; 50])?;
+                let mut y = DeviceBuffer::<i64>::zeroed(stream, 50)?;
+                let mut pinned = PinnedBuffer::<i64>::new(50)?;
+                let event = Event::new(comm.device())?;
+                let mut kept = None;
+                let graph = stream.capture(|lent| {
+                    let usage = |what: &str, result: Result<()>| match result {
+                        Err(Error::InvalidUsage { .. }) => {}
+                        other => panic!("{what}: {other:?}"),
+                    };
+                    usage("to_vec", x.to_vec(lent).map(drop));
+                    usage("copy_from_slice", x.copy_from_slice(lent, &[2; 50]));
+                    usage("zeroed", DeviceBuffer::<u8>::zeroed(lent, 9).map(drop));
+                    usage("synchronize", lent.synchronize());
+                    usage("query", lent.query().map(drop));
+                    usage("launch_host", lent.launch_host(|| ()));
+                    usage("record", event.record(lent));
+                    usage("wait_event", lent.wait_event(&event));
+                    usage("copy_to_pinned", x.slice(..).copy_to_pinned(lent, &mut pinned));
+                    usage("copy_from_pinned", x.slice_mut(..).copy_from_pinned(lent, &pinned));
+                    usage("launch with pinned memory", lent.launch(&pinned, |_, _| ()));
+                    usage("all_reduce_scalar", comm.all_reduce_scalar(1i32, ReduceOp::Sum, lent).map(drop));
+                    let mixed = group(|g| {
+                        g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
+                        g.all_reduce(comm, InPlace(&mut y), ReduceOp::Sum, lent)
+                    });
+                    usage("a group within and without", mixed);
+                    usage("fork of another", stream.fork(comm.device()).map(drop));
+                    usage("join of another", lent.join(stream));
+                    std::thread::scope(|scope| {
+                        let elsewhere = scope.spawn(|| x.slice_mut(..).fill(lent, 3)).join().unwrap();
+                        usage("another thread", elsewhere);
+                    });
+                    // Meanwhile, elsewhere, everything goes on.
+                    assert_eq!(x.to_vec(stream)?, [1; 50]);
+                    stream.synchronize()?;
+                    kept = Some(lent.clone());
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, lent)
+                })?;
+                let kept = kept.unwrap();
+                let late = x.fill(&kept, 4).expect_err("the capture is over");
+                assert_names(&late, &["fill", "capture", "over"]);
+                graph.launch(stream)?;
+                assert_eq!(x.to_vec(stream)?, [comm.size() as i64; 50]);
+                let other = Stream::new(comm.device())?;
+                assert!(graph.launch(&kept).is_err());
+                graph.launch(&other)?;
+                other.synchronize()
+            });
+            rig.close();
+        }
+    });
+}
+
+/// Closures that fail or panic leave nothing behind.
+#[test]
+fn closures_that_fail() {
+    watched(60.0, || {
+        let rig = Rig::new(1);
+        let (comm, stream) = (rig.clique.rank(0), Stream::new(rig.clique.rank(0).device()).unwrap());
+        let mut x = DeviceBuffer::from_slice(&stream, &[3u8; 77]).unwrap();
+        for _ in 0..50 {
+            let failed = stream.try_capture(|lent| {
+                let side = lent.fork(comm.device())?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &side)?;
+                Err(Error::InvalidUsage { operation: "test", reason: "not this one".to_owned() })
+            });
+            assert_names(&failed.expect_err("the closure fails"), &["not this one"]);
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let _ = stream.capture(|lent| {
+                    x.fill(lent, 1)?;
+                    panic!("the test panics");
+                });
+            }));
+            assert!(panicked.is_err());
+        }
+        assert_eq!(x.to_vec(&stream).unwrap(), [3; 77]);
+        let empty = stream.capture(|_| Ok(())).unwrap();
+        assert_eq!(empty.nodes(), 0);
+        empty.launch(&stream).unwrap();
+        stream.synchronize().unwrap();
+        drop(empty);
+        rig.close();
+    });
+}
