@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpucomm::nccl::{PreMulSum, Registration};
-use gpucomm::{Communicator, Device, DeviceBuffer, PinnedBuffer, Result, Stream, group};
+use gpucomm::{Communicator, Device, DeviceBuffer, Graph, PinnedBuffer, Result, Stream, group};
 
 use crate::generator::{SLOTS, SPARE, STREAMS};
 use crate::issue::{Io, Via};
@@ -32,6 +32,10 @@ pub struct Rank<'c> {
     pub registrations: Vec<Option<Registration<'c>>>,
     /// What was split off and is there until the end.
     pub parts: Vec<Communicator>,
+    /// Graphs that are there until the end.
+    pub graphs: Vec<Graph>,
+    /// Whether the streams are those of a capture, which belongs to this thread.
+    pub captures: bool,
     /// Whether all ranks are in this process.
     pub together: bool,
     /// A stream of another device than this rank's, if there is one, and memory there. They are made while nobody waits for this rank: to
@@ -55,6 +59,8 @@ impl<'c> Rank<'c> {
             slots,
             registrations,
             parts: Vec::new(),
+            graphs: Vec::new(),
+            captures: false,
             together: std::env::var_os(crate::process::ROLE).is_none(),
             stranger,
             record: None,
@@ -136,6 +142,7 @@ impl<'c> Rank<'c> {
     /// Issues this rank's part of operations, none of which writes what another one touches.
     pub fn issue(&mut self, operations: &[&Operation], way: Way) -> Result<()> {
         let (comm, me, streams) = (self.comm, self.comm.rank(), &self.streams);
+        let way = if self.captures && way == Way::Elsewhere { Way::OneByOne } else { way };
         let operations: Vec<&Operation> =
             operations.iter().copied().filter(|operation| operation.concerns(me)).collect();
         // Every buffer is lent either to be read, by any number, or to be written, the whole or each half by one.

@@ -14,7 +14,7 @@ use crate::steps::simulation;
 #[cfg(nccl_ge_2_29_7)]
 use crate::steps::suspension;
 use crate::steps::{
-    another, bad, barrier, buckets, buffer, check, copy, crowd, exchange, order, part, registration, scalar,
+    another, bad, barrier, buckets, buffer, capture, check, copy, crowd, exchange, order, part, registration, scalar,
 };
 #[cfg(nccl_ge_2_29)]
 use crate::steps::{growth, put};
@@ -71,6 +71,7 @@ pub const KINDS: &[(u32, Draw)] = &[
     (9, exchange::messages),
     (1, crowd::crowd),
     (3, barrier::barrier),
+    (4, capture::capture),
     (2, scalar::scalar),
     (2, buckets::buckets),
     (1, part::split),

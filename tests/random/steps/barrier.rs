@@ -20,6 +20,12 @@ pub fn barrier(g: &mut Generator) -> Option<Box<dyn Step>> {
     Some(Box::new(Barrier { streams: g.streams(), host }))
 }
 
+/// One for which no host waits.
+pub fn on_devices(g: &mut Generator) -> Option<Box<dyn Step>> {
+    let host = vec![false; g.ranks()];
+    Some(Box::new(Barrier { streams: g.streams(), host }))
+}
+
 impl Step for Barrier {
     fn apply(&self, _: &mut Model) {}
 

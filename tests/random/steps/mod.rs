@@ -5,6 +5,7 @@ pub mod bad;
 pub mod barrier;
 pub mod buckets;
 pub mod buffer;
+pub mod capture;
 pub mod check;
 pub mod copy;
 pub mod crowd;
