@@ -299,3 +299,49 @@ fn closures_that_fail() {
         rig.close();
     });
 }
+
+/// What a communicator was made for with regard to graphs, and nothing else.
+#[cfg(nccl_ge_2_29)]
+#[test]
+fn as_much_as_was_said() {
+    use gpucomm::nccl::{Config, GraphUsage, InitOptions};
+    use gpucomm::{Device, Version};
+
+    crate::support::newer::since(Version::new(2, 29, 2), 60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let devices = Device::all().unwrap();
+            for usage in [GraphUsage::None, GraphUsage::One, GraphUsage::Mixed] {
+                let config = Config::new().graph_usage(usage);
+                let options = InitOptions { config, ..InitOptions::default() };
+                let clique = Clique::init_all_with(&devices[..ranks], &options).unwrap();
+                let done = clique.spmd(|comm| {
+                    let stream = Stream::new(comm.device())?;
+                    let mut x = DeviceBuffer::from_slice(&stream, &[1i64; 211])?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Max, &stream)?;
+                    let first = sum(comm, &stream).map(|(graph, _)| graph);
+                    if usage == GraphUsage::None {
+                        assert_names(&first.expect_err("no graphs"), &["all_reduce", "graph_usage", "None"]);
+                        return Ok(());
+                    }
+                    let first = first?;
+                    first.launch(&stream)?;
+                    let second = sum(comm, &stream).map(drop);
+                    let plain = comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream);
+                    match usage {
+                        GraphUsage::One => {
+                            for refused in [second, plain] {
+                                assert_names(&refused.expect_err("one graph"), &["all_reduce", "graph_usage is One"]);
+                            }
+                            drop(first);
+                            sum(comm, &stream)?.0.launch(&stream)?;
+                        }
+                        _ => second.and(plain)?,
+                    }
+                    stream.synchronize()
+                });
+                done.unwrap();
+                drop(clique);
+            }
+        }
+    });
+}

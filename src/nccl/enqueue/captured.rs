@@ -57,6 +57,42 @@ pub(super) fn add(call: &Call<'_>) {
     }
 }
 
+/// How much of a communicator is captured, as it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Usage {
+    None,
+    One,
+    Mixed,
+}
+
+fn usage(inner: &Inner) -> Usage {
+    match inner.household.config().uses_graphs() {
+        0 => Usage::None,
+        1 => Usage::One,
+        _ => Usage::Mixed,
+    }
+}
+
+/// Fails where `call` cannot be made as its communicator was made: NCCL leaves out what would keep it in order.
+#[inline]
+pub(super) fn check(call: &Call<'_>) -> Result<()> {
+    if call.stream.records() || call.comm.graphs.has_all() { check_usage(call) } else { Ok(()) }
+}
+
+#[cold]
+fn check_usage(call: &Call<'_>) -> Result<()> {
+    let reason = match usage(call.comm) {
+        Usage::None => {
+            "graph_usage is None, or NCCL_GRAPH_MIXING_SUPPORT is 0: nothing of this communicator is captured"
+        }
+        Usage::One if call.comm.graphs.count() > 0 => {
+            "graph_usage is One: as long as there is a graph, all operations of this communicator are in that, and no other is captured"
+        }
+        Usage::One | Usage::Mixed => return Ok(()),
+    };
+    Err(Error::InvalidUsage { operation: call.operation, reason: reason.to_owned() })
+}
+
 /// Fails unless all of `calls`, a group, become part of one graph, or none of any.
 pub(super) fn check_group(calls: &[Call<'_>]) -> Result<()> {
     let of = |call: &Call<'_>| call.stream.capture_of().map(Arc::as_ptr);
@@ -104,7 +140,9 @@ impl Captured {
     pub(super) fn close(&self, graph: &Arc<dyn Mortal>) {
         let mut parts = std::mem::take(&mut *self.open());
         parts.sort_unstable_by_key(|part| (part.inner.order, part.inner.id));
-        parts.iter().for_each(|part| part.inner.graphs.add(graph));
+        for Part { inner, .. } in &parts {
+            inner.graphs.add(graph, usage(inner) == Usage::One);
+        }
         let _ = self.parts.set(parts.into());
     }
 

@@ -68,6 +68,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     outside_of_groups(call.operation)?;
     let inner = call.comm;
     itself::check_alone(call)?;
+    captured::check(call)?;
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
     let (mut guard, handle) = inner.enter(call.operation)?;
     let read = call.origins(&guard.works);
@@ -130,6 +131,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         false => call.stream.ready(call.operation),
     })?;
     captured::check_group(calls)?;
+    calls.iter().try_for_each(captured::check)?;
     let costs = weight::costs(calls);
     let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
     let parts = if fits && !parts::is_shared(&inners) { None } else { Some(Parts::of(calls, &inners)) };

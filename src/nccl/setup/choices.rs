@@ -38,9 +38,9 @@ pub(crate) const COPY_ENGINES: c_int = 2;
 #[cfg(nccl_ge_2_29)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GraphUsage {
-    /// None.
+    /// None: captures are refused.
     None,
-    /// All, into one graph.
+    /// All, into one graph: as long as there is one, other captures are refused, and operations that are not captured.
     One,
     /// All into several graphs, or some into graphs, and others not.
     Mixed,
@@ -58,7 +58,6 @@ impl GraphUsage {
 }
 
 /// What NCCL takes where nothing is said.
-#[cfg(nccl_ge_2_29)]
 pub(crate) const MIXED: c_int = 2;
 
 /// `ncclHostCftMode_t`: whether a communicator has what the host can ask of the Compute Fabric Transport.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 #[cfg(nccl_ge_2_27)]
 use super::choices::COPY_ENGINES;
-#[cfg(nccl_ge_2_30_7)]
 use super::choices::MIXED;
+use super::environment;
 #[cfg(nccl_ge_2_27)]
 use super::environment::NO_COPY_ENGINES;
 use super::numbers::{CHANNELS, Numbers, UNSET};
@@ -144,6 +144,26 @@ impl Config {
 
     pub(crate) fn forces_windows(&self) -> bool {
         self.force_windows || self.base.as_ref().is_some_and(|base| base.forces_windows())
+    }
+
+    /// `graphUsageMode` as NCCL takes it: 0 for no graphs, 1 for one, 2 for any.
+    pub(crate) fn uses_graphs(&self) -> c_int {
+        match environment::mixes_graphs() {
+            Some(true) => MIXED,
+            // Before there were modes, that was for who has one graph.
+            Some(false) => c_int::from(cfg!(not(nccl_ge_2_29))),
+            None => self.graph_usage_as_made(),
+        }
+    }
+
+    #[cfg(nccl_ge_2_29)]
+    fn graph_usage_as_made(&self) -> c_int {
+        Some(self.to_raw().graphUsageMode).filter(|usage| (0..MIXED).contains(usage)).unwrap_or(MIXED)
+    }
+
+    #[cfg(not(nccl_ge_2_29))]
+    fn graph_usage_as_made(&self) -> c_int {
+        MIXED
     }
 
     /// Refuses what the rest of this crate could not answer for. Copy engines move data to where a rank alone thinks that the windows of

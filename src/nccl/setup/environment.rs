@@ -61,6 +61,12 @@ pub(crate) fn shrinks_share(configured: bool) -> bool {
     SAID.get_or_init(|| is_one("NCCL_COMM_SHRINK_SHARE_RESOURCES")).unwrap_or(configured)
 }
 
+/// Whether graphs and other operations may be mixed, where the environment or the files say so. Read once, as NCCL does.
+pub(crate) fn mixes_graphs() -> Option<bool> {
+    static SAID: OnceLock<Option<bool>> = OnceLock::new();
+    *SAID.get_or_init(|| is_one("NCCL_GRAPH_MIXING_SUPPORT"))
+}
+
 /// Whether a number that is said is 1.
 fn is_one(name: &str) -> Option<bool> {
     let (value, _) = seen(name, |name| std::env::var_os(name), &files())?;

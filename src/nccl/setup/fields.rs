@@ -180,8 +180,8 @@ impl Config {
     }
 
     /// `graphUsageMode`: which of its operations will be captured into CUDA graphs. [`GraphUsage::Mixed`] where it is not set, and where
-    /// `NCCL_GRAPH_MIXING_SUPPORT=1`. With less NCCL leaves out what keeps graphs and other operations in order. Nothing of this crate is
-    /// captured: a stream that is being captured is refused.
+    /// `NCCL_GRAPH_MIXING_SUPPORT=1`. With less NCCL leaves out what keeps graphs and other operations in order, so what
+    /// does not go with it is refused.
     #[cfg(nccl_ge_2_29)]
     pub fn graph_usage(mut self, usage: GraphUsage) -> Self {
         self.numbers.graph_usage = Some(usage.raw());
@@ -205,7 +205,7 @@ impl Config {
 
     /// `graphStreamOrdering`: whether NCCL puts kernels that are captured into an order of its own; with `false` whoever captures them
     /// does. That goes with [`Config::graph_usage`] other than [`GraphUsage::Mixed`] only, which is what NCCL takes where nothing is set: no
-    /// communicator is made else, where NCCL would go on as with `true`. Nothing of this crate is captured.
+    /// communicator is made else, where NCCL would go on as with `true`.
     #[cfg(nccl_ge_2_30_7)]
     pub fn graph_stream_ordering(mut self, ordered: bool) -> Self {
         self.numbers.graph_stream_ordering = Some(ordered.into());

@@ -1,5 +1,6 @@
 //! The graphs that hold operations of a communicator, which they must not outlive.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::cuda::Mortal;
@@ -9,20 +10,31 @@ use crate::error::Error;
 const MANY: usize = 16;
 
 #[derive(Default)]
-pub(crate) struct Graphs(Mutex<Vec<Weak<dyn Mortal>>>);
+pub(crate) struct Graphs {
+    all: Mutex<Vec<Weak<dyn Mortal>>>,
+    /// Whether nothing but a graph may have operations of the communicator, and there is, or was, one.
+    alone: AtomicBool,
+}
 
 impl Graphs {
     fn all(&self) -> MutexGuard<'_, Vec<Weak<dyn Mortal>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more.
-    pub(crate) fn add(&self, graph: &Arc<dyn Mortal>) {
+    /// One more; `alone`: as long as it lives, it has all operations of the communicator.
+    pub(crate) fn add(&self, graph: &Arc<dyn Mortal>, alone: bool) {
+        self.alone.fetch_or(alone, Ordering::AcqRel);
         let mut all = self.all();
         if all.len() >= MANY && all.len().is_power_of_two() {
             all.retain(|graph| graph.strong_count() > 0);
         }
         all.push(Arc::downgrade(graph));
+    }
+
+    /// Whether nobody may do anything but launch the one graph that there is.
+    #[inline]
+    pub(crate) fn has_all(&self) -> bool {
+        self.alone.load(Ordering::Relaxed) && self.count() > 0
     }
 
     /// How many may still be launched.
