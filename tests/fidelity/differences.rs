@@ -13,6 +13,16 @@ pub const ALL: &[(&[&str], &str)] = &[
         "finds the functions for which this crate asks, and those for mapped memory; no others",
     ),
     (&["cudaGetErrorString", "ncclGetErrorString", "ncclGetLastError"], "says it in other words"),
+    (&["cudaGraphGetNodes"], "says how many there are, and not which"),
+    (
+        &["cudaGraphInstantiate", "cudaGraphLaunch"],
+        "pieces of a graph that have no order are done side by side, by as many threads as it takes; no graph allocates memory",
+    ),
+    (
+        &["cudaGraphExecUpdate"],
+        "names no node where it fails; it fails where anything of an operation of NCCL changes, which a GPU may take",
+    ),
+    (&["cudaGraphUpload"], "comes after earlier launches, and does nothing"),
     (&["cudaMemGetInfo"], "contexts, kernels, streams and events take no memory"),
     (&["cudaEventElapsedTime"], "the time of threads on a CPU"),
     (

@@ -28,6 +28,8 @@ const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGra
 
 /// Newer than the NCCL of the last run of programs here, or called since that only: of none.
 const SINCE_ALL: &[&str] = &[
+    "cudaGraphExecUpdate",
+    "cudaGraphUpload",
     "ncclPutSignal",
     "ncclSignal",
     "ncclWaitSignal",

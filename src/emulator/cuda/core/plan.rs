@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub(crate) trait AnyWork: Send + Sync {
     /// See [`Work::name`].
     fn name(&self) -> &'static str;
+    /// See [`Work::fixed`].
+    fn fixed(&self) -> String;
     /// See [`Work::start`].
     fn start(&self) -> Result<Box<dyn Run>, cudaError>;
 }
@@ -16,6 +18,10 @@ pub(crate) trait AnyWork: Send + Sync {
 impl<W: Work> AnyWork for W {
     fn name(&self) -> &'static str {
         Work::name(self)
+    }
+
+    fn fixed(&self) -> String {
+        Work::fixed(self)
     }
 
     fn start(&self) -> Result<Box<dyn Run>, cudaError> {
@@ -35,11 +41,24 @@ pub(crate) fn join(front: &mut Front, other: &[usize]) {
 
 struct Node {
     work: Arc<dyn AnyWork>,
+    /// When it was written down: memory may be gone, and others in its place.
+    fixed: String,
     device: &'static Device,
     /// Numbers lower than its own.
     after: Front,
     /// Who it belongs to, whose work is done in the order of the plan.
     owner: Option<usize>,
+}
+
+/// What no update can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// How many pieces there are, or what they come after.
+    Topology,
+    /// What a piece is.
+    Kind,
+    /// Something of a piece.
+    Parameters,
 }
 
 /// Pieces of work with an order.
@@ -67,7 +86,8 @@ impl Plan {
         if let Some(before) = self.nodes.iter().rposition(|node| owner.is_some() && node.owner == owner) {
             join(&mut after, &[before]);
         }
-        self.nodes.push(Node { work, device, after, owner });
+        let fixed = work.fixed();
+        self.nodes.push(Node { work, fixed, device, after, owner });
         self.nodes.len() - 1
     }
 
@@ -79,6 +99,34 @@ impl Plan {
     /// What a piece comes after: numbers lower than its own.
     pub fn after(&self, node: usize) -> &[usize] {
         &self.nodes[node].after
+    }
+
+    /// Who a piece belongs to, if to anybody.
+    pub fn owner(&self, node: usize) -> Option<usize> {
+        self.nodes[node].owner
+    }
+
+    /// The ordinal of the device of a piece.
+    pub fn device(&self, node: usize) -> i32 {
+        self.nodes[node].device.ordinal
+    }
+
+    /// What keeps an executable graph of this plan from doing what `other` says.
+    pub fn differs(&self, other: &Self) -> Option<Change> {
+        if self.nodes.len() != other.nodes.len() {
+            return Some(Change::Topology);
+        }
+        let pairs = || self.nodes.iter().zip(&other.nodes);
+        if pairs().any(|(one, other)| one.after != other.after) {
+            return Some(Change::Topology);
+        }
+        pairs().find_map(|(one, other)| {
+            if one.work.name() != other.work.name() {
+                return Some(Change::Kind);
+            }
+            let same = one.device.ordinal == other.device.ordinal && one.fixed == other.fixed;
+            (!same).then_some(Change::Parameters)
+        })
     }
 
     /// Whether all of it is done once `front` is.
@@ -121,10 +169,10 @@ impl Plan {
         order
     }
 
-    /// Starts all of it, to be done one after the other.
+    /// Starts all of it.
     pub fn start(&self, order: &[usize]) -> Result<Vec<Step>, cudaError> {
         let mut runs = Vec::with_capacity(order.len());
-        // Those that have owners get their numbers in the order in which they are done.
+        // Those that have owners get their numbers in this order, which is that in which each owner's are done.
         for &number in order {
             let Node { work, device, .. } = &self.nodes[number];
             runs.push(Step::new(device, work.name(), work.start()?));

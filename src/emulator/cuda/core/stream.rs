@@ -347,7 +347,7 @@ impl Stream {
             Task::Stamp(time) => drop(time.set(Instant::now())),
             Task::Free(block) => frees::release(&block, "cudaFreeAsync"),
             Task::Run(step) => step.perform(),
-            Task::Graph(steps, _kept) => steps.into_iter().for_each(Step::perform),
+            Task::Graph(steps, lanes) => lanes.perform(steps),
         }
     }
 }

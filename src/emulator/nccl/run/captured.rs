@@ -63,6 +63,11 @@ impl Work for Captured {
         self.name
     }
 
+    /// NCCL may take other kernels, or more of them, for whatever changes: an update that goes well with one version need not with another.
+    fn fixed(&self) -> String {
+        format!("{} {:?}", self.comm.handle, self.orders)
+    }
+
     fn start(&self) -> Result<BatchRun, cudaError> {
         let comm = &self.comm;
         if let Some(end) = self.gone() {

@@ -26,7 +26,8 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
     if capture.is_some() {
         let work = Arc::new(Captured::new(&comm, name, &operations)?);
         let streams: Vec<_> = std::iter::once(main).chain(others).map(|stream| stream.0).collect();
-        let captured = on_its_device(&comm, || stream::record(&streams, Arc::as_ptr(&comm).addr(), || work));
+        let captured =
+            on_its_device(&comm, || stream::record(&streams, Arc::as_ptr(&comm.resources.progress).addr(), || work));
         // The capture may have come to its end since.
         return match captured.map_err(failed)? {
             true => Ok(()),

@@ -2,6 +2,7 @@
 
 mod abort;
 mod alone;
+mod beside;
 mod captures;
 mod collectives;
 mod connect;
