@@ -161,6 +161,7 @@ impl Launch {
 mod tests {
     use super::*;
     use crate::emulator::cuda::core::device::device;
+    use crate::emulator::cuda::core::plan::Owner;
     use crate::emulator::cuda::core::work::{Running, Work};
     use crate::sys::cudaError;
     use std::sync::Barrier;
@@ -195,7 +196,8 @@ mod tests {
         let (mut plan, act) = (Plan::default(), Arc::new(act));
         for (number, (after, owner)) in nodes.iter().enumerate() {
             let work = Arc::new(Numbered(number, act.clone()));
-            plan.add(work, device((number % 3) as i32).unwrap(), after, *owner);
+            let owner = owner.map(|at| Owner { at, orders: true });
+            plan.add(work, device((number % 3) as i32).unwrap(), after, owner);
         }
         plan
     }

@@ -2,6 +2,7 @@
 
 use super::device::Device;
 use super::work::{Run, Step, Work};
+use crate::emulator::report;
 use crate::sys::cudaError;
 use std::sync::Arc;
 
@@ -47,7 +48,16 @@ struct Node {
     /// Numbers lower than its own.
     after: Front,
     /// Who it belongs to, whose work is done in the order of the plan.
-    owner: Option<usize>,
+    owner: Option<Owner>,
+}
+
+/// Who a piece of work belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Its address, by which it is known.
+    pub at: usize,
+    /// It puts its own work in order. Else the program has to.
+    pub orders: bool,
 }
 
 /// What no update can change.
@@ -80,10 +90,19 @@ impl Plan {
         work: Arc<dyn AnyWork>,
         device: &'static Device,
         front: &[usize],
-        owner: Option<usize>,
+        owner: Option<Owner>,
     ) -> usize {
         let mut after = front.to_vec();
-        if let Some(before) = self.nodes.iter().rposition(|node| owner.is_some() && node.owner == owner) {
+        let same = |node: &Node| owner.is_some_and(|owner| node.owner.is_some_and(|other| other.at == owner.at));
+        if let Some(before) = self.nodes.iter().rposition(same) {
+            if owner.is_some_and(|owner| !owner.orders) && !self.reached(front)[before] {
+                report::violation(format!(
+                    "in a capture, {} and {} of one communicator have no order, and graphStreamOrdering is 0: expected a wait for an event \
+                     between them",
+                    self.nodes[before].work.name(),
+                    work.name()
+                ));
+            }
             join(&mut after, &[before]);
         }
         let fixed = work.fixed();
@@ -103,7 +122,7 @@ impl Plan {
 
     /// Who a piece belongs to, if to anybody.
     pub fn owner(&self, node: usize) -> Option<usize> {
-        self.nodes[node].owner
+        self.nodes[node].owner.map(|owner| owner.at)
     }
 
     /// The ordinal of the device of a piece.
@@ -131,6 +150,11 @@ impl Plan {
 
     /// Whether all of it is done once `front` is.
     pub fn ends_with(&self, front: &[usize]) -> bool {
+        self.reached(front).iter().all(|&reached| reached)
+    }
+
+    /// Which pieces are done once `front` is.
+    fn reached(&self, front: &[usize]) -> Vec<bool> {
         let mut reached = vec![false; self.nodes.len()];
         let mut open = front.to_vec();
         while let Some(node) = open.pop() {
@@ -138,7 +162,7 @@ impl Plan {
                 open.extend(&self.nodes[node].after);
             }
         }
-        reached.iter().all(|&reached| reached)
+        reached
     }
 
     /// An order in which it can be done. It is as far from the order of the capture as it may be, so that an event that nobody waits
@@ -186,6 +210,7 @@ mod tests {
     use super::*;
     use crate::emulator::cuda::core::device::device;
     use crate::emulator::cuda::core::work::Running;
+    use crate::emulator::report::expected::reported;
 
     #[derive(Debug)]
     struct Nothing;
@@ -205,7 +230,8 @@ mod tests {
     fn plan(nodes: &[(&[usize], Option<usize>)]) -> Plan {
         let mut plan = Plan::default();
         for (after, owner) in nodes {
-            plan.add(Arc::new(Nothing), device(0).unwrap(), after, *owner);
+            let owner = owner.map(|at| Owner { at, orders: true });
+            plan.add(Arc::new(Nothing), device(0).unwrap(), after, owner);
         }
         plan
     }
@@ -218,6 +244,22 @@ mod tests {
         // What one owner has comes one after the other.
         assert!(plan(&[(&[], Some(1)), (&[], Some(1))]).ends_with(&[1]));
         assert!(!plan(&[(&[], Some(1)), (&[], Some(2))]).ends_with(&[1]));
+    }
+
+    #[test]
+    fn what_its_owner_leaves_to_the_program_has_an_order() {
+        let own = |at| Some(Owner { at, orders: false });
+        let add =
+            |plan: &mut Plan, after: &[usize], owner| plan.add(Arc::new(Nothing), device(0).unwrap(), after, owner);
+        let mut plan = Plan::default();
+        let first = add(&mut plan, &[], own(1));
+        let between = add(&mut plan, &[first], None);
+        add(&mut plan, &[], own(2));
+        // By way of another piece.
+        let second = add(&mut plan, &[between], own(1));
+        let loose = || add(&mut plan, &[between], own(1));
+        let third = reported("graphStreamOrdering is 0", loose);
+        assert_eq!(plan.after(third), [between, second]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod registrations;
 mod replays;
 mod shrink;
 mod simulate;
+mod usage;
 mod windows;
 
 use std::cell::Cell;
