@@ -31,7 +31,8 @@ pub const ALL: &[(&[&str], &str)] = &[
     ),
     (
         &["gpucommNcclConfigInit"],
-        "fields that choose between algorithms, channels and networks are checked, and have no effect",
+        "fields that choose between algorithms, channels and networks are checked, and have no effect; what `graphUsageMode` and \
+         `graphStreamOrdering` say that the program does not do, or puts in order, is a violation where it does, or does not",
     ),
     (&["ncclGroupSimulateEnd"], "the time is that of a ring of its own, at 200 GB/s"),
     (
@@ -43,6 +44,9 @@ pub const ALL: &[(&[&str], &str)] = &[
         "addresses of this process, where the library has others for kernels; none of ranks of other processes",
     ),
     (&["gpucommNcclMultimemPointer"], "there are no switches"),
-    (&["ncclPutSignal", "ncclSignal", "ncclWaitSignal"], "an abort ends waits; none can be captured"),
+    (
+        &["ncclPutSignal", "ncclSignal", "ncclWaitSignal"],
+        "an abort ends waits; captured ones before NCCL 2.30.3, of which each launch counts as the first one does, are a violation",
+    ),
     (&["cudaDeviceCanAccessPeer", "cudaDeviceGetP2PAttribute"], "all devices reach each other, as over NVLink"),
 ];
