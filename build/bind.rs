@@ -37,6 +37,8 @@ const FUNCTIONS: &[&str] = &[
     "cudaStreamIsCapturing",
     "cudaGraphGetNodes",
     "cudaGraphInstantiate",
+    "cudaGraphExecUpdate",
+    "cudaGraphUpload",
     "cudaGraphLaunch",
     "cudaGraphExecDestroy",
     "cudaGraphDestroy",

@@ -87,6 +87,8 @@ emulated! {
     cudaStreamIsCapturing
     cudaGraphGetNodes
     cudaGraphInstantiate
+    cudaGraphExecUpdate
+    cudaGraphUpload
     cudaGraphLaunch
     cudaGraphExecDestroy
     cudaGraphDestroy

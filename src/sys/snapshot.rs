@@ -126,6 +126,7 @@ pub type cudaGraphExec_t = *mut CUgraphExec_st;
 pub type cudaHostFn_t = ::std::option::Option<
     unsafe extern "C" fn(userData: *mut ::std::os::raw::c_void),
 >;
+pub type cudaGraphExecUpdateResultInfo = cudaGraphExecUpdateResultInfo_st;
 pub type ncclComm_t = *mut ncclComm;
 pub type ncclWindow_t = *mut ncclWindow_vidmem;
 pub type ncclConfig_t = ncclConfig_v23100;
@@ -227,6 +228,16 @@ pub struct CUgraphNode_st {
 #[derive(Debug)]
 pub struct CUgraphExec_st {
     _unused: [u8; 0],
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct cudaGraphExecUpdateResult(pub ::std::os::raw::c_uint);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct cudaGraphExecUpdateResultInfo_st {
+    pub result: cudaGraphExecUpdateResult,
+    pub errorNode: cudaGraphNode_t,
+    pub errorFromNode: cudaGraphNode_t,
 }
 #[repr(C)]
 #[derive(Debug)]
@@ -477,6 +488,24 @@ const _: () = {
     [
         "Offset of field: CUmemAccessDesc_st::flags",
     ][::std::mem::offset_of!(CUmemAccessDesc_st, flags) - 8usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of cudaGraphExecUpdateResultInfo_st",
+    ][::std::mem::size_of::<cudaGraphExecUpdateResultInfo_st>() - 24usize];
+    [
+        "Alignment of cudaGraphExecUpdateResultInfo_st",
+    ][::std::mem::align_of::<cudaGraphExecUpdateResultInfo_st>() - 8usize];
+    [
+        "Offset of field: cudaGraphExecUpdateResultInfo_st::result",
+    ][::std::mem::offset_of!(cudaGraphExecUpdateResultInfo_st, result) - 0usize];
+    [
+        "Offset of field: cudaGraphExecUpdateResultInfo_st::errorNode",
+    ][::std::mem::offset_of!(cudaGraphExecUpdateResultInfo_st, errorNode) - 8usize];
+    [
+        "Offset of field: cudaGraphExecUpdateResultInfo_st::errorFromNode",
+    ][::std::mem::offset_of!(cudaGraphExecUpdateResultInfo_st, errorFromNode) - 16usize];
 };
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -899,6 +928,7 @@ impl cudaError {
     pub const cudaErrorStreamCaptureImplicit: cudaError = cudaError(906);
     pub const cudaErrorCapturedEvent: cudaError = cudaError(907);
     pub const cudaErrorStreamCaptureWrongThread: cudaError = cudaError(908);
+    pub const cudaErrorGraphExecUpdateFailure: cudaError = cudaError(910);
     pub const cudaErrorUnknown: cudaError = cudaError(999);
 }
 impl cudaMemcpyKind {
@@ -958,6 +988,35 @@ impl cudaStreamCaptureStatus {
     );
     pub const cudaStreamCaptureStatusInvalidated: cudaStreamCaptureStatus = cudaStreamCaptureStatus(
         2,
+    );
+}
+impl cudaGraphExecUpdateResult {
+    pub const cudaGraphExecUpdateSuccess: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        0,
+    );
+    pub const cudaGraphExecUpdateError: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        1,
+    );
+    pub const cudaGraphExecUpdateErrorTopologyChanged: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        2,
+    );
+    pub const cudaGraphExecUpdateErrorNodeTypeChanged: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        3,
+    );
+    pub const cudaGraphExecUpdateErrorFunctionChanged: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        4,
+    );
+    pub const cudaGraphExecUpdateErrorParametersChanged: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        5,
+    );
+    pub const cudaGraphExecUpdateErrorNotSupported: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        6,
+    );
+    pub const cudaGraphExecUpdateErrorUnsupportedFunctionChange: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        7,
+    );
+    pub const cudaGraphExecUpdateErrorAttributesChanged: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
+        8,
     );
 }
 impl ncclResult_t {
@@ -1134,6 +1193,15 @@ unsafe extern "C" {
         pGraphExec: *mut cudaGraphExec_t,
         graph: cudaGraph_t,
         flags: ::std::os::raw::c_ulonglong,
+    ) -> cudaError_t;
+    pub fn cudaGraphExecUpdate(
+        hGraphExec: cudaGraphExec_t,
+        hGraph: cudaGraph_t,
+        resultInfo: *mut cudaGraphExecUpdateResultInfo,
+    ) -> cudaError_t;
+    pub fn cudaGraphUpload(
+        graphExec: cudaGraphExec_t,
+        stream: cudaStream_t,
     ) -> cudaError_t;
     pub fn cudaGraphLaunch(
         graphExec: cudaGraphExec_t,

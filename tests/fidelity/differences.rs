@@ -13,6 +13,16 @@ pub const ALL: &[(&[&str], &str)] = &[
         "finds the functions for which this crate asks, and those for mapped memory; no others",
     ),
     (&["cudaGetErrorString", "ncclGetErrorString", "ncclGetLastError"], "says it in other words"),
+    (&["cudaGraphGetNodes"], "says how many there are, and not which"),
+    (
+        &["cudaGraphInstantiate", "cudaGraphLaunch"],
+        "pieces of a graph that have no order are done side by side, by as many threads as it takes; no graph allocates memory",
+    ),
+    (
+        &["cudaGraphExecUpdate"],
+        "names no node where it fails; it fails where anything of an operation of NCCL changes, which a GPU may take",
+    ),
+    (&["cudaGraphUpload"], "comes after earlier launches, and does nothing"),
     (&["cudaMemGetInfo"], "contexts, kernels, streams and events take no memory"),
     (&["cudaEventElapsedTime"], "the time of threads on a CPU"),
     (
@@ -21,7 +31,8 @@ pub const ALL: &[(&[&str], &str)] = &[
     ),
     (
         &["gpucommNcclConfigInit"],
-        "fields that choose between algorithms, channels and networks are checked, and have no effect",
+        "fields that choose between algorithms, channels and networks are checked, and have no effect; what `graphUsageMode` and \
+         `graphStreamOrdering` say that the program does not do, or puts in order, is a violation where it does, or does not",
     ),
     (&["ncclGroupSimulateEnd"], "the time is that of a ring of its own, at 200 GB/s"),
     (
@@ -33,6 +44,9 @@ pub const ALL: &[(&[&str], &str)] = &[
         "addresses of this process, where the library has others for kernels; none of ranks of other processes",
     ),
     (&["gpucommNcclMultimemPointer"], "there are no switches"),
-    (&["ncclPutSignal", "ncclSignal", "ncclWaitSignal"], "an abort ends waits; none can be captured"),
+    (
+        &["ncclPutSignal", "ncclSignal", "ncclWaitSignal"],
+        "an abort ends waits; captured ones before NCCL 2.30.3, of which each launch counts as the first one does, are a violation",
+    ),
     (&["cudaDeviceCanAccessPeer", "cudaDeviceGetP2PAttribute"], "all devices reach each other, as over NVLink"),
 ];

@@ -24,10 +24,14 @@ pub struct Run {
     pub page: &'static str,
 }
 
-const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"];
-
 /// Newer than the NCCL of the last run of programs here, or called since that only: of none.
 const SINCE_ALL: &[&str] = &[
+    "cudaGraphGetNodes",
+    "cudaGraphInstantiate",
+    "cudaGraphExecUpdate",
+    "cudaGraphUpload",
+    "cudaGraphLaunch",
+    "cudaGraphExecDestroy",
     "ncclPutSignal",
     "ncclSignal",
     "ncclWaitSignal",
@@ -61,30 +65,33 @@ const STARTS: [&str; 2] = ["ncclCommShrink", "ncclCommInitRankScalable"];
 /// Since b7eade7.
 const SINCE_NINE: &[&str] = &STARTS;
 
-/// Since e407662 and 5cc701d.
-const SINCE_EIGHT: &[&str] = &[STARTS[0], STARTS[1], "ncclCommCuDevice"];
+/// Which random programs call since they have graphs.
+const CAPTURES: [&str; 3] = ["cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphDestroy"];
+
+/// Since e407662 and 5cc701d, of which random programs ran.
+const SINCE_EIGHT: &[&str] = &[STARTS[0], STARTS[1], "ncclCommCuDevice", CAPTURES[0], CAPTURES[1], CAPTURES[2]];
 
 /// Since 71bc38c.
-const SINCE_FOUR: &[&str] = &[
-    STARTS[0],
-    STARTS[1],
-    GRAPHS[0],
-    GRAPHS[1],
-    GRAPHS[2],
-    GRAPHS[3],
-    "ncclCommRegister",
-    "ncclCommDeregister",
-    "ncclCommCuDevice",
-];
+const SINCE_FOUR: &[&str] = &[STARTS[0], STARTS[1], "ncclCommRegister", "ncclCommDeregister", "ncclCommCuDevice"];
 
 /// Since 40fb03e and 7a900fb.
 const SINCE_TWO: &[&str] = &[
     STARTS[0],
     STARTS[1],
-    GRAPHS[0],
-    GRAPHS[1],
-    GRAPHS[2],
-    GRAPHS[3],
+    "ncclCommRegister",
+    "ncclCommDeregister",
+    "cudaDeviceGetByPCIBusId",
+    "gpucommPointerInfo",
+    "ncclCommCuDevice",
+];
+
+/// The same, of random programs.
+const SINCE_TWO_RANDOM: &[&str] = &[
+    CAPTURES[0],
+    CAPTURES[1],
+    CAPTURES[2],
+    STARTS[0],
+    STARTS[1],
     "ncclCommRegister",
     "ncclCommDeregister",
     "cudaDeviceGetByPCIBusId",
@@ -108,7 +115,7 @@ pub const ALL: &[Run] = &[
         nccl: "2.30.7",
         commit: "40fb03e",
         what: What::Programs(&["random"]),
-        newer: SINCE_TWO,
+        newer: SINCE_TWO_RANDOM,
         page: "2026-11-22-h200-two.md",
     },
     Run {

@@ -96,6 +96,7 @@ texts! {
     cudaErrorStreamCaptureImplicit "the legacy default stream would depend on a stream that is being captured"
     cudaErrorCapturedEvent "the event was recorded in a capture, where it never comes"
     cudaErrorStreamCaptureWrongThread "another thread has begun this capture"
+    cudaErrorGraphExecUpdateFailure "the graph differs in a way that no update can change"
     cudaErrorUnknown "something went wrong inside the emulator"
 }
 

@@ -6,7 +6,7 @@
 
 use super::device;
 use super::line::{Line, Manner};
-use super::plan::{AnyWork, Front, Plan, join as join_fronts};
+use super::plan::{AnyWork, Front, Owner, Plan, join as join_fronts};
 use crate::emulator::lock::lock;
 use crate::sys::{cudaError, cudaStreamCaptureMode, cudaStreamCaptureStatus};
 use std::cell::Cell;
@@ -227,7 +227,7 @@ fn spoil(line: &Arc<Line>, error: cudaError) -> Result<(), cudaError> {
 /// owner is done in the order in which it is written down.
 pub(crate) fn record(
     lines: &[&Arc<Line>],
-    owner: Option<usize>,
+    owner: Option<Owner>,
     work: impl FnOnce() -> Arc<dyn AnyWork>,
 ) -> Result<bool, cudaError> {
     if !ongoing() {

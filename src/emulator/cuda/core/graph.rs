@@ -2,36 +2,37 @@
 //!
 //! A launch is one piece of work of the stream that it is for, which takes as many places in the launch queue as its pieces would, as
 //! was seen on an H100. Launches of one executable graph run one after the other, on whatever streams. Who destroys one does not end
-//! what it has launched. The pieces are done one at a time, where a GPU does side by side what has no order: a piece that waits for
-//! another one of its own graph, with no edge between them, waits for ever. No graph allocates memory.
+//! what it has launched. Pieces that have no order are done side by side, on whatever devices they are. No graph allocates memory.
 //!
 //! Whoever launches a graph and enqueues on one of its communicators at the same time, from two threads, leaves open which comes first:
 //! NCCL asks for one thread at a time there.
 
 use super::handle::Registry;
+use super::lanes::Lanes;
 use super::line::Ticket;
-use super::plan::Plan;
+use super::plan::{Change, Plan};
 use super::stream::Stream;
 use super::task::Task;
 use super::{capture, unordered};
 use crate::emulator::lock::lock;
 use crate::emulator::report;
 use crate::sys::{cudaError, cudaGraph_t, cudaGraphExec_t};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
 
 /// Graphs by their handles.
 static GRAPHS: Registry<Plan> = Registry::new(0x54);
 
 /// An executable graph.
 #[derive(Debug)]
-struct Exec {
-    plan: Arc<Plan>,
-    /// In which order its nodes are done.
-    order: Vec<usize>,
+struct Exec(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    lanes: Arc<Lanes>,
     /// Its pieces were looked at.
-    looked: Once,
+    looked: bool,
     /// Its last launch.
-    last: Mutex<Option<Ticket>>,
+    last: Option<Ticket>,
 }
 
 /// Executable graphs by their handles.
@@ -71,8 +72,8 @@ pub(crate) fn instantiate(graph: cudaGraph_t, flags: u64) -> Result<cudaGraphExe
         return Err(cudaError::cudaErrorInvalidValue);
     }
     let plan = find(graph)?;
-    let exec = Exec { order: plan.order(), plan, looked: Once::new(), last: Mutex::default() };
-    EXECS.insert(Arc::new(exec)).ok_or(cudaError::cudaErrorMemoryAllocation)
+    let state = State { lanes: Arc::new(Lanes::of(plan)), looked: false, last: None };
+    EXECS.insert(Arc::new(Exec(Mutex::new(state)))).ok_or(cudaError::cudaErrorMemoryAllocation)
 }
 
 /// Wraps `cudaGraphExecDestroy`.
@@ -80,19 +81,48 @@ pub(crate) fn destroy_exec(exec: cudaGraphExec_t) -> Result<(), cudaError> {
     EXECS.remove(exec).map(drop).ok_or_else(|| unknown(format!("{exec:p} is no executable graph")))
 }
 
+fn find_exec(exec: cudaGraphExec_t) -> Result<Arc<Exec>, cudaError> {
+    EXECS.get(exec).ok_or_else(|| unknown(format!("{exec:p} is no executable graph")))
+}
+
+/// Wraps `cudaGraphExecUpdate`: what keeps it from that, if something does. What was launched before stays as it was.
+pub(crate) fn update(exec: cudaGraphExec_t, graph: cudaGraph_t) -> Result<Option<Change>, cudaError> {
+    let (exec, plan) = (find_exec(exec)?, find(graph)?);
+    let mut state = lock(&exec.0);
+    let change = state.lanes.plan.differs(&plan);
+    if change.is_none() {
+        state.lanes = Arc::new(Lanes::of(plan));
+        state.looked = false;
+    }
+    Ok(change)
+}
+
+/// Wraps `cudaGraphUpload`: comes after what was launched, and does nothing.
+pub(crate) fn upload(exec: cudaGraphExec_t, stream: &Arc<Stream>) -> Result<(), cudaError> {
+    let exec = find_exec(exec)?;
+    stream.device.check()?;
+    capture::refuse(&stream.line)?;
+    let before = lock(&exec.0).last.clone();
+    before.map_or(Ok(()), |before| stream.follow(before))
+}
+
 /// Wraps `cudaGraphLaunch`.
 pub(crate) fn launch(exec: cudaGraphExec_t, stream: &Arc<Stream>) -> Result<(), cudaError> {
-    let exec = EXECS.get(exec).ok_or_else(|| unknown(format!("{exec:p} is no executable graph")))?;
+    let exec = find_exec(exec)?;
     stream.device.check()?;
     capture::refuse(&stream.line)?;
     // Held until it is enqueued, so that two launches come one after the other everywhere.
-    let mut last = lock(&exec.last);
-    let mut steps = exec.plan.start(&exec.order)?;
-    if let Some(before) = last.take() {
+    let mut state = lock(&exec.0);
+    let lanes = state.lanes.clone();
+    let Lanes { plan, order, .. } = &*lanes;
+    let mut steps = plan.start(order)?;
+    if let Some(before) = state.last.take() {
         stream.follow(before)?;
     }
-    exec.looked.call_once(|| unordered::report(&exec.plan, &exec.order, &steps));
+    if !std::mem::replace(&mut state.looked, true) {
+        unordered::report(plan, order, &steps);
+    }
     steps.iter_mut().for_each(|step| stream.place(&mut *step.run));
-    *last = Some(stream.push(Task::Graph(steps, exec.plan.clone()))?);
+    state.last = Some(stream.push(Task::Graph(steps, lanes))?);
     Ok(())
 }

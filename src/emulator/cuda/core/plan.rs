@@ -2,6 +2,7 @@
 
 use super::device::Device;
 use super::work::{Run, Step, Work};
+use crate::emulator::report;
 use crate::sys::cudaError;
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use std::sync::Arc;
 pub(crate) trait AnyWork: Send + Sync {
     /// See [`Work::name`].
     fn name(&self) -> &'static str;
+    /// See [`Work::fixed`].
+    fn fixed(&self) -> String;
     /// See [`Work::start`].
     fn start(&self) -> Result<Box<dyn Run>, cudaError>;
 }
@@ -16,6 +19,10 @@ pub(crate) trait AnyWork: Send + Sync {
 impl<W: Work> AnyWork for W {
     fn name(&self) -> &'static str {
         Work::name(self)
+    }
+
+    fn fixed(&self) -> String {
+        Work::fixed(self)
     }
 
     fn start(&self) -> Result<Box<dyn Run>, cudaError> {
@@ -35,11 +42,33 @@ pub(crate) fn join(front: &mut Front, other: &[usize]) {
 
 struct Node {
     work: Arc<dyn AnyWork>,
+    /// When it was written down: memory may be gone, and others in its place.
+    fixed: String,
     device: &'static Device,
     /// Numbers lower than its own.
     after: Front,
     /// Who it belongs to, whose work is done in the order of the plan.
-    owner: Option<usize>,
+    owner: Option<Owner>,
+}
+
+/// Who a piece of work belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Its address, by which it is known.
+    pub at: usize,
+    /// It puts its own work in order. Else the program has to.
+    pub orders: bool,
+}
+
+/// What no update can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// How many pieces there are, or what they come after.
+    Topology,
+    /// What a piece is.
+    Kind,
+    /// Something of a piece.
+    Parameters,
 }
 
 /// Pieces of work with an order.
@@ -61,13 +90,23 @@ impl Plan {
         work: Arc<dyn AnyWork>,
         device: &'static Device,
         front: &[usize],
-        owner: Option<usize>,
+        owner: Option<Owner>,
     ) -> usize {
         let mut after = front.to_vec();
-        if let Some(before) = self.nodes.iter().rposition(|node| owner.is_some() && node.owner == owner) {
+        let same = |node: &Node| owner.is_some_and(|owner| node.owner.is_some_and(|other| other.at == owner.at));
+        if let Some(before) = self.nodes.iter().rposition(same) {
+            if owner.is_some_and(|owner| !owner.orders) && !self.reached(front)[before] {
+                report::violation(format!(
+                    "in a capture, {} and {} of one communicator have no order, and graphStreamOrdering is 0: expected a wait for an event \
+                     between them",
+                    self.nodes[before].work.name(),
+                    work.name()
+                ));
+            }
             join(&mut after, &[before]);
         }
-        self.nodes.push(Node { work, device, after, owner });
+        let fixed = work.fixed();
+        self.nodes.push(Node { work, fixed, device, after, owner });
         self.nodes.len() - 1
     }
 
@@ -81,8 +120,41 @@ impl Plan {
         &self.nodes[node].after
     }
 
+    /// Who a piece belongs to, if to anybody.
+    pub fn owner(&self, node: usize) -> Option<usize> {
+        self.nodes[node].owner.map(|owner| owner.at)
+    }
+
+    /// The ordinal of the device of a piece.
+    pub fn device(&self, node: usize) -> i32 {
+        self.nodes[node].device.ordinal
+    }
+
+    /// What keeps an executable graph of this plan from doing what `other` says.
+    pub fn differs(&self, other: &Self) -> Option<Change> {
+        if self.nodes.len() != other.nodes.len() {
+            return Some(Change::Topology);
+        }
+        let pairs = || self.nodes.iter().zip(&other.nodes);
+        if pairs().any(|(one, other)| one.after != other.after) {
+            return Some(Change::Topology);
+        }
+        pairs().find_map(|(one, other)| {
+            if one.work.name() != other.work.name() {
+                return Some(Change::Kind);
+            }
+            let same = one.device.ordinal == other.device.ordinal && one.fixed == other.fixed;
+            (!same).then_some(Change::Parameters)
+        })
+    }
+
     /// Whether all of it is done once `front` is.
     pub fn ends_with(&self, front: &[usize]) -> bool {
+        self.reached(front).iter().all(|&reached| reached)
+    }
+
+    /// Which pieces are done once `front` is.
+    fn reached(&self, front: &[usize]) -> Vec<bool> {
         let mut reached = vec![false; self.nodes.len()];
         let mut open = front.to_vec();
         while let Some(node) = open.pop() {
@@ -90,7 +162,7 @@ impl Plan {
                 open.extend(&self.nodes[node].after);
             }
         }
-        reached.iter().all(|&reached| reached)
+        reached
     }
 
     /// An order in which it can be done. It is as far from the order of the capture as it may be, so that an event that nobody waits
@@ -121,10 +193,10 @@ impl Plan {
         order
     }
 
-    /// Starts all of it, to be done one after the other.
+    /// Starts all of it.
     pub fn start(&self, order: &[usize]) -> Result<Vec<Step>, cudaError> {
         let mut runs = Vec::with_capacity(order.len());
-        // Those that have owners get their numbers in the order in which they are done.
+        // Those that have owners get their numbers in this order, which is that in which each owner's are done.
         for &number in order {
             let Node { work, device, .. } = &self.nodes[number];
             runs.push(Step::new(device, work.name(), work.start()?));
@@ -138,6 +210,7 @@ mod tests {
     use super::*;
     use crate::emulator::cuda::core::device::device;
     use crate::emulator::cuda::core::work::Running;
+    use crate::emulator::report::expected::reported;
 
     #[derive(Debug)]
     struct Nothing;
@@ -157,7 +230,8 @@ mod tests {
     fn plan(nodes: &[(&[usize], Option<usize>)]) -> Plan {
         let mut plan = Plan::default();
         for (after, owner) in nodes {
-            plan.add(Arc::new(Nothing), device(0).unwrap(), after, *owner);
+            let owner = owner.map(|at| Owner { at, orders: true });
+            plan.add(Arc::new(Nothing), device(0).unwrap(), after, owner);
         }
         plan
     }
@@ -170,6 +244,22 @@ mod tests {
         // What one owner has comes one after the other.
         assert!(plan(&[(&[], Some(1)), (&[], Some(1))]).ends_with(&[1]));
         assert!(!plan(&[(&[], Some(1)), (&[], Some(2))]).ends_with(&[1]));
+    }
+
+    #[test]
+    fn what_its_owner_leaves_to_the_program_has_an_order() {
+        let own = |at| Some(Owner { at, orders: false });
+        let add =
+            |plan: &mut Plan, after: &[usize], owner| plan.add(Arc::new(Nothing), device(0).unwrap(), after, owner);
+        let mut plan = Plan::default();
+        let first = add(&mut plan, &[], own(1));
+        let between = add(&mut plan, &[first], None);
+        add(&mut plan, &[], own(2));
+        // By way of another piece.
+        let second = add(&mut plan, &[between], own(1));
+        let loose = || add(&mut plan, &[between], own(1));
+        let third = reported("graphStreamOrdering is 0", loose);
+        assert_eq!(plan.after(third), [between, second]);
     }
 
     #[test]

@@ -52,10 +52,10 @@ functions! {
         cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMap cuMemRelease cuMemRetainAllocationHandle
         cuMemSetAccess cuMemUnmap;
     Enqueues:
-        cudaEventRecord cudaFreeAsync cudaGraphLaunch cudaLaunchHostFunc cudaMallocFromPoolAsync cudaMemcpyAsync cudaMemcpyPeerAsync
-        cudaMemsetAsync cudaStreamWaitEvent cuMemsetD16Async cuMemsetD32Async cuMemsetD2D32Async;
+        cudaEventRecord cudaFreeAsync cudaGraphLaunch cudaGraphUpload cudaLaunchHostFunc cudaMallocFromPoolAsync cudaMemcpyAsync
+        cudaMemcpyPeerAsync cudaMemsetAsync cudaStreamWaitEvent cuMemsetD16Async cuMemsetD32Async cuMemsetD2D32Async;
     Unsafe:
-        cudaFree cudaFreeHost cudaGraphInstantiate cudaHostAlloc cudaMalloc cudaStreamQuery;
+        cudaFree cudaFreeHost cudaGraphExecUpdate cudaGraphInstantiate cudaHostAlloc cudaMalloc cudaStreamQuery;
     Asks:
         cudaEventQuery;
 }

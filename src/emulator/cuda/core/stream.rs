@@ -10,7 +10,7 @@ use super::device::{self, Device};
 use super::handle::Registry;
 use super::line::{Line, Manner, Ticket};
 use super::per_device::PerDevice;
-use super::plan::AnyWork;
+use super::plan::{AnyWork, Owner};
 use super::queue::Queue;
 use super::task::Task;
 use super::work::{Run, Step, Work};
@@ -81,7 +81,7 @@ pub(crate) fn enqueue(
 /// Writes `work` of `owner` down for `streams`, if the first of them is being captured. Whether it is.
 pub(crate) fn record(
     streams: &[cudaStream_t],
-    owner: usize,
+    owner: Owner,
     work: impl FnOnce() -> Arc<dyn AnyWork>,
 ) -> Result<bool, cudaError> {
     let streams: Vec<Arc<Stream>> = streams.iter().map(|&stream| find(stream)).collect::<Result<_, _>>()?;
@@ -347,7 +347,7 @@ impl Stream {
             Task::Stamp(time) => drop(time.set(Instant::now())),
             Task::Free(block) => frees::release(&block, "cudaFreeAsync"),
             Task::Run(step) => step.perform(),
-            Task::Graph(steps, _kept) => steps.into_iter().for_each(Step::perform),
+            Task::Graph(steps, lanes) => lanes.perform(steps),
         }
     }
 }

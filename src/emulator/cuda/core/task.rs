@@ -1,7 +1,7 @@
 //! What stands in the queue of a stream.
 
+use super::lanes::Lanes;
 use super::line::Ticket;
-use super::plan::Plan;
 use super::work::Step;
 use crate::emulator::memory::block::Block;
 use std::sync::{Arc, OnceLock};
@@ -11,8 +11,8 @@ use std::time::Instant;
 pub(crate) enum Task {
     /// Work on data; dropped without running once the device has failed.
     Run(Step),
-    /// The pieces of a graph, one after the other, and what keeps it.
-    Graph(Vec<Step>, Arc<Plan>),
+    /// The pieces of a graph, and how they are done.
+    Graph(Vec<Step>, Arc<Lanes>),
     /// Nothing before that ticket is done.
     Wait(Ticket),
     /// The time when the stream came here.

@@ -21,6 +21,11 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// The function that asked for it.
     fn name(&self) -> &'static str;
 
+    /// What no update of a graph may change, as text: nothing, where it may change whatever a call says.
+    fn fixed(&self) -> String {
+        String::new()
+    }
+
     /// A run of it, which can be enqueued now. Fails where it uses what is no more.
     fn start(&self) -> Result<Self::Run, cudaError>;
 }

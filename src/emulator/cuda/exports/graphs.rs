@@ -2,6 +2,7 @@
 
 use super::{Out, launch, runtime};
 use crate::emulator::cuda::core::graph;
+use crate::emulator::cuda::core::plan::Change;
 use crate::emulator::cuda::core::safety::functions;
 use crate::emulator::report;
 use crate::sys::*;
@@ -39,6 +40,32 @@ pub unsafe extern "C" fn cudaGraphInstantiate(
         out.set(graph::instantiate(handle, flags)?);
         Ok(())
     })
+}
+
+pub unsafe extern "C" fn cudaGraphExecUpdate(
+    exec: cudaGraphExec_t,
+    handle: cudaGraph_t,
+    info: *mut cudaGraphExecUpdateResultInfo,
+) -> cudaError_t {
+    runtime(functions::cudaGraphExecUpdate, || {
+        // SAFETY: as C declares it: a place to write to, or null.
+        let out = unsafe { Out::new(info)? };
+        let done = graph::update(exec, handle);
+        let result = match done {
+            Err(_) => cudaGraphExecUpdateResult::cudaGraphExecUpdateError,
+            Ok(None) => cudaGraphExecUpdateResult::cudaGraphExecUpdateSuccess,
+            Ok(Some(Change::Topology)) => cudaGraphExecUpdateResult::cudaGraphExecUpdateErrorTopologyChanged,
+            Ok(Some(Change::Kind)) => cudaGraphExecUpdateResult::cudaGraphExecUpdateErrorNodeTypeChanged,
+            Ok(Some(Change::Parameters)) => cudaGraphExecUpdateResult::cudaGraphExecUpdateErrorParametersChanged,
+        };
+        let none = std::ptr::null_mut();
+        out.set(cudaGraphExecUpdateResultInfo { result, errorNode: none, errorFromNode: none });
+        done?.map_or(Ok(()), |_| Err(cudaError::cudaErrorGraphExecUpdateFailure))
+    })
+}
+
+pub unsafe extern "C" fn cudaGraphUpload(exec: cudaGraphExec_t, handle: cudaStream_t) -> cudaError_t {
+    launch(functions::cudaGraphUpload, handle, |stream| graph::upload(exec, stream))
 }
 
 pub unsafe extern "C" fn cudaGraphLaunch(exec: cudaGraphExec_t, handle: cudaStream_t) -> cudaError_t {

@@ -181,6 +181,11 @@ impl Work for Copying {
         self.name
     }
 
+    fn fixed(&self) -> String {
+        let of = |address: usize| (locate::is_device(address), locate::device_at(address));
+        format!("from {:?} to {:?}", of(self.src.addr()), of(self.dst.addr()))
+    }
+
     fn start(&self) -> Result<Move, cudaError> {
         let Self { name, dst, src, bytes, rule } = *self;
         // Onto itself is no harm.

@@ -5,7 +5,7 @@ use crate::emulator::cuda::core::stream::Stream;
 use crate::emulator::cuda::core::work::{Run, Running, Work};
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::space::held::InUse;
-use crate::emulator::memory::space::locate::hold;
+use crate::emulator::memory::space::locate::{device_at, hold};
 use crate::emulator::races::touches::{Actor, Touching};
 use crate::emulator::report;
 use crate::sys::cudaError;
@@ -92,6 +92,11 @@ impl<T: Pattern> Work for Fill<T> {
 
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn fixed(&self) -> String {
+        let rows = Some(self.shape).filter(|shape| shape.height > 1);
+        format!("on {:?}, {rows:?}", device_at(self.dst.addr()))
     }
 
     fn start(&self) -> Result<Filling<T>, cudaError> {

@@ -12,6 +12,7 @@ mod processes;
 mod races;
 mod replay;
 mod streams;
+mod update;
 mod vmm;
 mod waits;
 

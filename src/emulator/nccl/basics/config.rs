@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::LazyLock;
 
 use super::error::{Failure, Outcome};
+use super::graphs::Graphs;
 use crate::emulator::bugs::{self, Nccl};
 use crate::emulator::settings::settings;
 use crate::sys::{NCCL_VERSION_CODE, ncclConfig_t};
@@ -74,13 +75,15 @@ pub(crate) struct Config {
     pub(crate) blocking: bool,
     pub(crate) split_share: bool,
     pub(crate) shrink_share: bool,
+    pub(crate) graphs: Graphs,
     /// Those of [`ALIKE`], as NCCL takes them.
     pub(crate) alike: [c_int; ALIKE.len()],
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { blocking: true, split_share: false, shrink_share: false, alike: alike(&initial()) }
+        let graphs = Graphs::of(UNSET, UNSET);
+        Self { blocking: true, split_share: false, shrink_share: false, graphs, alike: alike(&initial()) }
     }
 }
 
@@ -110,6 +113,7 @@ impl Config {
             blocking: BLOCKING.unwrap_or(self.blocking),
             split_share: SHARE.unwrap_or(self.split_share),
             shrink_share: SHRINK.unwrap_or(self.shrink_share),
+            graphs: self.graphs.overridden(),
             alike: self.alike,
         }
     }
@@ -146,7 +150,8 @@ impl Config {
         }
         Self::check(&mut known, settings().nccl)?;
         let (split_share, shrink_share) = (known.splitShare == 1, known.shrinkShare == 1);
-        Ok(Some(Self { blocking: known.blocking != 0, split_share, shrink_share, alike: alike(&known) }))
+        let graphs = Graphs::of(known.graphUsageMode, known.graphStreamOrdering);
+        Ok(Some(Self { blocking: known.blocking != 0, split_share, shrink_share, graphs, alike: alike(&known) }))
     }
 
     /// Forgets what a version does not know: what the header of the program did not have, it cannot have set, and the library that runs

@@ -37,6 +37,8 @@ struct State {
     jobs: Vec<Job>,
     /// One-sided operations, which are enqueued when the jobs are done.
     late: Vec<Job>,
+    /// Of which capture the streams of each communicator are.
+    captures: Vec<(Arc<Comm>, Option<u64>)>,
     /// The communicators of both: this thread is inside them until the group ends.
     inside: Vec<Inside>,
 }
@@ -152,6 +154,20 @@ impl State {
         self.blocking = Some(comm.config.blocking);
     }
 
+    /// All that a communicator is given streams for is of one capture, or of none.
+    fn agree(&mut self, comm: &Arc<Comm>, capture: Option<u64>) -> Outcome {
+        match self.captures.iter().find(|(known, _)| Arc::ptr_eq(known, comm)) {
+            Some((_, known)) if *known != capture => Err(Failure::usage(
+                "the streams that a communicator is given in a group must all be captured into the same graph, or none of them",
+            )),
+            Some(_) => Ok(()),
+            None => {
+                self.captures.push((comm.clone(), capture));
+                Ok(())
+            }
+        }
+    }
+
     /// Other jobs must be of communicators that block as the group does so far.
     fn check(&mut self, comm: &Comm) -> Outcome {
         let blocking = *self.blocking.get_or_insert(comm.config.blocking);
@@ -176,12 +192,8 @@ pub(crate) fn add_operation(
 ) -> Outcome {
     with(|state| {
         state.join(comm);
+        state.agree(comm, capture)?;
         match state.batches.iter_mut().find(|batch| Arc::ptr_eq(&batch.comm, comm)) {
-            Some(batch) if batch.capture != capture => {
-                return Err(Failure::usage(
-                    "the streams that a communicator is given in a group must all be captured into the same graph, or none of them",
-                ));
-            }
             Some(batch) => {
                 if stream != batch.main && !batch.others.contains(&stream) {
                     batch.others.push(stream);
@@ -220,13 +232,15 @@ pub(crate) fn add_window(job: Job) -> Outcome {
     })
 }
 
-/// Adds a one-sided operation.
-pub(crate) fn add_one_sided(job: Job) -> Outcome {
+/// Adds a one-sided operation on a stream of that capture.
+pub(crate) fn add_one_sided(job: Job, capture: Option<u64>) -> Outcome {
     with(|state| {
         state.join(&job.comm);
+        state.agree(&job.comm, capture)?;
         state.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
         state.late.push(job);
-    })
+        Ok(())
+    })?
 }
 
 /// Launches a group.

@@ -3,16 +3,23 @@
 //! As in NCCL 2.30.7, over NVLink: a put copies on the stream and then tells the number of the signal, a wait waits on the stream until that
 //! has come. In the first one of a communicator all ranks meet, as NCCL makes a window there.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
 use super::group::{self, Job};
-use crate::emulator::cuda::core::{device, stream};
+use super::put::{Put, copy};
+use super::replayed::{CapturedGive, CapturedWait};
+use crate::emulator::bugs::Nccl;
+use crate::emulator::cuda::core::plan::AnyWork;
+use crate::emulator::cuda::core::stream;
+use crate::emulator::cuda::core::work::Run;
 use crate::emulator::lock::lock;
-use crate::emulator::memory::space::locate::locate;
-use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
-use crate::emulator::nccl::basics::kind::{Kind, element};
+use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
+use crate::emulator::nccl::basics::kind::Kind;
+use crate::emulator::nccl::basics::safety::functions;
 use crate::emulator::nccl::requests::batch::StreamHandle;
+use crate::emulator::nccl::run::captured::Kept;
+use crate::emulator::nccl::run::launch::{on_its_device, owner};
 use crate::emulator::nccl::run::one_sided::{Copy, Give, Wait};
 use crate::emulator::nccl::run::turn::Turn;
 use crate::emulator::nccl::state::comm::Comm;
@@ -41,16 +48,6 @@ impl Where {
     }
 }
 
-/// What a put moves.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Put {
-    pub(crate) local: *const c_void,
-    pub(crate) count: usize,
-    pub(crate) datatype: ncclDataType_t,
-    pub(crate) window: ncclWindow_t,
-    pub(crate) offset: usize,
-}
-
 /// `ncclPutSignal` and `ncclSignal`.
 pub(crate) fn give(
     comm: ncclComm_t,
@@ -64,7 +61,7 @@ pub(crate) fn give(
         let peer = rank(comm, peer)?;
         let copy = put.map(|put| copy(comm, peer, &put)).transpose()?;
         let kind = if put.is_some() { Kind::PutSignal } else { Kind::Signal };
-        Ok((kind, Work::Give(peer, copy)))
+        Ok((kind, Asked::Give(peer, put, copy)))
     })
 }
 
@@ -82,12 +79,15 @@ pub(crate) fn wait(comm: ncclComm_t, stream: cudaStream_t, wanted: &[ncclWaitSig
             };
             peers.push((rank(comm, one.peer)?, count));
         }
-        Ok((Kind::WaitSignal, Work::Wait(peers)))
+        Ok((Kind::WaitSignal, Asked::Wait(peers)))
     })
 }
 
-enum Work {
-    Give(usize, Option<Copy>),
+/// The first version whose graphs have signals of their own.
+const REPLAYS: Nccl = 2_30_03;
+
+enum Asked {
+    Give(usize, Option<Put>, Option<Copy>),
     Wait(Vec<(usize, u64)>),
 }
 
@@ -101,7 +101,7 @@ fn rank(comm: &Comm, peer: c_int) -> Outcome<usize> {
 fn issue(
     comm: ncclComm_t,
     stream: cudaStream_t,
-    ask: impl FnOnce(&Arc<Comm>) -> Outcome<(Kind, Work)>,
+    ask: impl FnOnce(&Arc<Comm>) -> Outcome<(Kind, Asked)>,
 ) -> Outcome<ncclResult_t> {
     group::call(|| {
         let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
@@ -110,22 +110,26 @@ fn issue(
             if !settings().windows {
                 return Err(Failure::argument("this communicator has no one-sided operations"));
             }
-            check_stream(&comm, stream)?;
-            let (kind, work) = ask(&comm)?;
+            let capture = check_stream(&comm, stream)?;
+            let (kind, asked) = ask(&comm)?;
             if comm.signals.start() {
                 let job = comm.clone();
-                let run = Box::new(move || meet(&job, epoch));
+                let run = Box::new(move || meet(&job, epoch).inspect_err(|_| job.signals.forget()));
                 group::add_window(Job { comm: comm.clone(), name: Kind::OneSided.name(), run })?;
             }
             let (late, stream) = (comm.clone(), StreamHandle(stream));
-            let run = Box::new(move || launch(&late, epoch, stream, kind, work));
-            group::add_one_sided(Job { comm: comm.clone(), name: kind.name(), run })
+            let run = Box::new(move || match capture {
+                None => launch(&late, epoch, stream, kind, asked),
+                Some(_) => capture_it(&late, stream, kind, asked),
+            });
+            group::add_one_sided(Job { comm: comm.clone(), name: kind.name(), run }, capture)
         };
         add().inspect_err(|failure| comm.refuse(failure))
     })
 }
 
-fn check_stream(comm: &Comm, stream: cudaStream_t) -> Outcome {
+/// The capture that the stream is part of.
+fn check_stream(comm: &Comm, stream: cudaStream_t) -> Outcome<Option<u64>> {
     let (device, capture) = match stream::place(stream) {
         _ if stream::is_legacy(stream) => (comm.device, None),
         place => place.map_err(|error| cuda("the stream", error))?,
@@ -136,56 +140,18 @@ fn check_stream(comm: &Comm, stream: cudaStream_t) -> Outcome {
             comm.device, comm.rank
         )));
     }
-    if capture.is_some() {
-        return Err(Failure::usage("one-sided operations in captures are not implemented in the emulator"));
+    if capture.is_some() && settings().nccl < REPLAYS {
+        return Err(Failure::unnoticed(
+            "a one-sided operation is captured: before NCCL 2.30.3 each launch of the graph gives, and waits for, the signals of the first one",
+        ));
     }
-    Ok(())
-}
-
-/// Looks at what a put moves, and to where.
-fn copy(comm: &Comm, peer: usize, put: &Put) -> Outcome<Copy> {
-    let Put { local, count, datatype, window, offset } = *put;
-    if window.is_null() || local.is_null() {
-        return Err(Failure::argument(format!("{local:p} into window {window:p}: expected neither to be null")));
-    }
-    let (size, _) = element(datatype).ok_or_else(|| Failure::argument(format!("{} is no type", datatype.0)))?;
-    let bytes = count * size;
-    let (_, parts) = comm
-        .windows
-        .parts(window.addr())
-        .ok_or_else(|| Failure::unnoticed(format!("{window:p} is no window of this communicator")))?;
-    if comm.windows.symmetric([local.addr(), local.addr()]) == 0 {
-        return Err(Failure::argument(format!("{local:p} does not lie in a symmetric window")));
-    }
-    if bytes > 0 && offset as u64 >= parts[comm.rank].bytes {
-        return Err(Failure::argument(format!(
-            "byte {offset} lies beyond this rank's own window of {} bytes, in which NCCL looks for that of rank {peer}",
-            parts[comm.rank].bytes
-        )));
-    }
-    let end = (offset as u64).saturating_add(bytes as u64);
-    if end > parts[peer].bytes {
-        let text = format!(
-            "{bytes} bytes at byte {offset} run past the end of the window of rank {peer}, which has {} bytes",
-            parts[peer].bytes
-        );
-        report::violation(format!("ncclPutSignal: {text}"));
-        return Err(Failure::argument(text));
-    }
-    let (from, used) = locate(local, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
-    if used.device().is_some_and(|device| device != comm.device) {
-        return Err(Failure::unnoticed(format!(
-            "{local:p} does not lie on device {} of rank {}",
-            comm.device, comm.rank
-        )));
-    }
-    let mut to = parts[peer].begin;
-    to.offset += offset as u64;
-    Ok(Copy { from, to, window: window.addr(), bytes, count, used })
+    Ok(capture)
 }
 
 /// All ranks come to their first one-sided operation, where NCCL makes a window for the signals.
 fn meet(comm: &Comm, epoch: u32) -> Outcome {
+    // It allocates and registers that in this call.
+    heed_captures(functions::ncclCommWindowRegister)?;
     let place = comm.windows.take_place(1);
     let shown = host::exchange(comm, &Members::all(comm, epoch), Kind::OneSided, &[place])?;
     for (peer, [theirs, ..]) in shown.iter().enumerate() {
@@ -199,20 +165,32 @@ fn meet(comm: &Comm, epoch: u32) -> Outcome {
     Ok(())
 }
 
-fn launch(comm: &Arc<Comm>, epoch: u32, stream: StreamHandle, kind: Kind, work: Work) -> Outcome {
+fn launch(comm: &Arc<Comm>, epoch: u32, stream: StreamHandle, kind: Kind, asked: Asked) -> Outcome {
     let mut launched = lock(&comm.resources.progress.launched);
     let turn = Turn::next(comm, &mut launched);
-    let run: Box<dyn crate::emulator::cuda::core::work::Run> = match work {
-        Work::Give(peer, copy) => Box::new(Give { comm: comm.clone(), epoch, kind, peer, copy, turn }),
-        Work::Wait(peers) => {
+    let (comm, captured) = (comm.clone(), false);
+    let run: Box<dyn Run> = match asked {
+        Asked::Give(peer, _, copy) => Box::new(Give { comm: comm.clone(), epoch, kind, peer, copy, captured, turn }),
+        Asked::Wait(peers) => {
             let of = |(peer, count)| (peer, comm.signals.expect(peer, count));
-            Box::new(Wait { comm: comm.clone(), epoch, peers: peers.into_iter().map(of).collect(), turn })
+            let peers = peers.into_iter().map(of).collect();
+            Box::new(Wait { comm: comm.clone(), epoch, peers, captured, turn })
         }
     };
-    let current = device::current_device();
+    on_its_device(&comm, || stream::enqueue(stream.0, &[], kind.name(), run))
+        .map_err(|error| cuda(&format!("cannot enqueue {}", kind.name()), error))
+}
+
+/// Writes it down in the capture of its stream.
+fn capture_it(comm: &Arc<Comm>, stream: StreamHandle, kind: Kind, asked: Asked) -> Outcome {
+    let kept = Kept::new(comm)?;
+    let work: Arc<dyn AnyWork> = match asked {
+        Asked::Give(peer, put, _) => Arc::new(CapturedGive { kept, kind, peer, put }),
+        Asked::Wait(peers) => Arc::new(CapturedWait { kept, peers }),
+    };
+    let captured = on_its_device(comm, || stream::record(&[stream.0], owner(comm, kind.name()), || work));
+    // The capture may have come to its end since.
     let failed = |error| cuda(&format!("cannot enqueue {}", kind.name()), error);
-    device::set_current(comm.device).map_err(failed)?;
-    let done = stream::enqueue(stream.0, &[], kind.name(), run);
-    device::set_current(current).map_err(failed)?;
-    done.map_err(failed)
+    let is_there = captured.map_err(failed)?;
+    is_there.then_some(()).ok_or_else(|| failed(cudaError::cudaErrorStreamCaptureInvalidated))
 }

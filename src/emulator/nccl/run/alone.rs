@@ -43,6 +43,10 @@ impl Work for Alone {
         self.order.kind.name()
     }
 
+    fn fixed(&self) -> String {
+        format!("{} {:?}", self.comm.handle, self.order)
+    }
+
     fn start(&self) -> Result<AloneRun, cudaError> {
         // What is wrong is reported.
         let operation = Operation::start(&self.comm, &self.order).map_err(|_| cudaError::cudaErrorInvalidValue)?;

@@ -18,10 +18,14 @@ use crate::emulator::nccl::state::shared::Shared;
 use crate::emulator::report;
 use crate::sys::cudaError;
 
+/// A communicator of which a graph has something, as long as it does.
+#[derive(Debug)]
+pub(crate) struct Kept(Arc<Comm>);
+
 /// What one group has captured of one communicator.
 #[derive(Debug)]
 pub(super) struct Captured {
-    comm: Arc<Comm>,
+    kept: Kept,
     name: &'static str,
     orders: Vec<Order>,
 }
@@ -29,18 +33,40 @@ pub(super) struct Captured {
 impl Captured {
     /// From operations that were to be launched.
     pub(super) fn new(comm: &Arc<Comm>, name: &'static str, operations: &[Operation]) -> Outcome<Self> {
-        comm.segment()?.own(comm.rank).graphs.fetch_add(1, Ordering::SeqCst);
+        let kept = Kept::new(comm)?;
         let orders = operations.iter().map(|operation| operation.order.captured()).collect();
-        Ok(Self { comm: comm.clone(), name, orders })
+        Ok(Self { kept, name, orders })
+    }
+}
+
+impl Kept {
+    /// A graph has one more thing of `comm`.
+    pub(crate) fn new(comm: &Arc<Comm>) -> Outcome<Self> {
+        comm.segment()?.own(comm.rank).graphs.fetch_add(1, Ordering::SeqCst);
+        Ok(Self(comm.clone()))
+    }
+
+    pub(crate) fn comm(&self) -> &Arc<Comm> {
+        &self.0
+    }
+
+    /// A launch has `name` of it: the epoch in which that begins. Fails where NCCL would work in memory that is free.
+    pub(crate) fn begin(&self, name: &str) -> Result<u32, cudaError> {
+        if let Some(end) = self.gone() {
+            let rank = self.0.rank;
+            report::violation(format!("the graph has {name} of a communicator of which rank {rank} {end}"));
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        Ok(self.0.epoch())
     }
 
     /// Why NCCL would work in memory that is free.
     fn gone(&self) -> Option<&'static str> {
-        if registry::find(registry::handle(&self.comm)).is_none() {
+        if registry::find(registry::handle(&self.0)).is_none() {
             Some("was destroyed or aborted")
-        } else if self.comm.is_closed() {
+        } else if self.0.is_closed() {
             Some("was finalized or revoked")
-        } else if self.comm.resources.memory.is_suspended() {
+        } else if self.0.resources.memory.is_suspended() {
             Some("is suspended")
         } else {
             None
@@ -48,10 +74,10 @@ impl Captured {
     }
 }
 
-impl Drop for Captured {
+impl Drop for Kept {
     fn drop(&mut self) {
-        if let Ok(segment) = self.comm.segment() {
-            segment.own(self.comm.rank).graphs.fetch_sub(1, Ordering::SeqCst);
+        if let Ok(segment) = self.0.segment() {
+            segment.own(self.0.rank).graphs.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -63,14 +89,13 @@ impl Work for Captured {
         self.name
     }
 
+    /// NCCL may take other kernels, or more of them, for whatever changes: an update that goes well with one version need not with another.
+    fn fixed(&self) -> String {
+        format!("{} {:?}", self.kept.comm().handle, self.orders)
+    }
+
     fn start(&self) -> Result<BatchRun, cudaError> {
-        let comm = &self.comm;
-        if let Some(end) = self.gone() {
-            let (name, rank) = (self.name, comm.rank);
-            report::violation(format!("the graph has {name} of a communicator of which rank {rank} {end}"));
-            return Err(cudaError::cudaErrorInvalidValue);
-        }
-        let epoch = comm.epoch();
+        let (epoch, comm) = (self.kept.begin(self.name)?, self.kept.comm());
         let started = self.orders.iter().map(|order| Operation::start(comm, order)).collect::<Outcome<Vec<_>>>();
         // What is wrong is reported.
         let operations = started.map_err(|_| cudaError::cudaErrorInvalidValue)?;

@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use super::captured::Captured;
 use super::turn::BatchRun;
+use crate::emulator::cuda::core::plan::Owner;
 use crate::emulator::cuda::core::{device, stream};
 use crate::emulator::lock::lock;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda};
+use crate::emulator::nccl::basics::graphs::Usage;
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::requests::batch::Batch;
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
+use crate::emulator::report;
 use crate::sys::cudaError;
 
 /// Enqueues a batch, or writes it down, where its streams are being captured.
@@ -26,7 +29,7 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
     if capture.is_some() {
         let work = Arc::new(Captured::new(&comm, name, &operations)?);
         let streams: Vec<_> = std::iter::once(main).chain(others).map(|stream| stream.0).collect();
-        let captured = on_its_device(&comm, || stream::record(&streams, Arc::as_ptr(&comm).addr(), || work));
+        let captured = on_its_device(&comm, || stream::record(&streams, owner(&comm, name), || work));
         // The capture may have come to its end since.
         return match captured.map_err(failed)? {
             true => Ok(()),
@@ -40,8 +43,19 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
     on_its_device(&comm, || stream::enqueue(main.0, &others, name, run)).map_err(failed)
 }
 
+/// Who captured operations of `comm` belong to: what shares its resources.
+pub(crate) fn owner(comm: &Comm, name: &str) -> Owner {
+    if comm.config.graphs.usage == Usage::None {
+        report::violation(format!(
+            "{name} of rank {} is captured, and graphUsageMode is 0, which says that nothing of the communicator is",
+            comm.rank
+        ));
+    }
+    Owner { at: Arc::as_ptr(&comm.resources.progress).addr(), orders: comm.config.graphs.ordered }
+}
+
 /// Calls CUDA for a communicator: the null stream is that of its device, whatever device the launching thread has.
-fn on_its_device<R>(comm: &Comm, call: impl FnOnce() -> Result<R, cudaError>) -> Result<R, cudaError> {
+pub(crate) fn on_its_device<R>(comm: &Comm, call: impl FnOnce() -> Result<R, cudaError>) -> Result<R, cudaError> {
     let current = device::current_device();
     device::set_current(comm.device)?;
     let done = call();

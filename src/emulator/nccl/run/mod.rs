@@ -1,7 +1,7 @@
 //! Work that streams do.
 
 pub(crate) mod alone;
-mod captured;
+pub(crate) mod captured;
 pub(crate) mod collective;
 pub(crate) mod grouping;
 pub(crate) mod inject;

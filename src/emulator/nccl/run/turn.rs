@@ -9,10 +9,11 @@ use crate::emulator::cuda::core::work::{Run, Running};
 use crate::emulator::lock::lock;
 use crate::emulator::meet::waits::Wait;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
+use crate::emulator::nccl::basics::graphs::{Graphs, Usage};
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::patience::Patience;
-use crate::emulator::races::course::Chain;
+use crate::emulator::races::course::{Chain, Point};
 use crate::emulator::races::touches::{Actor, Touching};
 use crate::emulator::settings::{DeadPeer, settings};
 use crate::sys::ncclResult_t;
@@ -97,6 +98,11 @@ impl BatchRun {
         Self { name, epoch, turn, operations, ending: Ending(comm.clone()), stage: Stage::Waits, is_light }
     }
 
+    /// Whether a graph runs it.
+    fn captured(&self) -> bool {
+        self.operations.first().is_some_and(|operation| operation.captured)
+    }
+
     /// What is done when its turn has come to an end like this.
     fn end(mut self, outcome: Outcome, running: &Running) {
         let comm = &self.ending.0;
@@ -130,7 +136,18 @@ impl Run for BatchRun {
     }
 
     fn chain(&self) -> Option<&Chain> {
-        Some(&self.ending.0.resources.chain)
+        let comm = &self.ending.0;
+        match (comm.config.graphs, self.captured()) {
+            (Graphs { usage: Usage::Mixed, .. }, _) | (_, false) => Some(&comm.resources.chain),
+            (Graphs { ordered: true, .. }, true) => None,
+            (Graphs { ordered: false, .. }, true) => Some(&comm.resources.mixing.graphs),
+        }
+    }
+
+    fn place(&mut self, at: &Point) {
+        let comm = &self.ending.0;
+        let what = format!("{} of rank {}", self.name, comm.rank);
+        comm.resources.mixing.launch(comm.config.graphs, self.captured(), at, &what);
     }
 
     fn run(mut self: Box<Self>, running: &Running) {

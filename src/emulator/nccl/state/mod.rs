@@ -6,6 +6,7 @@ mod handle;
 pub(crate) mod inside;
 pub(crate) mod link;
 pub(crate) mod memory;
+mod mixing;
 mod neighbours;
 pub(crate) mod progress;
 pub(crate) mod proxies;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::abort::AbortFlag;
 use super::inside::Visits;
 use super::memory::Memory;
+use super::mixing::Mixing;
 use super::progress::Progress;
 use super::proxies::Proxies;
 use crate::emulator::races::course::Chain;
@@ -17,6 +18,7 @@ pub(crate) struct Resources {
     pub(crate) progress: Arc<Progress>,
     /// NCCL lets each launch wait for the last one, on whatever streams they are.
     pub(crate) chain: Arc<Chain>,
+    pub(crate) mixing: Arc<Mixing>,
     pub(crate) visits: Visits,
     pub(super) proxies: Arc<Proxies>,
     pub(crate) memory: Arc<Memory>,
@@ -34,6 +36,7 @@ impl Resources {
             abort: self.abort.clone(),
             progress: self.progress.clone(),
             chain: self.chain.clone(),
+            mixing: self.mixing.clone(),
             visits: self.visits.clone(),
             proxies: self.proxies.clone(),
             memory: self.memory.clone(),

@@ -99,6 +99,8 @@ pub(crate) struct Between {
     pub(crate) done: AtomicU64,
     /// One-sided signals that the first has given the second.
     pub(crate) signals: AtomicU64,
+    /// How far the first is with one that a graph gives, of which one is on its way at a time.
+    pub(crate) graph_signal: AtomicU32,
     pub(crate) sender: [AtomicU64; PAIR_WORDS],
     pub(crate) receiver: [AtomicU64; PAIR_WORDS],
 }

@@ -23,6 +23,11 @@ impl Signals {
         !self.started.swap(true, Ordering::AcqRel)
     }
 
+    /// It was not: the ranks have not met.
+    pub(crate) fn forget(&self) {
+        self.started.store(false, Ordering::Release);
+    }
+
     /// So many more signals of `peer` are waited for: which one is the last of them.
     pub(crate) fn expect(&self, peer: usize, more: u64) -> u64 {
         let mut awaited = lock(&self.awaited);

@@ -126,3 +126,42 @@ fn no_graph_runs_after_a_revoke() {
         cuda!(cudaGraphExecDestroy(exec));
     });
 }
+
+/// A GPU may take an update in which a kernel of NCCL changes, and need not.
+#[test]
+fn an_update_changes_what_is_beside_nccl() {
+    spmd(2, |rank| {
+        rank.connect();
+        let (one, two) = (Buffer::zeros(4), Buffer::zeros(4));
+        let graph = |value: i32, summed: &Buffer, count: usize| {
+            let (mut graph, mode) = (std::ptr::null_mut(), cudaStreamCaptureMode::cudaStreamCaptureModeThreadLocal);
+            cuda!(cudaStreamBeginCapture(rank.stream, mode));
+            cuda!(cudaMemsetAsync(one.0, value, 16, rank.stream));
+            let sum = nccl!(ncclAllReduce(summed.0, summed.0, count, U32, SUM, rank.comm, rank.stream));
+            assert_eq!(sum, OK);
+            cuda!(cudaStreamEndCapture(rank.stream, &mut graph));
+            graph
+        };
+        let first = graph(1, &one, 4);
+        let mut exec = std::ptr::null_mut();
+        cuda!(cudaGraphInstantiate(&mut exec, first, 0));
+        cuda!(cudaGraphDestroy(first));
+        let update = |graph: cudaGraph_t| {
+            let (result, none) = (cudaGraphExecUpdateResult::cudaGraphExecUpdateError, std::ptr::null_mut());
+            let mut info = cudaGraphExecUpdateResultInfo { result, errorNode: none, errorFromNode: none };
+            let done = nccl!(cudaGraphExecUpdate(exec, graph, &mut info));
+            cuda!(cudaGraphDestroy(graph));
+            (done, info.result.0)
+        };
+        let failed = (cudaError::cudaErrorGraphExecUpdateFailure, 5);
+        assert_eq!(update(graph(2, &two, 4)), failed);
+        assert_eq!(update(graph(2, &one, 3)), failed);
+        assert_eq!(update(graph(2, &one, 4)), (CUDA_OK, 0));
+        for _ in 0..3 {
+            launch(exec, rank.stream);
+        }
+        rank.wait();
+        assert_eq!(one.values().iter().map(|value| value.to_bits()).collect::<Vec<_>>(), [0x0404_0404; 4]);
+        cuda!(cudaGraphExecDestroy(exec));
+    });
+}

@@ -2,9 +2,11 @@
 
 mod abort;
 mod alone;
+mod beside;
 mod captures;
 mod collectives;
 mod connect;
+mod graph_signals;
 mod graphs;
 mod groups;
 mod grow;
@@ -20,6 +22,7 @@ mod registrations;
 mod replays;
 mod shrink;
 mod simulate;
+mod usage;
 mod windows;
 
 use std::cell::Cell;

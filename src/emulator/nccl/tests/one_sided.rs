@@ -18,20 +18,37 @@ fn newest(test: &str, body: impl FnOnce()) {
 
 /// The same, for a test of another file, which its path names.
 pub(super) fn newer(path: &str, body: impl FnOnce()) {
-    if settings().nccl >= 2_29_02 {
+    since(2_29_02, path, body);
+}
+
+/// The same, as a version that is no older than this one.
+pub(super) fn since(first: u32, path: &str, body: impl FnOnce()) {
+    if settings().nccl >= first {
         return body();
     }
+    as_version("2.32.3", path);
+}
+
+/// The same, as this version.
+pub(super) fn newer_as(version: &str, path: &str, body: impl FnOnce()) {
+    if crate::emulator::bugs::text(settings().nccl) == version {
+        return body();
+    }
+    as_version(version, path);
+}
+
+fn as_version(version: &str, path: &str) {
     let path = format!("emulator::nccl::tests::{path}");
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", &path, "--nocapture"])
-        .env("GPUCOMM_EMULATOR_NCCL", "2.32.3")
+        .env("GPUCOMM_EMULATOR_NCCL", version)
         .output()
         .expect("a process");
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
 }
 
 /// Memory of NCCL, with a window over all of it.
-struct Window {
+pub(super) struct Window {
     at: *mut u32,
     len: usize,
     handle: ncclWindow_t,
@@ -40,7 +57,7 @@ struct Window {
 
 impl Window {
     /// Of so many elements, which are a whole number of pages; all are poison.
-    fn new(rank: &Rank, len: usize) -> Self {
+    pub(super) fn new(rank: &Rank, len: usize) -> Self {
         let (mut at, mut handle, bytes) = (ptr::null_mut(), ptr::null_mut(), 4 * len);
         // SAFETY: the pointers are valid for writes; the memory is this long, and lives as long as the window.
         unsafe {
@@ -53,19 +70,23 @@ impl Window {
         Self { at: at.cast(), len, handle, comm: rank.comm }
     }
 
-    fn write(&self, from: usize, values: &[u32]) {
+    pub(super) fn write(&self, from: usize, values: &[u32]) {
         assert!(from + values.len() <= self.len);
         // SAFETY: the memory is as long, and nobody works on it.
         unsafe { self.at.add(from).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     }
 
-    fn values(&self) -> Vec<u32> {
+    pub(super) fn values(&self) -> Vec<u32> {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }.to_vec()
     }
 
+    pub(super) fn place(&self) -> *mut c_void {
+        self.at.cast()
+    }
+
     /// Together with the other ranks.
-    fn end(self) {
+    pub(super) fn end(self) {
         // SAFETY: nobody uses it any more.
         unsafe {
             assert_eq!(ncclCommWindowDeregister(self.comm, self.handle), OK, "{}", last_error());
@@ -75,7 +96,7 @@ impl Window {
 }
 
 /// Elements from `from` on of `local`, to byte `offset` of the part that `peer` has of `target`.
-fn put(
+pub(super) fn put(
     rank: &Rank,
     local: &Window,
     from: usize,
@@ -89,13 +110,13 @@ fn put(
     unsafe { ncclPutSignal(place, count, datatype, peer, target.handle, offset, 0, 0, 0, rank.comm, rank.stream) }
 }
 
-fn signal(rank: &Rank, peer: i32) -> ncclResult_t {
+pub(super) fn signal(rank: &Rank, peer: i32) -> ncclResult_t {
     // SAFETY: live handles.
     unsafe { ncclSignal(peer, 0, 0, 0, rank.comm, rank.stream) }
 }
 
 /// Waits on the stream for so many signals of each of these.
-fn wait_signals(rank: &Rank, wanted: &[(i32, i32)]) -> ncclResult_t {
+pub(super) fn wait_signals(rank: &Rank, wanted: &[(i32, i32)]) -> ncclResult_t {
     let of = |&(peer, count): &(i32, i32)| ncclWaitSignalDesc_t { opCnt: count, peer, sigIdx: 0, ctx: 0 };
     let mut wanted: Vec<_> = wanted.iter().map(of).collect();
     // SAFETY: live handles, and so many descriptors.
@@ -103,7 +124,7 @@ fn wait_signals(rank: &Rank, wanted: &[(i32, i32)]) -> ncclResult_t {
 }
 
 /// All ranks come to their first one-sided operation.
-fn begin(rank: &Rank) {
+pub(super) fn begin(rank: &Rank) {
     let own = rank.rank as i32;
     assert_eq!(signal(rank, own), OK, "{}", last_error());
     assert_eq!(wait_signals(rank, &[(own, 1)]), OK, "{}", last_error());

@@ -43,7 +43,7 @@ pub(super) fn launch(exec: cudaGraphExec_t, stream: cudaStream_t) {
 }
 
 /// Lets `to` come after what is enqueued on `from` by now.
-fn order(from: cudaStream_t, to: cudaStream_t) {
+pub(super) fn order(from: cudaStream_t, to: cudaStream_t) {
     let mut event = std::ptr::null_mut();
     cuda!(cudaEventCreateWithFlags(&mut event, cudaEventDisableTiming));
     cuda!(cudaEventRecord(event, from));

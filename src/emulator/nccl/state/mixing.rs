@@ -1,0 +1,47 @@
+//! What of a communicator is of graphs, and what is not, where NCCL keeps no order between them.
+
+use std::sync::Mutex;
+
+use crate::emulator::lock::lock;
+use crate::emulator::nccl::basics::graphs::{Graphs, Usage};
+use crate::emulator::races::course::{Chain, Moment, Point};
+use crate::emulator::report;
+
+/// The last things that were launched.
+#[derive(Debug, Default)]
+pub(crate) struct Mixing {
+    captured: Mutex<Option<Moment>>,
+    live: Mutex<Option<Moment>>,
+    /// Launches of graphs, which NCCL keeps in order without the rest.
+    pub(crate) graphs: Chain,
+}
+
+impl Mixing {
+    /// Something is launched, of a graph or not, at `point`; `what` names it. Reports what NCCL neither puts in order nor supports.
+    pub(crate) fn launch(&self, graphs: Graphs, captured: bool, point: &Point, what: &str) {
+        if graphs.usage != Usage::Mixed {
+            let (of_graphs, others) = (lock(&self.captured).clone(), lock(&self.live).clone());
+            let mode = "and graphUsageMode is not 2";
+            if !captured && of_graphs.is_some_and(|last| !last.is_seen()) {
+                report::violation(format!(
+                    "{what} is launched while a graph with operations of the communicator is on its way, {mode}: expected a wait of the \
+                     host for the graph before it"
+                ));
+            }
+            if captured && others.is_some_and(|last| !point.follows(&last)) {
+                report::violation(format!(
+                    "{what} of a graph has no order with what was launched on the communicator before, {mode}: expected a wait for an event"
+                ));
+            }
+            let of_graphs = lock(&self.captured).clone();
+            if captured && graphs.ordered && of_graphs.is_some_and(|last| !point.follows(&last)) {
+                report::violation(format!(
+                    "{what} of a graph has no order with a launch of another one that has operations of the communicator, {mode}: expected a \
+                     wait for an event"
+                ));
+            }
+        }
+        let last = if captured { &self.captured } else { &self.live };
+        *lock(last) = Some(point.moment().clone());
+    }
+}
