@@ -84,9 +84,11 @@ fn what_hangs_is_stopped_and_the_others_go_on() {
     watched(120.0, || {
         for ranks in rank_counts(&[2, 3, 4]) {
             for round in 0..3 {
-                let done = Barrier::new(ranks);
+                let (met, done) = (Barrier::new(ranks), Barrier::new(ranks));
                 owners(ranks, |comm, stream| {
                     sum(&comm, stream).unwrap();
+                    // A revoke ends the sums of those who are not through.
+                    met.wait();
                     let lost = ranks - 1;
                     if comm.rank() == lost {
                         done.wait();
