@@ -1,5 +1,6 @@
 //! Streams, events and host functions.
 
+use super::waits::assert_waits;
 use super::*;
 use crate::emulator::cuda::core::stream::enqueue;
 use crate::emulator::cuda::core::work::Running;
@@ -205,18 +206,6 @@ fn the_null_stream_keeps_order_with_blocking_streams_only() {
     });
 }
 
-/// Whether `call` is still blocked after a while; lets it end with `gate`.
-fn blocks(gate: Gate, call: impl FnOnce() + Send) -> bool {
-    std::thread::scope(|scope| {
-        let caller = scope.spawn(call);
-        std::thread::sleep(Duration::from_millis(60));
-        let blocked = !caller.is_finished();
-        drop(gate);
-        caller.join().unwrap();
-        blocked
-    })
-}
-
 #[test]
 fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
     isolated(
@@ -259,7 +248,8 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
                 // Streams with another queue are not blocked.
                 assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
                 call(6, other.0.addr());
-                assert_eq!(blocks(gate, || call(kind, handle)), [0, 1, 5].contains(&kind), "kind {kind}");
+                println!("kind {kind}");
+                assert_waits(gate, [0, 1, 5].contains(&kind), || call(kind, handle));
                 drop(hold);
                 stream.wait();
                 other.wait();
@@ -273,7 +263,7 @@ fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
             }
             call(8, more[5].0.addr());
             let ninth = more[6].0.addr();
-            assert!(blocks(gate, || call(9, ninth)));
+            assert_waits(gate, true, || call(9, ninth));
         },
     );
 }

@@ -74,6 +74,12 @@ impl Visits {
         }
         Inside { visits: self.0.clone(), thread }
     }
+
+    /// Whether a thread is inside beside which no other may be.
+    #[cfg(test)]
+    pub(crate) fn are_closed(&self) -> bool {
+        lock(&self.0).iter().any(|visit| visit.manner == Manner::Alone)
+    }
 }
 
 impl Drop for Inside {

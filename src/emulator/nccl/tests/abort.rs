@@ -187,7 +187,7 @@ fn a_revoked_communicator_can_be_divided() {
             }
             1 => std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    std::thread::sleep(Duration::from_millis(50));
+                    until_inside(comm);
                     revoke();
                 });
                 let (result, child) = split();
@@ -227,7 +227,7 @@ fn a_split_that_fails_where_there_is_no_part_is_a_violation() {
             };
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    std::thread::sleep(Duration::from_millis(50));
+                    until_inside(comm);
                     // SAFETY: takes no pointers.
                     assert_eq!(unsafe { ncclCommRevoke(std::ptr::without_provenance_mut(comm), 0) }, OK);
                 });

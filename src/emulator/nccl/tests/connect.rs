@@ -46,7 +46,8 @@ fn stays_inside(rank: &Rank, call: impl FnOnce() -> ncclResult_t) {
     let (handle, inside) = (Handle::of(rank), Arc::new(AtomicBool::new(true)));
     let seen = inside.clone();
     let revoker = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(200));
+        until_inside(handle.0);
+        std::thread::sleep(Duration::from_millis(150));
         assert!(seen.load(Ordering::SeqCst), "the call did not wait for its peer");
         assert_eq!(handle.revoke(), OK);
     });
@@ -155,7 +156,8 @@ fn in_a_group_one_thread_connects_all_ranks_and_then_needs_no_group() {
 /// Another operation or another size is another algorithm, perhaps; the same one is connected already.
 #[test]
 fn each_operation_and_class_of_sizes_meets_once() {
-    spmd(2, |rank| {
+    let passed = Barrier::new(2);
+    spmd(2, move |rank| {
         let come = |count: usize| {
             let buffer = Buffer::zeros(count);
             assert_eq!(rank.all_reduce(&buffer), OK, "{}", last_error());
@@ -163,14 +165,14 @@ fn each_operation_and_class_of_sizes_meets_once() {
         };
         rank.connect();
         if rank.rank == 1 {
-            std::thread::sleep(Duration::from_millis(300));
+            // A connected operation waits for nobody inside the call.
+            passed.wait();
             come(8);
             return;
         }
         let (small, large) = (Buffer::zeros(8), Buffer::zeros(100_000));
-        let begin = std::time::Instant::now();
         assert_eq!(rank.all_reduce(&small), OK);
-        assert!(begin.elapsed() < Duration::from_millis(200), "a connected operation does not wait");
+        passed.wait();
         rank.wait();
         stays_inside(rank, || rank.all_reduce(&large));
         rank.abort();
@@ -211,22 +213,25 @@ fn a_chain_of_first_messages_waits_for_its_last_link() {
 #[test]
 fn first_messages_of_opposite_ranks_go_both_ways_on_both_or_on_none() {
     let expected = expect("NCCL, which connects both ways at once here");
-    spmd(2, |rank| {
+    let refused = Barrier::new(2);
+    spmd(2, move |rank| {
         let buffers = [Buffer::zeros(1), Buffer::zeros(1)];
         if rank.rank == 0 {
             assert_eq!(send(rank, &buffers[0], 1), ncclResult_t::ncclInternalError);
+            refused.wait();
         } else {
-            let handle = Handle::of(rank);
-            let revoker = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(200));
-                handle.revoke()
+            let (handle, refused) = (Handle::of(rank), &refused);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    refused.wait();
+                    handle.revoke()
+                });
+                let ended = group(|| {
+                    assert_eq!(recv(rank, &buffers[0], 0), OK);
+                    assert_eq!(send(rank, &buffers[1], 0), OK);
+                });
+                assert_eq!(ended, ncclResult_t::ncclInternalError);
             });
-            let ended = group(|| {
-                assert_eq!(recv(rank, &buffers[0], 0), OK);
-                assert_eq!(send(rank, &buffers[1], 0), OK);
-            });
-            assert_eq!(ended, ncclResult_t::ncclInternalError);
-            revoker.join().expect("the revoke returns");
         }
         rank.abort();
     });

@@ -16,7 +16,7 @@ fn meanwhile(first: fn(ncclComm_t, usize, cudaStream_t) -> ncclResult_t, then: i
             let (comm, stream) = (std::ptr::without_provenance_mut(comm), std::ptr::without_provenance_mut(stream));
             first(comm, at, stream)
         });
-        std::thread::sleep(Duration::from_millis(100));
+        until_inside(comm);
         then(rank);
         // SAFETY: takes no pointers. It frees the other thread.
         let revoked = unsafe { ncclCommRevoke(rank.comm, 0) };

@@ -275,11 +275,11 @@ pub(super) fn half_a_start(me: usize, id: ncclUniqueId) {
     set_device(me);
     if me == 1 {
         std::thread::spawn(move || init(2, id, me, config(true)).0);
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(500));
         // SAFETY: ends the process as a crash would.
         unsafe { libc::_exit(7) };
     }
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(3));
     let (result, comm) = init(2, id, me, config(true));
     assert_eq!(result, ncclResult_t::ncclRemoteError);
     assert!(last_error().contains("rank 1 died"), "{}", last_error());

@@ -25,8 +25,9 @@ mod windows;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::emulator::nccl::state::registry;
 use crate::emulator::turns;
 use crate::sys::*;
 
@@ -117,6 +118,17 @@ pub(super) fn init(size: usize, id: ncclUniqueId, rank: usize, mut config: ncclC
     // SAFETY: the pointers are valid.
     let result = unsafe { ncclCommInitRankConfig(&mut comm, size as i32, id, rank as i32, &mut config) };
     (result, comm)
+}
+
+/// Until another thread is inside a call on the communicator of that handle, and has had time to begin to wait there.
+pub(super) fn until_inside(comm: usize) {
+    let known = registry::find(std::ptr::without_provenance_mut(comm)).expect("the handle of a communicator");
+    let begin = Instant::now();
+    while !known.resources.visits.are_closed() {
+        assert!(begin.elapsed() < LIMIT, "nobody comes inside");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(50));
 }
 
 /// A communicator of two ranks, and one of both that was split off from it and shares its resources.

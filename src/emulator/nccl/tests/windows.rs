@@ -1,5 +1,6 @@
 //! Memory of NCCL and windows over it.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::processes::{all_well, play};
@@ -63,7 +64,7 @@ fn windows_that_differ_are_violations() {
 #[test]
 fn who_is_refused_a_window_leaves_the_others_waiting() {
     for (skip, refused) in [(0, ncclResult_t::ncclUnhandledCudaError), (256, ncclResult_t::ncclInvalidArgument)] {
-        let waits = AtomicBool::new(true);
+        let (waits, refusal) = (AtomicBool::new(true), Barrier::new(2));
         spmd(2, move |rank| {
             let (at, plain) = (allocate(8192), Buffer::zeros(2048));
             let place = if skip == 0 { plain.0 } else { at.wrapping_byte_add(skip) };
@@ -76,13 +77,13 @@ fn who_is_refused_a_window_leaves_the_others_waiting() {
                 assert_eq!(register(place), refused, "{}", last_error());
                 assert!(window.is_null());
                 std::thread::sleep(Duration::from_millis(100));
-                assert!(waits.load(Ordering::Acquire));
+                refusal.wait();
                 rank.abort();
             } else {
-                let (comm, waits) = (rank.comm.addr(), &waits);
+                let (comm, waits, refusal) = (rank.comm.addr(), &waits, &refusal);
                 std::thread::scope(|scope| {
                     scope.spawn(move || {
-                        std::thread::sleep(Duration::from_millis(300));
+                        refusal.wait();
                         waits.store(false, Ordering::Release);
                         // SAFETY: takes no pointers.
                         unsafe { ncclCommRevoke(std::ptr::without_provenance_mut(comm), 0) }
@@ -165,6 +166,7 @@ enum End {
 
 /// Bytes that rank 0's device has lost after a window of 256 KiB, of which each rank makes an end of its own.
 fn lost(ends: [End; 2]) -> usize {
+    let ended = Barrier::new(2);
     let lost = spmd(2, move |rank| {
         const BYTES: usize = 256 << 10;
         let before = free_memory();
@@ -187,7 +189,7 @@ fn lost(ends: [End; 2]) -> usize {
                 rank.abort();
             }
             // The other rank has ended, too.
-            std::thread::sleep(Duration::from_millis(100));
+            ended.wait();
             assert_eq!(ncclMemFree(at), OK, "{}", last_error());
         }
         before - free_memory()
