@@ -1,5 +1,6 @@
 //! Ranks that come late, or not at all.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use gpucomm::Error;
@@ -19,15 +20,18 @@ fn timeout(error: &Error, parts: &[&str]) {
 
 #[test]
 fn who_is_late_is_listed() {
+    let (both, all) = (Barrier::new(2), Barrier::new(4));
     everywhere(&[4], |x| {
         if x.rank() == 1 || x.rank() == 3 {
-            std::thread::sleep(slower(1.0));
+            all.wait();
         } else {
+            both.wait();
             let start = Instant::now();
             timeout(&x.within(SHORT).barrier().unwrap_err(), &["Exchange::barrier", "ranks 1, 3 of 4 have not come"]);
-            assert!(start.elapsed() < SHORT + slower(0.5), "{:?}", start.elapsed());
+            assert!(start.elapsed() < SHORT + slower(3.0), "{:?}", start.elapsed());
             timeout(&x.within(SHORT).get_from(1, "k").unwrap_err(), &["\"k\"", "rank 1 of 4 has not come"]);
             timeout(&x.within(SHORT).get("nobody").unwrap_err(), &["nobody has set [\"nobody\"]"]);
+            all.wait();
         }
         // Who was late finds what it missed, and all go on.
         if x.rank() == 1 || x.rank() == 3 {
@@ -39,11 +43,17 @@ fn who_is_late_is_listed() {
 
 #[test]
 fn a_vote_without_someone_has_one_answer() {
+    let (both, all) = (Barrier::new(2), Barrier::new(3));
     everywhere(&[3], |x| {
         if x.rank() == 2 {
-            std::thread::sleep(slower(1.0));
+            all.wait();
+        } else {
+            both.wait();
         }
         let vote = x.within(SHORT).vote(Ok(())).unwrap();
+        if x.rank() != 2 {
+            all.wait();
+        }
         assert_eq!((vote.no.len(), vote.missing.as_slice()), (0, &[(2, "has not come".to_owned())][..]));
         assert!(x.vote(Ok(())).unwrap().unanimous());
         assert!(x.all_gather(b"").unwrap().len() == 3);

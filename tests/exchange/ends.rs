@@ -1,5 +1,6 @@
 //! Ranks that end while others wait for them.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Directory, Exchange, Store, Swap, Threads};
@@ -53,14 +54,18 @@ fn when_all_others_have_ended_nobody_waits() {
 
 #[test]
 fn who_comes_too_late_is_told_so() {
+    let (both, all) = (Barrier::new(2), Barrier::new(3));
     everywhere(&[3], |x| {
         if x.rank() == 0 {
-            std::thread::sleep(slower(0.8));
+            all.wait();
+        } else {
+            both.wait();
         }
         let short = x.within(Duration::from_millis(250));
         match short.survivors() {
             Ok(rest) => {
                 assert_ne!(x.rank(), 0);
+                all.wait();
                 assert_eq!(rest.store_ranks(), [1, 2]);
                 rest.within(slower(10.0)).barrier().unwrap();
             }

@@ -110,7 +110,7 @@ fn what_cannot_be() {
 fn late_and_wrong_peers() {
     let directory = std::env::temp_dir();
     everywhere(&[3], |x| {
-        let post = FdSocket::new(&x.within(Duration::from_millis(400)), &directory).unwrap();
+        let post = FdSocket::new(&x.within(slower(1.0)), &directory).unwrap();
         x.barrier().unwrap();
         match x.rank() {
             0 => {
@@ -119,7 +119,7 @@ fn late_and_wrong_peers() {
                 assert!(matches!(error, Error::Timeout { operation: "FdSocket::receive", .. }), "{error}");
                 let text = error.to_string();
                 assert!(text.contains("rank 1 has not sent \"memory\"; rank 2 has sent \"other\""), "{text}");
-                assert!(start.elapsed() < slower(1.5), "{:?}", start.elapsed());
+                assert!(start.elapsed() < slower(4.0), "{:?}", start.elapsed());
                 // What came is kept.
                 post.receive(2, "other").unwrap();
             }

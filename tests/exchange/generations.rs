@@ -1,5 +1,6 @@
 //! Generations: a restart never reads what was there before.
 
+use std::sync::Barrier;
 use std::time::Duration;
 
 use gpucomm::exchange::Exchange;
@@ -72,6 +73,7 @@ fn a_rank_that_is_started_again_while_others_wait() {
         if !site.place.outlives_rank_0() {
             continue;
         }
+        let twice = Barrier::new(3);
         site.stores(&[0, 1, 2], |rank, store| {
             let mut store = Some(store);
             if rank < 2 {
@@ -80,8 +82,10 @@ fn a_rank_that_is_started_again_while_others_wait() {
                     let first = store.take().unwrap_or_else(|| site.place.store(rank, 3).unwrap());
                     Exchange::join_within(first, Duration::from_millis(30 + 20 * rank as u64)).unwrap_err();
                 }
-            } else {
-                std::thread::sleep(slower(0.4));
+            }
+            twice.wait();
+            if rank == 2 {
+                std::thread::sleep(slower(0.1));
             }
             let store = store.unwrap_or_else(|| site.place.store(rank, 3).unwrap());
             let x = Exchange::join_within(store, slower(20.0)).unwrap();
