@@ -1,12 +1,12 @@
 //! Buffers of a communicator: allocated by NCCL, registered as windows where the version has them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gpucomm::nccl::PreMulSum;
 use gpucomm::{CommBuffer, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
 
-use crate::support::{Case, Number, Op, Rig, assert_names, each_type, rank_counts, watched};
+use crate::support::{Case, Number, Op, Rig, assert_names, each_type, rank_counts, slower, watched};
 
 #[test]
 fn a_new_buffer_holds_zeros_or_what_it_was_made_from() {
@@ -206,7 +206,8 @@ fn drops_do_not_wait() {
                 let mut plain = DeviceBuffer::<f32>::zeroed(stream, 5000)?;
                 let mut sum = DeviceBuffer::<f32>::zeroed(stream, 5000)?;
                 stream.synchronize()?;
-                stream.launch_host(|| std::thread::sleep(Duration::from_millis(800)))?;
+                let (open, opened) = std::sync::mpsc::channel::<()>();
+                stream.launch_host(move || assert!(opened.recv_timeout(slower(20.0)).is_err()))?;
                 comm.all_reduce((&window, &mut plain), ReduceOp::Sum, stream)?;
                 comm.all_reduce((&plain, &mut sum), ReduceOp::Sum, stream)?;
                 window.fill(stream, 7.0)?;
@@ -214,8 +215,9 @@ fn drops_do_not_wait() {
                 drop(window);
                 drop(plain);
                 let took = start.elapsed();
-                assert!(!stream.query()?, "too slow to tell");
-                assert!(took < Duration::from_millis(400), "{took:?}");
+                assert!(!stream.query()?, "it waited until the stream went on");
+                assert!(took < slower(10.0), "{took:?}");
+                drop(open);
                 assert_eq!(sum.to_vec(stream)?, vec![(ranks * ranks) as f32; 5000]);
                 Ok(())
             });

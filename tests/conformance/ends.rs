@@ -130,7 +130,7 @@ fn watched_meanwhile(_: usize) {
     }
     let start = Instant::now();
     while second.rank(0).is_active() {
-        assert!(start.elapsed() < slower(2.0), "nobody has looked for errors");
+        assert!(start.elapsed() < slower(10.0), "nobody has looked for errors");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(first.clique.rank(0).aborter().abort("the test gives up"), AbortOutcome::Done);
@@ -265,7 +265,7 @@ fn a_missing_rank_is_waited_for_once() {
         for ranks in rank_counts(&[2, 4]) {
             for way in 0..3 {
                 let rig = Rig::new(ranks);
-                rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(1.5)));
+                rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(3.0)));
                 let hung = hang(&rig);
                 let start = Instant::now();
                 let mut kept = Vec::new();
@@ -279,8 +279,8 @@ fn a_missing_rank_is_waited_for_once() {
                 }
                 let took = start.elapsed();
                 // One that may still come; the others have gone as well, so that nobody waits for them.
-                let least = if kept.is_empty() { 0.0 } else { 1.4 };
-                assert!(took >= slower(least) && took < slower(least + 2.0), "{ranks} ranks, way {way}: {took:?}");
+                let least = if kept.is_empty() { 0.0 } else { 2.9 };
+                assert!(took >= slower(least) && took < slower(least + 2.8), "{ranks} ranks, way {way}: {took:?}");
                 for (stream, _) in &hung {
                     stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
                 }
@@ -297,7 +297,7 @@ fn an_operator_of_a_communicator_that_is_busy() {
         for ranks in rank_counts(&[2]) {
             let rig = Rig::new(ranks);
             let comm = rig.clique.rank(1);
-            comm.set_timeout(slower(4.0));
+            comm.set_timeout(slower(6.0));
             let operators: Vec<_> = (0..20).map(|factor| comm.pre_mul_sum(factor as f32).unwrap()).collect();
             std::thread::scope(|scope| {
                 let full = scope.spawn(|| {
@@ -309,7 +309,7 @@ fn an_operator_of_a_communicator_that_is_busy() {
                 assert!(!full.is_finished(), "nobody waits");
                 let start = Instant::now();
                 drop(operators);
-                assert!(start.elapsed() < slower(0.5), "{:?}", start.elapsed());
+                assert!(start.elapsed() < slower(2.5), "{:?}", start.elapsed());
                 assert!(matches!(full.join().unwrap(), Some(Error::Timeout { .. })));
             });
             quick(slower(10.0), || drop(rig));

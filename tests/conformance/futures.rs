@@ -1,5 +1,6 @@
 //! The work of a stream as a future: it ends with what a wait would have said.
 
+use std::sync::Barrier;
 use std::time::Duration;
 
 use gpucomm::nccl::AbortOutcome;
@@ -38,11 +39,13 @@ fn of_collectives() {
 fn of_a_rank_that_waits_in_vain() {
     watched(60.0, || {
         for ranks in rank_counts(&[2, 4]) {
-            let rig = Rig::new(ranks);
+            let (rig, all) = (Rig::new(ranks), Barrier::new(ranks));
             rig.run(|comm, stream| {
                 let mut x = DeviceBuffer::from_slice(stream, &[7i32; 4])?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                 stream.synchronize()?;
+                // The abort ends all ranks.
+                all.wait();
                 if comm.rank() != 0 {
                     return Ok(());
                 }

@@ -121,7 +121,7 @@ fn an_abort_wakes_those_who_wait() {
                 assert_names(&error, &["the test aborts"]);
                 Ok(took)
             });
-            assert!(took.iter().all(|took| *took < slower(2.0)), "{took:?}");
+            assert!(took.iter().all(|took| *took < slower(5.0)), "{took:?}");
             quick(slower(20.0), || drop(rig));
             still_works(ranks);
         }

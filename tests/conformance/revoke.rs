@@ -99,7 +99,7 @@ fn one_that_is_held_up_comes_back_at_the_deadline() {
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
                 assert_names(&error, &["revoke", "rank 0 is still being stopped"]);
             }
-            assert!(took < slower(1.5), "{took:?}");
+            assert!(took < slower(4.0), "{took:?}");
             drop((x, rig));
             still_works(ranks);
         }

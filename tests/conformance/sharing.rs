@@ -272,7 +272,7 @@ fn a_part_is_busy_with_the_whole() {
                 std::thread::scope(|scope| {
                     // It meets rank 1 first.
                     let meets = scope.spawn(|| sum(&comm, stream));
-                    std::thread::sleep(Duration::from_millis(200));
+                    std::thread::sleep(slower(1.0));
                     let stream = Stream::new(part.device()).unwrap();
                     let error = quick(slower(1.5), || sum(&part, &stream)).expect_err("the whole is in use");
                     assert_names(&error, &["or on one that shares its resources"]);

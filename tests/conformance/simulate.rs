@@ -92,14 +92,17 @@ fn no_memory_is_in_flight() {
             rig.run(|comm, stream| {
                 let (busy, mut x) = (Stream::new(comm.device())?, DeviceBuffer::from_slice(stream, &[1u32; 9])?);
                 stream.synchronize()?;
-                busy.launch_host(|| std::thread::sleep(slower(3.0)))?;
+                let (open, opened) = std::sync::mpsc::channel::<()>();
+                busy.launch_host(move || assert!(opened.recv_timeout(slower(20.0)).is_err()))?;
                 quick(Duration::from_millis(500), || {
                     simulate(|g| g.all_reduce(comm, InPlace(&mut x), ReduceOp::Max, &busy))?;
                     x.fill(stream, 5)?;
                     assert_eq!(x.to_vec(stream)?, [5; 9]);
                     drop(x);
                     stream.synchronize()
-                })
+                })?;
+                drop(open);
+                busy.synchronize()
             });
             rig.close();
         }

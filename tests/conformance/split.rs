@@ -199,10 +199,11 @@ fn a_rank_that_never_comes() {
 fn a_rank_of_a_part_that_never_comes() {
     watched(60.0, || {
         for ranks in rank_counts(&[2, 3]) {
-            let barrier = Barrier::new(ranks - 1);
+            let (all, barrier) = (Barrier::new(ranks), Barrier::new(ranks - 1));
             owners(ranks, |comm, stream| {
                 let part = comm.split(Some(7), ranks - comm.rank()).unwrap().expect("a part");
                 sum(&part, stream).unwrap();
+                all.wait();
                 part.set_timeout(slower(0.5));
                 // Rank 0 of all, the last one there.
                 if comm.rank() == 0 {

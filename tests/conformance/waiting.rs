@@ -335,7 +335,7 @@ fn another_thread_inside() {
             comm.set_timeout(slower(4.0));
             let error = std::thread::scope(|scope| {
                 let first = scope.spawn(|| all_reduce(comm, &stream));
-                std::thread::sleep(slower(0.5));
+                std::thread::sleep(slower(1.0));
                 comm.set_timeout(limit());
                 let second = all_reduce(comm, &stream).expect_err("two threads at once");
                 assert!(matches!(first.join().unwrap(), Err(Error::Timeout { .. })));
