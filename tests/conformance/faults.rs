@@ -4,6 +4,7 @@
 //! The emulator reads `GPUCOMM_EMULATOR_FAULTS` once in a process, so that each case is a child process. Real GPUs skip
 //! these tests.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use gpucomm::{
@@ -106,6 +107,7 @@ fn a_process_that_dies() {
 /// Ranks as threads, of which rank 1 fails at operation `number`: `spmd` ends with an error in time.
 fn fails_as_a_thread(number: usize) -> Result<()> {
     let rig = Rig::unconnected(4.min(crate::support::harness::devices()));
+    let before = Barrier::new(rig.size());
     let result = quick(slower(15.0), || {
         rig.try_run(|comm, stream| {
             comm.set_timeout(slower(5.0));
@@ -113,6 +115,8 @@ fn fails_as_a_thread(number: usize) -> Result<()> {
             for _ in 1..number {
                 step(comm, &mut x, stream).expect("before the fault");
             }
+            // All ranks end with the one that fails.
+            before.wait();
             step(comm, &mut x, stream)
         })
     });
@@ -200,8 +204,9 @@ fn is_late(_: Role) -> Result<()> {
     let rig = Rig::unconnected(2);
     let times = rig.run(|comm, stream| {
         let mut x = DeviceBuffer::from_slice(stream, &[comm.rank() as i32 + 1; 10])?;
-        step(comm, &mut x, stream)?;
+        // From the first on: rank 1 may itself begin the second a little late.
         let start = Instant::now();
+        step(comm, &mut x, stream)?;
         step(comm, &mut x, stream)?;
         assert_eq!(x.to_vec(stream)?, [2; 10]);
         Ok(start.elapsed())

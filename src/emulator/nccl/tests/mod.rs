@@ -253,6 +253,13 @@ impl Rank {
         // SAFETY: the buffer is checked by the function.
         unsafe { ncclAllReduce(at, at, buffer.1, datatype, op, self.comm, stream) }
     }
+
+    /// The second one comes when the first is done here: an abort of the second must not find the first under way.
+    pub(super) fn all_reduce_twice(&self, buffer: &Buffer) {
+        assert_eq!(self.all_reduce(buffer), OK);
+        self.wait();
+        assert_eq!(self.all_reduce(buffer), OK);
+    }
 }
 
 pub(super) fn wait(stream: cudaStream_t) {

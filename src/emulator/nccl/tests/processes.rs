@@ -262,8 +262,7 @@ fn scene() {
             ends_or_spins(&rank, &buffer, 9.0);
         }
         "dead thread" => threads(3, |rank, buffer| {
-            assert_eq!(rank.all_reduce(buffer), OK);
-            assert_eq!(rank.all_reduce(buffer), OK);
+            rank.all_reduce_twice(buffer);
             if rank.rank != 1 {
                 ends_or_spins(rank, buffer, 3.0);
                 return;
@@ -273,8 +272,7 @@ fn scene() {
             abort(rank);
         }),
         "hang" => threads(2, |rank, buffer| {
-            assert_eq!(rank.all_reduce(buffer), OK);
-            assert_eq!(rank.all_reduce(buffer), OK);
+            rank.all_reduce_twice(buffer);
             let before = cpu_time();
             std::thread::sleep(Duration::from_millis(500));
             assert!(!rank.idle() && rank.state() == OK);
@@ -285,17 +283,17 @@ fn scene() {
             assert_eq!(buffer.values(), [GARBAGE, GARBAGE, 2.0, 2.0]);
         }),
         "late" => threads(2, |rank, buffer| {
-            for least in [0, 200, 0] {
-                let begin = Instant::now();
+            // From the first on: a rank may itself begin the second a little late.
+            let begin = Instant::now();
+            for least in [0, 200, 200] {
                 assert_eq!(rank.all_reduce(buffer), OK);
                 rank.wait();
-                assert!(begin.elapsed() >= Duration::from_millis(least * 9 / 10));
+                assert!(begin.elapsed() >= Duration::from_millis(least));
             }
             assert_eq!(buffer.values(), [8.0; 4]);
         }),
         "async error" => threads(2, |rank, buffer| {
-            assert_eq!(rank.all_reduce(buffer), OK);
-            assert_eq!(rank.all_reduce(buffer), OK);
+            rank.all_reduce_twice(buffer);
             if rank.rank == 0 {
                 assert_eq!(failure(rank), ncclResult_t::ncclRemoteError);
                 assert!(rank.error().contains("rank 0 at operation #2"), "{}", rank.error());
@@ -308,7 +306,7 @@ fn scene() {
         }),
         "lost device" => spmd(2, |rank| {
             let buffer = Buffer::new(&[1.0; 4]);
-            assert_eq!((rank.all_reduce(&buffer), rank.all_reduce(&buffer)), (OK, OK));
+            rank.all_reduce_twice(&buffer);
             std::thread::sleep(Duration::from_millis(300));
             assert!(!rank.idle() && rank.state() == OK);
             if rank.rank == 1 {
