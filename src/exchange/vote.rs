@@ -81,7 +81,9 @@ impl Exchange {
             Ok(()) => Writer::default().u8(1).text(""),
             Err(why) => Writer::default().u8(0).text(clipped(why)),
         };
-        self.put(round, operation, kind::VOTE, &ballot.0, &deadline)?;
+        // Who comes shortly before the end learns the answer, too: the store may be busy for a moment.
+        let patience = Deadline::after(deadline.remaining().max(GRACE));
+        self.put(round, operation, kind::VOTE, &ballot.0, &patience)?;
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
         let verdict = format!("{}c/{round}/verdict", self.view.path);
         let bytes = decide(&self.view, &verdict, &keys, &deadline, |came| encode(&count(round, came)))?;
