@@ -196,11 +196,15 @@ fn memory(ranks: usize) {
     for _ in 0..50 {
         abort_with_windows(devices);
     }
-    let last = free_memory(devices);
-    // What the driver rounds, or takes for itself now and then, is less than one window.
-    let lost: Vec<_> = first.iter().zip(&last).map(|(first, last)| first.saturating_sub(*last)).collect();
-    println!("free at first {first:?}, after 50 times {last:?}");
-    assert!(lost.iter().all(|lost| *lost < 16 << 20), "lost {lost:?} bytes");
+    let (start, lost) = (Instant::now(), || -> Vec<_> {
+        first.iter().zip(free_memory(devices)).map(|(first, last)| first.saturating_sub(last)).collect()
+    });
+    // What the driver rounds, or takes for itself now and then, is less than one window; what a clique leaves behind may go a little later.
+    while lost().iter().any(|lost| *lost >= 16 << 20) {
+        assert!(start.elapsed() < slower(20.0), "lost {:?} bytes, of {first:?}", lost());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("free at first {first:?}, lost {:?} after 50 times, known after {:?}", lost(), start.elapsed());
 }
 
 #[test]
