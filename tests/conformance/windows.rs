@@ -217,7 +217,8 @@ fn every_alignment_of<T: Number>(rig: &Rig) {
 
 #[test]
 fn every_operation_at_every_alignment() {
-    watched(240.0, || {
+    // More work than any other test.
+    watched(600.0, || {
         for ranks in rank_counts(&[1, 2, 3, 4]) {
             let rig = Rig::new(ranks);
             each_type!(every_alignment_of(&rig));
