@@ -24,7 +24,13 @@ pub struct Run {
     pub page: &'static str,
 }
 
+<<<<<<< HEAD
 /// Newer than the NCCL of the last run of programs here, or called since that only: of none.
+=======
+const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"];
+
+/// Called by test programs since the last run of 2026-11-22 only.
+>>>>>>> origin/main
 const SINCE_ALL: &[&str] = &[
     "cudaGraphGetNodes",
     "cudaGraphInstantiate",
@@ -57,6 +63,22 @@ const SINCE_ALL: &[&str] = &[
     "gpucommNcclSimInfoInit",
     "gpucommNcclLsaPointer",
     "gpucommNcclPeerPointer",
+    "gpucommNcclMultimemPointer",
+];
+
+/// Newer than NCCL 2.30.7, or, with NVLS off, nothing but an error.
+const SINCE_2_30_7: &[&str] = &[
+    "ncclAllReduceConfig",
+    "ncclBroadcastConfig",
+    "ncclReduceConfig",
+    "ncclAllGatherConfig",
+    "ncclReduceScatterConfig",
+    "ncclAlltoAllConfig",
+    "ncclGatherConfig",
+    "ncclScatterConfig",
+    "gpucommNcclCollConfigInit",
+    "ncclSetEncryption",
+    "gpucommNcclEncryptionConfigInit",
     "gpucommNcclMultimemPointer",
 ];
 
@@ -198,6 +220,15 @@ pub const ALL: &[Run] = &[
         newer: &[],
         page: "2026-11-22-h200-life.md",
     },
+    Run {
+        date: "2026-11-23",
+        gpus: "2 H200",
+        nccl: "2.30.7",
+        commit: "46195d2",
+        what: What::Programs(&["conformance", "random"]),
+        newer: SINCE_2_30_7,
+        page: "2026-11-23-h200-newer.md",
+    },
 ];
 
 impl Run {
@@ -214,7 +245,8 @@ impl Run {
         match self.what {
             What::Calls(functions) => functions.contains(&function),
             What::Programs(ran) => {
-                let newer = [self.newer, SINCE_ALL].concat();
+                let since = if self.date < "2026-11-23" { SINCE_ALL } else { &[] };
+                let newer = [self.newer, since].concat();
                 ran.iter().any(|one| programs.contains(one)) && !newer.contains(&function)
             }
         }
