@@ -24,13 +24,7 @@ pub struct Run {
     pub page: &'static str,
 }
 
-<<<<<<< HEAD
-/// Newer than the NCCL of the last run of programs here, or called since that only: of none.
-=======
-const GRAPHS: [&str; 4] = ["cudaGraphExecDestroy", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"];
-
 /// Called by test programs since the last run of 2026-11-22 only.
->>>>>>> origin/main
 const SINCE_ALL: &[&str] = &[
     "cudaGraphGetNodes",
     "cudaGraphInstantiate",
