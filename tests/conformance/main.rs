@@ -42,6 +42,7 @@ mod faults;
 mod foreign;
 mod futures;
 mod graph_ends;
+mod graph_limits;
 mod graphs;
 mod grid;
 mod grouping;

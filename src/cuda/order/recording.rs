@@ -65,6 +65,8 @@ pub(crate) trait Mortal: Send + Sync {
 /// Memory of a graph.
 pub(crate) struct Kept {
     used: Arc<dyn Used>,
+    /// What shows the same memory at other addresses, which the graph uses too.
+    aliases: Vec<Arc<dyn Used>>,
     /// Within the capture.
     uses: Uses,
     /// How many operations were ordered that use it.
@@ -86,6 +88,12 @@ impl Kept {
 
     pub(crate) fn is_fresh(&self) -> bool {
         self.fresh
+    }
+
+    /// Whether it is kept alive at the addresses of `used`.
+    fn has(&self, used: &dyn Used) -> bool {
+        let mut all = self.aliases.iter().chain([&self.used]);
+        all.any(|kept| ptr::addr_eq(Arc::as_ptr(kept), used))
     }
 
     /// The capture is over: its streams go.
@@ -140,13 +148,16 @@ impl Recording {
         let tracker = ptr::from_ref(used.tracker());
         let known = state.memory.iter().position(|kept| ptr::eq(kept.used.tracker(), tracker));
         let at = match known {
-            Some(at) => at,
+            Some(at) => {
+                if !state.memory[at].has(used) {
+                    let alias = kept_alive(used)?;
+                    state.memory[at].aliases.push(alias);
+                }
+                at
+            }
             None => {
-                let used = used.keep().ok_or_else(|| {
-                    let reason = "memory that a graph uses has to live as long as it does: not pinned memory, nor a view of memory of others";
-                    Error::InvalidUsage { operation: CAPTURE, reason: reason.to_owned() }
-                })?;
-                state.memory.push(Kept { used, uses: Uses::new(), ordered: 0, writes: false, fresh: false });
+                let (used, aliases) = (kept_alive(used)?, Vec::new());
+                state.memory.push(Kept { used, aliases, uses: Uses::new(), ordered: 0, writes: false, fresh: false });
                 state.memory.len() - 1
             }
         };
@@ -171,6 +182,14 @@ impl Recording {
             kept.fresh |= kept.ordered == 1;
         }
     }
+}
+
+/// Keeps memory alive for as long as a graph may use it.
+fn kept_alive(used: &dyn Used) -> Result<Arc<dyn Used>> {
+    used.keep().ok_or_else(|| {
+        let reason = "memory that a graph uses has to live as long as it does: not pinned memory, nor a view of memory of others";
+        Error::InvalidUsage { operation: CAPTURE, reason: reason.to_owned() }
+    })
 }
 
 impl std::fmt::Debug for Recording {

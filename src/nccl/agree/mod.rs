@@ -6,6 +6,7 @@ pub(crate) mod dispute;
 pub(crate) mod hint;
 pub(crate) mod ledger;
 pub(crate) mod meeting;
+pub(crate) mod numbers;
 pub(crate) mod order;
 pub(crate) mod pair;
 pub(crate) mod past;

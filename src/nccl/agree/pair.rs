@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::hint;
 use super::hint::Apart;
+use super::numbers::Numbers;
 use super::signature::{describe, head_of_message};
 use super::types;
 use super::types::Type;
@@ -63,7 +64,7 @@ pub(crate) enum Manner {
     Plain,
     /// It is captured into a graph.
     Captured,
-    /// A graph is launched that holds messages between the two, the first of which has the number that stands for the count.
+    /// A graph is launched that holds messages between the two, which stand [in a word](Word::numbers) for the count.
     Launched,
 }
 
@@ -80,6 +81,8 @@ impl Word {
     /// Exchanges count up to this, and begin again.
     const LAPS: u64 = (1 << (Self::COUNT - Self::EXCHANGES)) - 1;
     const COUNT: u32 = 19;
+    /// Of what stands for the count where a graph is launched: the number of its first message. Above that is the digest of all.
+    const FIRST: u64 = (1 << 26) - 1;
     /// It is captured into a graph; it is the launch of one.
     const CAPTURED: u64 = 1 << 60;
     const LAUNCHED: u64 = 1 << 61;
@@ -122,9 +125,14 @@ impl Word {
 
     /// In words, for an error that sets it against what the other end said; `peer` is the rank of that one.
     pub(crate) fn against(self, other: Self, peer: usize) -> String {
-        let count = (self.0 & (Self::CAPTURED - 1)) >> Self::COUNT;
+        let count = self.count();
         if self.0 & Self::LAUNCHED != 0 {
-            return format!("launch of the graph with message {count} between it and rank {peer}");
+            let first = |count: u64| count & Self::FIRST;
+            let mut text = format!("launch of the graph with message {} between it and rank {peer}", first(count));
+            if other.0 & Self::LAUNCHED != 0 && first(count) == first(other.count()) && count != other.count() {
+                text.push_str(", and not the same behind it");
+            }
+            return text;
         }
         let element = Type::numbered(self.0 >> Self::KIND & ((1 << types::BITS) - 1));
         let mut text = describe(head_of_message(self.said_by(End::Receiver), element, peer), count);
@@ -144,6 +152,15 @@ impl Word {
             more => text.push_str(&format!(", after {} fewer of all_to_all, gather and scatter", -more)),
         }
         text
+    }
+
+    fn count(self) -> u64 {
+        (self.0 & (Self::CAPTURED - 1)) >> Self::COUNT
+    }
+
+    /// What stands for the count where a graph with these messages is launched.
+    pub(crate) fn numbers(all: &Numbers) -> usize {
+        (all.first & Self::FIRST | all.digest & !Self::FIRST) as usize
     }
 
     fn exchanges(self) -> u64 {

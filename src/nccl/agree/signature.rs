@@ -5,6 +5,7 @@ use super::code::{
     LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, SUSPEND, WAIT_SIGNAL,
     WINDOW,
 };
+use super::numbers::Numbers;
 use super::types::Type;
 use crate::element::ElementKind;
 use crate::sys;
@@ -145,9 +146,9 @@ impl Signature {
         Self([u64::from(SUSPEND), u64::from(flags), 0, 0, 0, 0])
     }
 
-    /// The launch of a graph that holds so many collectives of the communicator, the first of them number `first`.
-    pub(crate) fn launch(first: u64, count: u64) -> Self {
-        Self([u64::from(LAUNCH), first & (CAPTURED - 1), 0, 0, 0, count])
+    /// The launch of a graph that holds these collectives of the communicator.
+    pub(crate) fn launch(all: &Numbers) -> Self {
+        Self([u64::from(LAUNCH), all.first & (CAPTURED - 1), all.digest, all.last, 0, all.count])
     }
 
     /// The same, captured into a graph.
@@ -212,6 +213,10 @@ impl Signature {
     /// The signature in words, for an error that sets it against `other`.
     pub(crate) fn against(&self, other: &Self) -> String {
         let mut text = self.describe();
+        let launches = [self, other].map(|one| one.0[0] as u8 == LAUNCH);
+        if launches == [true; 2] && self.0[2] != other.0[2] && text == other.describe() {
+            text.push_str(", not the same between");
+        }
         if self.group() != other.group() {
             match self.group() {
                 0 => {}
@@ -227,7 +232,7 @@ impl Signature {
         let [head, _, send, send_offset, recv, recv_offset] = self.0;
         let mut text = describe(head, self.count());
         if head as u8 == LAUNCH {
-            return format!("{text}, which holds {recv_offset} of them");
+            return format!("{text}, which holds {recv_offset} of them, up to collective {send_offset}");
         }
         if self.0[1] & CAPTURED != 0 {
             text.push_str(", captured into a graph");

@@ -107,8 +107,9 @@ fn compare_order(
 #[inline]
 fn passed(family: &Family, call: &Call<'_>) -> Result<()> {
     match call.kind.exchange() {
-        // What is captured comes later, with a launch.
-        Some(kind) if call.count > 0 && !call.stream.records() => exchange(family, call, kind),
+        Some(kind) if call.count > 0 => {
+            exchange(family, call.comm, kind, call.operation, || call.signature(1).describe())
+        }
         _ => Ok(()),
     }
 }
@@ -116,18 +117,24 @@ fn passed(family: &Family, call: &Call<'_>) -> Result<()> {
 /// One that NCCL makes messages of, which come one after another with the others between the same ranks: so between two
 /// ranks the same messages must come before it. Either end of another message sees that this one has come before, or is
 /// seen here.
-fn exchange(family: &Family, call: &Call<'_>, kind: Exchange) -> Result<()> {
-    let (ledger, rank) = (&family.ledger, call.comm.rank);
+pub(super) fn exchange(
+    family: &Family,
+    inner: &Inner,
+    kind: Exchange,
+    operation: &'static str,
+    what: impl Fn() -> String,
+) -> Result<()> {
+    let (ledger, rank) = (&family.ledger, inner.rank);
     let past = ledger.past(rank);
     past.exchange(kind);
     fence(Ordering::SeqCst);
-    for peer in (0..call.comm.size).filter(|&peer| peer != rank) {
+    for peer in (0..inner.size).filter(|&peer| peer != rank) {
         for (end, exchanges) in [(End::Sender, past.exchanges(rank, peer)), (End::Receiver, past.exchanges(peer, rank))]
         {
             let theirs = ledger.pair(rank, end, peer).waiting(end);
             if let Some(theirs) = theirs.filter(|theirs| theirs.is_before(exchanges)) {
-                let got = format!("{} before that", call.signature(1).describe());
-                return Err(ledger.decide(rank, peer, theirs.describe(rank), got).error(call.operation));
+                let got = format!("{} before that", what());
+                return Err(ledger.decide(rank, peer, theirs.describe(rank), got).error(operation));
             }
         }
     }
@@ -155,7 +162,7 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
     let message = Message { element: call.of(), count: call.elements, window, exchanges, manner };
     match family.ledger.message((rank, end), peer, message) {
         Ok(met) if met.first && is_too_late(&family.ledger, (rank, end), peer, message.exchanges, met.number) => {
-            Err(too_late(family, call, peer, Word::new(end, message)))
+            Err(too_late(family, call.comm, peer, Word::new(end, message), call.operation))
         }
         Ok(met) => {
             call.agreed.set(met.number);
@@ -177,15 +184,15 @@ pub(super) fn exchanges(past: &Past, (rank, end): (usize, End), peer: usize) -> 
 /// Whether message `number`, to which its rank was the first to come after so many exchanges, comes behind an exchange that the other end
 /// has come to without this message. If it has come to the message meanwhile, it has compared that.
 #[inline]
-fn is_too_late(ledger: &Ledger, (rank, end): (usize, End), peer: usize, after: u64, number: u64) -> bool {
+pub(super) fn is_too_late(ledger: &Ledger, (rank, end): (usize, End), peer: usize, after: u64, number: u64) -> bool {
     exchanges(ledger.past(peer), (rank, end), peer) > after
         && ledger.pair(rank, end, peer).passed(end.other()) <= number
 }
 
 #[cold]
-fn too_late(family: &Family, call: &Call<'_>, peer: usize, mine: Word) -> Error {
+pub(super) fn too_late(family: &Family, inner: &Inner, peer: usize, mine: Word, operation: &'static str) -> Error {
     let expected = "all_to_all, gather or scatter before that".to_owned();
-    family.ledger.decide(call.comm.rank, peer, expected, mine.describe(peer)).error(call.operation)
+    family.ledger.decide(inner.rank, peer, expected, mine.describe(peer)).error(operation)
 }
 
 #[cold]

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::cuda::{Mortal, Recording};
 use crate::error::{Error, Result};
+use crate::nccl::agree::numbers::Numbers;
 use crate::nccl::agree::pair::End;
-use crate::nccl::agree::recent::{NOWHERE, Record};
+use crate::nccl::agree::past::Exchange;
+use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::call::Call;
 use crate::nccl::state::inner::{Family, Inner};
@@ -21,11 +23,11 @@ pub(super) const OPERATION: &str = "Graph::launch";
 /// What one communicator has in a graph.
 pub(super) struct Part {
     pub(super) inner: Arc<Inner>,
-    /// The number of its first collective, and how many there are.
-    first: u64,
-    collectives: u64,
-    /// The first message to or from each peer.
-    pub(super) pairs: Vec<(usize, End, u64)>,
+    collectives: Numbers,
+    /// The kinds of those among them that NCCL makes messages of.
+    pub(super) exchanges: Vec<Exchange>,
+    /// The messages to or from each peer.
+    pub(super) pairs: Vec<(usize, End, Numbers)>,
     /// The windows, and registrations, that its calls use.
     windows: Vec<u64>,
     /// The removals at which all of them were there.
@@ -34,8 +36,8 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) fn signature(&self) -> Option<(&Family, Signature)> {
-        let family = self.inner.family.as_deref().filter(|_| self.collectives > 0)?;
-        Some((family, Signature::launch(self.first, self.collectives)))
+        let family = self.inner.family.as_deref().filter(|_| self.collectives.count > 0)?;
+        Some((family, Signature::launch(&self.collectives)))
     }
 }
 
@@ -112,8 +114,8 @@ impl Captured {
         let mut open = self.open();
         let at = open.iter().position(|part| part.inner.id == inner.id).unwrap_or_else(|| {
             let removals = AtomicU64::new(inner.windows.removals());
-            let (pairs, windows) = (Vec::new(), Vec::new());
-            open.push(Part { inner, first: NOWHERE, collectives: 0, pairs, windows, removals });
+            let (exchanges, pairs, windows) = (Vec::new(), Vec::new(), Vec::new());
+            open.push(Part { inner, collectives: Numbers::NONE, exchanges, pairs, windows, removals });
             open.len() - 1
         });
         let (part, number) = (&mut open[at], call.agreed.get());
@@ -124,16 +126,20 @@ impl Captured {
             }
             Ok::<_, Infallible>(())
         });
-        match call.kind.message() {
-            None => {
-                part.first = part.first.min(number);
-                part.collectives += 1;
+        let exchange = call.kind.exchange().filter(|kind| !part.exchanges.contains(kind));
+        part.exchanges.extend(exchange);
+        let numbers = match call.kind.message() {
+            None => &mut part.collectives,
+            Some((end, peer)) => {
+                let known = part.pairs.iter().position(|(known, of, _)| (*known, *of) == (peer, end));
+                let at = known.unwrap_or_else(|| {
+                    part.pairs.push((peer, end, Numbers::NONE));
+                    part.pairs.len() - 1
+                });
+                &mut part.pairs[at].2
             }
-            Some((end, peer)) if !part.pairs.iter().any(|(known, of, _)| (*known, *of) == (peer, end)) => {
-                part.pairs.push((peer, end, number));
-            }
-            Some(_) => {}
-        }
+        };
+        numbers.add(number);
     }
 
     /// The capture is over, of which `graph` came.
@@ -168,7 +174,7 @@ impl Part {
     }
 
     pub(super) fn record(&self, number: u64, agreed: u64) -> Record {
-        let signature = Signature::launch(self.first, self.collectives);
+        let signature = Signature::launch(&self.collectives);
         let (head, count, visit) = (signature.head(), signature.count(), self.inner.next_visit());
         Record { number, head, count, agreed, operation: OPERATION, visit, joined: false }
     }

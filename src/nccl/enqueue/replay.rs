@@ -1,5 +1,5 @@
 //! Launches of graphs that hold operations of communicators: each counts as one operation of each of these. The ranks of a clique compare
-//! it by what the graph begins with: the number of its first collective, and of the first message of each pair.
+//! it by the numbers of what the graph holds: of its collectives, and of the messages of each pair.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use super::submit::{failed, outside_of_groups};
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
+use crate::nccl::agree::numbers::Numbers;
 use crate::nccl::agree::pair::{End, Manner, Message, Word};
 use crate::nccl::agree::recent::NOWHERE;
 use crate::nccl::agree::track::Turn;
@@ -111,22 +112,29 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>> {
         let Some(family) = &part.inner.family else { continue };
         if let Some((_, signature)) = part.signature() {
             agreement::point_in_order(family, &part.inner, OPERATION, &signature)?;
+            for kind in &part.exchanges {
+                let what = || format!("{}, all_to_all, gather or scatter among them,", signature.describe());
+                agreement::exchange(family, &part.inner, *kind, OPERATION, what)?;
+            }
         }
-        part.pairs.iter().try_for_each(|pair| message(family, &part.inner, *pair))?;
+        part.pairs.iter().try_for_each(|pair| message(family, &part.inner, pair))?;
     }
     Ok(agreed)
 }
 
-/// Compares that a graph is launched that has messages between a rank and `peer`, from number `first` on.
-fn message(family: &Family, inner: &Inner, (peer, end, first): (usize, End, u64)) -> Result<()> {
-    let rank = inner.rank;
+/// Compares that a graph is launched that has these messages between a rank and a peer.
+fn message(family: &Family, inner: &Inner, (peer, end, numbers): &(usize, End, Numbers)) -> Result<()> {
+    let (rank, peer, end) = (inner.rank, *peer, *end);
     if peer == rank {
         return Ok(());
     }
     let exchanges = agreement::exchanges(family.ledger.past(rank), (rank, end), peer);
-    let (element, count) = (ElementKind::U8.into(), first as usize);
+    let (element, count) = (ElementKind::U8.into(), Word::numbers(numbers));
     let message = Message { element, count, window: false, exchanges, manner: Manner::Launched };
     match family.ledger.message((rank, end), peer, message) {
+        Ok(met) if met.first && agreement::is_too_late(&family.ledger, (rank, end), peer, exchanges, met.number) => {
+            Err(agreement::too_late(family, inner, peer, Word::new(end, message), OPERATION))
+        }
         Ok(_) => Ok(()),
         Err(theirs) => Err(family.ledger.settle_message(rank, peer, theirs, Word::new(end, message)).error(OPERATION)),
     }

@@ -1,0 +1,142 @@
+//! What graphs must not be made of, or do: memory at several addresses, and what ranks take for the same though it is not.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gpucomm::cuda::vmm::{Access, PhysicalMemory};
+use gpucomm::{Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
+
+use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
+
+/// A graph keeps memory at each of the addresses at which it uses it.
+#[test]
+fn memory_at_two_addresses() {
+    watched(60.0, || {
+        let device = Device::new(0).unwrap();
+        let stream = Stream::new(device).unwrap();
+        let Ok(memory) = PhysicalMemory::new(device, 2 << 20) else { return };
+        // SAFETY: this thread alone uses both, one after the other.
+        let again = unsafe { memory.alias() };
+        let mut x = memory.map(&[Access::read_write(device)]).unwrap().into_buffer::<u8>();
+        let y = again.map(&[Access::read_write(device)]).unwrap().into_buffer::<u8>();
+        let mut z = DeviceBuffer::from_slice(&stream, &[0u8; 999]).unwrap();
+        let graph = stream
+            .capture(|stream| {
+                x.fill(stream, 7)?;
+                z.copy_from(stream, y.slice(1..1000))
+            })
+            .unwrap();
+        drop(y);
+        // What nobody uses is unmapped by another thread.
+        std::thread::sleep(slower(0.3));
+        for _ in 0..3 {
+            z.fill(&stream, 0).unwrap();
+            graph.launch(&stream).unwrap();
+            assert_eq!(z.to_vec(&stream).unwrap(), [7; 999]);
+        }
+    });
+}
+
+/// Two ranks do `body`, which differs between them, and are told: `words` stand in what the first of them hears.
+fn told(words: &[&str], body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync) {
+    for ranks in rank_counts(&[2]) {
+        let rig = Rig::new(ranks);
+        let heard = AtomicUsize::new(0);
+        rig.run(|comm, stream| {
+            if let Err(error) = body(comm, stream) {
+                assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
+                assert_names(&error, words);
+                heard.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        assert!(heard.into_inner() > 0, "nobody heard of it");
+        drop(rig);
+        still_works(ranks);
+    }
+}
+
+/// Two captures at once take what is issued in turns, and not the same turns on all ranks.
+#[test]
+fn captures_that_are_interleaved() {
+    watched(60.0, || {
+        told(&["launch of the graph with collective", "holds 2 of them"], |comm, stream| {
+            let mut sums = (0..3).map(|_| DeviceBuffer::from_slice(stream, &[1i32; 33])).collect::<Result<Vec<_>>>()?;
+            let sum = |x: &mut DeviceBuffer<i32>, stream: &Stream| comm.all_reduce(InPlace(x), ReduceOp::Sum, stream);
+            let mut inner = None;
+            let outer = stream.capture(|lent| {
+                let [x, y, z] = &mut sums[..] else { unreachable!() };
+                sum(x, lent)?;
+                if comm.rank() == 0 {
+                    inner = Some(stream.capture(|lent| sum(y, lent))?);
+                    sum(z, lent)
+                } else {
+                    sum(y, lent)?;
+                    inner = Some(stream.capture(|lent| sum(z, lent))?);
+                    Ok(())
+                }
+            })?;
+            outer.launch(stream)?;
+            stream.wait(slower(20.0))
+        });
+        told(&["launch of the graph with message"], |comm, stream| {
+            let mut all = (0..3).map(|_| DeviceBuffer::from_slice(stream, &[1i32; 33])).collect::<Result<Vec<_>>>()?;
+            let message = |x: &mut DeviceBuffer<i32>, stream: &Stream| match comm.rank() {
+                0 => comm.send(&*x, 1, stream),
+                _ => comm.recv(x, 0, stream),
+            };
+            let mut inner = None;
+            let outer = stream.capture(|lent| {
+                let [x, y, z] = &mut all[..] else { unreachable!() };
+                message(x, lent)?;
+                if comm.rank() == 0 {
+                    inner = Some(stream.capture(|lent| message(y, lent))?);
+                    message(z, lent)
+                } else {
+                    message(y, lent)?;
+                    inner = Some(stream.capture(|lent| message(z, lent))?);
+                    Ok(())
+                }
+            })?;
+            outer.launch(stream)?;
+            stream.wait(slower(20.0))
+        });
+    });
+}
+
+/// NCCL makes messages of an all_to_all: those of a graph, too, come one after the other with all others between the same ranks.
+#[cfg(nccl_ge_2_28)]
+#[test]
+fn an_exchange_and_a_message_in_different_orders() {
+    watched(60.0, || {
+        for within in [false, true] {
+            // In other words by whoever comes first.
+            told(&["all_to_all", "of 10 i32"], |comm, stream| {
+                let (rank, beside) = (comm.rank(), Stream::new(comm.device())?);
+                let x = DeviceBuffer::from_slice(stream, &[1i32; 20])?;
+                let mut y = DeviceBuffer::from_slice(stream, &[0i32; 20])?;
+                let mut z = DeviceBuffer::from_slice(stream, &[7i32; 10])?;
+                let mut message = |stream: &Stream| match rank {
+                    0 => comm.send(&z, 1, stream),
+                    _ => comm.recv(&mut z, 0, stream),
+                };
+                let graph = stream.capture(|stream| {
+                    let side = stream.fork(comm.device())?;
+                    if within && rank == 1 {
+                        message(&side)?;
+                    }
+                    comm.all_to_all(&x, &mut y, stream)?;
+                    if within && rank == 0 { message(&side) } else { Ok(()) }
+                })?;
+                if !within && rank == 1 {
+                    message(&beside)?;
+                }
+                graph.launch(stream)?;
+                if !within && rank == 0 {
+                    message(&beside)?;
+                }
+                stream.wait(slower(20.0))?;
+                beside.wait(slower(20.0))
+            });
+        }
+    });
+}
