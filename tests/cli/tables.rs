@@ -86,6 +86,9 @@ fn threads_windows_and_other_ways_to_run() {
         perf(&[operation, "-R", "1", "-b", "1K", "-e", "1K", "-n", "2"]);
         perf(&[operation, "-t", &n, "-R", "1", "-b", "1K", "-e", "16K", "-f", "4", "-n", "2", "-d", "half"]);
         perf(&[operation, "-g", "1", "-b", "1K", "-e", "1K", "-n", "2"]);
+        perf(&[operation, "-G", "2", "-b", "1K", "-e", "32K", "-f", "32", "-n", "3"]);
+        perf(&[operation, "-t", &n, "-G", "3", "-b", "1K", "-e", "1K", "-n", "2", "-c", "2"]);
+        perf(&[operation, "--procs", &n, "-G", "3", "-b", "1K", "-e", "1K", "-n", "2"]);
     }
     if ranks() == 4 {
         perf(&["all_reduce", "-t", "2", "-g", "2", "-b", "1K", "-e", "1K"]);

@@ -16,8 +16,6 @@ pub struct Neutral {
     blocking: Option<()>,
     #[arg(short = 'y', long = "stream_null", value_name = "0|1", hide = true, value_parser = null)]
     null: Option<()>,
-    #[arg(short = 'G', long = "cudagraph", value_name = "N", hide = true, value_parser = graph)]
-    graph: Option<()>,
     #[arg(short = 'C', long = "report_cputime", value_name = "0|1", hide = true, value_parser = host_time)]
     host_time: Option<()>,
     #[arg(short = 'S', long = "report_timestamps", value_name = "0|1", hide = true, value_parser = stamps)]
@@ -59,10 +57,6 @@ fn blocking(text: &str) -> Result<(), String> {
 
 fn null(text: &str) -> Result<(), String> {
     only(0, text, "each rank has a stream of its own, never the default stream")
-}
-
-fn graph(text: &str) -> Result<(), String> {
-    only(0, text, "CUDA graphs are not supported yet; leave it out to launch each operation")
 }
 
 fn host_time(text: &str) -> Result<(), String> {

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use gpucomm::ElementKind;
 
 pub use self::values::{Average, Buffers, RedOp, Root, Way, kind_name};
-use self::values::{List, average, buffers, factor, increment, kinds, natural, positive, redops, root};
+use self::values::{List, average, buffers, factor, increment, kinds, launches, natural, positive, redops, root};
 use crate::failure::{Failure, Result};
 use crate::neutral::Neutral;
 use crate::perf::operation::Operation;
@@ -43,7 +43,7 @@ enum Verb {
     /// Time an operation, check every element, and print nccl-tests' table
     ///
     /// OP is one of all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, sendrecv,
-    /// all_to_all_v. Options are those of nccl-tests; those that are not listed are taken where they change nothing (-G 0).
+    /// all_to_all_v. Options are those of nccl-tests; those that are not listed are taken where they change nothing (-p 0).
     /// Exits with 1 if any value is wrong, and with 2 if the options make no sense.
     Perf(Box<PerfArgs>),
 }
@@ -108,6 +108,10 @@ struct PerfArgs {
     /// Buffers: 0 plain, 1 registered, 2 symmetric windows; several, such as 0,1,2, have a table each
     #[arg(short = 'R', long = "local_register", value_name = "LIST", default_value = "0", value_parser = buffers)]
     buffers: List<Buffers>,
+    /// Capture the iterations of each size as a CUDA graph, and launch that N times; 0 launches them one by one. Several, such
+    /// as 0,20, have a table each
+    #[arg(short = 'G', long = "cudagraph", value_name = "LIST", default_value = "0", value_parser = launches)]
+    launches: List<usize>,
     /// Time over ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum
     #[arg(short = 'a', long = "average", value_name = "0..3", default_value = "1", value_parser = average)]
     average: Average,
@@ -144,6 +148,7 @@ pub struct PerfOptions {
     pub root: Root,
     pub checks: usize,
     pub buffers: Vec<Buffers>,
+    pub launches: Vec<usize>,
     pub average: Average,
     pub timeout: Option<Duration>,
     pub json: Option<PathBuf>,
@@ -216,6 +221,7 @@ impl PerfArgs {
             root: self.root,
             checks: self.checks,
             buffers: self.buffers.0,
+            launches: self.launches.0,
             average: self.average,
             timeout: self.timeout.map(|seconds| Duration::from_secs(seconds as u64)),
             json: self.json,
@@ -234,7 +240,7 @@ impl PerfOptions {
 
     /// What each table is of, in turn.
     pub fn ways(&self) -> impl Iterator<Item = Way> {
-        self.buffers.iter().map(|&buffers| Way { buffers })
+        self.launches.iter().flat_map(|&launches| self.buffers.iter().map(move |&buffers| Way { buffers, launches }))
     }
 
     /// Whether a plot can show what will be measured, if one is asked for.
@@ -244,6 +250,11 @@ impl PerfOptions {
         }
         if self.plot == self.json {
             return Err(Failure::usage("--json and --plot name the same file"));
+        }
+        if let [first, second, ..] = *self.launches.iter().filter(|&&launches| launches > 0).collect::<Vec<_>>() {
+            return Err(Failure::usage(format!(
+                "--plot shows one kind of graphs, and -G has {first} and {second} launches"
+            )));
         }
         let lines = self.ways().count() * self.kinds.len() * self.reductions().len() * self.roots().len();
         if lines > plot::LINES {

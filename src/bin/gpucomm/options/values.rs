@@ -34,6 +34,8 @@ impl Buffers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
     pub buffers: Buffers,
+    /// How often a graph of them is launched; 0 where there is none.
+    pub launches: usize,
 }
 
 /// A reduction, by nccl-tests' names.
@@ -171,6 +173,11 @@ pub fn buffers(text: &str) -> Result<List<Buffers>, String> {
         "expected 0 (plain buffers), 1 (registered) or 2 (symmetric windows), or several with commas between";
     let one = |text: &str| text.parse().ok().and_then(|at: usize| Buffers::ALL.get(at).copied());
     each_once(text, one, EXPECTED)
+}
+
+pub fn launches(text: &str) -> Result<List<usize>, String> {
+    const EXPECTED: &str = "expected 0 (no graphs) or a number of launches, or several with commas between";
+    each_once(text, |text| natural(text).ok(), EXPECTED)
 }
 
 /// Values with commas between, none of them twice.

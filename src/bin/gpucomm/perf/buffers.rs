@@ -1,5 +1,7 @@
 //! A rank and its buffers, with guard zones around what the operation may touch.
 
+use std::sync::Arc;
+
 use gpucomm::nccl::{CommBuffer, Communicator, PreMulSum, ReduceOp, Registration};
 use gpucomm::{Device, Stream};
 
@@ -42,7 +44,7 @@ fn register<'c, T: Number>(comm: &'c Communicator, buffer: &CommBuffer<'c, T>) -
 #[derive(Debug)]
 pub struct Rank<'c, T: Number> {
     pub comm: &'c Communicator,
-    pub stream: Stream,
+    pub stream: Arc<Stream>,
     pub send: CommBuffer<'c, T>,
     pub recv: CommBuffer<'c, T>,
     /// Elements that each rank gets from this one, and that this one gets from each, in an all_to_all_v.
@@ -59,7 +61,7 @@ impl<'c, T: Number> Rank<'c, T> {
     /// Takes buffers for up to `bytes` of data. All ranks must do so at the same time if they want windows, or register.
     pub fn new(comm: &'c Communicator, bytes: usize, buffers: Buffers, redops: &[Option<RedOp>]) -> Result<Self> {
         let device: Device = comm.device();
-        let stream = Stream::new(device)?;
+        let stream = Arc::new(Stream::new(device)?);
         let len = (bytes / size_of::<T>())
             .checked_add(2 * Self::GUARD)
             .filter(|len| len.checked_mul(size_of::<T>()).is_some())
@@ -92,7 +94,7 @@ impl<'c, T: Number> Rank<'c, T> {
         }
     }
 
-    /// The three parts that an operation needs at the same time.
+    /// The parts that an operation needs at the same time.
     pub fn parts(&mut self, redop: Option<RedOp>) -> Parts<'_, 'c, T> {
         let op = match redop {
             None | Some(RedOp::Sum) => ReduceOp::Sum,
@@ -105,14 +107,7 @@ impl<'c, T: Number> Rank<'c, T> {
                 None => unreachable!("made in `new` when any reduction is mulsum"),
             },
         };
-        Parts {
-            comm: self.comm,
-            stream: &self.stream,
-            send: &self.send,
-            recv: &mut self.recv,
-            op,
-            counts: (&self.counts.0, &self.counts.1),
-        }
+        Parts { comm: self.comm, send: &self.send, recv: &mut self.recv, op, counts: (&self.counts.0, &self.counts.1) }
     }
 }
 
@@ -120,7 +115,6 @@ impl<'c, T: Number> Rank<'c, T> {
 #[derive(Debug)]
 pub struct Parts<'a, 'c, T: Number> {
     pub comm: &'a Communicator,
-    pub stream: &'a Stream,
     pub send: &'a CommBuffer<'c, T>,
     pub recv: &'a mut CommBuffer<'c, T>,
     pub op: ReduceOp<'a, T>,

@@ -6,9 +6,9 @@ use gpucomm::nccl::CommBuffer;
 
 use super::buffers::Rank;
 use super::data::{Data, Holds, Segment};
-use super::enqueue::{Call, enqueue};
+use super::enqueue::Call;
 use super::number::Number;
-use super::timing::wait;
+use super::timing::{Loop, Stride};
 use crate::failure::{Failure, Result};
 
 /// Elements that are copied and compared at a time.
@@ -30,12 +30,11 @@ impl std::ops::AddAssign for Found {
     }
 }
 
-/// Fills the buffers, runs `call` once and looks at what it did.
-pub fn check<T: Number>(ranks: &mut [Rank<'_, T>], call: &Call, data: &Data) -> Result<Found> {
+/// Fills the buffers, runs `call` once, within a graph or not, and looks at what it did.
+pub fn check<T: Number>(ranks: &mut [Rank<'_, T>], call: &Call, data: &Data, captured: bool) -> Result<Found> {
     let in_place = call.in_place;
     each(ranks, |rank| prepare(rank, data, in_place))?;
-    enqueue(ranks, call, 0)?;
-    wait(ranks)?;
+    Loop { call, times: 1, stride: Stride::NONE }.run(ranks, captured.into(), || Ok(()))?;
     let mut found = Found::default();
     for part in each(ranks, |rank| examine(rank, data, in_place))? {
         found += part;
@@ -184,7 +183,7 @@ mod tests {
         let data = |salt| Data::new(operation, Some(RedOp::Sum), ElementKind::F32, shape, 0, salt);
         for in_place in [false, true] {
             let call = Call { operation, redop: Some(RedOp::Sum), root: 0, in_place, shape };
-            assert_eq!(check(&mut ranks, &call, &data(1)).unwrap(), Found::default());
+            assert_eq!(check(&mut ranks, &call, &data(1), false).unwrap(), Found::default());
             let rank = &mut ranks[0];
             let other = examine(rank, &data(2), in_place).unwrap();
             assert!(other.wrong > LEN as u64 - 10 && (other.outside == 0) == in_place, "{other:?}");

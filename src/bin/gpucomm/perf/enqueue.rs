@@ -1,5 +1,6 @@
 //! Enqueues one operation: straight through the safe layer, with nothing in between.
 
+use gpucomm::Stream;
 use gpucomm::nccl::{InPlace, Layout, RecvOnly, SendOnly, group};
 
 use super::buffers::{Parts, Rank};
@@ -19,11 +20,11 @@ pub struct Call {
 
 /// Issues a collective on `$on`, which is a communicator, or a group followed by the communicator.
 macro_rules! collective {
-    ($call:expr, $base:expr, $parts:expr, $on:expr $(, $comm:expr)?) => {{
+    ($call:expr, $base:expr, $parts:expr, $stream:expr, $on:expr $(, $comm:expr)?) => {{
         let Call { operation, root, in_place, shape, .. } = *$call;
         let Shape { send: s, recv: r, .. } = shape;
-        let (base, me) = ($base, $parts.comm.rank());
-        let Parts { stream, send, recv, op, counts, .. } = $parts;
+        let (base, me, stream) = ($base, $parts.comm.rank(), $stream);
+        let Parts { send, recv, op, counts, .. } = $parts;
         let (whole, at_root) = (shape.extent(), me == root);
         match operation {
             Operation::AllReduce if in_place => {
@@ -98,9 +99,10 @@ macro_rules! collective {
 
 /// Sends to the next rank in the ring and receives from the one before.
 macro_rules! ring {
-    ($group:expr, $call:expr, $base:expr, $parts:expr) => {{
+    ($group:expr, $call:expr, $base:expr, $parts:expr, $stream:expr) => {{
         let (base, count, ranks) = ($base, $call.shape.send, $call.shape.ranks);
-        let Parts { comm, stream, send, recv, .. } = $parts;
+        let stream = $stream;
+        let Parts { comm, send, recv, .. } = $parts;
         let me = comm.rank();
         let (next, previous) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
         $group.send(comm, send.slice(base..base + count), next, stream)?;
@@ -110,27 +112,32 @@ macro_rules! ring {
 
 /// Enqueues `call` on all ranks of this thread: directly if it is one, in a group if there are more.
 ///
-/// `shift` elements into the buffers, so that successive calls need not use the same memory.
+/// Each rank has its stream in `streams`. `shift` elements into the buffers, so that successive calls need not use the same memory.
 #[inline]
-pub fn enqueue<T: Number>(ranks: &mut [Rank<'_, T>], call: &Call, shift: usize) -> gpucomm::Result<()> {
+pub fn enqueue<T: Number>(
+    ranks: &mut [Rank<'_, T>],
+    streams: &[&Stream],
+    call: &Call,
+    shift: usize,
+) -> gpucomm::Result<()> {
     let base = Rank::<T>::GUARD + shift;
     match ranks {
         [one] if call.operation != Operation::SendRecv => {
             let parts = one.parts(call.redop);
             let comm = parts.comm;
-            collective!(call, base, parts, comm)
+            collective!(call, base, parts, streams[0], comm)
         }
         all if call.operation == Operation::SendRecv => group(|g| {
-            for rank in all {
-                ring!(g, call, base, rank.parts(call.redop))?;
+            for (rank, stream) in all.iter_mut().zip(streams) {
+                ring!(g, call, base, rank.parts(call.redop), *stream)?;
             }
             Ok(())
         }),
         all => group(|g| {
-            for rank in all {
+            for (rank, stream) in all.iter_mut().zip(streams) {
                 let parts = rank.parts(call.redop);
                 let comm = parts.comm;
-                collective!(call, base, parts, g, comm)?;
+                collective!(call, base, parts, *stream, g, comm)?;
             }
             Ok(())
         }),

@@ -11,7 +11,7 @@ use super::number::Number;
 use super::report::Report;
 use super::row::{Row, Setup, Timing};
 use super::team::Team;
-use super::timing::{Stride, repeat, time};
+use super::timing::{Loop, Stride};
 use crate::failure::Result;
 use crate::options::{PerfOptions, RedOp, Way, kind_name};
 use crate::size::{Step, human, sweep};
@@ -94,7 +94,7 @@ impl Member<'_> {
                         rank.lay_out(operation, &shape);
                     }
                     let call = Call { operation, redop, root, in_place, shape };
-                    repeat(ranks, &call, options.warmup, stride)?;
+                    Loop { call: &call, times: options.warmup, stride }.run(ranks, 0, || Ok(()))?;
                 }
             }
         }
@@ -137,9 +137,9 @@ impl Member<'_> {
     fn measure<T: Number>(&mut self, ranks: &mut [Rank<'_, T>], call: &Call) -> Result<Timing> {
         let options = self.options;
         let stride = Stride::new(call.shape.extent(), options.max / size_of::<T>());
-        repeat(ranks, call, options.warmup, stride)?;
-        self.team.start()?;
-        let seconds = time(ranks, call, options.iterations, stride)?;
+        Loop { call, times: options.warmup, stride }.run(ranks, 0, || Ok(()))?;
+        let launches = self.way.launches;
+        let seconds = Loop { call, times: options.iterations, stride }.run(ranks, launches, || self.team.start())?;
         ranks.iter().try_for_each(|rank| rank.comm.async_error())?;
         let seconds = options.average.of(&self.team.gather(seconds)?);
         let (algbw, busbw) = call.operation.bandwidth(&call.shape, seconds);
@@ -148,7 +148,7 @@ impl Member<'_> {
         for _ in 0..options.checks {
             self.salt += 1;
             let data = Data::new(call.operation, call.redop, T::KIND, call.shape, call.root, self.salt);
-            let mine = check(ranks, call, &data)?;
+            let mine = check(ranks, call, &data, launches > 0)?;
             let total = |values: Vec<f64>| values.iter().sum::<f64>() as u64;
             let all = Found {
                 wrong: total(self.team.gather(mine.wrong as f64)?),

@@ -4,6 +4,7 @@ mod axis;
 mod lines;
 
 use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use serde_json::Value;
 
@@ -82,13 +83,15 @@ fn panel(area: &Area<'_>, lines: &[Line], axes: [&Axis; 2], value: fn(&Point) ->
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
         .draw()?;
-    for (line, colour) in lines.iter().zip(COLOURS) {
-        let points = line.points.iter().map(|point| (point.bytes, value(point)));
-        let style = colour.filled().stroke_width(WIDTH);
+    for line in lines {
+        let points: Vec<_> = line.points.iter().map(|point| (point.bytes, value(point))).collect();
+        let style = COLOURS[line.family % LINES].filled().stroke_width(WIDTH);
+        chart.draw_series(points.iter().map(|&point| Circle::new(point, 3, style)))?;
+        let (dash, gap) = if line.captured { (6, 4) } else { (i32::MAX, 0) };
         chart
-            .draw_series(LineSeries::new(points, style).point_size(3))?
+            .draw_series(DashedLineSeries::new(points, dash, gap, style))?
             .label(&line.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
+            .legend(move |(x, y)| DashedPathElement::new([(x, y), (x + 22, y)], dash, gap, style));
     }
     chart
         .configure_series_labels()

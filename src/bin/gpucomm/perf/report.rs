@@ -103,6 +103,7 @@ impl<'a> Report<'a> {
                     Root::Rank(rank) => rank.into(),
                 },
                 "buffers": self.setup.way.buffers.name(),
+                "graph_launches": self.setup.way.launches,
                 "time": options.average.name(),
             },
             "rows": self.rows.iter().map(row_json).collect::<Vec<_>>(),

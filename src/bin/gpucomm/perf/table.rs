@@ -17,7 +17,8 @@ pub fn header(setup: &Setup) -> Vec<String> {
         format!("# gpucomm {} {} on {}", env!("CARGO_PKG_VERSION"), setup.options.operation.name(), setup.libraries),
         format!(
             "# nThread {threads} nGpus {gpus} minBytes {min} maxBytes {max} step: {step} warmup iters: {warmup} \
-             iters: {iterations} agg iters: 1 validation: {checks} graph: 0"
+             iters: {iterations} agg iters: 1 validation: {checks} graph: {}",
+            setup.way.launches
         ),
         format!(
             "# {}, time: {} over ranks",

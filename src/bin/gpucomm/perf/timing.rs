@@ -1,8 +1,9 @@
 //! The timed loop.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpucomm::{Backend, Error};
+use gpucomm::{Backend, Error, Graph, Stream};
 
 use super::buffers::Rank;
 use super::enqueue::{Call, enqueue};
@@ -18,30 +19,70 @@ pub struct Stride {
 }
 
 impl Stride {
+    /// Always the same memory.
+    pub const NONE: Self = Self { extent: 0, places: 1 };
+
     /// For calls that use `extent` elements of buffers that hold `capacity`.
     pub fn new(extent: usize, capacity: usize) -> Self {
         Self { extent, places: capacity.checked_div(extent).map_or(1, |places| places.max(1)) }
     }
 }
 
-/// Enqueues `call` `times` times without waiting in between, then waits once.
-pub fn repeat<T: Number>(ranks: &mut [Rank<'_, T>], call: &Call, times: usize, stride: Stride) -> Result<()> {
-    let mut place = 0;
-    for _ in 0..times {
-        enqueue(ranks, call, place * stride.extent)?;
-        place += 1;
-        if place == stride.places {
-            place = 0;
-        }
-    }
-    wait(ranks)
+/// `call`, `times` times.
+#[derive(Debug, Clone, Copy)]
+pub struct Loop<'a> {
+    pub call: &'a Call,
+    pub times: usize,
+    pub stride: Stride,
 }
 
-/// Seconds that a call takes on this thread's ranks, of `times` enqueued back to back.
-pub fn time<T: Number>(ranks: &mut [Rank<'_, T>], call: &Call, times: usize, stride: Stride) -> Result<f64> {
-    let start = Instant::now();
-    repeat(ranks, call, times, stride)?;
-    Ok(start.elapsed().as_secs_f64() / times as f64)
+impl Loop<'_> {
+    /// Enqueues it without waiting in between.
+    fn enqueue<T: Number>(self, ranks: &mut [Rank<'_, T>], streams: &[&Stream]) -> gpucomm::Result<()> {
+        let mut place = 0;
+        for _ in 0..self.times {
+            enqueue(ranks, streams, self.call, place * self.stride.extent)?;
+            place += 1;
+            if place == self.stride.places {
+                place = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs it: straight away if `launches` is 0, else captured once and launched so often. Says how many seconds a call took on this
+    /// thread's ranks, from the moment when `ready` has returned.
+    pub fn run<T: Number>(
+        self,
+        ranks: &mut [Rank<'_, T>],
+        launches: usize,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<f64> {
+        let own: Vec<Arc<Stream>> = ranks.iter().map(|rank| Arc::clone(&rank.stream)).collect();
+        let streams: Vec<&Stream> = own.iter().map(|stream| &**stream).collect();
+        let graph = match launches {
+            0 => None,
+            _ => Some(capture(&streams, |lent| self.enqueue(ranks, lent))?),
+        };
+        ready()?;
+        let start = Instant::now();
+        match &graph {
+            None => self.enqueue(ranks, &streams)?,
+            Some(graph) => (0..launches).try_for_each(|_| graph.launch(streams[0]))?,
+        }
+        wait(ranks)?;
+        Ok(start.elapsed().as_secs_f64() / (self.times * launches.max(1)) as f64)
+    }
+}
+
+/// What `work` enqueues, as one graph for all ranks of this thread, to be launched on the first of `streams`. It is lent a stream
+/// in place of each.
+fn capture(streams: &[&Stream], work: impl FnOnce(&[&Stream]) -> gpucomm::Result<()>) -> gpucomm::Result<Graph> {
+    streams[0].capture(|stream| {
+        let others = streams[1..].iter().map(|other| stream.fork(other.device()));
+        let others = others.collect::<gpucomm::Result<Vec<_>>>()?;
+        work(&std::iter::once(stream).chain(&others).collect::<Vec<_>>())
+    })
 }
 
 /// Waits until all streams have done all that was enqueued.
@@ -49,7 +90,7 @@ pub fn time<T: Number>(ranks: &mut [Rank<'_, T>], call: &Call, times: usize, str
 /// Asks without a pause, since a sleep would be seen in the times, and for errors only while there is something to wait
 /// for, since the time is taken when the last stream is done; on the emulator, which needs the processor for the
 /// work itself, it does sleep.
-pub fn wait<T: Number>(ranks: &[Rank<'_, T>]) -> Result<()> {
+fn wait<T: Number>(ranks: &[Rank<'_, T>]) -> Result<()> {
     let start = Instant::now();
     let sleepy = gpucomm::backend() == Backend::Emulator;
     for rank in ranks {

@@ -17,6 +17,9 @@ pub struct Point {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     pub name: String,
+    /// Whether it is of graphs; then it is drawn as the line of the same family that is not, but dashed.
+    pub captured: bool,
+    pub family: usize,
     pub points: Vec<Point>,
 }
 
@@ -27,9 +30,9 @@ const PARTS: [&str; 3] = ["type", "redop", "root"];
 /// logarithmic axis, and are left out.
 pub fn lines(reports: &[Value]) -> Vec<Line> {
     let differs = PARTS.map(|part| distinct(reports, part).len() > 1);
-    let mut lines: Vec<Line> = Vec::new();
+    let (mut lines, mut families): (Vec<Line>, Vec<String>) = (Vec::new(), Vec::new());
     for report in reports {
-        let way = text(&report["setup"]["buffers"]);
+        let (way, captured) = (text(&report["setup"]["buffers"]), launches(report) > 0);
         for row in rows(report) {
             let parts = PARTS.iter().zip(differs).filter(|(_, differs)| *differs);
             let words = parts.map(|(part, _)| match *part {
@@ -37,14 +40,27 @@ pub fn lines(reports: &[Value]) -> Vec<Line> {
                 part => text(&row[part]),
             });
             let name = [way.clone()].into_iter().chain(words).collect::<Vec<_>>().join(", ");
-            let at = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
-                lines.push(Line { name, points: Vec::new() });
-                lines.len() - 1
-            });
+            let family = place(&mut families, |family| *family == name, || name.clone());
+            let at = place(
+                &mut lines,
+                |line| (line.family, line.captured) == (family, captured),
+                || {
+                    let name = if captured { format!("{name}, captured") } else { name.clone() };
+                    Line { name, captured, family, points: Vec::new() }
+                },
+            );
             lines[at].points.extend(point(row));
         }
     }
     lines
+}
+
+/// Where it is among `all`, to which it is added where it is not.
+fn place<T>(all: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> usize {
+    all.iter().position(is).unwrap_or_else(|| {
+        all.push(new());
+        all.len() - 1
+    })
 }
 
 /// Two lines of words: what was measured where, and how.
@@ -67,11 +83,19 @@ pub fn titles(reports: &[Value]) -> [String; 2] {
     }
     how.push("out of place".to_owned());
     how.push(format!("{} iterations", setup["iterations"]));
+    if let Some(launches) = reports.iter().map(launches).find(|launches| *launches > 0) {
+        how.push(format!("captured: {launches} launches of these"));
+    }
     [what, how.join(", ")]
 }
 
 fn rows(report: &Value) -> &[Value] {
     report["rows"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// How often graphs of it were launched.
+fn launches(report: &Value) -> u64 {
+    report["setup"]["graph_launches"].as_u64().unwrap_or(0)
 }
 
 /// What rows have there.
@@ -97,6 +121,10 @@ mod tests {
     use super::*;
 
     fn report(buffers: &str, rows: &[(usize, &str, i64)]) -> Value {
+        launched(buffers, 0, rows)
+    }
+
+    fn launched(buffers: &str, launches: usize, rows: &[(usize, &str, i64)]) -> Value {
         let row = |&(size, kind, root): &(usize, &str, i64)| {
             json!({ "size": size, "type": kind, "redop": "sum", "root": root,
                     "out_of_place": { "time_us": 2.5, "busbw": size } })
@@ -104,7 +132,7 @@ mod tests {
         let rank = json!({ "name": "GPU" });
         json!({
             "operation": "reduce",
-            "setup": { "buffers": buffers, "libraries": "NCCL", "ranks": [rank, rank], "iterations": 7 },
+            "setup": { "buffers": buffers, "graph_launches": launches, "libraries": "NCCL", "ranks": [rank, rank], "iterations": 7 },
             "rows": rows.iter().map(row).collect::<Vec<_>>(),
         })
     }
@@ -123,7 +151,19 @@ mod tests {
     fn points_are_in_order_and_have_a_size() {
         let got = lines(&[report("plain", &[(0, "float", 0), (8, "float", 0), (64, "float", 0)])]);
         let point = |bytes| Point { bytes, micros: 2.5, busbw: bytes };
-        assert_eq!(got, [Line { name: "plain".to_owned(), points: vec![point(8.0), point(64.0)] }]);
+        let points = vec![point(8.0), point(64.0)];
+        assert_eq!(got, [Line { name: "plain".to_owned(), captured: false, family: 0, points }]);
+    }
+
+    #[test]
+    fn what_is_captured_belongs_to_what_is_not() {
+        let reports = [("plain", 0), ("windows", 0), ("plain", 20), ("windows", 20)]
+            .map(|(buffers, launches)| launched(buffers, launches, &[(8, "float", 0)]));
+        let lines = lines(&reports);
+        let got: Vec<_> = lines.iter().map(|line| (&*line.name, line.captured, line.family)).collect();
+        let captured = [("plain, captured", true, 0), ("windows, captured", true, 1)];
+        assert_eq!(got, [("plain", false, 0), ("windows", false, 1), captured[0], captured[1]]);
+        assert!(titles(&reports)[1].ends_with("7 iterations, captured: 20 launches of these"));
     }
 
     #[test]
