@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::executable::Executable;
 use super::graph::Graph;
 use crate::cuda::devices::device::Device;
+use crate::cuda::devices::owners;
 use crate::cuda::order::capture::Capture;
 use crate::cuda::order::recording::{CAPTURE, Recording, follow};
 use crate::cuda::order::stream::Stream;
@@ -60,6 +61,8 @@ impl Stream {
     /// As [`Stream::capture`], with errors of your own.
     pub fn try_capture<E: From<Error>>(&self, f: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Graph, E> {
         self.device().ready(CAPTURE)?;
+        // Who ends graphs that are dropped in host functions.
+        owners::start(CAPTURE)?;
         let capture = Arc::new(Capture::new(Box::new(Recording::default())));
         let stream = Stream::of_capture(CAPTURE, self.device(), Arc::clone(&capture))?;
         Executable::begin(&stream)?;

@@ -2,6 +2,7 @@
 
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::Device;
+use crate::cuda::devices::owners;
 use crate::cuda::devices::settle::undisturbing;
 use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::order::stream::Stream;
@@ -31,8 +32,9 @@ impl Executable {
     /// Wraps `cudaStreamEndCapture` and `cudaGraphInstantiate`.
     pub(super) fn end(stream: &Stream) -> Result<Self> {
         let device = stream.device();
-        let _current = device.make_current("cudaStreamEndCapture")?;
+        // First: the capture ends whatever comes of it.
         let graph = Template::end(stream)?;
+        let _current = device.make_current("cudaGraphInstantiate")?;
         let (mut raw, mut nodes) = (std::ptr::null_mut(), 0);
         // SAFETY: a live graph; asks for the number of its nodes alone.
         let code = unsafe { sys::cudaGraphGetNodes(graph.0, std::ptr::null_mut(), &raw mut nodes) };
@@ -68,11 +70,24 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        // CUDA must not be called in host functions; then it is leaked.
-        if !in_host_function() {
-            // SAFETY: from cudaGraphInstantiate, and nobody launches it any more. Launches that are under way are still done.
-            let _ = check("cudaGraphExecDestroy", unsafe { sys::cudaGraphExecDestroy(self.raw) });
+        let handle = Handle(self.raw);
+        // CUDA must not be called in host functions. NCCL waits for the end of what it was captured into, so it is not leaked there.
+        if in_host_function() {
+            owners::drop_elsewhere(Box::new(handle), self.device);
         }
+    }
+}
+
+/// Destroyed with this, on a thread that may call CUDA.
+struct Handle(sys::cudaGraphExec_t);
+
+// SAFETY: as of `Executable`, whose it was.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: from cudaGraphInstantiate, and nobody launches it any more. Launches that are under way are still done.
+        let _ = check("cudaGraphExecDestroy", unsafe { sys::cudaGraphExecDestroy(self.0) });
     }
 }
 

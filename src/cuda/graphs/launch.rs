@@ -58,7 +58,7 @@ impl Graph {
                 stream.make_room(shared.cost, OPERATION, default_timeout(), refusal)?;
                 launch.gather(None);
                 let done = launch.enqueue();
-                launch.mingle();
+                launch.mingle(done.is_ok());
                 done
             }
         }
@@ -75,12 +75,12 @@ struct OneLaunch<'l> {
 }
 
 impl OneLaunch<'_> {
-    /// After the launch of a graph that no communicator has to do with.
-    fn mingle(&self) {
+    /// After the launch of a graph that no communicator has to do with, or an attempt, which may have overwritten nothing.
+    fn mingle(&self, launched: bool) {
         let history = self.stream.history();
         self.read.iter().for_each(|origins| history.cover(origins));
         for kept in self.written() {
-            if kept.is_fresh() {
+            if launched && kept.is_fresh() {
                 kept.used().lineage().overwrite();
             }
             self.read.iter().for_each(|origins| carry::mingle(origins, kept.used().lineage()));

@@ -11,13 +11,20 @@ const MANY: usize = 16;
 
 #[derive(Default)]
 pub(crate) struct Graphs {
-    all: Mutex<Vec<Weak<dyn Mortal>>>,
+    all: Mutex<All>,
     /// Whether nothing but a graph may have operations of the communicator, and there is, or was, one.
     alone: AtomicBool,
 }
 
+#[derive(Default)]
+struct All {
+    graphs: Vec<Weak<dyn Mortal>>,
+    /// Why there are none any more.
+    over: Option<Error>,
+}
+
 impl Graphs {
-    fn all(&self) -> MutexGuard<'_, Vec<Weak<dyn Mortal>>> {
+    fn all(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -25,10 +32,16 @@ impl Graphs {
     pub(crate) fn add(&self, graph: &Arc<dyn Mortal>, alone: bool) {
         self.alone.fetch_or(alone, Ordering::AcqRel);
         let mut all = self.all();
-        if all.len() >= MANY && all.len().is_power_of_two() {
-            all.retain(|graph| graph.strong_count() > 0);
+        if let Some(cause) = all.over.clone() {
+            // It has ended while this was captured: NCCL waits for it already.
+            drop(all);
+            return graph.end(&cause);
         }
-        all.push(Arc::downgrade(graph));
+        let graphs = &mut all.graphs;
+        if graphs.len() >= MANY && graphs.len().is_power_of_two() {
+            graphs.retain(|graph| graph.strong_count() > 0);
+        }
+        graphs.push(Arc::downgrade(graph));
     }
 
     /// Whether nobody may do anything but launch the one graph that there is.
@@ -40,19 +53,23 @@ impl Graphs {
     /// How many may still be launched.
     pub(crate) fn count(&self) -> usize {
         // Only handles leave the lock: the last one of a graph may be dropped here.
-        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        let all: Vec<_> = self.all().graphs.iter().filter_map(Weak::upgrade).collect();
         all.iter().filter(|graph| graph.is_alive()).count()
     }
 
     /// The communicator is about to end, because of `cause`: none is launched any more. NCCL waits for that.
     pub(crate) fn end(&self, cause: &Error) {
-        let all = std::mem::take(&mut *self.all());
-        all.iter().filter_map(Weak::upgrade).for_each(|graph| graph.end(cause));
+        let graphs = {
+            let mut all = self.all();
+            all.over.get_or_insert_with(|| cause.clone());
+            std::mem::take(&mut all.graphs)
+        };
+        graphs.iter().filter_map(Weak::upgrade).for_each(|graph| graph.end(cause));
     }
 }
 
 impl std::fmt::Debug for Graphs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Graphs").field(&self.all().len()).finish()
+        f.debug_tuple("Graphs").field(&self.all().graphs.len()).finish()
     }
 }
