@@ -171,3 +171,28 @@ fn an_exchange_and_a_message_in_different_orders() {
         }
     });
 }
+
+/// A graph that holds no collectives is not said to begin with one.
+#[test]
+fn what_is_waited_for_in_a_graph_of_messages() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 10])?;
+                let graph = stream.capture(|stream| match comm.rank() {
+                    0 => comm.send(&x, 1, stream),
+                    _ => comm.recv(&mut x, 0, stream),
+                })?;
+                if comm.rank() == 1 {
+                    graph.launch(stream)?;
+                    let late = stream.wait(slower(0.3)).expect_err("rank 0 does not launch");
+                    assert_names(&late, &["rank 1 waits for launch of the graph (its operation"]);
+                }
+                Ok(())
+            });
+            drop(rig);
+            still_works(ranks);
+        }
+    });
+}
