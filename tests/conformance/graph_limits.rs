@@ -36,6 +36,37 @@ fn memory_at_two_addresses() {
     });
 }
 
+/// Two graphs use the same memory, which no borrow says: launched by two threads, on streams of their own, they come one after the other.
+#[test]
+fn two_threads_launch_graphs_of_the_same_memory() {
+    watched(60.0, || {
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let buffer = |value: i32| DeviceBuffer::from_slice(&stream, &vec![value; 1000]).unwrap();
+        let (mut x, mut y, one, two) = (buffer(0), buffer(0), buffer(1), buffer(2));
+        let both = |x: &mut DeviceBuffer<i32>, y: &mut DeviceBuffer<i32>, value: &DeviceBuffer<i32>| {
+            let made = stream.capture(|stream| {
+                x.copy_from(stream, value)?;
+                y.copy_from(stream, &*x)
+            });
+            made.unwrap()
+        };
+        // They take them in different orders.
+        let graphs = [both(&mut x, &mut y, &one), both(&mut y, &mut x, &two)];
+        std::thread::scope(|scope| {
+            for graph in &graphs {
+                scope.spawn(move || {
+                    let own = Stream::new(graph.device()).unwrap();
+                    (0..2000).for_each(|_| graph.launch(&own).unwrap());
+                    own.synchronize().unwrap();
+                });
+            }
+        });
+        let last = x.to_vec(&stream).unwrap();
+        assert!(last == [1; 1000] || last == [2; 1000], "{:?}", &last[..3]);
+        assert_eq!(y.to_vec(&stream).unwrap(), last);
+    });
+}
+
 /// Two ranks do `body`, which differs between them, and are told: `words` stand in what the first of them hears.
 fn told(words: &[&str], body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync) {
     for ranks in rank_counts(&[2]) {
@@ -137,6 +168,31 @@ fn an_exchange_and_a_message_in_different_orders() {
                 stream.wait(slower(20.0))?;
                 beside.wait(slower(20.0))
             });
+        }
+    });
+}
+
+/// A graph that holds no collectives is not said to begin with one.
+#[test]
+fn what_is_waited_for_in_a_graph_of_messages() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 10])?;
+                let graph = stream.capture(|stream| match comm.rank() {
+                    0 => comm.send(&x, 1, stream),
+                    _ => comm.recv(&mut x, 0, stream),
+                })?;
+                if comm.rank() == 1 {
+                    graph.launch(stream)?;
+                    let late = stream.wait(slower(0.3)).expect_err("rank 0 does not launch");
+                    assert_names(&late, &["rank 1 waits for launch of the graph (its operation"]);
+                }
+                Ok(())
+            });
+            drop(rig);
+            still_works(ranks);
         }
     });
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::graph::{Graph, Life, Shared};
 use crate::cuda::order::recording::{Kept, Launch, note, order};
 use crate::cuda::order::stream::Stream;
@@ -105,6 +107,8 @@ impl Launch for OneLaunch<'_> {
 
     fn enqueue(&mut self) -> Result<()> {
         let (shared, stream) = (self.shared, self.stream);
+        // Sorted by its addresses.
+        let _turns: SmallVec<[_; 8]> = shared.memory.iter().map(|kept| kept.used().tracker().turn()).collect();
         shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.access(), stream))?;
         let done = match &*shared.life() {
             // SAFETY: the memory is kept alive by the graph, and by its uses, which are noted below; it was just ordered. Those who have to do

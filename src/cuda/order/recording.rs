@@ -140,7 +140,10 @@ impl Recording {
     /// What is left when the capture is over: its streams, its memory, and those who launch with it.
     pub(crate) fn take(&self) -> (Vec<Stream>, Vec<Kept>, Option<Arc<dyn Party>>) {
         let State { lanes, memory } = std::mem::take(&mut *self.state());
-        (lanes, memory.into_iter().map(Kept::settle).collect(), self.party.get().cloned())
+        let mut memory: Vec<_> = memory.into_iter().map(Kept::settle).collect();
+        // As launches take their turns.
+        memory.sort_unstable_by_key(|kept| ptr::from_ref(kept.used.tracker()).addr());
+        (lanes, memory, self.party.get().cloned())
     }
 
     fn order(&self, used: &dyn Used, access: Access, lane: &Stream) -> Result<()> {

@@ -16,7 +16,7 @@
 //! entry, marked or not, covers the access.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::uses::{Access, Lane, Uses};
 use crate::error::Result;
@@ -30,16 +30,24 @@ pub(crate) struct Tracker<L: Lane> {
     /// False where uses are neither ordered nor remembered. Then `solo` is nobody, so that this is asked on the slow path only.
     tracks: bool,
     uses: Mutex<Uses<L>>,
+    /// Held by a launch of a graph that uses the memory, from before it is ordered until it is noted.
+    launch: Mutex<()>,
 }
 
 impl<L: Lane> Tracker<L> {
     pub(crate) const fn new() -> Self {
-        Self { solo: AtomicUsize::new(NOBODY), tracks: true, uses: Mutex::new(Uses::new()) }
+        Self { solo: AtomicUsize::new(NOBODY), tracks: true, uses: Mutex::new(Uses::new()), launch: Mutex::new(()) }
     }
 
     /// For memory whose uses somebody else orders.
     pub(crate) const fn none() -> Self {
-        Self { solo: AtomicUsize::new(NOBODY), tracks: false, uses: Mutex::new(Uses::new()) }
+        Self { solo: AtomicUsize::new(NOBODY), tracks: false, uses: Mutex::new(Uses::new()), launch: Mutex::new(()) }
+    }
+
+    /// For a launch of a graph: no borrow keeps others from launching one that uses the same memory. Who needs several of these takes them
+    /// in the order of their addresses.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.launch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the way past the mutex is open to `lane`.

@@ -329,6 +329,8 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         WAIT_SIGNAL => return format!("{name} for {count} signals of rank {other}"),
         SHOW if count == 0 => return format!("{name} of memory that has to be copied"),
         SHOW => return format!("{name} of memory that ranks can reach"),
+        // It holds messages alone, or what nobody numbers.
+        LAUNCH if count == CAPTURED - 1 => return "launch of the graph".to_owned(),
         LAUNCH => return format!("launch of the graph with collective {count}"),
         WINDOW if count == 0 => return format!("{name} over memory that NCCL makes none of"),
         WINDOW => return format!("{name} over mapped memory"),
