@@ -132,6 +132,8 @@ pub(crate) use order::recording::{Launch, Mortal, Party, Recording};
 pub use order::stream::{Stream, StreamOptions};
 pub use order::thread_stream::ThreadStream;
 #[cfg(feature = "nccl")]
+pub(crate) use order::turns::Turns;
+#[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use order::uses::Access;
 #[cfg(feature = "nccl")]

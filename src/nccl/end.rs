@@ -51,7 +51,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where that takes longer than `timeout`; [`Error::Aborted`] where it has ended before; why its work has failed; what
+    /// [`Error::InvalidUsage`] where a [`Graph`](crate::Graph) with operations of it lives, or is being captured; [`Error::Timeout`] where that takes longer than `timeout`; [`Error::Aborted`] where it has ended before; why its work has failed; what
     /// NCCL says. The communicator is gone in any case: where it could not
     /// be closed it is aborted, and that waits up to ten seconds more for what may still write into memory, as every drop does.
     pub fn close(self, timeout: Duration) -> Result<()> {
@@ -78,23 +78,7 @@ pub(super) fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) ->
 /// is not waited for.
 pub(crate) fn close_members<'a>(members: impl IntoIterator<Item = &'a Communicator>, timeout: Duration) -> Result<()> {
     let members = inners(members);
-    members.iter().try_for_each(|inner| without_graphs(inner))?;
     each::close_or_abort(&members, &Deadline::after(timeout))
-}
-
-/// Refuses to close a communicator of which graphs hold operations.
-pub(super) fn without_graphs(inner: &Inner) -> Result<()> {
-    match inner.graphs.count() {
-        0 => Ok(()),
-        count => {
-            let s = if count == 1 { "" } else { "s" };
-            let reason = format!(
-                "{count} graph{s} with operations of rank {} may still be launched: drop them before",
-                inner.rank
-            );
-            Err(Error::InvalidUsage { operation: "close", reason })
-        }
-    }
 }
 
 /// What dropping `members` does.

@@ -147,10 +147,12 @@ impl UnderWay<'_> {
     fn end(mut self) -> Result<Graph> {
         self.capture.set_over();
         let Some(recording) = Recording::of(self.stream) else { return Err(outside(CAPTURE)) };
-        let (lanes, memory, party) = recording.take();
-        lanes.iter().try_for_each(|lane| follow(self.stream, lane))?;
+        recording.lanes().iter().try_for_each(|lane| follow(self.stream, lane))?;
         self.ended = true;
-        let executable = Executable::end(self.stream)?;
+        let ended = Executable::end(self.stream);
+        // The streams of the capture hold each other, which ends here.
+        let (lanes, memory, party) = recording.take();
+        let executable = ended?;
         let cost = lanes.iter().chain([self.stream]).map(|lane| lane.in_flight().position()).sum();
         Ok(Graph::new(executable, self.stream.device(), memory, party, cost))
     }

@@ -1,11 +1,13 @@
 //! A graph that was captured: what it owns, and its life.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::executable::Executable;
+use super::life::Life;
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::in_flight::CHUNK;
+use crate::cuda::order::lanes::Tracker;
 use crate::cuda::order::recording::{Kept, Mortal, Party};
 use crate::error::Error;
 
@@ -28,19 +30,14 @@ pub struct Graph {
 
 /// What a graph has in common with those who end it.
 pub(super) struct Shared {
+    /// In front of the memory, which goes after it.
+    pub(super) life: Life,
     pub(super) device: Device,
     /// What it costs in the queue of a stream.
     pub(super) cost: u64,
     pub(super) memory: Vec<Kept>,
     pub(super) party: Option<Arc<dyn Party>>,
     nodes: usize,
-    life: Mutex<Life>,
-}
-
-pub(super) enum Life {
-    Alive(Executable),
-    /// Why it is launched no more.
-    Ended(Error),
 }
 
 impl Graph {
@@ -51,8 +48,8 @@ impl Graph {
         party: Option<Arc<dyn Party>>,
         cost: u64,
     ) -> Self {
-        let (nodes, life) = (executable.nodes(), Mutex::new(Life::Alive(executable)));
-        let shared = Arc::new(Shared { device, cost: cost.max(LEAST), memory, party, nodes, life });
+        let (nodes, life) = (executable.nodes(), Life::new(executable));
+        let shared = Arc::new(Shared { life, device, cost: cost.max(LEAST), memory, party, nodes });
         if let Some(party) = &shared.party {
             party.join(Arc::clone(&shared) as Arc<dyn Mortal>);
         }
@@ -71,21 +68,19 @@ impl Graph {
 }
 
 impl Shared {
-    pub(super) fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The uses of its memory.
+    pub(super) fn trackers(&self) -> impl Iterator<Item = &Tracker> {
+        self.memory.iter().map(|kept| kept.used().tracker())
     }
 }
 
 impl Mortal for Shared {
     fn end(&self, cause: &Error) {
-        let mut life = self.life();
-        if let Life::Alive(_) = &*life {
-            *life = Life::Ended(cause.clone());
-        }
+        self.life.end(cause);
     }
 
     fn is_alive(&self) -> bool {
-        matches!(&*self.life(), Life::Alive(_))
+        self.life.refusal().is_none()
     }
 }
 

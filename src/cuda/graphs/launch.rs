@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::graph::{Graph, Life, Shared};
+use super::graph::{Graph, Shared};
+use super::life::LAUNCH;
 use crate::cuda::order::recording::{Kept, Launch, note, order};
 use crate::cuda::order::stream::Stream;
+use crate::cuda::order::turns::Turns;
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry;
 use crate::cuda::works::carry::Form;
 use crate::cuda::works::work::{Origins, Work};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
-
-const OPERATION: &str = "Graph::launch";
 
 impl Graph {
     /// Wraps `cudaGraphLaunch`: does on `stream` what was captured, after the earlier work there, without waiting.
@@ -47,17 +45,18 @@ impl Graph {
         let shared = &*self.shared;
         if stream.device() != shared.device {
             let (expected, got) = (format!("one of {}", shared.device), format!("one of {}", stream.device()));
-            return Err(Error::argument(OPERATION, "stream", expected, got));
+            return Err(Error::argument(LAUNCH, "stream", expected, got));
         }
-        let refusal = || if let Life::Ended(cause) = &*shared.life() { Some(cause.met_by(OPERATION)) } else { None };
+        let refusal = || shared.life.refusal();
         if let Some(error) = refusal() {
             return Err(error);
         }
+        Turns::check(LAUNCH, shared.trackers())?;
         let mut launch = OneLaunch { shared, stream, read: Vec::new(), launched: false };
         match &shared.party {
             Some(party) => party.launch(stream, &mut launch),
             None => {
-                stream.make_room(shared.cost, OPERATION, default_timeout(), refusal)?;
+                stream.make_room(shared.cost, LAUNCH, default_timeout(), refusal)?;
                 launch.gather(None);
                 let done = launch.enqueue();
                 launch.mingle(done.is_ok());
@@ -107,15 +106,12 @@ impl Launch for OneLaunch<'_> {
 
     fn enqueue(&mut self) -> Result<()> {
         let (shared, stream) = (self.shared, self.stream);
-        // Sorted by its addresses.
-        let _turns: SmallVec<[_; 8]> = shared.memory.iter().map(|kept| kept.used().tracker().turn()).collect();
+        let timeout = || shared.party.as_ref().map_or_else(default_timeout, |party| party.timeout());
+        let _turns = stream.turns(LAUNCH, timeout, shared.trackers())?;
         shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.access(), stream))?;
-        let done = match &*shared.life() {
-            // SAFETY: the memory is kept alive by the graph, and by its uses, which are noted below; it was just ordered. Those who have to do
-            // with the launch are ready: the handles of communicators are live, for who ends them ends their graphs before, and the ranks agree.
-            Life::Alive(executable) => unsafe { executable.launch(stream) },
-            Life::Ended(cause) => Err(cause.met_by(OPERATION)),
-        };
+        // SAFETY: the memory is kept alive by the graph, and by its uses, which are noted below; it was just ordered. Those who have to do
+        // with the launch are ready: the handles of communicators are live, for who ends them ends their graphs before, and the ranks agree.
+        let done = unsafe { shared.life.launch(stream, timeout()) };
         stream.count(shared.cost);
         shared.memory.iter().for_each(|kept| note(kept.used(), kept.access(), stream));
         done

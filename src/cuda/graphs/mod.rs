@@ -4,3 +4,4 @@ mod capture;
 pub(crate) mod executable;
 pub(crate) mod graph;
 mod launch;
+mod life;

@@ -15,9 +15,11 @@ use super::views::slice_mut::SliceMut;
 use crate::cuda::order::recording;
 use crate::cuda::order::recording::Used;
 use crate::cuda::order::stream::Stream;
+use crate::cuda::order::turns::Turns;
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry;
 use crate::cuda::works::work::Origins;
+use crate::deadline::default_timeout;
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
 
@@ -200,6 +202,11 @@ impl<'s> LentUses<'s> {
             origins.merge(&carry::origins(used.lineage(), stream.history()));
         }
         origins
+    }
+
+    /// Who launches with it; see [`Turns`].
+    pub(super) fn turns(&self, operation: &'static str, stream: &Stream) -> Result<Turns<'s>> {
+        stream.turns(operation, default_timeout, self.all.iter().map(|(used, _)| used.tracker()))
     }
 
     /// Before the launch: makes `stream` wait for what conflicts with it.

@@ -183,6 +183,7 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
+        let _turns = stream.turns(OPERATION, default_timeout, [from.alloc.tracker(), to.alloc.tracker()])?;
         let read = Source::of(from.alloc.lineage(), stream.history());
         from.alloc.order(Access::Read, stream)?;
         to.alloc.order(Access::Write, stream)?;
@@ -224,6 +225,7 @@ pub(crate) unsafe fn upload(
         return Ok(());
     }
     stream.ready(operation)?;
+    let _turns = stream.turns(operation, || deadline.remaining(), [region.alloc.tracker()])?;
     region.alloc.order(Access::Write, stream)?;
     let mut at = 0;
     let result = loop {
@@ -277,6 +279,7 @@ unsafe fn download(
         return Ok(());
     }
     stream.ready(operation)?;
+    let _turns = stream.turns(operation, || deadline.remaining(), [region.alloc.tracker()])?;
     // First: the stream need not come after what others write from now on, to other parts of the memory.
     let origins = carry::origins(region.alloc.lineage(), stream.history());
     region.alloc.order(Access::Read, stream)?;

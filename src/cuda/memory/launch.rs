@@ -8,6 +8,7 @@ use crate::cuda::devices::check::{check_left, clear};
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::in_flight::{CHUNK, ENTRY};
 use crate::cuda::order::stream::Stream;
+use crate::cuda::order::turns::Turns;
 use crate::cuda::works::work::Origins;
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
@@ -164,9 +165,10 @@ impl Stream {
         // Those who call the driver need its context bound to the thread.
         let _current = self.device().bind(operation)?;
         self.room_or_part(cost, operation, default_timeout(), || None)?;
+        let turns = uses.turns(operation, self)?;
         let origins = uses.origins(self);
         uses.order(self)?;
-        let _noted = Noted { stream: self, cost, uses, origins };
+        let _noted = Noted { stream: self, cost, uses, origins, _turns: turns };
         // Not taken for one of `f`.
         clear();
         let value = f(LentStream { raw: self.raw(), device: self.device(), _bracket: PhantomData }, memory.lent());
@@ -182,6 +184,8 @@ struct Noted<'s> {
     cost: u64,
     uses: LentUses<'s>,
     origins: Origins,
+    /// Given back after that.
+    _turns: Turns<'s>,
 }
 
 impl Drop for Noted<'_> {

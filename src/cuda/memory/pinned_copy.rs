@@ -42,6 +42,7 @@ impl<T: Element> Slice<'_, T> {
             return Ok(());
         }
         stream.room_for_one(OPERATION, default_timeout())?;
+        let _turns = stream.turns(OPERATION, default_timeout, [region.alloc.tracker()])?;
         let read = Source::of(region.alloc.lineage(), stream.history());
         region.alloc.order(Access::Read, stream)?;
         pinned.uses().order(Access::Write, stream)?;
@@ -83,6 +84,7 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         stream.room_for_one(OPERATION, default_timeout())?;
+        let _turns = stream.turns(OPERATION, default_timeout, [region.alloc.tracker()])?;
         let read = Source::of(pinned.lineage(), stream.history());
         region.alloc.order(Access::Write, stream)?;
         pinned.uses().order(Access::Read, stream)?;

@@ -17,6 +17,8 @@ pub(crate) mod room;
 pub(crate) mod stream;
 pub(crate) mod thread_stream;
 pub(crate) mod tracker;
+mod turn;
+pub(crate) mod turns;
 pub(crate) mod uses;
 pub(crate) mod wait;
 pub(crate) mod watch;

@@ -2,7 +2,8 @@
 
 use std::any::Any;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::lanes::{Tracker, Uses};
 use super::mark::Mark;
@@ -31,6 +32,9 @@ pub(crate) trait Used: Send + Sync {
 pub(crate) trait Party: Any + Send + Sync {
     /// Launches on `stream`: `launch` does so when they are ready.
     fn launch(&self, stream: &Stream, launch: &mut dyn Launch) -> Result<()>;
+
+    /// How long a launch waits for others.
+    fn timeout(&self) -> Duration;
 
     /// There is a graph now, which they end when they do.
     fn join(&self, graph: Arc<dyn Mortal>);
@@ -107,7 +111,6 @@ impl Kept {
 #[derive(Default)]
 pub(crate) struct Recording {
     state: Mutex<State>,
-    party: OnceLock<Arc<dyn Party>>,
 }
 
 #[derive(Default)]
@@ -115,6 +118,7 @@ struct State {
     /// Its streams but the first, which go back to that at the end.
     lanes: Vec<Stream>,
     memory: Vec<Kept>,
+    party: Option<Arc<dyn Party>>,
 }
 
 impl Recording {
@@ -132,18 +136,21 @@ impl Recording {
         self.state().lanes.push(lane.clone());
     }
 
+    /// Its streams but the first.
+    pub(crate) fn lanes(&self) -> Vec<Stream> {
+        self.state().lanes.clone()
+    }
+
     /// Those who launch with it; made by the first of them.
-    pub(crate) fn party(&self, make: impl FnOnce() -> Arc<dyn Party>) -> &Arc<dyn Party> {
-        self.party.get_or_init(make)
+    pub(crate) fn party(&self, make: impl FnOnce() -> Arc<dyn Party>) -> Arc<dyn Party> {
+        Arc::clone(self.state().party.get_or_insert_with(make))
     }
 
     /// What is left when the capture is over: its streams, its memory, and those who launch with it.
     pub(crate) fn take(&self) -> (Vec<Stream>, Vec<Kept>, Option<Arc<dyn Party>>) {
-        let State { lanes, memory } = std::mem::take(&mut *self.state());
-        let mut memory: Vec<_> = memory.into_iter().map(Kept::settle).collect();
-        // As launches take their turns.
-        memory.sort_unstable_by_key(|kept| ptr::from_ref(kept.used.tracker()).addr());
-        (lanes, memory, self.party.get().cloned())
+        let State { lanes, memory, party } = std::mem::take(&mut *self.state());
+        let memory = memory.into_iter().map(Kept::settle).collect();
+        (lanes, memory, party)
     }
 
     fn order(&self, used: &dyn Used, access: Access, lane: &Stream) -> Result<()> {
@@ -160,6 +167,7 @@ impl Recording {
             }
             None => {
                 let (used, aliases) = (kept_alive(used)?, Vec::new());
+                used.tracker().set_in_graphs();
                 state.memory.push(Kept { used, aliases, uses: Uses::new(), ordered: 0, writes: false, fresh: false });
                 state.memory.len() - 1
             }
@@ -188,7 +196,7 @@ impl Recording {
 }
 
 /// Keeps memory alive for as long as a graph may use it.
-fn kept_alive(used: &dyn Used) -> Result<Arc<dyn Used>> {
+pub(crate) fn kept_alive(used: &dyn Used) -> Result<Arc<dyn Used>> {
     used.keep().ok_or_else(|| {
         let reason = "memory that a graph uses has to live as long as it does: not pinned memory, nor a view of memory of others";
         Error::InvalidUsage { operation: CAPTURE, reason: reason.to_owned() }

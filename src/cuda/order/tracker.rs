@@ -15,9 +15,10 @@
 //! count; all four are sequentially consistent. Had it missed the enqueue, this load would have found nobody. So the
 //! entry, marked or not, covers the access.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use super::turn::Turn;
 use super::uses::{Access, Lane, Uses};
 use crate::error::Result;
 
@@ -30,24 +31,48 @@ pub(crate) struct Tracker<L: Lane> {
     /// False where uses are neither ordered nor remembered. Then `solo` is nobody, so that this is asked on the slow path only.
     tracks: bool,
     uses: Mutex<Uses<L>>,
-    /// Held by a launch of a graph that uses the memory, from before it is ordered until it is noted.
-    launch: Mutex<()>,
+    /// Whether a graph uses the memory, or did. Then `solo` is nobody: what is found there must not be overtaken by a launch.
+    in_graphs: AtomicBool,
+    turn: Turn,
 }
 
 impl<L: Lane> Tracker<L> {
     pub(crate) const fn new() -> Self {
-        Self { solo: AtomicUsize::new(NOBODY), tracks: true, uses: Mutex::new(Uses::new()), launch: Mutex::new(()) }
+        Self::tracking(true)
     }
 
     /// For memory whose uses somebody else orders.
     pub(crate) const fn none() -> Self {
-        Self { solo: AtomicUsize::new(NOBODY), tracks: false, uses: Mutex::new(Uses::new()), launch: Mutex::new(()) }
+        Self::tracking(false)
     }
 
-    /// For a launch of a graph: no borrow keeps others from launching one that uses the same memory. Who needs several of these takes them
-    /// in the order of their addresses.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.launch.lock().unwrap_or_else(PoisonError::into_inner)
+    const fn tracking(tracks: bool) -> Self {
+        Self {
+            solo: AtomicUsize::new(NOBODY),
+            tracks,
+            uses: Mutex::new(Uses::new()),
+            in_graphs: AtomicBool::new(false),
+            turn: Turn::new(),
+        }
+    }
+
+    /// From now on a graph uses the memory. Who says so holds a borrow that excludes whatever conflicts with that.
+    pub(super) fn set_in_graphs(&self) {
+        if !self.is_in_graphs() {
+            self.in_graphs.store(true, Ordering::SeqCst);
+            self.change(|_| ());
+        }
+    }
+
+    /// Whether a graph uses the memory, or did.
+    #[inline]
+    pub(super) fn is_in_graphs(&self) -> bool {
+        self.in_graphs.load(Ordering::Relaxed)
+    }
+
+    /// What threads wait for where a graph uses the memory; see [`Turns`](super::turns::Turns).
+    pub(super) fn turn(&self) -> &Turn {
+        &self.turn
     }
 
     /// Whether the way past the mutex is open to `lane`.
@@ -60,7 +85,9 @@ impl<L: Lane> Tracker<L> {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         self.solo.store(NOBODY, Ordering::SeqCst);
         let result = f(&mut uses);
-        self.solo.store(uses.solo().map_or(NOBODY, Lane::id), Ordering::Release);
+        if !self.is_in_graphs() {
+            self.solo.store(uses.solo().map_or(NOBODY, Lane::id), Ordering::Release);
+        }
         result
     }
 

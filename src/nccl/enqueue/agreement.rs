@@ -82,6 +82,17 @@ pub(crate) fn point_in_order(
     compare_order(family, inner, operation, None, || signature.describe())
 }
 
+/// The same for messages between a rank and a peer.
+pub(super) fn messages_in_order(
+    family: &Family,
+    inner: &Inner,
+    operation: &'static str,
+    peer: usize,
+    what: impl FnOnce() -> String,
+) -> Result<()> {
+    compare_order(family, inner, operation, Some(peer), what)
+}
+
 #[cold]
 fn compare_order(
     family: &Family,

@@ -78,10 +78,16 @@ fn usage(inner: &Inner) -> Usage {
 /// Fails where `call` cannot be made as its communicator was made: NCCL leaves out what would keep it in order.
 #[inline]
 pub(super) fn check(call: &Call<'_>) -> Result<()> {
-    if call.stream.records() || call.comm.graphs.has_all() { check_usage(call) } else { Ok(()) }
+    if call.stream.records() || call.comm.graphs.has_all() { check_part(call) } else { Ok(()) }
 }
 
 #[cold]
+fn check_part(call: &Call<'_>) -> Result<()> {
+    check_usage(call)?;
+    // Before the ranks agree on it.
+    if call.stream.records() { call.uses(|region, _| region.alloc.check_part()) } else { Ok(()) }
+}
+
 fn check_usage(call: &Call<'_>) -> Result<()> {
     let reason = match usage(call.comm) {
         Usage::None => {
@@ -113,6 +119,7 @@ impl Captured {
         let Some(inner) = call.comm.me().upgrade() else { return };
         let mut open = self.open();
         let at = open.iter().position(|part| part.inner.id == inner.id).unwrap_or_else(|| {
+            inner.graphs.begin();
             let removals = AtomicU64::new(inner.windows.removals());
             let (exchanges, pairs, windows) = (Vec::new(), Vec::new(), Vec::new());
             open.push(Part { inner, collectives: Numbers::NONE, exchanges, pairs, windows, removals });
@@ -148,12 +155,20 @@ impl Captured {
         parts.sort_unstable_by_key(|part| (part.inner.order, part.inner.id));
         for Part { inner, .. } in &parts {
             inner.graphs.add(graph, usage(inner) == Usage::One);
+            inner.graphs.finish();
         }
         let _ = self.parts.set(parts.into());
     }
 
     pub(super) fn parts(&self) -> &[Part] {
         self.parts.get().map_or(&[], |parts| parts)
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // Of a capture of which no graph came.
+        self.open().iter().for_each(|part| part.inner.graphs.finish());
     }
 }
 

@@ -10,7 +10,7 @@ use super::captured;
 use super::connect::Besides;
 use super::reads::Reads;
 use super::weight::Costs;
-use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream};
+use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns};
 use crate::error::Result;
 use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::pair::End;
@@ -29,6 +29,16 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
         return Ok(());
     }
     let captured = call.stream.records();
+    let turns = turns(slice::from_ref(call), call.operation)?;
+    let anew;
+    let read = if turns.is_empty() {
+        read
+    } else {
+        // Since the call was ordered, a graph may have been launched that uses the same memory.
+        anew = call.origins(&guard.works);
+        order(call)?;
+        anew.as_ref()
+    };
     if !captured {
         call.comm.recent.keep(record(call, guard.works.next(), false));
     }
@@ -89,8 +99,9 @@ pub(crate) fn group(
     besides: &Besides,
 ) -> Result<()> {
     let calls = || all.iter().filter(|call| call.count > 0);
-    let mut reads = Reads::of(all, |id| &members[place(id, members)].guarded.works);
     let Some(first) = calls().next() else { return Ok(()) };
+    let _turns = turns(all, first.operation)?;
+    let mut reads = Reads::of(all, |id| &members[place(id, members)].guarded.works);
     each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
     write_down(all, members);
     entry::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
@@ -226,6 +237,14 @@ unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) 
             End::Receiver => sys::ncclRecv(nothing, 0, bytes, peer, handle, stream.raw()),
         }
     }
+}
+
+/// The turns of calls that are launched together.
+#[inline]
+fn turns<'a>(calls: &[Call<'a>], operation: &'static str) -> Result<Turns<'a>> {
+    let Some(first) = calls.first() else { return Ok(Turns::default()) };
+    let memory = calls.iter().flat_map(|call| [&call.send, &call.scalar, &call.recv]).flatten();
+    first.stream.turns(operation, || first.comm.timeout(), memory.map(|region| region.alloc.tracker()))
 }
 
 /// Makes the stream wait for what conflicts with this call on other streams.

@@ -133,6 +133,12 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     }
     stream.make_room(what.cost(), operation, inner.timeout(), || inner.refusal(operation))?;
     let (mut guard, handle) = inner.enter(operation)?;
+    let local = match what {
+        What::Put(_, put) => Some(&put.local),
+        What::Wait(_, into) => into.as_ref(),
+        What::Signal(_) => None,
+    };
+    let _turns = stream.turns(operation, || inner.timeout(), local.map(|region| region.alloc.tracker()))?;
     let (read, window) = match what {
         What::Put(_, put) => {
             let Some(window) = inner.windows.window(put.window) else {

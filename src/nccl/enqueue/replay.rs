@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -10,6 +11,7 @@ use super::agreement;
 use super::captured::{Captured, OPERATION, Part};
 use super::submit::{failed, outside_of_groups};
 use crate::cuda::{Launch, Mortal, Party, Stream};
+use crate::deadline::default_timeout;
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::agree::numbers::Numbers;
@@ -63,6 +65,10 @@ impl Party for Captured {
             let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
             failed(&members, OPERATION, error)
         })
+    }
+
+    fn timeout(&self) -> Duration {
+        self.parts().first().map_or_else(default_timeout, |part| part.inner.timeout())
     }
 
     fn join(&self, graph: Arc<dyn Mortal>) {
@@ -128,6 +134,7 @@ fn message(family: &Family, inner: &Inner, (peer, end, numbers): &(usize, End, N
     if peer == rank {
         return Ok(());
     }
+    agreement::messages_in_order(family, inner, OPERATION, peer, || "a graph with messages".to_owned())?;
     let exchanges = agreement::exchanges(family.ledger.past(rank), (rank, end), peer);
     let (element, count) = (ElementKind::U8.into(), Word::numbers(numbers));
     let message = Message { element, count, window: false, exchanges, manner: Manner::Launched };

@@ -45,6 +45,7 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Result<(
 
 /// Closes `members`. Where that fails, they are aborted, and all ranks of this process with them; that is not waited for.
 pub(crate) fn close_or_abort(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
+    members.iter().try_for_each(|inner| without_graphs(inner))?;
     let closed = closing::close(members, deadline);
     if let Err(error) = &closed {
         // Others may have revoked them meanwhile, and go on.
@@ -54,6 +55,25 @@ pub(crate) fn close_or_abort(members: &[Arc<Inner>], deadline: &Deadline) -> Res
         start_abort(&relatives, error);
     }
     closed
+}
+
+/// Refuses to close a communicator of which graphs hold operations.
+fn without_graphs(inner: &Inner) -> Result<()> {
+    if inner.graphs.open() > 0 {
+        let reason = format!("a capture is under way that has operations of rank {}: end it before", inner.rank);
+        return Err(Error::InvalidUsage { operation: "close", reason });
+    }
+    match inner.graphs.count() {
+        0 => Ok(()),
+        count => {
+            let s = if count == 1 { "" } else { "s" };
+            let reason = format!(
+                "{count} graph{s} with operations of rank {} may still be launched: drop them before",
+                inner.rank
+            );
+            Err(Error::InvalidUsage { operation: "close", reason })
+        }
+    }
 }
 
 #[cold]

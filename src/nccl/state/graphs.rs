@@ -1,6 +1,6 @@
 //! The graphs that hold operations of a communicator, which they must not outlive.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::cuda::Mortal;
@@ -14,6 +14,8 @@ pub(crate) struct Graphs {
     all: Mutex<All>,
     /// Whether nothing but a graph may have operations of the communicator, and there is, or was, one.
     alone: AtomicBool,
+    /// The captures under way that have operations of the communicator.
+    open: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -26,6 +28,21 @@ struct All {
 impl Graphs {
     fn all(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A capture has its first operation of the communicator.
+    pub(crate) fn begin(&self) {
+        self.open.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A capture that had begun is over.
+    pub(crate) fn finish(&self) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// How many captures are under way that have operations of the communicator.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Acquire)
     }
 
     /// One more; `alone`: as long as it lives, it has all operations of the communicator.

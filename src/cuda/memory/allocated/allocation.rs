@@ -246,6 +246,18 @@ impl Allocation {
         self.device
     }
 
+    /// Who uses it.
+    #[inline]
+    pub(crate) fn tracker(&self) -> &Tracker {
+        &self.known().uses
+    }
+
+    /// Fails where no graph can keep it alive.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn check_part(&self) -> Result<()> {
+        recording::kept_alive(self).map(drop)
+    }
+
     /// Which operations of communicators the bytes come from.
     #[inline]
     pub(crate) fn lineage(&self) -> &Lineage {
@@ -281,12 +293,12 @@ impl Allocation {
 impl Used for Allocation {
     #[inline]
     fn tracker(&self) -> &Tracker {
-        &self.known().uses
+        self.tracker()
     }
 
     #[inline]
     fn lineage(&self) -> &Lineage {
-        &self.known().lineage
+        self.lineage()
     }
 
     fn keep(&self) -> Option<Arc<dyn Used>> {

@@ -1,0 +1,87 @@
+//! The life of a graph: it may be launched, is being launched, or has ended.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::executable::Executable;
+use crate::cuda::order::stream::Stream;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// The method that launches.
+pub(super) const LAUNCH: &str = "Graph::launch";
+
+/// What is launched, and why not any more. Nobody holds it during a launch, so who ends the graph does not wait for one.
+pub(super) struct Life(Mutex<State>);
+
+struct State {
+    /// Nothing while a thread launches it, and when that is over for good.
+    executable: Option<Executable>,
+    ended: Option<Error>,
+}
+
+impl Life {
+    pub(super) fn new(executable: Executable) -> Self {
+        Self(Mutex::new(State { executable: Some(executable), ended: None }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why it is launched no more.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        self.state().ended.as_ref().map(|cause| cause.met_by(LAUNCH))
+    }
+
+    /// It is launched no more, because of `cause`, if it was not for another reason. Where a thread is launching it, that one destroys it.
+    pub(super) fn end(&self, cause: &Error) {
+        let mut state = self.state();
+        state.ended.get_or_insert_with(|| cause.clone());
+        let executable = state.executable.take();
+        drop(state);
+        // CUDA is called without the lock.
+        drop(executable);
+    }
+
+    /// Wraps `cudaGraphLaunch`. Threads launch it one after the other; waits no longer than `timeout` for those before.
+    ///
+    /// # Safety
+    /// See [`Executable::launch`].
+    pub(super) unsafe fn launch(&self, stream: &Stream, timeout: Duration) -> Result<()> {
+        let taken = Taken { life: self, executable: self.take(timeout)? };
+        // SAFETY: as the caller promises.
+        taken.executable.as_ref().map_or(Ok(()), |executable| unsafe { executable.launch(stream) })
+    }
+
+    fn take(&self, timeout: Duration) -> Result<Option<Executable>> {
+        let take = || {
+            let mut state = self.state();
+            match &state.ended {
+                Some(cause) => Err(cause.met_by(LAUNCH)),
+                None => Ok(state.executable.take()),
+            }
+        };
+        if let Some(executable) = take()? {
+            return Ok(Some(executable));
+        }
+        let deadline = Deadline::after(timeout);
+        deadline.until(take)?.map(Some).ok_or_else(|| deadline.error(LAUNCH, "another thread that launches this graph"))
+    }
+}
+
+/// What a thread launches, and then gives back.
+struct Taken<'l> {
+    life: &'l Life,
+    executable: Option<Executable>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut state = self.life.state();
+        // Otherwise it is dropped with this: the graph has ended meanwhile.
+        if state.ended.is_none() {
+            state.executable = self.executable.take();
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Graphs beside whatever else happens at the same time: other uses of their memory, and the ends of what they are made of.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gpucomm::cuda::SliceMut;
+use gpucomm::nccl::close_all;
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Stream, group, sys};
+
+use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
+
+/// Elements, so many that a use takes its time.
+const LEN: usize = 1 << 16;
+
+/// No borrow keeps a graph from being launched while another thread uses its memory: one of both comes first, with all that it does.
+#[test]
+fn operations_beside_launches() {
+    watched(120.0, || {
+        let device = Device::new(0).unwrap();
+        let clique = Clique::init_all(&[device]).unwrap();
+        let comm = clique.rank(0);
+        let stream = Stream::new(device).unwrap();
+        let two = DeviceBuffer::from_slice(&stream, &vec![2i32; LEN]).unwrap();
+        let mut x = DeviceBuffer::from_slice(&stream, &vec![0i32; LEN]).unwrap();
+        let mut pinned = PinnedBuffer::from_slice(&vec![3i32; LEN]).unwrap();
+        let mut y = DeviceBuffer::from_slice(&stream, &vec![0i32; LEN]).unwrap();
+        stream.synchronize().unwrap();
+        // In two halves, so that whatever comes in between shows.
+        let graph = stream
+            .capture(|stream| {
+                let (mut front, mut back) = x.split_at_mut(LEN / 2);
+                front.fill(stream, 1)?;
+                back.fill(stream, 1)
+            })
+            .unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let own = Stream::new(device).unwrap();
+                while !over.load(Ordering::Relaxed) {
+                    graph.launch(&own).unwrap();
+                }
+                own.synchronize().unwrap();
+            });
+            let begin = Instant::now();
+            let mut round = 0;
+            while begin.elapsed() < Duration::from_millis(500) || round < 40 {
+                let uniform = |what: &str, values: &[i32]| {
+                    let first = values[0];
+                    assert!(values.iter().all(|value| *value == first), "round {round}, {what}: {first} and others");
+                };
+                match round % 10 {
+                    0 => x.fill(&stream, 4).unwrap(),
+                    1 => x.copy_from(&stream, &two).unwrap(),
+                    2 => x.copy_from_slice(&stream, &vec![5; LEN]).unwrap(),
+                    3 => x.slice_mut(..).copy_from_pinned(&stream, &pinned).unwrap(),
+                    4 => comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap(),
+                    5 => group(|g| {
+                        g.all_reduce(comm, (&two, &mut y), ReduceOp::Sum, &stream)?;
+                        g.all_reduce(comm, InPlace(&mut x), ReduceOp::Max, &stream)
+                    })
+                    .unwrap(),
+                    6 => comm.all_reduce((&x, &mut y), ReduceOp::Max, &stream).unwrap(),
+                    7 => {
+                        let launched = stream.launch(&mut x, |stream, mut x| {
+                            let bytes = x.len() * size_of::<i32>();
+                            // SAFETY: one launch on this stream, within the length.
+                            unsafe { sys::cudaMemsetAsync(x.as_mut_ptr().cast(), 7, bytes, stream.as_raw()) }
+                        });
+                        assert_eq!(launched.unwrap(), sys::cudaError::cudaSuccess);
+                    }
+                    8 => {
+                        x.slice(..).copy_to_pinned(&stream, &mut pinned).unwrap();
+                        uniform("copy_to_pinned", pinned.as_slice().unwrap());
+                    }
+                    _ => y.copy_from(&stream, &x).unwrap(),
+                }
+                if round % 3 == 0 {
+                    uniform("x", &x.to_vec(&stream).unwrap());
+                }
+                uniform("y", &y.to_vec(&stream).unwrap());
+                round += 1;
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        clique.close(slower(10.0)).expect("the graph has none of it");
+    });
+}
+
+/// Who has lent memory to a closure would wait for itself.
+#[test]
+fn a_launch_in_the_middle_of_another_use() {
+    watched(60.0, || {
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let mut x = DeviceBuffer::from_slice(&stream, &[0u8; 99]).unwrap();
+        let mut y = DeviceBuffer::from_slice(&stream, &[5u8; 99]).unwrap();
+        let graph = stream.capture(|stream| x.fill(stream, 1)).unwrap();
+        let within = stream.launch(&x, |_, _| {
+            let own = Stream::new(graph.device())?;
+            // Reading is what its borrow allows.
+            y.copy_from(&own, &x)?;
+            graph.launch(&own)
+        });
+        assert_names(&within.unwrap().expect_err("x is lent"), &["Graph::launch", "Stream::launch", "before or after"]);
+        graph.launch(&stream).unwrap();
+        assert_eq!(x.to_vec(&stream).unwrap(), [1; 99]);
+        assert_eq!(y.to_vec(&stream).unwrap(), [0; 99]);
+    });
+}
+
+/// A group with memory that no graph can keep is refused before anybody is told of it.
+#[test]
+fn a_group_with_memory_of_others() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 50])?;
+                let y = DeviceBuffer::from_slice(stream, &[1i32; 50])?;
+                stream.synchronize()?;
+                let (address, mut owner) = (y.as_raw().cast(), ());
+                // SAFETY: memory of `y`, which is used in no other way meanwhile, and idle.
+                let mut view = unsafe { SliceMut::<i32>::from_raw_parts(&mut owner, comm.device(), address, 50)? };
+                let graph = stream.capture(|stream| {
+                    let refused = group(|g| {
+                        g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
+                        g.all_reduce(comm, InPlace(&mut view), ReduceOp::Sum, stream)
+                    });
+                    assert_names(&refused.expect_err("a view"), &["Stream::capture", "memory"]);
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+                })?;
+                graph.launch(stream)?;
+                assert_eq!(x.to_vec(stream)?, vec![comm.size() as i32; 50]);
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+/// A communicator that closes within a capture of its operations is refused that, and is gone all the same.
+#[test]
+fn ends_within_the_closure() {
+    watched(120.0, || {
+        for how in ["close", "close_all", "drop", "abort"] {
+            let device = Device::new(0).unwrap();
+            let mut comm = Some(Clique::init_all(&[device]).unwrap().into_ranks().remove(0));
+            let stream = Stream::new(device).unwrap();
+            let mut x = DeviceBuffer::from_slice(&stream, &[3i32; 50]).unwrap();
+            let begin = Instant::now();
+            let captured = stream.capture(|lent| {
+                let comm = comm.take().unwrap();
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, lent)?;
+                let refused = match how {
+                    "close" => comm.close(slower(10.0)),
+                    "close_all" => close_all([comm], slower(10.0)).remove(0),
+                    "drop" => return Ok(()),
+                    _ => {
+                        let _ = comm.abort("the test aborts");
+                        return Ok(());
+                    }
+                };
+                assert_names(&refused.expect_err("a capture is under way"), &["close", "capture is under way"]);
+                Ok(())
+            });
+            assert!(begin.elapsed() < slower(30.0), "{how}: {:?}", begin.elapsed());
+            eprintln!("{how}: {:?}, {captured:?}", begin.elapsed());
+            if let Ok(graph) = captured {
+                let refused = graph.launch(&stream).expect_err("its communicator is gone");
+                assert!(matches!(refused, Error::Aborted { .. }), "{refused:?}");
+            }
+            assert_eq!(x.to_vec(&stream).unwrap(), [3; 50]);
+            still_works(1);
+        }
+    });
+}
