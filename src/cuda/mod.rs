@@ -97,6 +97,7 @@ pub(crate) use devices::settle::{settle, undisturbing};
 pub(crate) use devices::thread::in_host_function;
 pub use devices::versions::{driver_version, runtime_version};
 pub use graphs::graph::Graph;
+pub use graphs::pinned::GraphPinned;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed};
 #[cfg(feature = "nccl")]

@@ -43,6 +43,7 @@ mod foreign;
 mod futures;
 mod graph_ends;
 mod graph_limits;
+mod graph_pinned;
 mod graph_threads;
 mod graphs;
 mod grid;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use super::captured::capture;
 use super::executable::Executable;
 use super::graph::Graph;
 use crate::cuda::devices::device::Device;
-use crate::cuda::devices::owners;
-use crate::cuda::order::capture::Capture;
-use crate::cuda::order::recording::{CAPTURE, Recording, follow};
+use crate::cuda::order::recording::{Recording, follow};
 use crate::cuda::order::stream::Stream;
 use crate::error::{Error, Result};
 
@@ -60,15 +59,10 @@ impl Stream {
 
     /// As [`Stream::capture`], with errors of your own.
     pub fn try_capture<E: From<Error>>(&self, f: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Graph, E> {
-        self.device().ready(CAPTURE)?;
-        // Who ends graphs that are dropped in host functions.
-        owners::start(CAPTURE)?;
-        let capture = Arc::new(Capture::new(Box::new(Recording::default())));
-        let stream = Stream::of_capture(CAPTURE, self.device(), Arc::clone(&capture))?;
-        Executable::begin(&stream)?;
-        let under_way = UnderWay { capture: &capture, stream: &stream, ended: false };
-        f(&stream)?;
-        Ok(under_way.end()?)
+        let device = self.device();
+        let captured = capture(device, f)?;
+        let executable = Executable::of(&captured.template, device)?;
+        Ok(Graph::new(executable, device, captured))
     }
 
     /// Wraps `cudaEventRecord` and `cudaStreamWaitEvent`, in a capture: another stream of it, of `device`, whose work comes after what this
@@ -134,37 +128,4 @@ fn outside(operation: &'static str) -> Error {
     let reason =
         "this is for streams that the closure of a capture is lent: elsewhere, use Stream::new and Stream::wait_event";
     Error::InvalidUsage { operation, reason: reason.to_owned() }
-}
-
-/// A capture that was begun, and is ended whatever happens.
-struct UnderWay<'c> {
-    capture: &'c Capture,
-    stream: &'c Stream,
-    ended: bool,
-}
-
-impl UnderWay<'_> {
-    fn end(mut self) -> Result<Graph> {
-        self.capture.set_over();
-        let Some(recording) = Recording::of(self.stream) else { return Err(outside(CAPTURE)) };
-        recording.lanes().iter().try_for_each(|lane| follow(self.stream, lane))?;
-        self.ended = true;
-        let ended = Executable::end(self.stream);
-        // The streams of the capture hold each other, which ends here.
-        let (lanes, memory, party) = recording.take();
-        let executable = ended?;
-        let cost = lanes.iter().chain([self.stream]).map(|lane| lane.in_flight().position()).sum();
-        Ok(Graph::new(executable, self.stream.device(), memory, party, cost))
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.capture.set_over();
-        if !self.ended {
-            Executable::give_up(self.stream);
-            // The streams of the capture hold each other.
-            Recording::of(self.stream).into_iter().for_each(|recording| drop(recording.take()));
-        }
-    }
 }

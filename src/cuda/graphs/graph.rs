@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::captured::Captured;
 use super::executable::Executable;
 use super::life::Life;
 use crate::cuda::devices::device::Device;
@@ -41,13 +42,9 @@ pub(super) struct Shared {
 }
 
 impl Graph {
-    pub(super) fn new(
-        executable: Executable,
-        device: Device,
-        memory: Vec<Kept>,
-        party: Option<Arc<dyn Party>>,
-        cost: u64,
-    ) -> Self {
+    pub(super) fn new(executable: Executable, device: Device, captured: Captured) -> Self {
+        // The template ends here: what was instantiated stays.
+        let Captured { memory, party, cost, .. } = captured;
         let (nodes, life) = (executable.nodes(), Life::new(executable));
         let shared = Arc::new(Shared { life, device, cost: cost.max(LEAST), memory, party, nodes });
         if let Some(party) = &shared.party {

@@ -34,6 +34,16 @@ impl Life {
         self.state().ended.as_ref().map(|cause| cause.met_by(LAUNCH))
     }
 
+    /// Takes it out, for who has the graph alone, and makes another of it; `None` where it has ended.
+    pub(super) fn take_out(&self) -> Option<Executable> {
+        self.state().executable.take()
+    }
+
+    /// Puts it back.
+    pub(super) fn put_back(&self, executable: Executable) {
+        self.state().executable = Some(executable);
+    }
+
     /// It is launched no more, because of `cause`, if it was not for another reason. Where a thread is launching it, that one destroys it.
     pub(super) fn end(&self, cause: &Error) {
         let mut state = self.state();

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::allocated::allocation::Allocation;
 use super::buffers::buffer::DeviceBuffer;
+use super::host::memory::PinnedMemory;
 use super::host::pinned::PinnedBuffer;
 use super::host::slice::PinnedSlice;
 use super::host::slice_mut::PinnedSliceMut;
@@ -158,6 +159,8 @@ pub struct LentUses<'s> {
     all: SmallVec<[(&'s dyn Used, Access); 4]>,
     /// Mapped memory, which is open to some devices only.
     mapped: SmallVec<[(&'s Allocation, Access); 1]>,
+    /// Pinned memory, which may belong to a graph.
+    pinned: SmallVec<[&'s PinnedMemory; 1]>,
 }
 
 impl fmt::Debug for LentUses<'_> {
@@ -181,9 +184,15 @@ impl<'s> LentUses<'s> {
         }
     }
 
+    pub(crate) fn add_pinned(&mut self, memory: &'s PinnedMemory, access: Access) {
+        self.all.push((memory, access));
+        self.pinned.push(memory);
+    }
+
     /// Whether the device of `stream` can get at all of it, as far as that is known: what other devices have opened otherwise is not.
     pub(super) fn check(&self, operation: &'static str, stream: &Stream) -> Result<()> {
         let device = stream.device();
+        self.pinned.iter().try_for_each(|pinned| pinned.check_use(operation, stream))?;
         match self.mapped.iter().find(|(alloc, access)| !alloc.serves(device, *access)) {
             None => Ok(()),
             Some((alloc, access)) => {
@@ -258,7 +267,7 @@ macro_rules! pinned {
             type Lent<'l> = $lent<'l, T>;
 
             fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-                uses.all.push((self.memory(), Access::$access));
+                uses.add_pinned(self.memory(), Access::$access);
             }
 
             fn lent<'l>(&self) -> $lent<'l, T> {

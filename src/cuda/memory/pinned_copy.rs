@@ -6,6 +6,8 @@ use super::host::slice_mut::AsPinnedMut;
 use super::views::slice::Slice;
 use super::views::slice_mut::SliceMut;
 use super::way::{Way, enqueue, reached};
+use crate::cuda::order::in_flight::ENTRY;
+use crate::cuda::order::recording::{note, order, overwritten};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry::Source;
@@ -38,21 +40,26 @@ impl<T: Element> Slice<'_, T> {
         same_length(OPERATION, self.len(), target.len())?;
         let (region, pinned) = (self.region(), target.memory());
         let _current = reached(OPERATION, region, Access::Read, stream)?;
+        pinned.check_use(OPERATION, stream)?;
         if region.bytes == 0 {
             return Ok(());
         }
-        stream.room_for_one(OPERATION, default_timeout())?;
+        stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
         let _turns = stream.turns(OPERATION, default_timeout, [region.alloc.tracker()])?;
         let read = Source::of(region.alloc.lineage(), stream.history());
         region.alloc.order(Access::Read, stream)?;
-        pinned.uses().order(Access::Write, stream)?;
+        order(pinned, Access::Write, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
         let result = unsafe { enqueue(target.as_raw(), region.ptr(), region.bytes, Way::ToHost, stream) };
         region.alloc.note(Access::Read, stream);
-        pinned.uses().note(Access::Write, stream);
+        note(pinned, Access::Write, stream);
         result?;
-        read.carry(region.alloc.lineage(), pinned.lineage(), target.is_whole(), stream.history());
+        if !stream.records() {
+            read.carry(region.alloc.lineage(), pinned.lineage(), target.is_whole(), stream.history());
+        } else if target.is_whole() {
+            overwritten(pinned, stream);
+        }
         Ok(())
     }
 }
@@ -80,21 +87,26 @@ impl<T: Element> SliceMut<'_, T> {
         same_length(OPERATION, self.len(), source.len())?;
         let (region, pinned) = (self.region(), source.memory());
         let _current = reached(OPERATION, region, Access::Write, stream)?;
+        pinned.check_use(OPERATION, stream)?;
         if region.bytes == 0 {
             return Ok(());
         }
-        stream.room_for_one(OPERATION, default_timeout())?;
+        stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
         let _turns = stream.turns(OPERATION, default_timeout, [region.alloc.tracker()])?;
         let read = Source::of(pinned.lineage(), stream.history());
         region.alloc.order(Access::Write, stream)?;
-        pinned.uses().order(Access::Read, stream)?;
+        order(pinned, Access::Read, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
         let result = unsafe { enqueue(region.ptr(), source.as_raw(), region.bytes, Way::ToDevice, stream) };
         region.alloc.note(Access::Write, stream);
-        pinned.uses().note(Access::Read, stream);
+        note(pinned, Access::Read, stream);
         result?;
-        read.carry(pinned.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());
+        if !stream.records() {
+            read.carry(pinned.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());
+        } else if region.is_whole() {
+            region.alloc.overwrite(stream);
+        }
         Ok(())
     }
 }

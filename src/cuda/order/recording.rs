@@ -198,7 +198,7 @@ impl Recording {
 /// Keeps memory alive for as long as a graph may use it.
 pub(crate) fn kept_alive(used: &dyn Used) -> Result<Arc<dyn Used>> {
     used.keep().ok_or_else(|| {
-        let reason = "memory that a graph uses has to live as long as it does: not pinned memory, nor a view of memory of others";
+        let reason = "memory that a graph uses lives as long as it does: pinned memory moves in by Stream::move_in, a view of memory of others cannot";
         Error::InvalidUsage { operation: CAPTURE, reason: reason.to_owned() }
     })
 }

@@ -1,16 +1,20 @@
 //! Pinned memory of the host, and who uses it: what buffers and views of it have in common.
 
+use std::ptr;
+use std::sync::{Arc, OnceLock, Weak};
+
 use super::block::Block;
 use crate::cuda::devices::thread::{in_host_function, outside_host_functions};
 use crate::cuda::memory::basics::address::Address;
-use std::sync::Arc;
-
+use crate::cuda::order::capture::Capture;
 use crate::cuda::order::lanes::Tracker;
+use crate::cuda::order::recording;
 use crate::cuda::order::recording::Used;
+use crate::cuda::order::stream::Stream;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Bytes that devices copy from and to. Dropping it does not wait.
 pub(crate) struct PinnedMemory {
@@ -19,6 +23,15 @@ pub(crate) struct PinnedMemory {
     bytes: usize,
     uses: Tracker,
     lineage: Lineage,
+    /// Where it has moved into a graph.
+    moved: OnceLock<Moved>,
+}
+
+/// What pinned memory knows that belongs to a graph.
+struct Moved {
+    me: Weak<PinnedMemory>,
+    /// The capture that it belongs to.
+    capture: Weak<Capture>,
 }
 
 // SAFETY: who shares it learns where the memory lies, and changes the uses behind their mutex.
@@ -41,7 +54,35 @@ impl PinnedMemory {
             // SAFETY: the block has that many bytes, and nobody else uses it.
             unsafe { block.ptr().write_bytes(0, bytes) };
         }
-        Ok(Self { block, bytes, uses: Tracker::new(), lineage: Lineage::new() })
+        Ok(Self { block, bytes, uses: Tracker::new(), lineage: Lineage::new(), moved: OnceLock::new() })
+    }
+
+    /// From now on it belongs to the graph that comes of `capture`.
+    pub(crate) fn move_in(self, capture: &Arc<Capture>) -> Arc<Self> {
+        let memory = Arc::new(self);
+        let _ = memory.moved.set(Moved { me: Arc::downgrade(&memory), capture: Arc::downgrade(capture) });
+        memory
+    }
+
+    /// Fails where `operation` on `stream` cannot use it: what belongs to a graph is used in the capture of that alone.
+    pub(crate) fn check_use(&self, operation: &'static str, stream: &Stream) -> Result<()> {
+        let Some(moved) = self.moved.get() else {
+            return if stream.records() { recording::kept_alive(self).map(drop) } else { Ok(()) };
+        };
+        if stream.capture_of().is_some_and(|capture| ptr::eq(Arc::as_ptr(capture), moved.capture.as_ptr())) {
+            return Ok(());
+        }
+        let reason = "the pinned memory belongs to a graph: it is used within the capture that it has moved into, and by launches of that";
+        Err(Error::InvalidUsage { operation, reason: reason.to_owned() })
+    }
+
+    /// Fails where the host cannot look at it by a view: what belongs to a graph is shown by that.
+    pub(crate) fn check_access(&self, operation: &'static str) -> Result<()> {
+        if self.moved.get().is_none() {
+            return Ok(());
+        }
+        let reason = "the pinned memory belongs to a graph, which may be launched meanwhile: use Graph::pinned and Graph::pinned_mut";
+        Err(Error::InvalidUsage { operation, reason: reason.to_owned() })
     }
 
     /// Where it begins; null where there is none.
@@ -99,8 +140,8 @@ impl Used for PinnedMemory {
     }
 
     fn keep(&self) -> Option<Arc<dyn Used>> {
-        // The host looks at it whenever it likes, while a graph may be launched.
-        None
+        // Otherwise the host looks at it whenever it likes, while a graph may be launched.
+        self.moved.get()?.me.upgrade().map(|memory| memory as Arc<dyn Used>)
     }
 }
 

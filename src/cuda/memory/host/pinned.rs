@@ -121,6 +121,11 @@ impl<T: Element> PinnedBuffer<T> {
         &self.memory
     }
 
+    /// What it is made of, and how many elements that has.
+    pub(crate) fn into_memory(self) -> (PinnedMemory, usize) {
+        (self.memory, self.len)
+    }
+
     /// All elements, to read.
     pub(crate) fn view(&self) -> PinnedSlice<'_, T> {
         PinnedSlice::of(&self.memory, self.address(), self.len)

@@ -173,6 +173,12 @@ impl<'a, T: Element> PinnedSlice<'a, T> {
 
     /// The elements, for `operation`.
     pub(crate) fn read(self, operation: &'static str) -> Result<&'a [T]> {
+        self.memory.check_access(operation)?;
+        self.read_alone(operation)
+    }
+
+    /// As [`PinnedSlice::read`], also of memory that belongs to a graph, which is not launched as long as the elements are there.
+    pub(crate) fn read_alone(self, operation: &'static str) -> Result<&'a [T]> {
         self.memory.wait(operation, Copies::To, self.len)?;
         if self.len == 0 {
             return Ok(&[]);

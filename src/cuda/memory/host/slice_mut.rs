@@ -219,6 +219,12 @@ impl<'a, T: Element> PinnedSliceMut<'a, T> {
 
     /// The elements, for `operation`.
     pub(crate) fn write(self, operation: &'static str) -> Result<&'a mut [T]> {
+        self.memory.check_access(operation)?;
+        self.write_alone(operation)
+    }
+
+    /// As [`PinnedSliceMut::write`], also of memory that belongs to a graph, which is not launched as long as the elements are there.
+    pub(crate) fn write_alone(self, operation: &'static str) -> Result<&'a mut [T]> {
         self.memory.wait(operation, Copies::Of, self.len)?;
         if self.len == 0 {
             return Ok(&mut []);
