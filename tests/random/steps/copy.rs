@@ -55,11 +55,16 @@ impl Step for Write {
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let (me, stream) = (rank.number(), rank.stream(&self.streams).clone());
+        let captures = rank.captures;
         let (at, memory) = (self.at[me], rank.memory_mut(self.slot));
         typed!(self.kind, T => {
             let values = T::values(&self.values[me].0);
             let mut target = T::of_mut(memory).slice_mut(at..at + values.len());
-            if self.pinned[me] {
+            if captures {
+                // The graph keeps it.
+                let pinned = stream.move_in(PinnedBuffer::from_slice(&values)?)?;
+                target.copy_from_pinned(&stream, &pinned)
+            } else if self.pinned[me] {
                 let mut pinned = PinnedBuffer::<T>::new(values.len() + 2)?;
                 let mut part = pinned.slice_mut(1..=values.len());
                 part.as_mut_slice()?.copy_from_slice(&values);
