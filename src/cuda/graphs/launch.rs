@@ -107,7 +107,8 @@ impl Launch for OneLaunch<'_> {
     fn enqueue(&mut self) -> Result<()> {
         let (shared, stream) = (self.shared, self.stream);
         let timeout = || shared.party.as_ref().map_or_else(default_timeout, |party| party.timeout());
-        let _turns = stream.turns(LAUNCH, timeout, shared.trackers())?;
+        let refusal = || shared.party.as_ref().and_then(|party| party.refusal());
+        let _turns = stream.turns(LAUNCH, timeout, refusal, shared.trackers())?;
         shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.access(), stream))?;
         // SAFETY: the memory is kept alive by the graph, and by its uses, which are noted below; it was just ordered. Those who have to do
         // with the launch are ready: the handles of communicators are live, for who ends them ends their graphs before, and the ranks agree.

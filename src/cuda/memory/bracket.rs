@@ -215,7 +215,7 @@ impl<'s> LentUses<'s> {
 
     /// Who launches with it; see [`Turns`].
     pub(super) fn turns(&self, operation: &'static str, stream: &Stream) -> Result<Turns<'s>> {
-        stream.turns(operation, default_timeout, self.all.iter().map(|(used, _)| used.tracker()))
+        stream.turns(operation, default_timeout, || None, self.all.iter().map(|(used, _)| used.tracker()))
     }
 
     /// Before the launch: makes `stream` wait for what conflicts with it.

@@ -12,6 +12,7 @@ use super::way::{Way, enqueue, reached, way_between};
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::mark::Mark;
 use crate::cuda::order::stream::Stream;
+use crate::cuda::order::turns::Turns;
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry::{self, Source};
 use crate::deadline::{Deadline, default_timeout};
@@ -183,7 +184,7 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
-        let _turns = stream.turns(OPERATION, default_timeout, [from.alloc.tracker(), to.alloc.tracker()])?;
+        let _turns = stream.turns(OPERATION, default_timeout, || None, [from.alloc.tracker(), to.alloc.tracker()])?;
         let read = Source::of(from.alloc.lineage(), stream.history());
         from.alloc.order(Access::Read, stream)?;
         to.alloc.order(Access::Write, stream)?;
@@ -225,7 +226,7 @@ pub(crate) unsafe fn upload(
         return Ok(());
     }
     stream.ready(operation)?;
-    let _turns = stream.turns(operation, || deadline.remaining(), [region.alloc.tracker()])?;
+    let _turns = stream.turns(operation, || deadline.remaining(), || None, [region.alloc.tracker()])?;
     region.alloc.order(Access::Write, stream)?;
     let mut at = 0;
     let result = loop {
@@ -279,7 +280,7 @@ unsafe fn download(
         return Ok(());
     }
     stream.ready(operation)?;
-    let _turns = stream.turns(operation, || deadline.remaining(), [region.alloc.tracker()])?;
+    let mut turns = stream.turns(operation, || deadline.remaining(), || None, [region.alloc.tracker()])?;
     // First: the stream need not come after what others write from now on, to other parts of the memory.
     let origins = carry::origins(region.alloc.lineage(), stream.history());
     region.alloc.order(Access::Read, stream)?;
@@ -324,6 +325,11 @@ unsafe fn download(
                 }
             }
             asked += bytes;
+        }
+        if asked == region.bytes && !turns.is_empty() {
+            // Others need not wait for what is on its way.
+            region.alloc.note(Access::Read, stream);
+            turns = Turns::default();
         }
         let Some((block, mark, bytes)) = queue.pop_front() else { break Ok(()) };
         let what = || format!("work on a stream of {}{}", stream.device(), origins.pending());

@@ -51,7 +51,7 @@ impl<T: Element> SliceMut<'_, T> {
         let pattern = unsafe { std::slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
         let _current = stream.device().bind(operation)?;
         stream.room_or_part(ENTRY, operation, default_timeout(), || None)?;
-        let _turns = stream.turns(operation, default_timeout, [region.alloc.tracker()])?;
+        let _turns = stream.turns(operation, default_timeout, || None, [region.alloc.tracker()])?;
         region.alloc.order(Access::Write, stream)?;
         let result = fill(operation, region, pattern, stream);
         // Elements of 8 bytes may take two fills.

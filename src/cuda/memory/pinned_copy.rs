@@ -45,7 +45,7 @@ impl<T: Element> Slice<'_, T> {
             return Ok(());
         }
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
-        let _turns = stream.turns(OPERATION, default_timeout, [region.alloc.tracker()])?;
+        let _turns = stream.turns(OPERATION, default_timeout, || None, [region.alloc.tracker()])?;
         let read = Source::of(region.alloc.lineage(), stream.history());
         region.alloc.order(Access::Read, stream)?;
         order(pinned, Access::Write, stream)?;
@@ -92,7 +92,7 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
-        let _turns = stream.turns(OPERATION, default_timeout, [region.alloc.tracker()])?;
+        let _turns = stream.turns(OPERATION, default_timeout, || None, [region.alloc.tracker()])?;
         let read = Source::of(pinned.lineage(), stream.history());
         region.alloc.order(Access::Write, stream)?;
         order(pinned, Access::Read, stream)?;

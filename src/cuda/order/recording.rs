@@ -36,6 +36,9 @@ pub(crate) trait Party: Any + Send + Sync {
     /// How long a launch waits for others.
     fn timeout(&self) -> Duration;
 
+    /// Why it need not wait: somebody ends them.
+    fn refusal(&self) -> Option<Error>;
+
     /// There is a graph now, which they end when they do.
     fn join(&self, graph: Arc<dyn Mortal>);
 

@@ -21,19 +21,21 @@ use crate::error::{Error, Result};
 pub(crate) struct Turns<'m>(SmallVec<[Held<'m>; 2]>);
 
 impl Stream {
-    /// The turns of `operation` on this stream, which waits no longer than `timeout` for other threads; none in a capture, where nothing is
-    /// done yet. What this thread is in the middle of already, in the closure of a launch, its borrows keep in order.
+    /// The turns of `operation` on this stream, which waits no longer than `timeout` for other threads, nor when there is a `refusal`; none in
+    /// a capture, where nothing is done yet. What this thread is in the middle of already, in the closure of a launch, its borrows keep in
+    /// order.
     #[inline]
     pub(crate) fn turns<'m>(
         &self,
         operation: &'static str,
         timeout: impl FnOnce() -> Duration,
+        refusal: impl Fn() -> Option<Error>,
         memory: impl IntoIterator<Item = &'m Tracker>,
     ) -> Result<Turns<'m>> {
         let mut shared = memory.into_iter().filter(|tracker| tracker.is_in_graphs());
         match shared.next() {
             Some(first) if !self.records() => {
-                Turns::take(operation, timeout(), [first].into_iter().chain(shared).collect())
+                Turns::take(operation, timeout(), refusal, [first].into_iter().chain(shared).collect())
             }
             _ => Ok(Turns::default()),
         }
@@ -42,7 +44,12 @@ impl Stream {
 
 impl<'m> Turns<'m> {
     #[cold]
-    fn take(operation: &'static str, timeout: Duration, mut memory: SmallVec<[&'m Tracker; 8]>) -> Result<Self> {
+    fn take(
+        operation: &'static str,
+        timeout: Duration,
+        refusal: impl Fn() -> Option<Error>,
+        mut memory: SmallVec<[&'m Tracker; 8]>,
+    ) -> Result<Self> {
         // In one order for all threads, so that two of them cannot wait for each other.
         memory.sort_unstable_by_key(|tracker| ptr::from_ref(*tracker).addr());
         memory.dedup_by_key(|tracker| ptr::from_ref(*tracker).addr());
@@ -51,7 +58,7 @@ impl<'m> Turns<'m> {
         for turn in memory.into_iter().map(Tracker::turn).filter(|turn| !turn.is_mine()) {
             let held = match turn.try_take() {
                 Some(held) => Some(held),
-                None => deadline.until(|| Ok(turn.try_take()))?,
+                None => deadline.until(|| refusal().map_or_else(|| Ok(turn.try_take()), Err))?,
             };
             let late = || {
                 deadline.error(operation, "another thread, which is in the middle of an operation with the same memory")

@@ -244,7 +244,9 @@ unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) 
 fn turns<'a>(calls: &[Call<'a>], operation: &'static str) -> Result<Turns<'a>> {
     let Some(first) = calls.first() else { return Ok(Turns::default()) };
     let memory = calls.iter().flat_map(|call| [&call.send, &call.scalar, &call.recv]).flatten();
-    first.stream.turns(operation, || first.comm.timeout(), memory.map(|region| region.alloc.tracker()))
+    let (comm, memory) = (first.comm, memory.map(|region| region.alloc.tracker()));
+    // Under the lock: an abort gets it, as this then waits no longer.
+    first.stream.turns(operation, || comm.timeout(), || comm.refusal(operation), memory)
 }
 
 /// Makes the stream wait for what conflicts with this call on other streams.

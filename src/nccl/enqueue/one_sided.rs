@@ -138,7 +138,12 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         What::Wait(_, into) => into.as_ref(),
         What::Signal(_) => None,
     };
-    let _turns = stream.turns(operation, || inner.timeout(), local.map(|region| region.alloc.tracker()))?;
+    let _turns = stream.turns(
+        operation,
+        || inner.timeout(),
+        || inner.refusal(operation),
+        local.map(|region| region.alloc.tracker()),
+    )?;
     let (read, window) = match what {
         What::Put(_, put) => {
             let Some(window) = inner.windows.window(put.window) else {

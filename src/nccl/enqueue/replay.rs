@@ -28,8 +28,7 @@ impl Party for Captured {
         outside_of_groups(OPERATION)?;
         let parts = self.parts();
         let Some(first) = parts.first() else { return launch.enqueue() };
-        let refusal = || parts.iter().find_map(|part| part.inner.refusal(OPERATION));
-        stream.make_room(launch.cost(), OPERATION, first.inner.timeout(), refusal)?;
+        stream.make_room(launch.cost(), OPERATION, first.inner.timeout(), || self.refusal())?;
         let launched = {
             let mut entered = LockedAll::new();
             for part in parts {
@@ -69,6 +68,10 @@ impl Party for Captured {
 
     fn timeout(&self) -> Duration {
         self.parts().first().map_or_else(default_timeout, |part| part.inner.timeout())
+    }
+
+    fn refusal(&self) -> Option<Error> {
+        self.parts().iter().find_map(|part| part.inner.refusal(OPERATION))
     }
 
     fn join(&self, graph: Arc<dyn Mortal>) {
