@@ -133,7 +133,7 @@ pub(crate) use order::recording::{Launch, Mortal, Party, Recording};
 pub use order::stream::{Stream, StreamOptions};
 pub use order::thread_stream::ThreadStream;
 #[cfg(feature = "nccl")]
-pub(crate) use order::turns::Turns;
+pub(crate) use order::turns::{Turns, Waits, outside_of_lending};
 #[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use order::uses::Access;

@@ -102,9 +102,147 @@ fn a_launch_in_the_middle_of_another_use() {
             graph.launch(&own)
         });
         assert_names(&within.unwrap().expect_err("x is lent"), &["Graph::launch", "Stream::launch", "before or after"]);
+        let clique = Clique::init_all(&[stream.device()]).unwrap();
+        let within = stream.launch(&x, |_, _| clique.rank(0).all_reduce(InPlace(&mut y), ReduceOp::Sum, &stream));
+        assert_names(&within.unwrap().expect_err("x is lent"), &["all_reduce", "Stream::launch", "before or after"]);
+        let within = stream.launch(&x, |_, _| group(|_| Ok(())));
+        assert_names(&within.unwrap().expect_err("x is lent"), &["group", "Stream::launch"]);
         graph.launch(&stream).unwrap();
         assert_eq!(x.to_vec(&stream).unwrap(), [1; 99]);
         assert_eq!(y.to_vec(&stream).unwrap(), [0; 99]);
+    });
+}
+
+/// An abort does not wait for who waits for memory that another thread is in the middle of using.
+#[test]
+fn aborts_while_a_launch_waits_for_its_turn() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            for what in ["a launch", "an operation"] {
+                let rig = Rig::new(ranks);
+                let (comm, stream) = (rig.clique.rank(0), Stream::new(rig.clique.rank(0).device()).unwrap());
+                let made = rig.clique.spmd(|comm| {
+                    let stream = Stream::new(comm.device())?;
+                    let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 50])?;
+                    let graph = stream.capture(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream))?;
+                    Ok((graph, x))
+                });
+                let mut made = made.unwrap();
+                let (graph, x) = &mut made[0];
+                let (front, mut back) = x.split_at_mut(25);
+                let (within, over) = (AtomicBool::new(false), AtomicBool::new(false));
+                std::thread::scope(|scope| {
+                    let user = scope.spawn(|| {
+                        let own = Stream::new(comm.device()).unwrap();
+                        own.launch(&front, |_, _| {
+                            within.store(true, Ordering::Release);
+                            while !over.load(Ordering::Acquire) {
+                                std::thread::yield_now();
+                            }
+                        })
+                    });
+                    while !within.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                    let waiting = scope.spawn(|| match what {
+                        "a launch" => graph.launch(&stream),
+                        // Whose borrows keep it apart from the other: it does not wait for that.
+                        _ => comm.all_reduce(InPlace(&mut back), ReduceOp::Sum, &stream),
+                    });
+                    std::thread::sleep(Duration::from_millis(100));
+                    assert_eq!(waiting.is_finished(), what != "a launch");
+                    let begin = Instant::now();
+                    let _ = comm.aborter().abort("the test aborts");
+                    let answer = waiting.join().unwrap();
+                    assert!(begin.elapsed() < slower(5.0), "{:?}", begin.elapsed());
+                    match what {
+                        "a launch" => assert!(matches!(answer, Err(Error::Aborted { .. })), "{answer:?}"),
+                        _ => answer.unwrap(),
+                    }
+                    over.store(true, Ordering::Release);
+                    user.join().unwrap().unwrap();
+                });
+                drop(made);
+                drop(rig);
+                still_works(ranks);
+            }
+        }
+    });
+}
+
+/// What a launch writes comes from what it has read: where an operation hangs that came before it, it is not taken for done.
+#[test]
+fn what_a_launch_read_beside_an_operation() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            let mut after = 0;
+            for round in 0..16u64 {
+                let rig = Rig::new(ranks);
+                let comm = rig.clique.rank(0);
+                let (one, two) = (Stream::new(comm.device()).unwrap(), Stream::new(comm.device()).unwrap());
+                let mut x = DeviceBuffer::from_slice(&one, &[1i32; 50]).unwrap();
+                let mut y = DeviceBuffer::from_slice(&one, &[2i32; 50]).unwrap();
+                rig.clique.spmd(|comm| comm.barrier(&Stream::new(comm.device())?)).unwrap();
+                let graph = one.capture(|stream| y.copy_from(stream, &x)).unwrap();
+                let begin = std::sync::Barrier::new(2);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        begin.wait();
+                        graph.launch(&one).unwrap();
+                    });
+                    begin.wait();
+                    std::thread::sleep(Duration::from_micros(round * 3));
+                    // The other rank does not come.
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &two).unwrap();
+                });
+                let asked = Instant::now();
+                while !one.query().unwrap() && asked.elapsed() < Duration::from_millis(100) {
+                    std::thread::yield_now();
+                }
+                let first = one.query().unwrap();
+                let _ = comm.aborter().abort("the test aborts");
+                match y.to_vec(&Stream::new(comm.device()).unwrap()) {
+                    Ok(values) => assert!(first && values == [1; 50], "round {round}: {:?}", &values[..3]),
+                    Err(Error::Aborted { .. }) => assert!(!first, "round {round}: the launch came first"),
+                    Err(error) => panic!("round {round}: {error:?}"),
+                }
+                after += usize::from(!first);
+                drop(graph);
+            }
+            println!("{after} of 16 launches came after the operation");
+            still_works(ranks);
+        }
+    });
+}
+
+/// A graph that is dropped where CUDA must not be called is dropped elsewhere, with its memory.
+#[test]
+fn dropped_in_a_host_function() {
+    watched(60.0, || {
+        struct Told(std::sync::Arc<AtomicBool>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let memory = DeviceBuffer::from_slice(&stream, &[1u8; 64]).unwrap();
+        stream.synchronize().unwrap();
+        let (gone, address) = (std::sync::Arc::new(AtomicBool::new(false)), memory.as_raw());
+        let owner = (memory, Told(std::sync::Arc::clone(&gone)));
+        // SAFETY: memory of the buffer, which the view owns.
+        let view = unsafe { DeviceBuffer::<u8>::from_raw_parts(stream.device(), address, 64, owner) };
+        let mut view = view.unwrap();
+        let graph = stream.capture(|stream| view.fill(stream, 3)).unwrap();
+        graph.launch(&stream).unwrap();
+        drop(view);
+        stream.launch_host(move || drop(graph)).unwrap();
+        stream.synchronize().unwrap();
+        let begin = Instant::now();
+        while !gone.load(Ordering::Acquire) {
+            assert!(begin.elapsed() < slower(5.0), "the memory is kept");
+            std::thread::yield_now();
+        }
     });
 }
 

@@ -4,9 +4,7 @@ use std::mem::MaybeUninit;
 
 use crate::cuda::devices::check::{check, check_on, clear};
 use crate::cuda::devices::device::Device;
-use crate::cuda::devices::owners;
 use crate::cuda::devices::settle::undisturbing;
-use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::order::stream::Stream;
 use crate::error::Result;
 use crate::sys;
@@ -76,24 +74,8 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        let handle = Handle(self.raw);
-        // CUDA must not be called in host functions. NCCL waits for the end of what it was captured into, so it is not leaked there.
-        if in_host_function() {
-            owners::drop_elsewhere(Box::new(handle), self.device);
-        }
-    }
-}
-
-/// Destroyed with this, on a thread that may call CUDA.
-struct Handle(sys::cudaGraphExec_t);
-
-// SAFETY: as of `Executable`, whose it was.
-unsafe impl Send for Handle {}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
         // SAFETY: from cudaGraphInstantiate, and nobody launches it any more. Launches that are under way are still done.
-        let _ = check("cudaGraphExecDestroy", unsafe { sys::cudaGraphExecDestroy(self.0) });
+        let _ = check("cudaGraphExecDestroy", unsafe { sys::cudaGraphExecDestroy(self.raw) });
     }
 }
 

@@ -7,6 +7,8 @@ use super::captured::Captured;
 use super::executable::Executable;
 use super::life::Life;
 use crate::cuda::devices::device::Device;
+use crate::cuda::devices::owners;
+use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::order::in_flight::CHUNK;
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::order::recording::{Kept, Mortal, Party};
@@ -26,7 +28,8 @@ const LEAST: u64 = CHUNK / 3;
 /// graph does not wait; what it was launched for is still done.
 #[must_use = "a graph does nothing unless it is launched"]
 pub struct Graph {
-    pub(super) shared: Arc<Shared>,
+    /// Gone in the drop only.
+    shared: Option<Arc<Shared>>,
 }
 
 /// What a graph has in common with those who end it.
@@ -50,17 +53,31 @@ impl Graph {
         if let Some(party) = &shared.party {
             party.join(Arc::clone(&shared) as Arc<dyn Mortal>);
         }
-        Self { shared }
+        Self { shared: Some(shared) }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        self.shared.as_ref().expect("it is gone in the drop only")
     }
 
     /// The device on whose streams it is launched.
     pub fn device(&self) -> Device {
-        self.shared.device
+        self.shared().device
     }
 
     /// Wraps `cudaGraphGetNodes`: how many nodes it has, those included that NCCL and this crate have added.
     pub fn nodes(&self) -> usize {
-        self.shared.nodes
+        self.shared().nodes
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // CUDA must not be called in host functions, and NCCL waits for the end of what it was captured into.
+        if in_host_function() {
+            let device = self.device();
+            owners::drop_elsewhere(Box::new(self.shared.take()), device);
+        }
     }
 }
 
@@ -72,8 +89,8 @@ impl Shared {
 }
 
 impl Mortal for Shared {
-    fn end(&self, cause: &Error) {
-        self.life.end(cause);
+    fn end(&self, cause: &Error) -> Option<Box<dyn Send>> {
+        self.life.end(cause).map(|executable| Box::new(executable) as Box<dyn Send>)
     }
 
     fn is_alive(&self) -> bool {
@@ -84,9 +101,9 @@ impl Mortal for Shared {
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Graph")
-            .field("device", &self.shared.device)
-            .field("nodes", &self.shared.nodes)
-            .field("buffers", &self.shared.memory.len())
+            .field("device", &self.shared().device)
+            .field("nodes", &self.shared().nodes)
+            .field("buffers", &self.shared().memory.len())
             .finish_non_exhaustive()
     }
 }

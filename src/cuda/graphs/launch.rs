@@ -6,7 +6,7 @@ use super::graph::{Graph, Shared};
 use super::life::LAUNCH;
 use crate::cuda::order::recording::{Kept, Launch, note, order};
 use crate::cuda::order::stream::Stream;
-use crate::cuda::order::turns::Turns;
+use crate::cuda::order::turns::{LaunchTurns, Waits, outside_of_lending};
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry;
 use crate::cuda::works::carry::Form;
@@ -42,7 +42,7 @@ impl Graph {
     /// [`Aborted`](Error::Aborted); as an operation of its communicators: [`Disagreement`](Error::Disagreement) where ranks of a clique
     /// launch something else, [`Timeout`](Error::Timeout) where too much is on its way; what CUDA says.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        let shared = &*self.shared;
+        let shared = self.shared();
         if stream.device() != shared.device {
             let (expected, got) = (format!("one of {}", shared.device), format!("one of {}", stream.device()));
             return Err(Error::argument(LAUNCH, "stream", expected, got));
@@ -51,13 +51,13 @@ impl Graph {
         if let Some(error) = refusal() {
             return Err(error);
         }
-        Turns::check(LAUNCH, shared.trackers())?;
-        let mut launch = OneLaunch { shared, stream, read: Vec::new(), launched: false };
+        outside_of_lending(LAUNCH)?;
+        let mut launch = OneLaunch { shared, stream, read: Vec::new(), launched: false, turns: LaunchTurns::default() };
         match &shared.party {
             Some(party) => party.launch(stream, &mut launch),
             None => {
                 stream.make_room(shared.cost, LAUNCH, default_timeout(), refusal)?;
-                launch.gather(None);
+                launch.begin(None)?;
                 let done = launch.enqueue();
                 launch.mingle(done.is_ok());
                 done
@@ -73,6 +73,8 @@ struct OneLaunch<'l> {
     read: Vec<Origins>,
     /// Whether operations were carried on already.
     launched: bool,
+    /// Until it is noted what the launch uses, and where that comes from.
+    turns: LaunchTurns<'l>,
 }
 
 impl OneLaunch<'_> {
@@ -98,21 +100,26 @@ impl Launch for OneLaunch<'_> {
         self.shared.cost
     }
 
-    fn gather(&mut self, own: Option<&Work>) {
+    fn begin(&mut self, own: Option<&Work>) -> Result<()> {
+        let party = self.shared.party.as_ref();
+        let waits = Waits {
+            operation: LAUNCH,
+            timeout: || party.map_or_else(default_timeout, |party| party.timeout()),
+            refusal: || party.and_then(|party| party.refusal()),
+        };
+        self.turns = LaunchTurns::take(&waits, self.shared.trackers())?;
         let history = self.stream.history();
         let read = self.shared.memory.iter().filter(|kept| !kept.is_fresh());
         self.read = read.filter_map(|kept| carry::reads(own, history, [Some(kept.used().lineage())])).collect();
+        self.shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.access(), self.stream))
     }
 
     fn enqueue(&mut self) -> Result<()> {
         let (shared, stream) = (self.shared, self.stream);
-        let timeout = || shared.party.as_ref().map_or_else(default_timeout, |party| party.timeout());
-        let refusal = || shared.party.as_ref().and_then(|party| party.refusal());
-        let _turns = stream.turns(LAUNCH, timeout, refusal, shared.trackers())?;
-        shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.access(), stream))?;
+        let timeout = shared.party.as_ref().map_or_else(default_timeout, |party| party.timeout());
         // SAFETY: the memory is kept alive by the graph, and by its uses, which are noted below; it was just ordered. Those who have to do
         // with the launch are ready: the handles of communicators are live, for who ends them ends their graphs before, and the ranks agree.
-        let done = unsafe { shared.life.launch(stream, timeout()) };
+        let done = unsafe { shared.life.launch(stream, timeout) };
         stream.count(shared.cost);
         shared.memory.iter().for_each(|kept| note(kept.used(), kept.access(), stream));
         done

@@ -44,14 +44,12 @@ impl Life {
         self.state().executable = Some(executable);
     }
 
-    /// It is launched no more, because of `cause`, if it was not for another reason. Where a thread is launching it, that one destroys it.
-    pub(super) fn end(&self, cause: &Error) {
+    /// It is launched no more, because of `cause`, if it was not for another reason: what is to be destroyed. Where a thread is launching it,
+    /// that one does.
+    pub(super) fn end(&self, cause: &Error) -> Option<Executable> {
         let mut state = self.state();
         state.ended.get_or_insert_with(|| cause.clone());
-        let executable = state.executable.take();
-        drop(state);
-        // CUDA is called without the lock.
-        drop(executable);
+        state.executable.take()
     }
 
     /// Wraps `cudaGraphLaunch`. Threads launch it one after the other; waits no longer than `timeout` for those before.

@@ -99,7 +99,7 @@ impl Graph {
     }
 
     fn check_part(&self, operation: &'static str, memory: &PinnedMemory) -> Result<()> {
-        if self.shared.trackers().any(|tracker| ptr::eq(tracker, memory.uses())) {
+        if self.shared().trackers().any(|tracker| ptr::eq(tracker, memory.uses())) {
             return Ok(());
         }
         Err(Error::argument(operation, "memory", "pinned memory that the graph uses", "other memory"))

@@ -35,14 +35,14 @@ impl Graph {
     pub fn update(&mut self, f: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
         let device = self.device();
         let captured = capture(device, f)?;
-        let alone = captured.party.is_none() && self.shared.party.is_none();
-        let old = if alone { self.shared.life.take_out() } else { None };
+        let alone = captured.party.is_none() && self.shared().party.is_none();
+        let old = if alone { self.shared().life.take_out() } else { None };
         let updated = old.map(|mut executable| (executable.update(&captured.template), executable));
         let executable = match updated {
             Some((Ok(true), executable)) => executable,
             Some((told, executable)) => {
                 // As it was, should there be no other.
-                self.shared.life.put_back(executable);
+                self.shared().life.put_back(executable);
                 told?;
                 Executable::of(&captured.template, device)?
             }

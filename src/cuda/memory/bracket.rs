@@ -16,7 +16,7 @@ use super::views::slice_mut::SliceMut;
 use crate::cuda::order::recording;
 use crate::cuda::order::recording::Used;
 use crate::cuda::order::stream::Stream;
-use crate::cuda::order::turns::Turns;
+use crate::cuda::order::turns::{Turns, Waits};
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry;
 use crate::cuda::works::work::Origins;
@@ -215,7 +215,10 @@ impl<'s> LentUses<'s> {
 
     /// Who launches with it; see [`Turns`].
     pub(super) fn turns(&self, operation: &'static str, stream: &Stream) -> Result<Turns<'s>> {
-        stream.turns(operation, default_timeout, || None, self.all.iter().map(|(used, _)| used.tracker()))
+        stream.turns(
+            Waits { operation, timeout: default_timeout, refusal: || None },
+            self.all.iter().map(|(used, _)| used.tracker()),
+        )
     }
 
     /// Before the launch: makes `stream` wait for what conflicts with it.

@@ -12,7 +12,7 @@ use super::way::{Way, enqueue, reached, way_between};
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::mark::Mark;
 use crate::cuda::order::stream::Stream;
-use crate::cuda::order::turns::Turns;
+use crate::cuda::order::turns::{Turns, Waits};
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry::{self, Source};
 use crate::deadline::{Deadline, default_timeout};
@@ -184,7 +184,10 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
-        let _turns = stream.turns(OPERATION, default_timeout, || None, [from.alloc.tracker(), to.alloc.tracker()])?;
+        let _turns = stream.turns(
+            Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },
+            [from.alloc.tracker(), to.alloc.tracker()],
+        )?;
         let read = Source::of(from.alloc.lineage(), stream.history());
         from.alloc.order(Access::Read, stream)?;
         to.alloc.order(Access::Write, stream)?;
@@ -226,7 +229,8 @@ pub(crate) unsafe fn upload(
         return Ok(());
     }
     stream.ready(operation)?;
-    let _turns = stream.turns(operation, || deadline.remaining(), || None, [region.alloc.tracker()])?;
+    let _turns = stream
+        .turns(Waits { operation, timeout: || deadline.remaining(), refusal: || None }, [region.alloc.tracker()])?;
     region.alloc.order(Access::Write, stream)?;
     let mut at = 0;
     let result = loop {
@@ -280,7 +284,8 @@ unsafe fn download(
         return Ok(());
     }
     stream.ready(operation)?;
-    let mut turns = stream.turns(operation, || deadline.remaining(), || None, [region.alloc.tracker()])?;
+    let mut turns = stream
+        .turns(Waits { operation, timeout: || deadline.remaining(), refusal: || None }, [region.alloc.tracker()])?;
     // First: the stream need not come after what others write from now on, to other parts of the memory.
     let origins = carry::origins(region.alloc.lineage(), stream.history());
     region.alloc.order(Access::Read, stream)?;

@@ -10,6 +10,7 @@ use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::driver;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::stream::Stream;
+use crate::cuda::order::turns::Waits;
 use crate::cuda::order::uses::Access;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
@@ -51,7 +52,8 @@ impl<T: Element> SliceMut<'_, T> {
         let pattern = unsafe { std::slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
         let _current = stream.device().bind(operation)?;
         stream.room_or_part(ENTRY, operation, default_timeout(), || None)?;
-        let _turns = stream.turns(operation, default_timeout, || None, [region.alloc.tracker()])?;
+        let _turns =
+            stream.turns(Waits { operation, timeout: default_timeout, refusal: || None }, [region.alloc.tracker()])?;
         region.alloc.order(Access::Write, stream)?;
         let result = fill(operation, region, pattern, stream);
         // Elements of 8 bytes may take two fills.

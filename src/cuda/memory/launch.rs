@@ -168,6 +168,7 @@ impl Stream {
         let turns = uses.turns(operation, self)?;
         let origins = uses.origins(self);
         uses.order(self)?;
+        let _lends = turns.lend();
         let _noted = Noted { stream: self, cost, uses, origins, _turns: turns };
         // Not taken for one of `f`.
         clear();

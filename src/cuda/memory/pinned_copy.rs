@@ -9,6 +9,7 @@ use super::way::{Way, enqueue, reached};
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::recording::{note, order, overwritten};
 use crate::cuda::order::stream::Stream;
+use crate::cuda::order::turns::Waits;
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry::Source;
 use crate::deadline::default_timeout;
@@ -45,7 +46,10 @@ impl<T: Element> Slice<'_, T> {
             return Ok(());
         }
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
-        let _turns = stream.turns(OPERATION, default_timeout, || None, [region.alloc.tracker()])?;
+        let _turns = stream.turns(
+            Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },
+            [region.alloc.tracker()],
+        )?;
         let read = Source::of(region.alloc.lineage(), stream.history());
         region.alloc.order(Access::Read, stream)?;
         order(pinned, Access::Write, stream)?;
@@ -92,7 +96,10 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
-        let _turns = stream.turns(OPERATION, default_timeout, || None, [region.alloc.tracker()])?;
+        let _turns = stream.turns(
+            Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },
+            [region.alloc.tracker()],
+        )?;
         let read = Source::of(pinned.lineage(), stream.history());
         region.alloc.order(Access::Write, stream)?;
         order(pinned, Access::Read, stream)?;

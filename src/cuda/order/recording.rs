@@ -50,10 +50,11 @@ pub(crate) trait Launch {
     /// What it takes of the queue of its stream.
     fn cost(&self) -> u64;
 
-    /// Before the stream is ordered: `own` is the work that the operations of the launch will belong to, where it is known, and one.
-    fn gather(&mut self, own: Option<&Work>);
+    /// Waits for others that use the memory, and orders the stream: `own` is the work that the operations of the launch will belong to, where
+    /// it is known, and one. From now on nobody else uses it.
+    fn begin(&mut self, own: Option<&Work>) -> Result<()>;
 
-    /// Orders the stream, and launches.
+    /// Launches.
     fn enqueue(&mut self) -> Result<()>;
 
     /// After that, or an attempt: it was operation `number` of `work`.
@@ -62,8 +63,8 @@ pub(crate) trait Launch {
 
 /// A graph, for those who end it.
 pub(crate) trait Mortal: Send + Sync {
-    /// It is launched no more, because of `cause`. What it was launched for goes on.
-    fn end(&self, cause: &Error);
+    /// It is launched no more, because of `cause`; what it was launched for goes on. What is left of it is to be dropped, which calls CUDA.
+    fn end(&self, cause: &Error) -> Option<Box<dyn Send>>;
 
     /// Whether it may still be launched.
     fn is_alive(&self) -> bool;

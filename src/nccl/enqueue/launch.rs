@@ -10,7 +10,7 @@ use super::captured;
 use super::connect::Besides;
 use super::reads::Reads;
 use super::weight::Costs;
-use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns};
+use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns, Waits};
 use crate::error::Result;
 use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::pair::End;
@@ -246,7 +246,7 @@ fn turns<'a>(calls: &[Call<'a>], operation: &'static str) -> Result<Turns<'a>> {
     let memory = calls.iter().flat_map(|call| [&call.send, &call.scalar, &call.recv]).flatten();
     let (comm, memory) = (first.comm, memory.map(|region| region.alloc.tracker()));
     // Under the lock: an abort gets it, as this then waits no longer.
-    first.stream.turns(operation, || comm.timeout(), || comm.refusal(operation), memory)
+    first.stream.turns(Waits { operation, timeout: || comm.timeout(), refusal: || comm.refusal(operation) }, memory)
 }
 
 /// Makes the stream wait for what conflicts with this call on other streams.

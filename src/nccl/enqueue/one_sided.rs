@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use super::submit;
-use crate::cuda::{Access, Form, LAUNCH, Region, Stream, carry};
+use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::agree::code::{PUT_SIGNAL, SIGNAL, WAIT_SIGNAL};
@@ -139,9 +139,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         What::Signal(_) => None,
     };
     let _turns = stream.turns(
-        operation,
-        || inner.timeout(),
-        || inner.refusal(operation),
+        Waits { operation, timeout: || inner.timeout(), refusal: || inner.refusal(operation) },
         local.map(|region| region.alloc.tracker()),
     )?;
     let (read, window) = match what {

@@ -19,6 +19,7 @@ use crate::nccl::agree::pair::{End, Manner, Message, Word};
 use crate::nccl::agree::recent::NOWHERE;
 use crate::nccl::agree::track::Turn;
 use crate::nccl::state::gate::LockedAll;
+use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::inner::{Family, Inner};
 use crate::nccl::wait::entry;
 use crate::nccl::wait::patience::Patience;
@@ -27,8 +28,7 @@ impl Party for Captured {
     fn launch(&self, stream: &Stream, launch: &mut dyn Launch) -> Result<()> {
         outside_of_groups(OPERATION)?;
         let parts = self.parts();
-        let Some(first) = parts.first() else { return launch.enqueue() };
-        stream.make_room(launch.cost(), OPERATION, first.inner.timeout(), || self.refusal())?;
+        stream.make_room(launch.cost(), OPERATION, self.timeout(), || self.refusal())?;
         let launched = {
             let mut entered = LockedAll::new();
             for part in parts {
@@ -36,27 +36,9 @@ impl Party for Captured {
                 part.is_as_it_was()?;
             }
             match agree(parts) {
-                // Nothing was agreed on, so it may be launched again.
-                Err(error @ Error::Timeout { .. }) if parts.len() == 1 => return Err(error),
-                agreed => agreed.and_then(|agreed| {
-                    let members = || parts.iter().map(|part| &*part.inner);
-                    for ((part, guard), agreed) in parts.iter().zip(entered.values()).zip(&agreed) {
-                        part.inner.recent.keep(part.record(guard.works.next(), *agreed));
-                    }
-                    let one = parts.len() == 1;
-                    launch.gather(entered.values().next().filter(|_| one).and_then(|guard| guard.works.of(stream)));
-                    entry::begin_visits(members(), OPERATION)?;
-                    let done = launch.enqueue();
-                    members().for_each(Inner::end_visit);
-                    for (part, guard) in parts.iter().zip(entered.values()) {
-                        let inner = &part.inner;
-                        // An abort has to know them.
-                        guard.streams.remember(stream);
-                        let (work, number) = guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
-                        launch.carry(work, number);
-                    }
-                    done
-                }),
+                Err(NotAgreed::Nothing(error)) => return Err(error),
+                Err(NotAgreed::InPart(error)) => Err(error),
+                Ok(agreed) => replay(parts, &mut entered, &agreed, stream, launch),
             }
         };
         // The locks have been given back.
@@ -83,13 +65,55 @@ impl Party for Captured {
     }
 }
 
+/// Makes a launch that was agreed on.
+fn replay(
+    parts: &[Part],
+    entered: &mut LockedAll<'_, Guarded>,
+    agreed: &[u64],
+    stream: &Stream,
+    launch: &mut dyn Launch,
+) -> Result<()> {
+    let members = || parts.iter().map(|part| &*part.inner);
+    for ((part, guard), agreed) in parts.iter().zip(entered.values()).zip(agreed) {
+        part.inner.recent.keep(part.record(guard.works.next(), *agreed));
+    }
+    let own = entered.values().next().filter(|_| parts.len() == 1).and_then(|guard| guard.works.of(stream));
+    // Not within a visit: who stays in one for long is taken to hang inside NCCL, and woken.
+    launch.begin(own)?;
+    entry::begin_visits(members(), OPERATION)?;
+    let done = launch.enqueue();
+    members().for_each(Inner::end_visit);
+    for (part, guard) in parts.iter().zip(entered.values()) {
+        let inner = &part.inner;
+        // An abort has to know them.
+        guard.streams.remember(stream);
+        let (work, number) = guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
+        launch.carry(work, number);
+    }
+    done
+}
+
+/// Why a launch was not agreed on.
+enum NotAgreed {
+    /// Nobody was told of it, so it may be launched again.
+    Nothing(Error),
+    /// Others may wait for it.
+    InPart(Error),
+}
+
+impl From<Error> for NotAgreed {
+    fn from(error: Error) -> Self {
+        Self::InPart(error)
+    }
+}
+
 /// Compares a launch with the other ranks: its number in the ledger of each communicator. Who drives several ranks does not wait for one
 /// of them as another.
-fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>> {
+fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
     let mut agreed: SmallVec<[u64; 4]> = parts.iter().map(|_| NOWHERE).collect();
     let mut differs = None;
     let mut open: SmallVec<[usize; 4]> = (0..parts.len()).filter(|&at| parts[at].signature().is_some()).collect();
-    let mut patience = Patience::default();
+    let (all, mut patience) = (open.len(), Patience::default());
     loop {
         let before = open.len();
         open.retain(|at| {
@@ -111,11 +135,15 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>> {
         if open.len() == before {
             let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
             let slow = &parts[slow].inner;
-            patience.wait(OPERATION, &members, agreement::in_vain(OPERATION), || agreement::behind(slow))?;
+            let waited = patience.wait(OPERATION, &members, agreement::in_vain(OPERATION), || agreement::behind(slow));
+            waited.map_err(|error| match error {
+                Error::Timeout { .. } if before == all => NotAgreed::Nothing(error),
+                _ => NotAgreed::InPart(error),
+            })?;
         }
     }
     if let Some((part, family, difference)) = differs {
-        return Err(agreement::contradicted(family, &part.inner, OPERATION, &difference));
+        return Err(agreement::contradicted(family, &part.inner, OPERATION, &difference).into());
     }
     for part in parts {
         let Some(family) = &part.inner.family else { continue };

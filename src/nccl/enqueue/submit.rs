@@ -12,7 +12,7 @@ use super::launch::Member;
 use super::parts;
 use super::parts::Parts;
 use super::{agreement, itself, weight};
-use crate::cuda::{LAUNCH, Origins, restoring};
+use crate::cuda::{LAUNCH, Origins, outside_of_lending, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::agree::meeting::Peers;
@@ -37,6 +37,7 @@ pub(crate) struct GroupMark(());
 
 impl GroupMark {
     pub(crate) fn set(operation: &'static str) -> Result<Self> {
+        outside_of_lending(operation)?;
         if IN_GROUP.replace(true) {
             return Err(Error::InvalidUsage { operation, reason: "groups do not nest: one is open already".into() });
         }
@@ -59,7 +60,7 @@ pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
             reason: "within the closure of a group, call the methods of the group".into(),
         });
     }
-    Ok(())
+    outside_of_lending(operation)
 }
 
 /// Makes one call, outside of any group.

@@ -59,6 +59,10 @@ pub(crate) fn close_or_abort(members: &[Arc<Inner>], deadline: &Deadline) -> Res
 
 /// Refuses to close a communicator of which graphs hold operations.
 fn without_graphs(inner: &Inner) -> Result<()> {
+    if inner.is_revoked() {
+        // None is launched any more.
+        return Ok(());
+    }
     if inner.graphs.open() > 0 {
         let reason = format!("a capture is under way that has operations of rank {}: end it before", inner.rank);
         return Err(Error::InvalidUsage { operation: "close", reason });

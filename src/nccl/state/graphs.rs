@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 
 use crate::cuda::Mortal;
 use crate::error::Error;
@@ -52,7 +53,8 @@ impl Graphs {
         if let Some(cause) = all.over.clone() {
             // It has ended while this was captured: NCCL waits for it already.
             drop(all);
-            return graph.end(&cause);
+            drop(graph.end(&cause));
+            return;
         }
         let graphs = &mut all.graphs;
         if graphs.len() >= MANY && graphs.len().is_power_of_two() {
@@ -81,7 +83,12 @@ impl Graphs {
             all.over.get_or_insert_with(|| cause.clone());
             std::mem::take(&mut all.graphs)
         };
-        graphs.iter().filter_map(Weak::upgrade).for_each(|graph| graph.end(cause));
+        let graphs: Vec<_> = graphs.iter().filter_map(Weak::upgrade).collect();
+        let left: Vec<_> = graphs.iter().filter_map(|graph| graph.end(cause)).collect();
+        if !graphs.is_empty() {
+            // The driver may be held up by what comes next ends. Where there is no thread to be had, this one drops them.
+            let _ = thread::Builder::new().name("gpucomm-graphs".into()).spawn(move || drop((left, graphs)));
+        }
     }
 }
 

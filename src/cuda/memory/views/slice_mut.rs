@@ -10,6 +10,8 @@ use crate::cuda::memory::allocated::allocation::Allocation;
 use crate::cuda::memory::allocated::region::Region;
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::range::{or_panic, resolve};
+use crate::cuda::order::turns::{Turns, Waits};
+use crate::deadline::default_timeout;
 use crate::element::{self, Element};
 #[cfg(doc)]
 use crate::error::Error;
@@ -153,6 +155,9 @@ impl<'a, T: Element> SliceMut<'a, T> {
     /// ```
     pub fn accept(&mut self) {
         if self.region().is_whole() {
+            // Launches of graphs do not come in between, unless one takes too long.
+            let waits = Waits { operation: "SliceMut::accept", timeout: default_timeout, refusal: || None };
+            let _turns = Turns::of(waits, [self.alloc.tracker()]);
             self.alloc.lineage().accept();
         }
     }
