@@ -74,7 +74,10 @@ fn table<T: Reduce>(clique: &Clique, name: &str, operation: Operation<T>) -> Res
             let stream = Stream::new(comm.device())?;
             let whole = len * comm.size() + 1;
             let mut windows = Pair { send: comm.alloc(&stream, len + 1)?, recv: comm.alloc(&stream, whole)? };
-            let mut plain = Pair { send: comm.alloc_local(&stream, len + 1)?, recv: comm.alloc_local(&stream, whole)? };
+            let mut plain = Pair {
+                send: comm.alloc_local(&stream, len + 1)?.into_fitting(),
+                recv: comm.alloc_local(&stream, whole)?.into_fitting(),
+            };
             Ok([
                 time(comm, &stream, operation, &mut windows, 0, len)?,
                 time(comm, &stream, operation, &mut windows, 1, len)?,

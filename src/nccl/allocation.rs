@@ -5,17 +5,21 @@ use std::sync::Arc;
 use super::comm_buffer::CommBuffer;
 use super::communicator::Communicator;
 use super::memory::allocate;
+use super::memory::allocate::Wanted;
+use super::memory::kind::{Local, Symmetric};
 use crate::cuda::Stream;
 use crate::element::Element;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Memory of NCCL.
 impl Communicator {
     /// Wraps `ncclMemAlloc` and, since NCCL 2.27, `ncclCommWindowRegister`: `len` zeroed elements that belong to this
     /// communicator.
     ///
-    /// It is a window ([`CommBuffer::is_window`]) where ranks reach each other's memory and NCCL is 2.29.7 or newer; before, windows have
-    /// bugs that nothing goes around, see [`Config::force_windows`](super::Config::force_windows).
+    /// Up to [`SYMMETRIC_UP_TO`](super::SYMMETRIC_UP_TO) bytes it is a window ([`CommBuffer::is_window`]), where ranks reach each other's memory and
+    /// NCCL is 2.29.7 or newer; before, windows have bugs that nothing goes around, see
+    /// [`Config::force_windows`](super::Config::force_windows). That is what is fastest, as far as it was measured; who knows better says so in
+    /// the type: [`Communicator::alloc_symmetric`], [`Communicator::alloc_local`].
     ///
     /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it. Windows that all ranks have
     /// dropped before go here, once the device has done with them; see [`Communicator::reclaim`].
@@ -38,7 +42,7 @@ impl Communicator {
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique ask for
     /// different sizes; [`Timeout`](crate::Error::Timeout) where one does not come, or what uses memory that was dropped goes on.
     pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
-        Ok(CommBuffer::new(self.inner(), allocate::one::<T>("alloc", self.inner(), stream, len)?, len))
+        Ok(CommBuffer::new(self.inner(), allocate::one::<T>("alloc", self.inner(), stream, len, Wanted::Fitting)?, len))
     }
 
     /// Like [`Communicator::alloc`], with the elements of `source`.
@@ -63,7 +67,11 @@ impl Communicator {
     pub fn alloc_from<T: Element>(&self, stream: &Stream, source: &[T]) -> Result<CommBuffer<'_, T>> {
         const OPERATION: &str = "alloc_from";
         let len = source.len();
-        let mut buffer = CommBuffer::new(self.inner(), allocate::one::<T>(OPERATION, self.inner(), stream, len)?, len);
+        let mut buffer = CommBuffer::new(
+            self.inner(),
+            allocate::one::<T>(OPERATION, self.inner(), stream, len, Wanted::Fitting)?,
+            len,
+        );
         buffer.as_slice_mut().copy_from_slice_for(OPERATION, stream, source)?;
         Ok(buffer)
     }
@@ -101,8 +109,45 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::alloc`].
     pub fn alloc_shared<T: Element>(self: &Arc<Self>, stream: &Stream, len: usize) -> Result<CommBuffer<'static, T>> {
-        CommBuffer::new(self.inner(), allocate::one::<T>("alloc_shared", self.inner(), stream, len)?, len)
-            .into_shared(self)
+        CommBuffer::new(
+            self.inner(),
+            allocate::one::<T>("alloc_shared", self.inner(), stream, len, Wanted::Fitting)?,
+            len,
+        )
+        .into_shared(self)
+    }
+
+    /// Wraps `ncclMemAlloc` and `ncclCommWindowRegister`: like [`Communicator::alloc`], and a window whatever its size. For what other ranks put to,
+    /// and for operations that are faster between windows at all sizes, such as large gathers.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Error, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// match comm.alloc_symmetric::<f32>(&stream, 10_000_000) {
+    ///     Ok(shards) => assert!(shards.is_window()),
+    ///     Err(Error::Unsupported { needs, .. }) => println!("no windows here: they take {needs}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::alloc`]; [`Unsupported`](crate::Error::Unsupported) where there are no windows.
+    pub fn alloc_symmetric<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T, Symmetric>> {
+        const OPERATION: &str = "alloc_symmetric";
+        let alloc = allocate::one::<T>(OPERATION, self.inner(), stream, len, Wanted::Symmetric)?;
+        let buffer = CommBuffer::new(self.inner(), alloc, len);
+        if !buffer.is_window() {
+            let needs = "ranks that reach each other's memory";
+            return Err(Error::Unsupported { operation: OPERATION, needs: needs.into() });
+        }
+        Ok(buffer)
     }
 
     /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
@@ -129,7 +174,7 @@ impl Communicator {
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Aborted`](crate::Error::Aborted);
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where `stream` is of another device, or the bytes of `len` elements cannot be
     /// counted.
-    pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
+    pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T, Local>> {
         Ok(CommBuffer::new(self.inner(), allocate::local::<T>(self.inner(), stream, len)?, len))
     }
 

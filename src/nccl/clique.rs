@@ -228,7 +228,7 @@ impl Clique {
         }
         let members: Vec<_> = self.ranks.iter().map(Communicator::inner).collect();
         let streams: Vec<_> = streams.iter().collect();
-        let memory = allocate::many::<T>(OPERATION, &members, &streams, len)?;
+        let memory = allocate::many::<T>(OPERATION, &members, &streams, len, allocate::Wanted::Fitting)?;
         Ok(memory.into_iter().zip(members).map(|(alloc, inner)| CommBuffer::new(inner, alloc, len)).collect())
     }
 

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::communicator::Communicator;
+use super::memory::kind::{Fitting, MemoryKind};
 use super::state::inner::Inner;
 use crate::cuda::{
     Access, Address, Allocation, AsSlice, AsSliceMut, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream,
@@ -47,16 +48,16 @@ use crate::error::{Error, Result};
 /// # Ok(())
 /// # }
 /// ```
-pub struct CommBuffer<'comm, T: Element> {
+pub struct CommBuffer<'comm, T: Element, K: MemoryKind = Fitting> {
     alloc: Arc<Allocation>,
     address: Address,
     len: usize,
     window: bool,
     _shared: Option<Arc<Communicator>>,
-    _communicator: PhantomData<(&'comm Communicator, T)>,
+    _communicator: PhantomData<(&'comm Communicator, T, K)>,
 }
 
-impl<'comm, T: Element> CommBuffer<'comm, T> {
+impl<'comm, T: Element, K: MemoryKind> CommBuffer<'comm, T, K> {
     /// Over memory that `inner` was given.
     pub(crate) fn new(inner: &Inner, alloc: Arc<Allocation>, len: usize) -> Self {
         let address = alloc.address();
@@ -90,7 +91,7 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where the buffer is one of another communicator; it is gone then.
-    pub fn into_shared(self, communicator: &Arc<Communicator>) -> Result<CommBuffer<'static, T>> {
+    pub fn into_shared(self, communicator: &Arc<Communicator>) -> Result<CommBuffer<'static, T, K>> {
         let owner = self.alloc.owner();
         if owner != 0 && owner != communicator.inner().id {
             const EXPECTED: &str = "the communicator of the buffer";
@@ -105,6 +106,26 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
             _shared: Some(Arc::clone(communicator)),
             _communicator: PhantomData,
         })
+    }
+
+    /// The same buffer, as one of any kind: for who keeps several kinds in one place.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, CommBuffer, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = Stream::new(comm.device())?;
+    /// let buffers: [CommBuffer<'_, f32>; 2] = [comm.alloc(&stream, 100)?, comm.alloc_local(&stream, 100)?.into_fitting()];
+    /// # drop(buffers);
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_fitting(self) -> CommBuffer<'comm, T> {
+        let Self { alloc, address, len, window, _shared, .. } = self;
+        CommBuffer { alloc, address, len, window, _shared, _communicator: PhantomData }
     }
 
     /// Elements.
@@ -290,29 +311,29 @@ impl<'comm, T: Element> CommBuffer<'comm, T> {
     }
 }
 
-impl<'a, T: Element> AsSlice<'a, T> for &'a CommBuffer<'_, T> {}
-impl<'a, T: Element> AsSlice<'a, T> for &'a mut CommBuffer<'_, T> {}
-impl<'a, T: Element> AsSliceMut<'a, T> for &'a mut CommBuffer<'_, T> {}
+impl<'a, T: Element, K: MemoryKind> AsSlice<'a, T> for &'a CommBuffer<'_, T, K> {}
+impl<'a, T: Element, K: MemoryKind> AsSlice<'a, T> for &'a mut CommBuffer<'_, T, K> {}
+impl<'a, T: Element, K: MemoryKind> AsSliceMut<'a, T> for &'a mut CommBuffer<'_, T, K> {}
 
-impl<'a, T: Element> From<&'a CommBuffer<'_, T>> for Slice<'a, T> {
-    fn from(buffer: &'a CommBuffer<'_, T>) -> Self {
+impl<'a, T: Element, K: MemoryKind> From<&'a CommBuffer<'_, T, K>> for Slice<'a, T> {
+    fn from(buffer: &'a CommBuffer<'_, T, K>) -> Self {
         buffer.as_slice()
     }
 }
 
-impl<'a, T: Element> From<&'a mut CommBuffer<'_, T>> for Slice<'a, T> {
-    fn from(buffer: &'a mut CommBuffer<'_, T>) -> Self {
+impl<'a, T: Element, K: MemoryKind> From<&'a mut CommBuffer<'_, T, K>> for Slice<'a, T> {
+    fn from(buffer: &'a mut CommBuffer<'_, T, K>) -> Self {
         buffer.as_slice()
     }
 }
 
-impl<'a, T: Element> From<&'a mut CommBuffer<'_, T>> for SliceMut<'a, T> {
-    fn from(buffer: &'a mut CommBuffer<'_, T>) -> Self {
+impl<'a, T: Element, K: MemoryKind> From<&'a mut CommBuffer<'_, T, K>> for SliceMut<'a, T> {
+    fn from(buffer: &'a mut CommBuffer<'_, T, K>) -> Self {
         buffer.as_slice_mut()
     }
 }
 
-impl<T: Element> Lend for &CommBuffer<'_, T> {
+impl<T: Element, K: MemoryKind> Lend for &CommBuffer<'_, T, K> {
     type Lent<'l> = Lent<'l, T>;
 
     fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
@@ -324,7 +345,7 @@ impl<T: Element> Lend for &CommBuffer<'_, T> {
     }
 }
 
-impl<T: Element> Lend for &mut CommBuffer<'_, T> {
+impl<T: Element, K: MemoryKind> Lend for &mut CommBuffer<'_, T, K> {
     type Lent<'l> = LentMut<'l, T>;
 
     fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
@@ -336,7 +357,7 @@ impl<T: Element> Lend for &mut CommBuffer<'_, T> {
     }
 }
 
-impl<T: Element> fmt::Debug for CommBuffer<'_, T> {
+impl<T: Element, K: MemoryKind> fmt::Debug for CommBuffer<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommBuffer")
             .field("element", &format_args!("{}", element::name::<T>()))

@@ -3,11 +3,12 @@
 use std::ops::RangeBounds;
 
 use super::comm_buffer::CommBuffer;
+use super::memory::kind::MemoryKind;
 use crate::cuda::{Chunks, Cut, Slice, SliceMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 
-impl<T: Element> CommBuffer<'_, T> {
+impl<T: Element, K: MemoryKind> CommBuffer<'_, T, K> {
     /// The elements of `range`, to be read.
     ///
     /// # Panics
@@ -194,7 +195,7 @@ impl<T: Element> CommBuffer<'_, T> {
     }
 }
 
-impl<T: Element> Cut for CommBuffer<'_, T> {
+impl<T: Element, K: MemoryKind> Cut for CommBuffer<'_, T, K> {
     fn count(&self) -> usize {
         self.len()
     }

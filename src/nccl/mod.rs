@@ -161,6 +161,7 @@ pub use group::{Group, group, try_group};
 pub use invitation::Invitation;
 pub use life::abort::AbortOutcome;
 pub use memory::alone::alloc;
+pub use memory::kind::{Fitting, Local, MemoryKind, SYMMETRIC_UP_TO, Symmetric};
 pub use memory::unsupported::Unsupported;
 #[cfg(nccl_ge_2_29)]
 pub use one_sided::Target;

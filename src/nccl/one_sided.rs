@@ -8,6 +8,7 @@ use super::comm_buffer::CommBuffer;
 use super::communicator::Communicator;
 use super::enqueue::one_sided;
 use super::enqueue::one_sided::{Put, What};
+use super::memory::kind::MemoryKind;
 use super::memory::signals;
 use super::state::inner::Inner;
 use super::window::Window;
@@ -70,7 +71,7 @@ impl Window<'_> {
     }
 }
 
-impl<T: Element> CommBuffer<'_, T> {
+impl<T: Element, K: MemoryKind> CommBuffer<'_, T, K> {
     /// The place `offset` elements behind the start, in the buffers that other ranks have allocated with this one: for
     /// [`Communicator::put_signal`], where there is an example.
     ///

@@ -297,7 +297,7 @@ fn out_of_memory_of_nccl(local: bool) -> Result<()> {
             }
             let mut buffer = comm.alloc_local(stream, values.len())?;
             buffer.copy_from_slice(stream, values)?;
-            Ok(buffer)
+            Ok(buffer.into_fitting())
         };
         one_runs_out("4096", make, |buffer| buffer.to_vec(stream))
     });

@@ -55,6 +55,7 @@ mod grow;
 mod grow_ends;
 mod handover;
 mod kept_streams;
+mod kinds;
 mod large_groups;
 mod lifecycle;
 mod long_groups;

@@ -88,8 +88,8 @@ fn operations_are_right_before_meanwhile_and_afterwards() {
             let rig = Rig::new(ranks);
             for part in [5, large() / 4 / ranks] {
                 rig.run(|comm, stream| {
-                    let mut send = comm.alloc_local::<u32>(stream, part * ranks)?;
-                    let mut recv = comm.alloc_local::<u32>(stream, part * ranks)?;
+                    let mut send = comm.alloc_local::<u32>(stream, part * ranks)?.into_fitting();
+                    let mut recv = comm.alloc_local::<u32>(stream, part * ranks)?.into_fitting();
                     all_is_right(comm, stream, (&mut send, &mut recv), part)?;
                     for _ in 0..2 {
                         let registered = [comm.register(&send)?, comm.register(&recv)?];
@@ -330,7 +330,7 @@ fn ranks_that_do_not_register_alike_are_told() {
             for (words, body) in cases {
                 let rig = Rig::new(ranks);
                 let result = rig.try_run(|comm, stream| {
-                    body(comm, stream, comm.alloc_local::<u32>(stream, 10)?)?;
+                    body(comm, stream, comm.alloc_local::<u32>(stream, 10)?.into_fitting())?;
                     stream.synchronize()
                 });
                 let error = result.expect_err("ranks disagree");
@@ -375,8 +375,8 @@ fn in_a_process() {
     let comm = role.join().unwrap();
     let stream = Stream::new(comm.device()).unwrap();
     for part in [5, large() / 4 / role.size] {
-        let mut send = comm.alloc_local::<u32>(&stream, part * role.size).unwrap();
-        let mut recv = comm.alloc_local::<u32>(&stream, part * role.size).unwrap();
+        let mut send = comm.alloc_local::<u32>(&stream, part * role.size).unwrap().into_fitting();
+        let mut recv = comm.alloc_local::<u32>(&stream, part * role.size).unwrap().into_fitting();
         for _ in 0..2 {
             let registered = [comm.register(&send).unwrap(), comm.register(&recv).unwrap()];
             assert!(registered.iter().all(|one| one.without_effect().is_none() == effect), "{registered:?}");

@@ -19,6 +19,9 @@ pub(crate) const WAIT_SIGNAL: u8 = 13;
 /// The registration of a window.
 pub(crate) const REGISTER: u8 = 32;
 
+/// An allocation of all ranks that makes no window, for its size.
+pub(crate) const ALLOC_LARGE: u8 = 40;
+
 /// A point at which windows retire, and nothing else happens.
 pub(crate) const RECLAIM: u8 = 33;
 
@@ -60,7 +63,7 @@ pub(crate) fn name(code: u8) -> &'static str {
         SIGNAL => "signal",
         WAIT_SIGNAL => "wait_signal",
         ONE_SIDED => "prepare_one_sided",
-        REGISTER => "alloc",
+        REGISTER | ALLOC_LARGE => "alloc",
         RECLAIM => "reclaim",
         SPLIT => "split",
         SHOW => "register",

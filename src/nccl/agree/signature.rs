@@ -2,8 +2,8 @@
 
 use super::code;
 use super::code::{
-    LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, SUSPEND, WAIT_SIGNAL,
-    WINDOW,
+    ALLOC_LARGE, LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, SUSPEND,
+    WAIT_SIGNAL, WINDOW,
 };
 use super::numbers::Numbers;
 use super::types::Type;
@@ -106,6 +106,12 @@ impl Signature {
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn register(bytes: usize) -> Self {
         Self([u64::from(REGISTER), bytes as u64, 0, 0, 0, 0])
+    }
+
+    /// An allocation of so many bytes that makes no window.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn alloc_large(bytes: usize) -> Self {
+        Self([u64::from(ALLOC_LARGE), bytes as u64, 0, 0, 0, 0])
     }
 
     /// Windows that were dropped are taken away.
@@ -314,7 +320,7 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
     head as u8 & SIMULATED != 0
-        || matches!(head as u8, REGISTER | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED | SUSPEND)
+        || matches!(head as u8, REGISTER | ALLOC_LARGE | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED | SUSPEND)
 }
 
 /// An operation in words: by the lower bits of its [`head`], and its count.
@@ -323,6 +329,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
     let other = (head >> ROOT & 0xffff).wrapping_sub(1);
     let mut text = match head as u8 {
         REGISTER => return format!("{name} of {count} bytes"),
+        ALLOC_LARGE => return format!("{name} of {count} bytes, too many for a symmetric window,"),
         RECLAIM | SPLIT | ONE_SIDED | SUSPEND => return name.to_owned(),
         SIGNAL => return format!("{name} to rank {other}"),
         WAIT_SIGNAL if other == u64::MAX => return format!("{name} for {count} signals of several ranks"),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::block::{self, Size};
 #[cfg(nccl_ge_2_27)]
-use super::publish::{self, Piece};
+use super::kind::SYMMETRIC_UP_TO;
+#[cfg(nccl_ge_2_27)]
+use super::publish::{self, Piece, makes_windows};
 #[cfg(nccl_ge_2_27)]
 use super::retire;
 #[cfg(nccl_ge_2_27)]
@@ -30,6 +32,29 @@ use crate::nccl::wait::entry::enter_all;
 use crate::sys;
 
 const LOCAL: &str = "alloc_local";
+
+/// What memory of all ranks is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A window where that is of use, for its size.
+    Fitting,
+    /// A window.
+    Symmetric,
+}
+
+impl Wanted {
+    /// Whether so many bytes are to be a window, where there are windows.
+    #[cfg(nccl_ge_2_27)]
+    fn is_window(self, bytes: usize) -> bool {
+        self == Self::Symmetric || bytes <= SYMMETRIC_UP_TO
+    }
+
+    /// What ranks compare of it.
+    #[cfg(nccl_ge_2_27)]
+    fn signature(self, size: Size) -> Signature {
+        if self.is_window(size.used) { Signature::register(size.used) } else { Signature::alloc_large(size.used) }
+    }
+}
 
 /// Memory of NCCL that is freed unless it is handed on.
 struct Memory<'a> {
@@ -132,8 +157,9 @@ pub(crate) fn one<T: Element>(
     inner: &Arc<Inner>,
     stream: &Stream,
     len: usize,
+    wanted: Wanted,
 ) -> Result<Arc<Allocation>> {
-    let memory = many::<T>(operation, &[inner], &[stream], len)?;
+    let memory = many::<T>(operation, &[inner], &[stream], len, wanted)?;
     memory.into_iter().next().ok_or_else(|| Error::argument(operation, "ranks", "one", 0))
 }
 
@@ -143,21 +169,37 @@ pub(crate) fn many<T: Element>(
     members: &[&Arc<Inner>],
     streams: &[&Stream],
     len: usize,
+    wanted: Wanted,
 ) -> Result<Vec<Arc<Allocation>>> {
     let size = begin::<T>(operation, members, streams, len)?;
+    if wanted == Wanted::Symmetric && !makes_windows(members) {
+        return Err(no_windows(operation));
+    }
     // All of it has an owner before anything else can fail.
-    let (memory, is_zeroed) = allocate(operation, members, size)?;
+    let (memory, is_zeroed) = allocate(operation, members, size, wanted)?;
     if is_zeroed {
         return Ok(memory);
     }
     memory.into_iter().zip(streams).map(|(alloc, stream)| zeros::<T>(operation, alloc, stream, len)).collect()
 }
 
+#[cfg(not(nccl_ge_2_27))]
+fn makes_windows(_: &[&Arc<Inner>]) -> bool {
+    false
+}
+
+/// Why there are no symmetric windows.
+#[cold]
+fn no_windows(operation: &'static str) -> Error {
+    let needs = "NCCL 2.29.7 or newer, or Config::force_windows with 2.27 or newer";
+    Error::Unsupported { operation, needs: needs.into() }
+}
+
 /// Memory of each member, and whether it is zeroed, for all streams.
 type Allocated = (Vec<Arc<Allocation>>, bool);
 
 #[cfg(not(nccl_ge_2_27))]
-fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Allocated> {
+fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size, _: Wanted) -> Result<Allocated> {
     let memory = members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>()?;
     let owned = memory.into_iter().map(|memory| memory.into_allocation(operation, None));
     Ok((owned.collect::<Result<_>>()?, false))
@@ -165,11 +207,11 @@ fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Res
 
 /// Memory of each member, as windows that belong together.
 #[cfg(nccl_ge_2_27)]
-fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Result<Allocated> {
+fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size, wanted: Wanted) -> Result<Allocated> {
     let _call = Call::begin();
     let mut approaching = retire::approach(members, operation)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let memory = restoring(|| allocate_together(operation, &mut approaching, size))
+    let memory = restoring(|| allocate_together(operation, &mut approaching, size, wanted))
         .map_err(|error| submit::failed(&refs, operation, error))?;
     drop(approaching);
     memory
@@ -177,11 +219,16 @@ fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size) -> Res
 
 /// The outer error is one that the other ranks wait behind.
 #[cfg(nccl_ge_2_27)]
-fn allocate_together(operation: &'static str, approaching: &mut [Member<'_>], size: Size) -> Result<Result<Allocated>> {
+fn allocate_together(
+    operation: &'static str,
+    approaching: &mut [Member<'_>],
+    size: Size,
+    wanted: Wanted,
+) -> Result<Result<Allocated>> {
     let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut entered = enter_all(&refs, operation)?;
-    let (entries, _promised) = retire::meet(approaching, &mut entered, operation, |_| Signature::register(size.used))?;
+    let (entries, _promised) = retire::meet(approaching, &mut entered, operation, |_| wanted.signature(size))?;
     // Whether others are about to wait for these ranks.
     let is_awaited = members.first().is_some_and(|inner| inner.size > members.len());
     // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
@@ -191,7 +238,7 @@ fn allocate_together(operation: &'static str, approaching: &mut [Member<'_>], si
         // The others are about to wait for this rank, if there are any.
         Err(error) => return if is_awaited { Err(error) } else { Ok(Err(error)) },
     };
-    let is_zeroed = publish::makes_windows(&members);
+    let is_zeroed = makes_windows(&members) && wanted.is_window(size.used);
     let zeroed = if is_zeroed { zero(operation, &memory) } else { Ok(()) };
     let (numbers, registered) = match zeroed {
         Ok(()) if !is_zeroed => (vec![None; members.len()], Ok(())),

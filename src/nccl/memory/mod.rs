@@ -3,6 +3,7 @@
 pub(crate) mod allocate;
 pub(crate) mod alone;
 mod block;
+pub(crate) mod kind;
 #[cfg(nccl_ge_2_27)]
 mod pages;
 #[cfg(nccl_ge_2_27)]

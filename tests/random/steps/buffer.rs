@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use gpucomm::cuda::vmm::{Access, PhysicalMemory};
-use gpucomm::{DeviceBuffer, Element, ElementKind, Result, Stream};
+use gpucomm::{DeviceBuffer, Element, ElementKind, Error, Result, Stream};
 
 use crate::cell::Cell;
 use crate::deviation::Deviation;
@@ -82,9 +82,15 @@ impl Step for Make {
                 Origin::From => Buffer::Device(DeviceBuffer::from_slice(stream, &T::values(values))?),
                 Origin::Uninit => Buffer::Device(DeviceBuffer::uninit(stream, self.len)?),
                 Origin::Zeroed => Buffer::Device(DeviceBuffer::zeroed(stream, self.len)?),
+                // The same for ranks that differ in this, at such lengths.
+                Origin::Alloc if self.len % 2 == 1 => match comm.alloc_symmetric(stream, self.len) {
+                    Ok(symmetric) => Buffer::Comm(symmetric.into_fitting()),
+                    Err(Error::Unsupported { .. }) => Buffer::Comm(comm.alloc(stream, self.len)?),
+                    Err(error) => return Err(error),
+                },
                 Origin::Alloc => Buffer::Comm(comm.alloc(stream, self.len)?),
                 Origin::AllocFrom => Buffer::Comm(comm.alloc_from(stream, &T::values(values))?),
-                Origin::Local => Buffer::Comm(comm.alloc_local(stream, self.len)?),
+                Origin::Local => Buffer::Comm(comm.alloc_local(stream, self.len)?.into_fitting()),
                 Origin::Mapped => Buffer::Device(mapped(stream, self.len)?),
                 Origin::Nccl => Buffer::Device(gpucomm::nccl::alloc(stream, self.len)?),
                 Origin::Foreign => Buffer::Device(foreign(stream, &T::values(values))?),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpucomm::nccl::{CommBuffer, Communicator, PreMulSum, ReduceOp, Registration};
-use gpucomm::{Device, Stream};
+use gpucomm::{Device, Error, Stream};
 
 use super::data::factor;
 use super::number::Number;
@@ -22,13 +22,15 @@ fn buffer<'c, T: Number>(
     buffers: Buffers,
 ) -> Result<CommBuffer<'c, T>> {
     if buffers != Buffers::Windows {
-        return Ok(comm.alloc_local(stream, len)?);
+        return Ok(comm.alloc_local(stream, len)?.into_fitting());
     }
-    let buffer = comm.alloc(stream, len)?;
-    if !buffer.is_window() {
-        return Err(Failure::run("this NCCL gives no symmetric windows (-R 2): it takes 2.27 or newer"));
+    match comm.alloc_symmetric(stream, len) {
+        Ok(buffer) => Ok(buffer.into_fitting()),
+        Err(Error::Unsupported { needs, .. }) => {
+            Err(Failure::run(format!("there are no symmetric windows here (-R 2): they take {needs}")))
+        }
+        Err(error) => Err(error.into()),
     }
-    Ok(buffer)
 }
 
 /// Tells NCCL of a buffer. A table that says so where it is without effect would mislead.
