@@ -14,6 +14,8 @@
 //! nothing since. The enqueue was counted before this load, and the other thread stored nobody before it looked at the
 //! count; all four are sequentially consistent. Had it missed the enqueue, this load would have found nobody. So the
 //! entry, marked or not, covers the access.
+//!
+//! Launches of graphs hold no borrow: what keeps them from an access is a [turn](super::turns).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +33,7 @@ pub(crate) struct Tracker<L: Lane> {
     /// False where uses are neither ordered nor remembered. Then `solo` is nobody, so that this is asked on the slow path only.
     tracks: bool,
     uses: Mutex<Uses<L>>,
-    /// Whether a graph uses the memory, or did. Then `solo` is nobody: what is found there must not be overtaken by a launch.
+    /// Whether a graph uses the memory, or did.
     in_graphs: AtomicBool,
     turn: Turn,
 }
@@ -58,10 +60,7 @@ impl<L: Lane> Tracker<L> {
 
     /// From now on a graph uses the memory. Who says so holds a borrow that excludes whatever conflicts with that.
     pub(super) fn set_in_graphs(&self) {
-        if !self.is_in_graphs() {
-            self.in_graphs.store(true, Ordering::SeqCst);
-            self.change(|_| ());
-        }
+        self.in_graphs.store(true, Ordering::Relaxed);
     }
 
     /// Whether a graph uses the memory, or did.
@@ -85,9 +84,7 @@ impl<L: Lane> Tracker<L> {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         self.solo.store(NOBODY, Ordering::SeqCst);
         let result = f(&mut uses);
-        if !self.is_in_graphs() {
-            self.solo.store(uses.solo().map_or(NOBODY, Lane::id), Ordering::Release);
-        }
+        self.solo.store(uses.solo().map_or(NOBODY, Lane::id), Ordering::Release);
         result
     }
 
