@@ -118,6 +118,9 @@ pub use memory::host::slice_mut::{AsPinnedMut, PinnedSliceMut};
 pub use memory::launch::LentStream;
 pub use memory::views::slice::{AsSlice, Slice};
 pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
+#[cfg(feature = "nccl")]
+#[cfg_attr(not(nccl_ge_2_29_7), allow(unused_imports))]
+pub(crate) use order::captures::Quiet;
 pub use order::done::Done;
 pub use order::event::Event;
 #[cfg(feature = "nccl")]

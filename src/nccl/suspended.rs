@@ -77,6 +77,8 @@ impl Communicator {
     /// ranks call it, among their collectives, with the same flags.
     ///
     /// It waits until what this rank has enqueued is done, then for the others, and NCCL for all work on the device, of whatever origin.
+    /// CUDA cannot do that while a stream of the device is being captured: it waits for captures of other threads before, and those that would
+    /// begin wait for it. Captures that are not made by this crate it does not know: nobody has one then on the device of a rank.
     /// Until it is resumed, every other call, the making of others of it and a revoke too, gets
     /// [`Error::Suspended`](crate::Error::Suspended) with this `reason`, on each rank that of its own.
     ///
@@ -88,8 +90,9 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) with an older NCCL, and with `NCCL_DISABLE_MEM_MANAGER=1`;
-    /// [`Error::InvalidUsage`](crate::Error::InvalidUsage) where it [shares its resources](super::Config::split_share), in a group, and
-    /// within a host function; [`Error::Timeout`](crate::Error::Timeout) where what was enqueued is not done within
+    /// [`Error::InvalidUsage`](crate::Error::InvalidUsage) where it [shares its resources](super::Config::split_share), in a group, within a
+    /// host function, and within the closure of a capture on the device of any rank of this process;
+    /// [`Error::Timeout`](crate::Error::Timeout) where what was enqueued, or is captured by other threads, is not done within
     /// [`Communicator::timeout`], and nothing has happened; where a rank does not come within it the communicator is aborted.
     /// [`Error::Disagreement`](crate::Error::Disagreement) where ranks of a clique come to something else. What NCCL says: the communicator
     /// is aborted then, with all its ranks in this process.

@@ -44,6 +44,8 @@ mod futures;
 mod graph_ends;
 mod graph_limits;
 mod graph_pinned;
+#[cfg(nccl_ge_2_29_7)]
+mod graph_suspend;
 mod graph_threads;
 mod graphs;
 mod grid;

@@ -64,5 +64,6 @@ impl Drop for UnderWay<'_> {
             // The streams of the capture hold each other.
             drop(self.recording.take());
         }
+        self.capture.leave();
     }
 }

@@ -8,11 +8,14 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::thread::ThreadId;
 
+use super::captures::Open;
 use super::queue::Queue;
 use crate::cuda::devices::check::check_on;
+use crate::cuda::devices::device::Device;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -50,6 +53,8 @@ pub(crate) struct Capture {
     /// Who captures.
     thread: ThreadId,
     over: AtomicBool,
+    /// The devices of its streams, until it is ended.
+    open: Mutex<Vec<Open>>,
     /// What is written down.
     book: Box<dyn Any + Send + Sync>,
 }
@@ -57,7 +62,22 @@ pub(crate) struct Capture {
 impl Capture {
     /// One of this thread, that is written down in `book`.
     pub(crate) fn new(book: Box<dyn Any + Send + Sync>) -> Self {
-        Self { thread: thread::current().id(), over: AtomicBool::new(false), book }
+        Self { thread: thread::current().id(), over: AtomicBool::new(false), open: Mutex::default(), book }
+    }
+
+    /// Before it has a stream of `device`: waits for who has to do with all of that.
+    pub(crate) fn enter(&self, device: Device) -> Result<()> {
+        let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open().iter().all(|open| open.device() != device) {
+            let entered = Open::begin(device)?;
+            open().push(entered);
+        }
+        Ok(())
+    }
+
+    /// CUDA has ended it.
+    pub(crate) fn leave(&self) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// What is written down, as whoever began it has it.

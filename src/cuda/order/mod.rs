@@ -1,6 +1,7 @@
 //! Streams and events: what comes after what, and how much is on its way.
 
 pub(crate) mod capture;
+pub(crate) mod captures;
 pub(crate) mod done;
 pub(crate) mod event;
 mod foreign;

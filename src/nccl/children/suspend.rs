@@ -4,7 +4,8 @@
 //! done then, and where one does not come nothing has happened.
 //!
 //! NCCL waits for the whole device, and for the other ranks, and cannot be stopped: so it does that on a thread of its own, as a split does,
-//! while the caller waits.
+//! while the caller waits. CUDA waits for no device of which a stream is being captured, so captures are kept away from the devices of all ranks
+//! of this process meanwhile. (No other call of NCCL 2.30.7 waits for devices: the others wait for streams of their own. A resume does neither.)
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::mpsc::{self, SyncSender};
 use super::failed::failed;
 use super::regroup::meet;
 use super::split::settle;
-use crate::cuda::{restoring, undisturbing};
+use crate::cuda::{Device, Quiet, restoring, undisturbing};
 use crate::error::{Error, Result};
 use crate::nccl::agree::regroup::Plan;
 use crate::nccl::agree::signature::Signature;
@@ -37,14 +38,19 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
     outside_of_host_functions(operation)?;
     version::needs(operation, statistics::FIRST)?;
     members.iter().try_for_each(|inner| fits(operation, inner))?;
+    let devices = devices_of(members);
+    Quiet::check(operation, &devices)?;
     let helper = helper_of(operation, members)?;
     settle(operation, members)?;
+    // What is captured now is over before the other ranks rely on this one.
+    drop(quiet(operation, members, &devices)?);
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut approaching = retire::approach(members, operation)?;
     let suspended = restoring(|| {
         let mut entered = enter_all(&refs, operation)?;
         let signature = |_| Signature::suspend(flags.unsigned_abs());
         let (_, _promised) = retire::meet(&mut approaching, &mut entered, operation, signature)?;
+        let _quiet = quiet(operation, members, &devices)?;
         make(operation, members, &helper, Ask::Suspend(flags))?;
         // Before the locks are given back.
         members.iter().try_for_each(|inner| if inner.suspend(reason) { Ok(()) } else { Err(inner.dead(operation)) })
@@ -79,6 +85,23 @@ fn fits(operation: &'static str, inner: &Inner) -> Result<()> {
         return Err(Error::InvalidUsage { operation, reason });
     }
     statistics::of(operation, inner).map(drop)
+}
+
+/// The devices of all ranks of this process, which wait for each other inside NCCL.
+fn devices_of(members: &[&Arc<Inner>]) -> Vec<Device> {
+    let mut devices: Vec<_> =
+        members.iter().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
+    devices.extend(members.iter().map(|inner| inner.device));
+    devices.sort_unstable_by_key(|device| device.ordinal());
+    devices.dedup();
+    devices
+}
+
+/// Waits for the captures of other threads on `devices`, and keeps those away that come later.
+fn quiet(operation: &'static str, members: &[&Arc<Inner>], devices: &[Device]) -> Result<Quiet> {
+    let timeout = members.iter().map(|inner| inner.timeout()).min().unwrap_or_default();
+    let refusal = || members.iter().find_map(|inner| inner.refusal(operation));
+    Quiet::keep(operation, devices, &Call::deadline(timeout), refusal)
 }
 
 fn helper_of(operation: &'static str, members: &[&Arc<Inner>]) -> Result<Helper> {

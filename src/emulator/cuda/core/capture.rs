@@ -188,6 +188,17 @@ fn check_all() -> Result<(), cudaError> {
     if hit { Err(cudaError::cudaErrorStreamCaptureUnsupported) } else { Ok(()) }
 }
 
+/// To be asked before all of a device is waited for: fails, and spoils the captures, where one has a stream of that. The mode of nobody
+/// changes that: such a wait is invalid, not potentially unsafe.
+pub(crate) fn leave(device: i32) -> Result<(), cudaError> {
+    if !ongoing() {
+        return Ok(());
+    }
+    let has = |capture: &&mut Capture| capture.members.iter().any(|member| member.line.device == device);
+    let hit = lock(&CAPTURES).iter_mut().filter(has).map(|capture| capture.spoilt = true).count() > 0;
+    if hit { Err(cudaError::cudaErrorStreamCaptureUnsupported) } else { Ok(()) }
+}
+
 /// Which capture `line` is part of, if it is of one that is not spoilt.
 #[inline]
 pub(crate) fn number(line: &Arc<Line>) -> Option<u64> {

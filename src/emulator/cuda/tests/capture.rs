@@ -1,6 +1,7 @@
 //! Stream capture, and who spoils it.
 
 use super::*;
+use crate::emulator::cuda::core::capture;
 use crate::emulator::report::expected::reported;
 
 const FORBIDDEN: cudaError = cudaError::cudaErrorStreamCaptureUnsupported;
@@ -63,6 +64,22 @@ fn a_capture_is_spoilt_by_unsafe_calls_of_threads_that_must_heed_it() {
         for (mode, result) in [(GLOBAL, FORBIDDEN), (LOCAL, FORBIDDEN), (RELAXED, SUCCESS)] {
             let ended = captured(mode, |_| assert_eq!(c!(cudaEventQuery(event)), result));
             assert_eq!(ended == SUCCESS, result == SUCCESS);
+        }
+    });
+}
+
+/// A wait for a device is no matter of modes.
+#[test]
+fn no_device_is_waited_for_meanwhile() {
+    isolated("capture::no_device_is_waited_for_meanwhile", &[], || {
+        for mode in [GLOBAL, LOCAL, RELAXED] {
+            let ended = captured(mode, |_| {
+                assert_eq!(capture::leave(1), Ok(()));
+                let elsewhere = std::thread::spawn(|| capture::leave(0)).join().unwrap();
+                assert_eq!(elsewhere, Err(FORBIDDEN), "{mode:?}");
+            });
+            assert_eq!(ended, cudaError::cudaErrorStreamCaptureInvalidated, "{mode:?}");
+            assert_eq!(capture::leave(0), Ok(()));
         }
     });
 }

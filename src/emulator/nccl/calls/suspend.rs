@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use super::group::{self, Job};
-use crate::emulator::cuda::core::device;
+use crate::emulator::cuda::core::{capture, device};
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::emulator::nccl::basics::kind::Kind;
 use crate::emulator::nccl::basics::safety::functions;
@@ -50,7 +50,9 @@ pub(crate) fn suspend(comm: &Arc<Comm>, flags: i32) -> Outcome<ncclResult_t> {
                 return Err(Failure::usage(format!("rank {} is suspended already", job.rank)));
             }
             heed_captures(functions::ncclCommSuspend)?;
-            device::device(job.device).map_err(|error| cuda("cudaDeviceSynchronize", error))?.synchronize();
+            let failed = |error| cuda("cudaDeviceSynchronize", error);
+            capture::leave(job.device).map_err(failed)?;
+            device::device(job.device).map_err(failed)?.synchronize();
             host::exchange(&job, &Members::all(&job, epoch), Kind::Suspend, &[])?;
             job.resources.memory.suspend();
             Ok(())
