@@ -47,6 +47,8 @@ mod graph_pinned;
 #[cfg(nccl_ge_2_29_7)]
 mod graph_suspend;
 mod graph_threads;
+#[cfg(nccl_ge_2_29)]
+mod graph_usage;
 mod graphs;
 mod grid;
 mod grouping;

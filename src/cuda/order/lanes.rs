@@ -41,6 +41,17 @@ impl Uses {
     }
 }
 
+#[cfg(feature = "nccl")]
+impl Stream {
+    /// Later work of this stream comes after all that `other`, which no capture of this crate has, was given so far.
+    ///
+    /// # Errors
+    /// `other` is being captured, and so has no place in any order now.
+    pub(crate) fn follow_all_of(&self, other: &Self) -> Result<()> {
+        if other.is_idle()? { Ok(()) } else { self.follow(&Self::mark(other)?) }
+    }
+}
+
 impl Lane for Stream {
     type Mark = Mark;
 

@@ -150,6 +150,11 @@ impl Recording {
         Arc::clone(self.state().party.get_or_insert_with(make))
     }
 
+    /// Those who launch with it, as far as there are any yet.
+    pub(crate) fn known_party(&self) -> Option<Arc<dyn Party>> {
+        self.state().party.clone()
+    }
+
     /// What is left when the capture is over: its streams, its memory, and those who launch with it.
     pub(crate) fn take(&self) -> (Vec<Stream>, Vec<Kept>, Option<Arc<dyn Party>>) {
         let State { lanes, memory, party } = std::mem::take(&mut *self.state());

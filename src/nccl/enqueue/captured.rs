@@ -7,7 +7,8 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::cuda::{Mortal, Recording};
+use super::alone;
+use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
 use crate::nccl::agree::numbers::Numbers;
 use crate::nccl::agree::pair::End;
@@ -15,6 +16,8 @@ use crate::nccl::agree::past::Exchange;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::call::Call;
+use crate::nccl::state::gate::LockedAll;
+use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::inner::{Family, Inner};
 
 /// The method that launches.
@@ -32,6 +35,8 @@ pub(super) struct Part {
     windows: Vec<u64>,
     /// The removals at which all of them were there.
     removals: AtomicU64,
+    /// Where the last operation was captured.
+    last: Option<Stream>,
 }
 
 impl Part {
@@ -59,46 +64,40 @@ pub(super) fn add(call: &Call<'_>) {
     }
 }
 
-/// How much of a communicator is captured, as it was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Usage {
-    None,
-    One,
-    Mixed,
-}
-
-fn usage(inner: &Inner) -> Usage {
-    match inner.household.config().uses_graphs() {
-        0 => Usage::None,
-        1 => Usage::One,
-        _ => Usage::Mixed,
-    }
-}
-
 /// Fails where `call` cannot be made as its communicator was made: NCCL leaves out what would keep it in order.
 #[inline]
 pub(super) fn check(call: &Call<'_>) -> Result<()> {
-    if call.stream.records() || call.comm.graphs.has_all() { check_part(call) } else { Ok(()) }
+    if call.stream.records() || call.comm.graphs.are_alone() { check_part(call) } else { Ok(()) }
 }
 
 #[cold]
 fn check_part(call: &Call<'_>) -> Result<()> {
-    check_usage(call)?;
+    alone::check(call.comm, call.operation, is_part(call))?;
     // Before the ranks agree on it.
     if call.stream.records() { call.uses(|region, _| region.alloc.check_part()) } else { Ok(()) }
 }
 
-fn check_usage(call: &Call<'_>) -> Result<()> {
-    let reason = match usage(call.comm) {
-        Usage::None => {
-            "graph_usage is None, or NCCL_GRAPH_MIXING_SUPPORT is 0: nothing of this communicator is captured"
-        }
-        Usage::One if call.comm.graphs.count() > 0 => {
-            "graph_usage is One: as long as there is a graph, all operations of this communicator are in that, and no other is captured"
-        }
-        Usage::One | Usage::Mixed => return Ok(()),
-    };
-    Err(Error::InvalidUsage { operation: call.operation, reason: reason.to_owned() })
+/// The same under the lock, which keeps it so; waits for what NCCL does not wait for.
+#[inline]
+pub(super) fn settle(call: &Call<'_>) -> Result<()> {
+    if call.comm.graphs.are_alone() { alone::settle(call.comm, call.operation, is_part(call)) } else { Ok(()) }
+}
+
+/// Whether the capture that `call` is to become part of has operations of its communicator; `None` where there is no capture.
+fn is_part(call: &Call<'_>) -> Option<bool> {
+    let party = Recording::of(call.stream)?.known_party();
+    let captured = party.as_ref().and_then(|party| party.as_any().downcast_ref::<Captured>());
+    Some(captured.is_some_and(|captured| captured.open().iter().any(|part| part.inner.id == call.comm.id)))
+}
+
+/// Puts calls that are captured behind those before of their communicators, on whatever streams of the capture: NCCL may have been told not
+/// to. What is made together comes together.
+pub(super) fn put_in_order(calls: &[Call<'_>]) -> Result<()> {
+    calls.iter().filter(|call| call.count > 0 && call.comm.graphs.are_alone()).try_for_each(|call| {
+        let party = Recording::of(call.stream).and_then(Recording::known_party);
+        let captured = party.as_ref().and_then(|party| party.as_any().downcast_ref::<Captured>());
+        captured.and_then(|captured| captured.last(call)).map_or(Ok(()), |last| call.stream.join(&last))
+    })
 }
 
 /// Fails unless all of `calls`, a group, become part of one graph, or none of any.
@@ -119,13 +118,14 @@ impl Captured {
         let Some(inner) = call.comm.me().upgrade() else { return };
         let mut open = self.open();
         let at = open.iter().position(|part| part.inner.id == inner.id).unwrap_or_else(|| {
-            inner.graphs.begin();
+            inner.graphs.begin(alone::is_one(&inner));
             let removals = AtomicU64::new(inner.windows.removals());
             let (exchanges, pairs, windows) = (Vec::new(), Vec::new(), Vec::new());
-            open.push(Part { inner, collectives: Numbers::NONE, exchanges, pairs, windows, removals });
+            open.push(Part { inner, collectives: Numbers::NONE, exchanges, pairs, windows, removals, last: None });
             open.len() - 1
         });
         let (part, number) = (&mut open[at], call.agreed.get());
+        part.last = Some(call.stream.clone());
         let Ok(()) = call.uses(|region, _| {
             let window = call.comm.windows.of(region);
             if window != 0 && !part.windows.contains(&window) {
@@ -153,11 +153,26 @@ impl Captured {
     pub(super) fn close(&self, graph: &Arc<dyn Mortal>) {
         let mut parts = std::mem::take(&mut *self.open());
         parts.sort_unstable_by_key(|part| (part.inner.order, part.inner.id));
-        for Part { inner, .. } in &parts {
-            inner.graphs.add(graph, usage(inner) == Usage::One);
+        for Part { inner, last, .. } in &mut parts {
+            inner.graphs.add(graph);
             inner.graphs.finish();
+            // Streams of the capture hold what has this.
+            *last = None;
         }
         let _ = self.parts.set(parts.into());
+    }
+
+    /// The stream of the capture on which the communicator of `call` was used last.
+    fn last(&self, call: &Call<'_>) -> Option<Stream> {
+        let open = self.open();
+        let part = open.iter().find(|part| part.inner.id == call.comm.id)?;
+        part.last.clone().filter(|last| last != call.stream)
+    }
+
+    /// Before a launch on `stream`, for who has the locks of all parts, and before the ranks agree on it.
+    pub(super) fn order(&self, entered: &mut LockedAll<'_, Guarded>, stream: &Stream) -> Result<()> {
+        let alone = self.parts().iter().zip(entered.values()).filter(|(part, _)| part.inner.graphs.are_alone());
+        alone.into_iter().try_for_each(|(part, guard)| alone::order_launch(&part.inner, guard, OPERATION, stream))
     }
 
     pub(super) fn parts(&self) -> &[Part] {

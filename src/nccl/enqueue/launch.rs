@@ -39,11 +39,14 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
         order(call)?;
         anew.as_ref()
     };
-    if !captured {
+    if captured {
+        captured::put_in_order(slice::from_ref(call))?;
+    } else {
         call.comm.recent.keep(record(call, guard.works.next(), false));
     }
     // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
-    // they have compared, and who made a communicator across processes has promised it.
+    // they have compared, and who made a communicator across processes has promised it. Its other work comes before this: NCCL sees to that,
+    // or no graph has any that is under way, as was seen under the lock.
     let result = call.comm.inside(call.operation, || unsafe { call.make(handle) })?;
     if let Some(family) = &call.comm.family {
         family.ledger.look_ahead(call.comm.rank);
@@ -103,6 +106,9 @@ pub(crate) fn group(
     let _turns = turns(all, first.operation)?;
     let mut reads = Reads::of(all, |id| &members[place(id, members)].guarded.works);
     each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
+    if first.stream.records() {
+        captured::put_in_order(all)?;
+    }
     write_down(all, members);
     entry::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.

@@ -1,6 +1,7 @@
 //! From calls to NCCL: agreed on with the other ranks, put in order, made and recorded.
 
 pub(crate) mod agreement;
+pub(crate) mod alone;
 mod captured;
 #[cfg(nccl_ge_2_31)]
 mod configured;

@@ -35,6 +35,7 @@ impl Party for Captured {
                 part.inner.enter_with(&mut entered, OPERATION)?;
                 part.is_as_it_was()?;
             }
+            self.order(&mut entered, stream)?;
             match agree(parts) {
                 Err(NotAgreed::Nothing(error)) => return Err(error),
                 Err(NotAgreed::InPart(error)) => Err(error),
@@ -87,6 +88,7 @@ fn replay(
         let inner = &part.inner;
         // An abort has to know them.
         guard.streams.remember(stream);
+        inner.graphs.note_launch(stream);
         let (work, number) = guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
         launch.carry(work, number);
     }

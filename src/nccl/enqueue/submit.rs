@@ -72,6 +72,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     captured::check(call)?;
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
     let (mut guard, handle) = inner.enter(call.operation)?;
+    captured::settle(call)?;
     let read = call.origins(&guard.works);
     if let Err(error) = launch::order(call) {
         drop(guard);
@@ -146,6 +147,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         for inner in &inners {
             inner.enter_with(&mut entered, operation)?;
         }
+        calls.iter().try_for_each(captured::settle)?;
         let members = inners.iter().zip(entered.values());
         let mut members: SmallVec<[_; 4]> =
             members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();

@@ -54,7 +54,8 @@ fn stop(inner: &Inner) {
     // Who is inside and waits for a peer is woken; who is not leaves by itself.
     until(|| inner.is_left() || interruption.is_due());
     let woken = !inner.is_left();
-    let mut stopped = interrupt::revoke(inner);
+    // NCCL would not wait for launches of such graphs: it takes its flag back and ends its threads, and they run afterwards.
+    let mut stopped = launches_are_done(inner).and_then(|()| interrupt::revoke(inner));
     if stopped.is_ok() && woken {
         // What came back from the driver only now may have launched something that nothing stops any more.
         until(|| inner.is_left());
@@ -72,6 +73,22 @@ fn stop(inner: &Inner) {
             start_abort(&inner.relatives(), &error);
         }
     }
+}
+
+/// Waits for launches of graphs that NCCL knows nothing of, so that none of them is left for it to stop.
+///
+/// # Errors
+/// They go on. The flag of an abort stays, so that stops them.
+fn launches_are_done(inner: &Inner) -> Result<()> {
+    let deadline = Deadline::after(BLOCKED);
+    let done = deadline.until(|| Ok(inner.graphs.have_left()?.then_some(())))?;
+    let rank = inner.rank;
+    done.ok_or_else(|| {
+        deadline.error(
+            "revoke",
+            format!("launches of a graph of rank {rank}, which NCCL does not stop as graph_usage is One"),
+        )
+    })
 }
 
 /// Whether the streams that `inner` was used on have come to their ends before the deadline.

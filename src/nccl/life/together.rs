@@ -77,8 +77,11 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
         let is_due = blocks || (clear && (must || together.revokes(inner)) && alone());
         if interrupt::IS_POSSIBLE && is_due && !revoked {
             let _turn = inner.shared_lock().map(|lock| lock.turn());
-            // Where it fails, an abort raises the flags again.
-            let _ = interrupt::revoke(inner);
+            // Launches that NCCL knows nothing of it would not wait for. The flags of the abort stop those.
+            if blocks || have_left(inner) {
+                // Where it fails, an abort raises the flags again.
+                let _ = interrupt::revoke(inner);
+            }
             revoked = true;
             together.set_revoked(inner);
         }
@@ -94,8 +97,19 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
     }
 }
 
+/// Whether nothing of `inner` is on its device that only the flags of an abort stop, which stay.
+fn have_left(inner: &Inner) -> bool {
+    inner.graphs.have_left().unwrap_or(true)
+}
+
 /// Aborts `condemned`, in which nobody is, and which were revoked or not.
 fn free(condemned: &[Arc<Inner>], revoked: bool) {
+    let stopped = revoked && condemned.iter().all(|inner| have_left(inner));
+    if revoked && !stopped {
+        // What is registered goes all the same: NCCL would look for it where it has freed that.
+        condemned.iter().filter(|inner| release::follows_registrations(inner)).for_each(release::take_off_registered);
+    }
+    let revoked = stopped;
     if revoked {
         // The devices have left all of them.
         let registered = |inner: &&Arc<Inner>| release::loses_windows(inner) || release::follows_registrations(inner);

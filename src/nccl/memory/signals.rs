@@ -11,7 +11,7 @@ use crate::cuda::{LAUNCH, Stream, restoring, undisturbing};
 use crate::error::{Error, Result};
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::site::Site;
-use crate::nccl::enqueue::submit;
+use crate::nccl::enqueue::{alone, submit};
 use crate::nccl::raw::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
@@ -47,15 +47,24 @@ pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams:
     }
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let _call = Call::begin();
+    // Before the other ranks wait for this one; and under the locks.
+    settle(operation, &refs)?;
     let mut approaching = retire::approach(members, operation)?;
     restoring(|| together(operation, &mut approaching, streams))
         .map_err(|error| submit::failed(&refs, operation, error))
+}
+
+/// Signals are no part of any graph.
+fn settle(operation: &'static str, members: &[&Inner]) -> Result<()> {
+    let alone = members.iter().filter(|inner| inner.graphs.are_alone());
+    alone.into_iter().try_for_each(|inner| alone::settle(inner, operation, None))
 }
 
 /// The error is one that the other ranks wait behind.
 fn together(operation: &'static str, approaching: &mut [Member<'_>], streams: &[&Stream]) -> Result<()> {
     let members: Vec<&Inner> = approaching.iter().map(|member| &**member.inner).collect();
     let mut entered = enter_all(&members, operation)?;
+    settle(operation, &members)?;
     let (_entries, _promised) = retire::meet(approaching, &mut entered, operation, |_| Signature::one_sided())?;
     begin_visits(members.iter().copied(), operation)?;
     let calls =

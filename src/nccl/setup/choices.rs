@@ -35,12 +35,17 @@ impl CtaPolicy {
 pub(crate) const COPY_ENGINES: c_int = 2;
 
 /// `graphUsageMode`: which part of a communicator's operations is captured into CUDA graphs.
+///
+/// With [`None`](Self::None) and [`One`](Self::One) NCCL saves the events by which it keeps graphs in order with all else.
 #[cfg(nccl_ge_2_29)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GraphUsage {
     /// None: captures are refused.
     None,
-    /// All, into one graph: as long as there is one, other captures are refused, and operations that are not captured.
+    /// All, into one graph: as long as there is one, or the capture of one, other captures are refused, and operations that are not
+    /// captured. Launches come after what was enqueued before, on whatever streams. When the graph has been dropped, the next
+    /// operation, captured or not, first waits for the launches that are under way; so does a revoke, which becomes an abort where they hang.
+    /// It shares no [resources](super::super::Config::split_share): what does is never in one graph, and captures are refused.
     One,
     /// All into several graphs, or some into graphs, and others not.
     Mixed,

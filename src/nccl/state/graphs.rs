@@ -4,19 +4,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-use crate::cuda::Mortal;
-use crate::error::Error;
+use crate::cuda::{Access, Mortal, Stream, Tracker};
+use crate::error::{Error, Result};
 
 /// Graphs that are remembered before those are forgotten that are gone.
 const MANY: usize = 16;
 
-#[derive(Default)]
 pub(crate) struct Graphs {
     all: Mutex<All>,
-    /// Whether nothing but a graph may have operations of the communicator, and there is, or was, one.
+    /// Whether nothing but a graph may have operations of the communicator, and something of it is, or was, captured.
     alone: AtomicBool,
     /// The captures under way that have operations of the communicator.
     open: AtomicUsize,
+    /// Launches of graphs that have all operations of the communicator. NCCL knows nothing of them.
+    launched: Tracker,
+}
+
+impl Default for Graphs {
+    fn default() -> Self {
+        Self {
+            all: Mutex::default(),
+            alone: AtomicBool::default(),
+            open: AtomicUsize::default(),
+            launched: Tracker::new(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -31,8 +43,9 @@ impl Graphs {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A capture has its first operation of the communicator.
-    pub(crate) fn begin(&self) {
+    /// A capture has its first operation of the communicator; `alone`: the graph that comes of it has all of them as long as it lives.
+    pub(crate) fn begin(&self, alone: bool) {
+        self.alone.fetch_or(alone, Ordering::AcqRel);
         self.open.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -46,9 +59,8 @@ impl Graphs {
         self.open.load(Ordering::Acquire)
     }
 
-    /// One more; `alone`: as long as it lives, it has all operations of the communicator.
-    pub(crate) fn add(&self, graph: &Arc<dyn Mortal>, alone: bool) {
-        self.alone.fetch_or(alone, Ordering::AcqRel);
+    /// One more.
+    pub(crate) fn add(&self, graph: &Arc<dyn Mortal>) {
         let mut all = self.all();
         if let Some(cause) = all.over.clone() {
             // It has ended while this was captured: NCCL waits for it already.
@@ -63,10 +75,23 @@ impl Graphs {
         graphs.push(Arc::downgrade(graph));
     }
 
-    /// Whether nobody may do anything but launch the one graph that there is.
+    /// Whether NCCL leaves out what would keep graphs in order with the rest, and there is, or was, a graph or the beginning of one. The
+    /// caller holds the lock of the communicator, or asks again when it does.
     #[inline]
-    pub(crate) fn has_all(&self) -> bool {
-        self.alone.load(Ordering::Relaxed) && self.count() > 0
+    pub(crate) fn are_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed)
+    }
+
+    /// After a launch on `stream`, or an attempt.
+    pub(crate) fn note_launch(&self, stream: &Stream) {
+        if self.are_alone() {
+            self.launched.note(Access::Write, stream);
+        }
+    }
+
+    /// Whether no launch is on its way that NCCL does not know of.
+    pub(crate) fn have_left(&self) -> Result<bool> {
+        if self.are_alone() { self.launched.is_done() } else { Ok(true) }
     }
 
     /// How many may still be launched.
@@ -89,6 +114,7 @@ impl Graphs {
             // The driver may be held up by what comes next ends. Where there is no thread to be had, this one drops them.
             let _ = thread::Builder::new().name("gpucomm-graphs".into()).spawn(move || drop((left, graphs)));
         }
+        self.launched.let_go();
     }
 }
 

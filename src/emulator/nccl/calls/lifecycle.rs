@@ -144,6 +144,7 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
 /// The last of those that share their resources waits for its peers, until they have let go of this rank.
 pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     comm.begin_revoke()?;
+    comm.resources.mixing.stop(comm.config.graphs, comm.rank);
     comm.resources.abort.set();
     let progress = &comm.resources.progress;
     let batches = *lock(&progress.launched);

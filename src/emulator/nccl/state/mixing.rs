@@ -17,6 +17,17 @@ pub(crate) struct Mixing {
 }
 
 impl Mixing {
+    /// Reports launches of graphs that may be on their way when all is to be stopped, where NCCL does not see them: it takes its flag back
+    /// and ends its threads, and they run afterwards.
+    pub(crate) fn stop(&self, graphs: Graphs, rank: usize) {
+        if graphs.usage != Usage::Mixed && lock(&self.captured).as_ref().is_some_and(|last| !last.is_seen()) {
+            report::violation(format!(
+                "rank {rank} is revoked while a graph with operations of it is on its way, and graphUsageMode is not 2: expected a wait of \
+                 the host for the graph before it"
+            ));
+        }
+    }
+
     /// Something is launched, of a graph or not, at `point`; `what` names it. Reports what NCCL neither puts in order nor supports.
     pub(crate) fn launch(&self, graphs: Graphs, captured: bool, point: &Point, what: &str) {
         if graphs.usage != Usage::Mixed {
