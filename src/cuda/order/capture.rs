@@ -66,10 +66,10 @@ impl Capture {
     }
 
     /// Before it has a stream of `device`: waits for who has to do with all of that.
-    pub(crate) fn enter(&self, device: Device) -> Result<()> {
+    pub(crate) fn enter(&self, operation: &'static str, device: Device) -> Result<()> {
         let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open().iter().all(|open| open.device() != device) {
-            let entered = Open::begin(device)?;
+            let entered = Open::begin(operation, device)?;
             open().push(entered);
         }
         Ok(())

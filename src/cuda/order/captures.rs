@@ -8,7 +8,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::thread::ThreadId;
 
-use super::recording::CAPTURE;
 use crate::cuda::devices::device::Device;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
@@ -32,7 +31,7 @@ pub(crate) struct Open(Device, ThreadId);
 
 impl Open {
     /// Waits while the device is kept quiet.
-    pub(super) fn begin(device: Device) -> Result<Self> {
+    pub(super) fn begin(operation: &'static str, device: Device) -> Result<Self> {
         let thread = thread::current().id();
         let enter = || {
             let mut all = all();
@@ -46,7 +45,7 @@ impl Open {
             let deadline = Deadline::after(default_timeout());
             let entered = deadline.until(|| Ok(enter().then_some(())))?;
             let detail = || format!("a call that waits for all of {device}, where nothing is captured meanwhile");
-            entered.ok_or_else(|| deadline.error(CAPTURE, detail()))?;
+            entered.ok_or_else(|| deadline.error(operation, detail()))?;
         }
         Ok(Self(device, thread))
     }
@@ -96,7 +95,6 @@ impl Quiet {
         deadline: &Deadline,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<Self> {
-        Self::check(operation, devices)?;
         let kept = deadline.until(|| {
             let mut all = all();
             if all.open.iter().any(|(device, _)| devices.contains(device)) {

@@ -121,7 +121,7 @@ impl Stream {
 
     /// One of a capture, for that alone.
     pub(crate) fn of_capture(operation: &'static str, device: Device, capture: Arc<Capture>) -> Result<Self> {
-        capture.enter(device)?;
+        capture.enter(operation, device)?;
         let raw = Self::create(operation, device, StreamOptions::default())?;
         Ok(Self::new_inner(device, raw, Life::Ours, Some(capture)))
     }

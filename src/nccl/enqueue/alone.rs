@@ -38,8 +38,8 @@ pub(super) fn is_one(inner: &Inner) -> bool {
     usage(inner) == Usage::One
 }
 
-/// Fails where an operation cannot be made as `inner` was made. `captures`: it is to become part of a capture, which has so many operations
-/// of `inner` already, none or some.
+/// Fails where an operation cannot be made as `inner` was made. `captures`: it is to become part of a capture, and whether that has
+/// operations of `inner` already.
 pub(super) fn check(inner: &Inner, operation: &'static str, captures: Option<bool>) -> Result<()> {
     let reason = match usage(inner) {
         Usage::Mixed => return Ok(()),

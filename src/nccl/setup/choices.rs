@@ -8,6 +8,7 @@ use std::ops::BitOr;
 use crate::sys;
 
 /// `NCCL_CTA_POLICY_…`: what thread blocks a communicator takes, or a call.
+#[cfg(nccl_ge_2_27)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CtaPolicy {
@@ -20,6 +21,7 @@ pub enum CtaPolicy {
     CopyEngines,
 }
 
+#[cfg(nccl_ge_2_27)]
 impl CtaPolicy {
     /// As C has it.
     pub(crate) const fn raw(self) -> c_int {
@@ -32,6 +34,7 @@ impl CtaPolicy {
 }
 
 /// `NCCL_CTA_POLICY_ZERO`: a bit, since NCCL 2.30.
+#[cfg(nccl_ge_2_27)]
 pub(crate) const COPY_ENGINES: c_int = 2;
 
 /// `graphUsageMode`: which part of a communicator's operations is captured into CUDA graphs.
@@ -45,7 +48,7 @@ pub enum GraphUsage {
     /// All, into one graph: as long as there is one, or the capture of one, other captures are refused, and operations that are not
     /// captured. Launches come after what was enqueued before, on whatever streams. When the graph has been dropped, the next
     /// operation, captured or not, first waits for the launches that are under way; so does a revoke, which becomes an abort where they hang.
-    /// It shares no [resources](super::super::Config::split_share): what does is never in one graph, and captures are refused.
+    /// It shares no [resources](crate::nccl::Config::split_share): what does is never in one graph, and captures are refused.
     One,
     /// All into several graphs, or some into graphs, and others not.
     Mixed,

@@ -1,7 +1,6 @@
 //! What a communicator is made from: its options, its id, and what the environment says.
 
 pub(crate) mod begun;
-#[cfg(nccl_ge_2_27)]
 pub(crate) mod choices;
 pub(crate) mod config;
 pub(crate) mod environment;
