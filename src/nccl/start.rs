@@ -67,7 +67,11 @@ impl Communicator {
     ///   which they have the same numbers, and what is promised here holds for what they get;
     /// - windows and registrations are dropped alike: between two allocations, registrations or calls of [`Communicator::reclaim`], which all
     ///   make in the same order too, each rank drops the same ones;
-    /// - what is captured into a CUDA graph on one rank is captured on all;
+    /// - what is captured into a CUDA graph on one rank is captured on all, into graphs that belong together. Those are launched equally often,
+    ///   each time as one operation among these others, in the same place of their order; of messages alone, in the order of the two ranks;
+    /// - graphs that use windows or registrations are dropped alike, or given something else to do ([`Graph::update`](crate::Graph::update)): a
+    ///   window whose buffer is gone is dropped with the last graph that uses it. So that comes between the same two points as on the other
+    ///   ranks, and not within a host function, which leaves it to another thread;
     /// - all run the same version of NCCL, with the same settings of it, and pass the same [`Config`](super::Config), but for
     ///   `comm_name`. NCCL compares next to nothing of it: each rank works out from its own how many channels
     ///   there are and which way an operation takes, after it has asked the others for the last time. Where `min_ctas`, `max_ctas`,

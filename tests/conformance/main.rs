@@ -49,6 +49,7 @@ mod graph_suspend;
 mod graph_threads;
 #[cfg(nccl_ge_2_29)]
 mod graph_usage;
+mod graph_windows;
 mod graphs;
 mod grid;
 mod grouping;

@@ -48,7 +48,7 @@ pub(super) fn check(inner: &Inner, operation: &'static str, captures: Option<boo
             "graph_usage is None, or NCCL_GRAPH_MIXING_SUPPORT is 0: nothing of this communicator is captured"
         }
         Usage::One if captures.is_some() && inner.household.sharers().is_some() => SHARED,
-        Usage::One if inner.graphs.count() > 0 => {
+        Usage::One if inner.graphs.exist() => {
             "graph_usage is One: as long as there is a graph, all operations of this communicator are in that, and no other is captured"
         }
         Usage::One if inner.graphs.open() > usize::from(captures == Some(true)) => {

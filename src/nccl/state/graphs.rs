@@ -94,6 +94,11 @@ impl Graphs {
         if self.are_alone() { self.launched.is_done() } else { Ok(true) }
     }
 
+    /// Whether there are any. Holds none of them for a moment: with a graph goes its memory, at a point that ranks have in common.
+    pub(crate) fn exist(&self) -> bool {
+        self.all().graphs.iter().any(|graph| graph.strong_count() > 0)
+    }
+
     /// How many may still be launched.
     pub(crate) fn count(&self) -> usize {
         // Only handles leave the lock: the last one of a graph may be dropped here.

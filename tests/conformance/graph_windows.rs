@@ -1,0 +1,78 @@
+//! Windows that graphs keep: whoever drops a graph drops them with it, and ranks need not do so in the same place.
+
+use fastrand::Rng;
+use gpucomm::nccl::CommBuffer;
+use gpucomm::{Communicator, Graph, InPlace, ReduceOp, Result, Stream};
+
+use crate::support::random::rng;
+use crate::support::{Rig, rank_counts, watched};
+
+/// A window, and a graph that doubles what is in it with each rank.
+fn made<'c>(comm: &'c Communicator, stream: &Stream, length: usize) -> Result<(Graph, CommBuffer<'c, u64>)> {
+    let mut window = comm.alloc::<u64>(stream, length)?;
+    let graph = stream.capture(|stream| {
+        window.fill(stream, 3)?;
+        comm.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream)
+    })?;
+    Ok((graph, window))
+}
+
+/// The sum over a window of each rank lies where all of them have it.
+fn adds_up(comm: &Communicator, stream: &Stream, window: &mut CommBuffer<'_, u64>, value: u64) -> Result<()> {
+    window.fill(stream, value + comm.rank() as u64)?;
+    comm.all_reduce(InPlace(&mut *window), ReduceOp::Sum, stream)?;
+    let size = comm.size() as u64;
+    let expected = size * value + size * (size - 1) / 2;
+    assert!(window.to_vec(stream)?.iter().all(|got| *got == expected), "{} ranks, value {value}", comm.size());
+    Ok(())
+}
+
+/// Graphs outlive the buffers, and go on each rank at a point of its own, with launches on their way or not. All that is allocated in
+/// between lies at the same place on all ranks.
+#[test]
+fn graphs_go_in_different_places() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            let seed = rng(&format!("graphs with windows {ranks}")).u64(..);
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let (mut alike, mut own) = (Rng::with_seed(seed), Rng::with_seed(seed ^ (comm.rank() as u64 + 1)));
+                let (mut graphs, mut left, mut windows) = (Vec::new(), Vec::new(), Vec::new());
+                for round in 0..40 {
+                    let (graph, window) = made(comm, stream, alike.usize(1..100_000))?;
+                    (0..alike.u32(0..3)).try_for_each(|_| graph.launch(stream))?;
+                    graphs.push(graph);
+                    if alike.bool() {
+                        windows.push(window)
+                    } else {
+                        left.push(window)
+                    }
+                    // Each rank its own.
+                    while !graphs.is_empty() && own.u32(0..3) > 0 {
+                        drop(graphs.swap_remove(own.usize(..graphs.len())));
+                    }
+                    while !left.is_empty() && own.u32(0..3) > 0 {
+                        drop(left.swap_remove(own.usize(..left.len())));
+                    }
+                    if windows.len() > 4 {
+                        drop(windows.swap_remove(alike.usize(..windows.len())));
+                    }
+                    if alike.u32(0..4) == 0 {
+                        comm.reclaim()?;
+                    }
+                    for window in &mut windows {
+                        adds_up(comm, stream, window, round)?;
+                    }
+                }
+                drop(left);
+                drop(graphs);
+                comm.reclaim()?;
+                for (at, window) in windows.iter_mut().enumerate() {
+                    adds_up(comm, stream, window, at as u64)?;
+                }
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
