@@ -215,6 +215,72 @@ fn what_a_launch_read_beside_an_operation() {
     });
 }
 
+/// What a graph reads before it overwrites it still comes from where it came from.
+#[test]
+fn what_is_overwritten_after_it_was_read() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let comm = rig.clique.rank(0);
+            let stream = Stream::new(comm.device()).unwrap();
+            let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 50]).unwrap();
+            let mut y = DeviceBuffer::from_slice(&stream, &[2i32; 50]).unwrap();
+            let copies = |x: &mut DeviceBuffer<i32>, y: &mut DeviceBuffer<i32>| {
+                let made = stream.capture(|stream| {
+                    y.copy_from(stream, &*x)?;
+                    x.fill(stream, 3)
+                });
+                made.unwrap()
+            };
+            let graph = copies(&mut x, &mut y);
+            // The other rank does not come.
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+            let _ = comm.aborter().abort("the test aborts");
+            graph.launch(&stream).unwrap();
+            let read = y.to_vec(&stream).expect_err("it comes from what was aborted");
+            assert!(matches!(read, Error::Aborted { .. }), "{read:?}");
+            // All of it was overwritten, by nothing that was read, but who reads first is asked first.
+            x.accept();
+            assert_eq!(x.to_vec(&stream).unwrap(), [3; 50]);
+            drop(rig);
+            still_works(ranks);
+        }
+    });
+}
+
+/// A graph belongs to streams of one device, and to registrations that are there.
+#[test]
+fn launches_that_cannot_be() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut x = comm.alloc_local::<i32>(stream, 1 << 16)?;
+                x.fill(stream, 1)?;
+                let registered = comm.register(&x)?;
+                let has_effect = registered.without_effect().is_none();
+                let graph = stream.capture(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream))?;
+                let other = Device::all()?.into_iter().find(|device| *device != comm.device()).expect("two devices");
+                let refused = graph.launch(&Stream::new(other)?).expect_err("another device");
+                assert_names(&refused, &["Graph::launch", "stream", &comm.device().to_string(), &other.to_string()]);
+                graph.launch(stream)?;
+                drop(registered);
+                comm.reclaim()?;
+                match graph.launch(stream) {
+                    Err(error) if has_effect => {
+                        assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+                        assert_names(&error, &["Graph::launch", "registration", "dropped", "capture it anew"]);
+                    }
+                    other => other?,
+                }
+                assert_eq!(x.to_vec(stream)?, vec![1; 1 << 16]);
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
 /// A graph that is dropped where CUDA must not be called is dropped elsewhere, with its memory.
 #[test]
 fn dropped_in_a_host_function() {
