@@ -89,6 +89,8 @@ pub use devices::device::{Device, MemoryInfo};
 #[allow(unused_imports)]
 pub(crate) use devices::driver::mapping;
 #[cfg(feature = "nccl")]
+pub(crate) use devices::owners;
+#[cfg(feature = "nccl")]
 #[allow(unused_imports)]
 pub(crate) use devices::scarce;
 #[cfg(feature = "nccl")]
@@ -100,6 +102,10 @@ pub use graphs::graph::Graph;
 pub use graphs::pinned::GraphPinned;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed};
+#[cfg(feature = "nccl")]
+pub(crate) use memory::allocated::backing::Backing;
+#[cfg(feature = "nccl")]
+pub(crate) use memory::allocated::hold::Hold;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::allocated::region::Region;
 #[cfg(feature = "nccl")]

@@ -187,6 +187,10 @@ impl Communicator {
     /// rank has, which is why ranks must drop alike, see [`Communicator::init_rank`]. Memory of [`Communicator::alloc_local`] is freed
     /// as soon as the device has done with it.
     ///
+    /// Memory that an operation of a graph has used stays for longer, as NCCL knows it for a while by its address when the graph is gone:
+    /// until some dozens of other operations were issued on the communicator, where it is known when NCCL looks (before 2.31), or until the communicator has
+    /// ended. This does not wait for that.
+    ///
     /// ```
     /// # use gpucomm::{Clique, Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {

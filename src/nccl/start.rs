@@ -72,6 +72,10 @@ impl Communicator {
     /// - graphs that use windows or registrations are dropped alike, or given something else to do ([`Graph::update`](crate::Graph::update)): a
     ///   window whose buffer is gone is dropped with the last graph that uses it. So that comes between the same two points as on the other
     ///   ranks, and not within a host function, which leaves it to another thread;
+    /// - NCCL registers by itself what a graph moves, where it can: memory that was mapped as one, as that of [`Communicator::alloc`] and its
+    ///   like is, of [`nccl::alloc`](super::alloc()), and of [`cuda::vmm`](crate::cuda::vmm); other memory of a
+    ///   [`DeviceBuffer`](crate::DeviceBuffer) is not. So the send buffers of a captured collective are such memory on all ranks or on none,
+    ///   that other processes can map by the same handles, and so are the receive buffers; and so are both ends of a captured message;
     /// - all run the same version of NCCL, with the same settings of it, and pass the same [`Config`](super::Config), but for
     ///   `comm_name`. NCCL compares next to nothing of it: each rank works out from its own how many channels
     ///   there are and which way an operation takes, after it has asked the others for the last time. Where `min_ctas`, `max_ctas`,

@@ -42,8 +42,10 @@ mod faults;
 mod foreign;
 mod futures;
 mod graph_ends;
+mod graph_forgotten;
 mod graph_limits;
 mod graph_pinned;
+mod graph_registered;
 #[cfg(nccl_ge_2_29_7)]
 mod graph_suspend;
 mod graph_threads;

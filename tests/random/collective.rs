@@ -99,8 +99,9 @@ impl Collective {
         let send = g.partner(target.slot)?;
         let (source, sink) = (g.model.contents(send), g.model.contents(target.slot));
         let (kind, within) = (source.kind, target.within(sink.len()));
-        let known = [source.known(), sink.known()];
-        let windows = known.map(|(window, registered)| window || registered);
+        let known = [g.known(send), g.known(target.slot)];
+        let windows = known.map(|(window, registered, _)| window || registered);
+        let by_graph = known.map(|(.., by_graph)| by_graph);
         let source = source.len();
         let what = g.choose(&What::ALL);
         // What goes from rank to rank without a comparison by place lies in windows, or what is registered, on both sides or on neither.
@@ -110,7 +111,8 @@ impl Collective {
         let root = g.rng.usize(..g.ranks());
         let alike = what.symmetric() && windows.contains(&true);
         let mut forms: Vec<Form> = (0..g.ranks()).map(|rank| g.choose(what.forms(rank == root))).collect();
-        if alike && what.forms(true) == what.forms(false) {
+        let alike_in_form = alike || what.symmetric() && by_graph.contains(&true);
+        if alike_in_form && what.forms(true) == what.forms(false) {
             forms = vec![forms[0]; g.ranks()];
         }
         let margin = Generator::margin(kind);

@@ -32,6 +32,8 @@ pub struct Generator {
     pub model: Model,
     /// Whether values may be forgotten, which leaks their memory.
     pub forget: bool,
+    /// Whether what is drawn is captured: NCCL registers memory for graphs that was mapped, so that this counts, too, as what is alike.
+    pub captures: bool,
     /// The element types of this program: a two-byte type and another, so that buffers of one type meet.
     kinds: [ElementKind; 2],
     seed: u64,
@@ -45,7 +47,7 @@ impl Generator {
         let two_bytes = [ElementKind::F16, ElementKind::Bf16];
         let others: Vec<_> = ElementKind::ALL.into_iter().filter(|kind| kind.size() != 2).collect();
         let kinds = [two_bytes[rng.usize(..2)], others[rng.usize(..others.len())]];
-        Self { rng, model: Model::new(ranks, SLOTS), forget, kinds, seed, longest }
+        Self { rng, model: Model::new(ranks, SLOTS), forget, captures: false, kinds, seed, longest }
     }
 
     /// Each step has random numbers of its own, so that one that draws fewer of them does not change all that follow.
@@ -87,6 +89,13 @@ impl Generator {
     pub fn live(&mut self) -> Option<usize> {
         let live: Vec<_> = (0..SLOTS).filter(|&slot| self.model.slots[slot].is_some()).collect();
         (!live.is_empty()).then(|| self.choose(&live))
+    }
+
+    /// Whether NCCL knows the memory of a slot: as a window, as registered otherwise, and as what it registers by itself in a graph.
+    pub fn known(&self, slot: usize) -> (bool, bool, bool) {
+        let contents = self.model.contents(slot);
+        let (window, registered) = contents.known();
+        (window, registered, self.captures && contents.origin.is_mapped())
     }
 
     /// Another slot that holds a buffer of the same type as this one.

@@ -25,7 +25,7 @@ impl Message {
     pub fn draw(g: &mut Generator, (from, to): (usize, usize), target: Target) -> Option<Self> {
         let send = g.partner(target.slot)?;
         let (source, sink) = (g.model.contents(send), g.model.contents(target.slot));
-        if source.known() != sink.known() {
+        if g.known(send) != g.known(target.slot) {
             return None;
         }
         let (kind, within) = (source.kind, target.within(sink.len()));

@@ -33,6 +33,11 @@ impl Origin {
     pub fn is_window(self) -> bool {
         matches!(self, Self::Alloc | Self::AllocFrom)
     }
+
+    /// Whether it was mapped, so that other ranks can map it too.
+    pub fn is_mapped(self) -> bool {
+        matches!(self, Self::Alloc | Self::AllocFrom | Self::Local | Self::Nccl | Self::Mapped)
+    }
 }
 
 /// The same buffer on all ranks.

@@ -25,7 +25,10 @@ impl Stream {
     ///
     /// All ranks of a communicator capture the same operations, in the same order among all that they issue, and launch their graphs
     /// in the same order. In a [`Clique`](crate::Clique) that is compared, operation by operation when they are captured, and once in each
-    /// launch for each communicator.
+    /// launch for each communicator. So is what lies behind the memory: NCCL registers by itself what was mapped as one (memory of
+    /// [`Communicator::alloc`](crate::Communicator::alloc) and its like, [`nccl::alloc`](crate::nccl::alloc()), [`cuda::vmm`](crate::cuda::vmm)), and not what a
+    /// [`DeviceBuffer`](crate::DeviceBuffer) has otherwise; all ranks pass the one or the other to an operation. Such memory stays for a while when graph and
+    /// buffers are gone: see [`Communicator::reclaim`](crate::Communicator::reclaim).
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};

@@ -24,7 +24,8 @@ impl<T: Element> DeviceBuffer<T> {
     /// does. It is dropped when the last buffer over this memory is gone *and the device is done with it*: by the thread that drops the
     /// buffer where that is so already, else later by a thread of this crate, on which `device` is current. Neither waits for the other, but
     /// a destructor that waits holds up those of other owners. A panic of it ends there. Forgotten buffers keep their owners, and so do
-    /// those that are dropped within a host function of a stream.
+    /// those that are dropped within a host function of a stream. Memory that was mapped, and part of a graph with operations of a communicator,
+    /// stays for longer: see [`Communicator::reclaim`](crate::Communicator::reclaim).
     ///
     /// No elements lie nowhere: then `ptr` is not looked at.
     ///

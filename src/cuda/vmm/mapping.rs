@@ -265,6 +265,11 @@ impl Shown for Span {
         self
     }
 
+    #[cfg(feature = "nccl")]
+    fn is_idle(&self) -> Result<bool> {
+        self.known.is_idle()
+    }
+
     fn let_go(self: Arc<Self>) {
         // The last allocation that shows it: uses by way of any of them stand in what is known.
         if let Some(span) = Arc::into_inner(self) {

@@ -1,5 +1,6 @@
 //! How the ranks of a clique compare what they are about to do: words, and where they are written.
 
+pub(crate) mod backings;
 pub(crate) mod choice;
 pub(crate) mod code;
 pub(crate) mod dispute;

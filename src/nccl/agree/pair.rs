@@ -12,12 +12,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::backings;
 use super::hint;
 use super::hint::Apart;
 use super::numbers::Numbers;
 use super::signature::{describe, head_of_message};
 use super::types;
 use super::types::Type;
+use crate::cuda::Backing;
 
 /// Messages that one end may be ahead of the other before it goes on in a list.
 const ENTRIES: u64 = 512;
@@ -62,8 +64,8 @@ pub(crate) struct Message {
 pub(crate) enum Manner {
     /// It is enqueued.
     Plain,
-    /// It is captured into a graph.
-    Captured,
+    /// It is captured into a graph, with such memory at this end.
+    Captured(Backing),
     /// A graph is launched that holds messages between the two, which stand [in a word](Word::numbers) for the count.
     Launched,
 }
@@ -83,6 +85,8 @@ impl Word {
     const COUNT: u32 = 19;
     /// Of what stands for the count where a graph is launched: the number of its first message. Above that is the digest of all.
     const FIRST: u64 = (1 << 26) - 1;
+    /// Of what is captured, in place of the highest bits of the count: what lies behind the memory of this end.
+    const BACKING: u32 = 60 - backings::BITS;
     /// It is captured into a graph; it is the launch of one.
     const CAPTURED: u64 = 1 << 60;
     const LAUNCHED: u64 = 1 << 61;
@@ -93,20 +97,24 @@ impl Word {
 
     #[inline]
     pub(crate) fn new(end: End, message: Message) -> Self {
-        // No buffer holds 2^41 elements, and no rank is 2^10 collectives ahead of another.
+        // No buffer holds 2^39 elements, and no rank is 2^10 collectives ahead of another.
         let end = if end == End::Receiver { Self::RECEIVER } else { 0 };
         let window = if message.window { Self::WINDOW } else { 0 };
-        let manner = match message.manner {
-            Manner::Plain => 0,
-            Manner::Captured => Self::CAPTURED,
-            Manner::Launched => Self::LAUNCHED,
+        let count = (message.count as u64) << Self::COUNT & (Self::CAPTURED - 1);
+        let (count, manner) = match message.manner {
+            Manner::Plain => (count, 0),
+            Manner::Captured(backing) => {
+                let backing = backings::number(backing) << Self::BACKING;
+                (count & ((1 << Self::BACKING) - 1) | backing, Self::CAPTURED)
+            }
+            Manner::Launched => (count, Self::LAUNCHED),
         };
         Self(
             Self::PRESENT
                 | end
                 | message.element.number() << Self::KIND
                 | (message.exchanges & Self::LAPS) << Self::EXCHANGES
-                | (message.count as u64) << Self::COUNT & (Self::CAPTURED - 1)
+                | count
                 | window
                 | manner,
         )
@@ -138,6 +146,10 @@ impl Word {
         let mut text = describe(head_of_message(self.said_by(End::Receiver), element, peer), count);
         if self.0 & Self::CAPTURED != 0 {
             text.push_str(", captured into a graph");
+            if other.0 & Self::CAPTURED != 0 && self.backing() != other.backing() {
+                text.push_str(if self.said_by(End::Receiver) { ", received in " } else { ", sent from " });
+                text.push_str(backings::describe(self.backing()));
+            }
         }
         if (self.0 ^ other.0) & Self::WINDOW != 0 {
             text.push_str(if self.0 & Self::WINDOW != 0 {
@@ -155,7 +167,13 @@ impl Word {
     }
 
     fn count(self) -> u64 {
-        (self.0 & (Self::CAPTURED - 1)) >> Self::COUNT
+        let end = if self.0 & Self::CAPTURED != 0 { 1 << Self::BACKING } else { Self::CAPTURED };
+        (self.0 & (end - 1)) >> Self::COUNT
+    }
+
+    /// The number of what lies behind the memory of this end, of what is captured.
+    fn backing(self) -> u64 {
+        self.0 >> Self::BACKING & ((1 << backings::BITS) - 1)
     }
 
     /// What stands for the count where a graph with these messages is launched.

@@ -159,3 +159,30 @@ fn a_mark_is_not_lost_that_comes_as_its_entry_is_emptied() {
         assert!(is_empty(pair));
     }
 }
+
+#[test]
+fn words_of_captured_messages_tell_their_memory() {
+    const ALL: [Backing; 3] = [Backing::Apart, Backing::Allocated, Backing::Mapped];
+    let mut random = fastrand::Rng::with_seed(fastrand::u64(..));
+    for (at, own) in ALL.into_iter().enumerate() {
+        let counts = [0, 1, (1 << 39) - 1, random.usize(..1 << 39)];
+        for (count, (other, theirs)) in
+            counts.into_iter().flat_map(|count| ALL.into_iter().enumerate().map(move |of| (count, of)))
+        {
+            let of = |backing| Message { manner: Manner::Captured(backing), ..message(ElementKind::F32, count) };
+            let (sent, wanted) = (Word::new(End::Sender, of(own)), Word::new(End::Receiver, of(theirs)));
+            assert_eq!(sent.mirrored() == wanted, at == other);
+            assert_eq!((sent.count(), wanted.count()), (count as u64, count as u64));
+            let texts = [sent.against(wanted, 3), wanted.against(sent, 2)];
+            let plain = [format!("send of {count} f32 to rank 3"), format!("recv of {count} f32 from rank 2")];
+            for ((text, plain), (what, backing)) in
+                texts.iter().zip(plain).zip([("sent from", own), ("received in", theirs)])
+            {
+                let memory = format!(", {what} {}", backings::describe(backings::number(backing)));
+                let expected = format!("{plain}, captured into a graph{}", if at == other { "" } else { &memory });
+                assert_eq!(*text, expected);
+            }
+            assert_ne!(sent, Word::new(End::Sender, message(ElementKind::F32, count)));
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! What ranks must agree on, packed into six words.
 
+use super::backings;
+use super::backings::Backings;
 use super::code;
 use super::code::{
     ALLOC_LARGE, LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, SUSPEND,
@@ -157,10 +159,23 @@ impl Signature {
         Self([u64::from(LAUNCH), all.first & (CAPTURED - 1), all.digest, all.last, 0, all.count])
     }
 
-    /// The same, captured into a graph.
-    pub(crate) fn captured(mut self) -> Self {
+    /// The same, captured into a graph, with such memory.
+    pub(crate) fn captured(mut self, memory: Backings) -> Self {
         self.0[1] |= CAPTURED;
+        for (at, word) in [3, 5].into_iter().zip(memory.words()) {
+            // Of a window that says nothing.
+            if self.0[at - 1] == 0 {
+                self.0[at] = word;
+            }
+        }
         self
+    }
+
+    /// What it says of the memory of a captured call, as [`Backings::words`].
+    fn backings(&self) -> [u64; 2] {
+        let [_, count, send, send_offset, recv, recv_offset] = self.0;
+        let of = |window: u64, offset: u64| if window == 0 && count & CAPTURED != 0 { offset } else { 0 };
+        [of(send, send_offset), of(recv, recv_offset)]
     }
 
     /// What [`head`] says of the same.
@@ -205,13 +220,15 @@ impl Signature {
         let several = u64::from(self.group() > 1);
         let symmetric = u64::from(send != 0 && recv != 0);
         let registered = (send | recv) >> REGISTERED.trailing_zeros();
+        // What is captured NCCL may register by itself, and then connects less.
+        let in_graph = u64::from(self.backings() != [0; 2]);
         // Calls at such places may be made as others, for which NCCL connects other things.
         let odd = u64::from((send_offset | recv_offset) & 3 != 0);
         // Quarters of powers of two; what is small takes the same time.
         let bytes = bytes | (SMALL - 1);
         let top = bytes.leading_zeros();
         let size = u64::from(63 - top) << 2 | (bytes << top) >> 61 & 3;
-        let how = registered << 12 | size << 4 | by_switch << 3 | odd << 2 | symmetric << 1 | several;
+        let how = in_graph << 13 | registered << 12 | size << 4 | by_switch << 3 | odd << 2 | symmetric << 1 | several;
         // Configurations choose between algorithms; what is simulated is connected as what is done.
         head & (u64::from(!SIMULATED) | 0xffff << ROOT) | self.config() << ELEMENT | how << GROUP
     }
@@ -222,6 +239,9 @@ impl Signature {
         let launches = [self, other].map(|one| one.0[0] as u8 == LAUNCH);
         if launches == [true; 2] && self.0[2] != other.0[2] && text == other.describe() {
             text.push_str(", not the same between");
+        }
+        if self.head() == other.head() {
+            text.push_str(&backings::against(self.backings(), other.backings()));
         }
         if self.group() != other.group() {
             match self.group() {

@@ -57,3 +57,32 @@ fn classes_tell_apart_what_nccl_may_do_otherwise() {
     sizes.dedup();
     assert_eq!(sizes.len(), 64 - 14);
 }
+
+#[test]
+fn what_is_captured_tells_its_memory() {
+    use crate::cuda::Backing::{Allocated, Apart, Mapped};
+    let of = |send, recv, in_place| Backings { send, recv, in_place };
+    let whole =
+        |place| Signature::new(head(1, Type::of::<f32>(), None, None), 5, 1, Memory::At { send: place, recv: place });
+    let plain = whole(Place::NONE);
+    let all: Vec<_> = [Apart, Allocated, Mapped]
+        .into_iter()
+        .flat_map(|send| [Apart, Allocated, Mapped].map(|recv| of(send, recv, false)))
+        .chain([of(Mapped, Mapped, true)])
+        .collect();
+    for one in &all {
+        let signature = plain.captured(*one);
+        assert_eq!(signature.count(), 5);
+        assert_eq!(signature.class(20) == plain.class(20), !one.any(), "{one:?}");
+        for other in &all {
+            let theirs = plain.captured(*other);
+            assert_eq!(signature == theirs, one == other);
+            assert_eq!(signature.against(&theirs) == theirs.against(&signature), one == other, "{one:?}, {other:?}");
+        }
+    }
+    // It is not asked where the memory is not registered, or lies in a window.
+    assert_eq!(plain.captured(of(Mapped, Apart, true)), plain.captured(of(Mapped, Apart, false)));
+    let window = whole(Place { window: 3, offset: 8 });
+    assert_eq!(window.captured(of(Mapped, Mapped, true)), window.captured(Backings::default()));
+    assert!(!window.captured(of(Mapped, Mapped, true)).describe().contains("mapped"));
+}

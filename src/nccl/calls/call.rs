@@ -7,6 +7,7 @@ use super::call_config::CallConfig;
 use super::kind::Kind;
 use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
+use crate::nccl::agree::backings::Backings;
 use crate::nccl::agree::recent::NOWHERE;
 use crate::nccl::agree::signature;
 use crate::nccl::agree::types::Type;
@@ -41,6 +42,8 @@ pub(crate) struct Call<'a> {
     pub(crate) scalar: Option<Region<'a>>,
     /// Its number in the ledger, once it was agreed on: among the collectives, or the messages of its pair; else [`NOWHERE`].
     pub(crate) agreed: Cell<u64>,
+    /// What lies behind its memory, once it was looked at, of a call that is captured.
+    pub(crate) backings: Cell<Backings>,
     /// How it is to be made, if its user has said so.
     #[cfg(nccl_ge_2_31)]
     pub(crate) config: Option<&'a CallConfig>,
@@ -71,6 +74,7 @@ impl<'a> Call<'a> {
             recv_offset: 0,
             scalar: None,
             agreed: Cell::new(NOWHERE),
+            backings: Cell::default(),
             #[cfg(nccl_ge_2_31)]
             config: None,
         }

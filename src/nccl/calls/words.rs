@@ -14,7 +14,7 @@ impl Call<'_> {
             Memory::InWindows(self.is_in_window())
         };
         let signature = Signature::new(self.head, self.elements, group, memory);
-        let signature = if self.stream.records() { signature.captured() } else { signature };
+        let signature = if self.stream.records() { signature.captured(self.backings.get()) } else { signature };
         #[cfg(nccl_ge_2_31)]
         if let Some(config) = self.config {
             return signature.configured(config.number());

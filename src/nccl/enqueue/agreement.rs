@@ -169,7 +169,7 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
     let past = family.ledger.past(rank);
     let window = call.is_in_window();
     let exchanges = exchanges(past, (rank, end), peer);
-    let manner = if call.stream.records() { Manner::Captured } else { Manner::Plain };
+    let manner = if call.stream.records() { Manner::Captured(call.backings.get().send) } else { Manner::Plain };
     let message = Message { element: call.of(), count: call.elements, window, exchanges, manner };
     match family.ledger.message((rank, end), peer, message) {
         Ok(met) if met.first && is_too_late(&family.ledger, (rank, end), peer, message.exchanges, met.number) => {

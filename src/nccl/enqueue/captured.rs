@@ -16,6 +16,7 @@ use crate::nccl::agree::past::Exchange;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::call::Call;
+use crate::nccl::life::graph_memory::Registered;
 use crate::nccl::state::gate::LockedAll;
 use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::inner::{Family, Inner};
@@ -35,6 +36,8 @@ pub(super) struct Part {
     windows: Vec<u64>,
     /// The removals at which all of them were there.
     removals: AtomicU64,
+    /// The memory that NCCL may have registered for the graph.
+    registered: Registered,
     /// Where the last operation was captured.
     last: Option<Stream>,
 }
@@ -74,7 +77,11 @@ pub(super) fn check(call: &Call<'_>) -> Result<()> {
 fn check_part(call: &Call<'_>) -> Result<()> {
     alone::check(call.comm, call.operation, is_part(call))?;
     // Before the ranks agree on it.
-    if call.stream.records() { call.uses(|region, _| region.alloc.check_part()) } else { Ok(()) }
+    if call.stream.records() {
+        call.uses(|region, _| region.alloc.check_part())?;
+        call.look_behind()?;
+    }
+    Ok(())
 }
 
 /// The same under the lock, which keeps it so; waits for what NCCL does not wait for.
@@ -121,7 +128,9 @@ impl Captured {
             inner.graphs.begin(alone::is_one(&inner));
             let removals = AtomicU64::new(inner.windows.removals());
             let (exchanges, pairs, windows) = (Vec::new(), Vec::new(), Vec::new());
-            open.push(Part { inner, collectives: Numbers::NONE, exchanges, pairs, windows, removals, last: None });
+            let (registered, last) = (Registered::of(Arc::clone(&inner)), None);
+            let collectives = Numbers::NONE;
+            open.push(Part { inner, collectives, exchanges, pairs, windows, removals, registered, last });
             open.len() - 1
         });
         let (part, number) = (&mut open[at], call.agreed.get());
@@ -130,6 +139,9 @@ impl Captured {
             let window = call.comm.windows.of(region);
             if window != 0 && !part.windows.contains(&window) {
                 part.windows.push(window);
+            }
+            if call.backings.get().any() {
+                part.registered.add(region.alloc);
             }
             Ok::<_, Infallible>(())
         });

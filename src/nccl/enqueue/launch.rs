@@ -60,7 +60,9 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     guard.streams.remember(call.stream);
     let operation = guard.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
     call.carry(operation, read, slice::from_ref(call));
-    check::check(call.function(), result)
+    check::check(call.function(), result)?;
+    call.comm.graphs.count_group();
+    Ok(())
 }
 
 /// What is kept of a call that NCCL is given next, as operation `number`.
@@ -165,6 +167,10 @@ pub(crate) fn group(
         guarded.streams.remember(call.stream);
         let operation = guarded.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
         call.carry(operation, reads.next(at), all);
+    }
+    if result.is_ok() && !first.stream.records() {
+        let took_part = |member: &&Member<'_, '_>| calls().any(|call| call.comm.id == member.inner.id);
+        members.iter().filter(took_part).for_each(|member| member.inner.graphs.count_group());
     }
     result
 }

@@ -7,8 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::linger::Linger;
 use crate::cuda::scarce;
-use crate::cuda::{self, Address, Device, Freed, Uses};
+use crate::cuda::{self, Address, Device, Freed, Hold, Uses, owners};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::state::helper;
@@ -19,15 +20,26 @@ use crate::sys;
 /// How often it looks at memory that is still in use.
 const INTERVAL: Duration = Duration::from_millis(20);
 
+/// The same, where nothing is but what stays for a while in any case.
+const LONG: Duration = Duration::from_millis(250);
+
 /// Memory to be freed.
 struct Remains {
-    address: Address,
+    memory: Memory,
     device: Device,
-    uses: Uses,
     /// Whose it was, if it was anybody's.
     inner: Option<Arc<Inner>>,
     /// Whether NCCL may know the memory until it has let go of the communicator.
     after_the_end: bool,
+    /// Where NCCL may have registered it for a graph, and know it as long as this.
+    linger: Option<Linger>,
+}
+
+enum Memory {
+    /// Of NCCL, with the uses that may not be done.
+    Freed(Address, Uses),
+    /// Somebody else's, kept alive.
+    Kept(Hold),
 }
 
 /// All remains.
@@ -66,7 +78,22 @@ pub(crate) fn bury(freed: Freed, inner: &Arc<Inner>) {
 
 /// Frees memory that belongs to no communicator, as soon as nothing uses it any more.
 pub(crate) fn bury_alone(Freed { address, device, uses, .. }: Freed) {
-    add(Remains { address, device, uses, inner: None, after_the_end: false });
+    let memory = Memory::Freed(address, uses);
+    add(Remains { memory, device, inner: None, after_the_end: false, linger: None });
+}
+
+/// Keeps memory alive that NCCL may have registered for a graph of `inner`, which is gone, until NCCL has forgotten it.
+pub(crate) fn keep(memory: Hold, inner: &Arc<Inner>) {
+    let mut yard = yard();
+    let is_it = |one: &&mut Remains| {
+        one.owner() == Some(inner.id) && matches!(&one.memory, Memory::Kept(known) if known.is_as(&memory))
+    };
+    if let Some(known) = yard.waiting.iter_mut().find(is_it) {
+        return known.linger.iter_mut().for_each(Linger::begin_anew);
+    }
+    drop(yard);
+    let (device, inner, linger) = (memory.device(), Some(Arc::clone(inner)), Some(Linger::default()));
+    add(Remains { memory: Memory::Kept(memory), device, inner, after_the_end: false, linger });
 }
 
 /// Frees memory as soon as nothing uses it any more, and NCCL does not know it; lets go of what is not NCCL's.
@@ -76,8 +103,9 @@ pub(crate) fn receive(burial: Burial, inner: &Arc<Inner>) {
         Burial::AfterTheEnd(freed) => (freed, true),
         Burial::LetGo(memory) => return drop(memory),
     };
-    let Freed { address, device, uses, .. } = freed;
-    add(Remains { address, device, uses, inner: Some(Arc::clone(inner)), after_the_end });
+    let Freed { address, device, uses, lingers, .. } = freed;
+    let (memory, linger) = (Memory::Freed(address, uses), lingers.then(Linger::default));
+    add(Remains { memory, device, inner: Some(Arc::clone(inner)), after_the_end, linger });
 }
 
 fn add(one: Remains) {
@@ -87,13 +115,16 @@ fn add(one: Remains) {
     CHANGED.notify_all();
 }
 
-/// Waits until no memory of one communicator is on its way here; whether that happens before the deadline.
+/// Waits until no memory of one communicator is on its way here, but what stays until NCCL has forgotten it; whether that happens before the
+/// deadline.
 pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
     let holds = || {
         let yard = yard();
-        yard.in_hand.iter().any(|(id, _)| *id == Some(communicator))
-            || yard.waiting.iter().any(|one| one.owner() == Some(communicator))
+        let waits = |one: &Remains| one.owner() == Some(communicator) && !one.stays();
+        yard.waiting.iter().any(waits) || yard.in_hand.iter().any(|(id, _)| *id == Some(communicator))
     };
+    // What has stayed because of a communicator that has ended goes now.
+    wake();
     let mut round = 0;
     while holds() {
         if deadline.expired() {
@@ -105,11 +136,17 @@ pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
     true
 }
 
+fn wake() {
+    yard().fresh = true;
+    CHANGED.notify_all();
+}
+
 /// Whether memory of `device` is about to be freed, of whatever communicator.
 fn holds(device: Device) -> bool {
-    // What lies under the windows of a communicator that goes on may stay for ever.
+    // What lies under the windows of a communicator that goes on, or was part of its graphs, may stay for ever.
     let stays = |inner: &Arc<Inner>| inner.is_active() || inner.is_revoked() || inner.is_suspended() || inner.rests();
-    let comes = |one: &Remains| one.device == device && !(one.after_the_end && one.inner.as_ref().is_some_and(stays));
+    let may_stay = |one: &Remains| one.after_the_end || one.linger.is_some();
+    let comes = |one: &Remains| one.device == device && !(may_stay(one) && one.inner.as_ref().is_some_and(stays));
     let yard = yard();
     yard.in_hand.iter().any(|(_, other)| *other == device) || yard.waiting.iter().any(comes)
 }
@@ -121,7 +158,7 @@ fn run() {
             // On a device that is lost the memory is lost as well.
             match cuda::settle(one.device).and_then(|()| one.is_idle()) {
                 Ok(true) => one.free(),
-                Err(Error::DeviceLost { .. }) => {}
+                Err(Error::DeviceLost { .. }) => one.lose(),
                 Ok(false) | Err(_) => kept.push(one),
             }
         }
@@ -135,7 +172,9 @@ fn run() {
 fn take() -> Vec<Remains> {
     let mut yard = yard();
     if !yard.waiting.is_empty() && !yard.fresh {
-        yard = CHANGED.wait_timeout(yard, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        let soon = yard.waiting.iter().any(|one| !one.stays());
+        let interval = if soon { INTERVAL } else { LONG };
+        yard = CHANGED.wait_timeout(yard, interval).unwrap_or_else(PoisonError::into_inner).0;
     }
     while yard.waiting.is_empty() {
         yard = CHANGED.wait(yard).unwrap_or_else(PoisonError::into_inner);
@@ -151,16 +190,41 @@ impl Remains {
         self.inner.as_ref().map(|inner| inner.id)
     }
 
+    /// Whether it stays for a while in any case: a graph had it of a communicator that has not ended.
+    fn stays(&self) -> bool {
+        self.linger.is_some() && self.inner.as_ref().is_some_and(|inner| !inner.is_gone())
+    }
+
     /// Whether nothing uses the memory.
     fn is_idle(&mut self) -> Result<bool> {
-        let kept = self.after_the_end && self.inner.as_ref().is_some_and(|inner| !inner.is_gone());
-        Ok(!kept && self.uses.is_done()?)
+        let inner = self.inner.as_ref().filter(|inner| !inner.is_gone());
+        if self.after_the_end && inner.is_some() {
+            return Ok(false);
+        }
+        let done = match &mut self.memory {
+            Memory::Freed(_, uses) => uses.is_done()?,
+            Memory::Kept(memory) => memory.is_idle()?,
+        };
+        Ok(done && self.linger.as_mut().zip(inner).is_none_or(|(linger, inner)| linger.is_over(inner)))
+    }
+
+    /// Nobody knows what uses memory of a device that is lost.
+    fn lose(self) {
+        if let Memory::Kept(memory) = self.memory {
+            std::mem::forget(memory);
+        }
     }
 
     fn free(self) {
-        // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, and
-        // no window lies over it.
-        let _ = unsafe { sys::ncclMemFree(self.address.ptr()) };
+        match self.memory {
+            Memory::Freed(address, _) => {
+                // SAFETY: from `ncclMemAlloc`, freed once, by whoever holds the only `Remains` of it; nothing uses it any more, no window
+                // lies over it, and NCCL has forgotten what it has registered of it for graphs.
+                let _ = unsafe { sys::ncclMemFree(address.ptr()) };
+            }
+            // Where this is the last handle: what its owner does here holds up nobody.
+            Memory::Kept(memory) => owners::drop_elsewhere(Box::new(memory), self.device),
+        }
         scarce::freed();
     }
 }

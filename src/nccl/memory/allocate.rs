@@ -102,7 +102,8 @@ impl<'a> Memory<'a> {
     #[cfg(nccl_ge_2_27)]
     fn leave(self) {
         let memory = ManuallyDrop::new(self);
-        let freed = Freed { id: 0, address: Address::new(memory.ptr), device: memory.inner.device, uses: Uses::new() };
+        let (address, device) = (Address::new(memory.ptr), memory.inner.device);
+        let freed = Freed { id: 0, address, device, uses: Uses::new(), lingers: false };
         reaper::receive(Burial::AfterTheEnd(freed), memory.inner);
     }
 }

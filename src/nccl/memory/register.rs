@@ -7,6 +7,8 @@
 //!
 //! Only memory is given to NCCL that it shows to other ranks: what was mapped as one. Of other memory it says nothing, and copies it.
 //!
+//! In graphs NCCL registers memory by itself, for which nobody comes together: see [`backings`](crate::nccl::agree::backings).
+//!
 //! NCCL looks for whole pages. So memory that shares a page with something else is not registered either: that would be taken for
 //! registered, on one rank and perhaps not on the next.
 

@@ -67,6 +67,13 @@ pub(crate) fn mixes_graphs() -> Option<bool> {
     *SAID.get_or_init(|| is_one("NCCL_GRAPH_MIXING_SUPPORT"))
 }
 
+/// Whether NCCL registers memory of `cudaMalloc` by itself, too, where the environment or the files say so. Read once, as NCCL does.
+pub(crate) fn registers_allocated() -> bool {
+    static SAID: OnceLock<bool> = OnceLock::new();
+    let said = || seen("NCCL_LEGACY_CUDA_REGISTER", |name| std::env::var_os(name), &files());
+    *SAID.get_or_init(|| said().is_some_and(|(value, _)| !is_zero(&value)))
+}
+
 /// Whether a number that is said is 1.
 fn is_one(name: &str) -> Option<bool> {
     let (value, _) = seen(name, |name| std::env::var_os(name), &files())?;

@@ -1,6 +1,6 @@
 //! The graphs that hold operations of a communicator, which they must not outlive.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
@@ -18,6 +18,10 @@ pub(crate) struct Graphs {
     open: AtomicUsize,
     /// Launches of graphs that have all operations of the communicator. NCCL knows nothing of them.
     launched: Tracker,
+    /// Whether NCCL may have registered memory for one.
+    registers: AtomicBool,
+    /// How many groups NCCL was given since then.
+    groups: AtomicU64,
 }
 
 impl Default for Graphs {
@@ -27,6 +31,8 @@ impl Default for Graphs {
             alone: AtomicBool::default(),
             open: AtomicUsize::default(),
             launched: Tracker::new(),
+            registers: AtomicBool::default(),
+            groups: AtomicU64::default(),
         }
     }
 }
@@ -57,6 +63,24 @@ impl Graphs {
     /// How many captures are under way that have operations of the communicator.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Acquire)
+    }
+
+    /// NCCL may have registered memory for a graph: from now on groups are counted.
+    pub(crate) fn set_registers(&self) {
+        self.registers.store(true, Ordering::Relaxed);
+    }
+
+    /// NCCL has done a group, none that was captured, or one operation that is in none.
+    #[inline]
+    pub(crate) fn count_group(&self) {
+        if self.registers.load(Ordering::Relaxed) {
+            self.groups.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many of these there were.
+    pub(crate) fn groups(&self) -> u64 {
+        self.groups.load(Ordering::Acquire)
     }
 
     /// One more.

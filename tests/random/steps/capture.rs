@@ -44,7 +44,9 @@ struct Form {
 
 impl Form {
     fn draw(g: &mut Generator) -> Self {
+        g.captures = true;
         let parts = (0..g.rng.usize(1..6)).filter_map(|_| g.choose(&PARTS)(g)).collect();
+        g.captures = false;
         Self { parts, launches: (0..g.rng.usize(..4)).map(|_| g.streams()).collect() }
     }
 }

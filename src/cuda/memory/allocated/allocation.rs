@@ -1,7 +1,7 @@
 //! Allocations of device memory, shared by the buffers and slices that show them.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(crate) struct Freed {
     pub(crate) device: Device,
     /// The uses that may not be done yet: see [`Uses::idle`].
     pub(crate) uses: Uses,
+    /// See [`Allocation::linger`].
+    pub(crate) lingers: bool,
 }
 
 /// Frees external memory, at once or, where uses are not done, later.
@@ -48,6 +50,10 @@ pub(crate) type FreeHook = Box<dyn FnOnce(Freed) + Send + Sync>;
 /// What shows memory at the address of an allocation, or of several.
 pub(crate) trait Shown: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
+
+    /// Whether all uses are done. Does not wait.
+    #[cfg(feature = "nccl")]
+    fn is_idle(&self) -> Result<bool>;
 
     /// An allocation that it is shown by is gone; its uses may not be done.
     fn let_go(self: Arc<Self>);
@@ -82,6 +88,8 @@ pub(crate) struct Allocation {
     /// Taken by the destructor, too.
     book: Book,
     reach: Option<Reach>,
+    /// See [`Allocation::linger`].
+    lingers: AtomicBool,
 }
 
 /// Where that stands: with the allocation, or, where the same memory is mapped at several addresses, with all of its mappings.
@@ -116,7 +124,8 @@ impl Allocation {
         reach: Option<Reach>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self { me, id: NEXT.fetch_add(1, Ordering::Relaxed), address, bytes, device, owner, kind, book, reach }
+        let (id, lingers) = (NEXT.fetch_add(1, Ordering::Relaxed), AtomicBool::new(false));
+        Self { me, id, address, bytes, device, owner, kind, book, reach, lingers }
     }
 
     /// Keeps the memory alive for longer than it is borrowed; `None` where nobody keeps book of it, so that nobody can.
@@ -213,6 +222,18 @@ impl Allocation {
     #[inline]
     pub(crate) fn owner(&self) -> u64 {
         self.owner
+    }
+
+    /// Whoever made it goes on knowing it for a while when it is gone, and all uses are done.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn linger(&self) {
+        self.lingers.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is memory of a pool, or none.
+    #[cfg(feature = "nccl")]
+    pub(super) fn is_of_pool(&self) -> bool {
+        matches!(self.kind, Kind::Empty | Kind::Pool(_))
     }
 
     /// Unique among the allocations of this process, also those that are gone; not 0.
@@ -323,7 +344,8 @@ impl Drop for Allocation {
         }
         uses.let_go();
         // Where something fails, the memory is leaked: the device may still use it.
-        let freed = Freed { id: self.id, address: self.address, device: self.device, uses };
+        let lingers = *self.lingers.get_mut();
+        let freed = Freed { id: self.id, address: self.address, device: self.device, uses, lingers };
         let _ = release(kind, self.bytes, freed);
     }
 }
