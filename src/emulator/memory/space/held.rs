@@ -1,11 +1,12 @@
 //! Who uses memory, as long as its work is queued or runs.
 
 use super::mapped::Mapped;
+use super::physical::Physical;
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::block::{Block, Origin};
 use crate::emulator::races::touches::{Actor, Touching};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// As long as this lives, queued or running work uses device memory: freeing or unmapping it meanwhile is reported, and it is not
 /// handed out again. Drop it when the work is done, before the work is seen to be done.
@@ -21,6 +22,23 @@ enum Held {
     Block(Arc<Block>),
     /// One mapping after the other.
     Mapped(Box<[Arc<Mapped>]>),
+}
+
+/// Memory that was mapped as one, told apart from what lies at the same addresses before and after it.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Block(Weak<Block>),
+    Physical(Weak<Physical>),
+}
+
+impl PartialEq for Piece {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Block(one), Self::Block(other)) => one.ptr_eq(other),
+            (Self::Physical(one), Self::Physical(other)) => one.ptr_eq(other),
+            _ => false,
+        }
+    }
 }
 
 impl InUse {
@@ -69,6 +87,22 @@ impl InUse {
             None => false,
             Some(Held::Block(block)) => block.origin == Origin::Nccl,
             Some(Held::Mapped(_)) => true,
+        }
+    }
+
+    /// The memory that was mapped as one and holds all of it, which begins at `address`; and the addresses of that.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn piece(&self, address: usize) -> Option<(Range<usize>, Piece)> {
+        match self.held.as_ref()? {
+            Held::Block(block) if block.origin == Origin::Nccl => {
+                let begin = address - self.range.start as usize;
+                Some((begin..begin + block.bytes as usize, Piece::Block(Arc::downgrade(block))))
+            }
+            Held::Mapped(mapped) if mapped.len() == 1 => {
+                let (begin, bytes) = mapped[0].span();
+                Some((begin..begin + bytes, Piece::Physical(Arc::downgrade(&mapped[0].physical))))
+            }
+            Held::Block(_) | Held::Mapped(_) => None,
         }
     }
 

@@ -310,7 +310,11 @@ fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>, late: Vec<Job>) -> Outco
     connect::connect(&batches)?;
     check_captures(&batches)?;
     batches.sort_by_key(order_of_launch);
-    batches.into_iter().try_for_each(launch::launch)?;
+    for batch in batches {
+        let comm = Arc::clone(&batch.comm);
+        launch::launch(batch)?;
+        comm.graph_cache.step();
+    }
     late.into_iter().try_for_each(|job| (job.run)())
 }
 

@@ -30,6 +30,10 @@ pub(crate) fn register(comm: &Comm, buffer: *mut c_void, bytes: usize) -> Outcom
             comm.device, comm.rank
         )));
     }
+    if let Some((range, piece)) = used.piece(buffer.addr()) {
+        let fresh = comm.graph_cache.check(&range, &piece);
+        fresh.map_err(|what| Failure::usage(format!("ncclCommRegister on rank {}: {what}", comm.rank)).reported())?;
+    }
     let handle = comm.registrations.add(buffer.addr(), bytes, used);
     Ok(std::ptr::without_provenance_mut(handle))
 }

@@ -107,6 +107,14 @@ impl Order {
         self.count * self.size
     }
 
+    /// In how many parts NCCL looks at a buffer of so many bytes: what goes to other ranks by messages it looks at one by one.
+    pub(super) fn parts_of(&self, bytes: usize) -> usize {
+        match self.kind {
+            Kind::AlltoAll | Kind::Gather | Kind::Scatter if self.bytes() > 0 => (bytes / self.bytes()).max(1),
+            _ => 1,
+        }
+    }
+
     /// Whether kernels for symmetric windows do it.
     pub(crate) fn is_symmetric(&self, comm: &Comm) -> bool {
         let has_kernel = matches!(self.kind, Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter);

@@ -63,7 +63,7 @@ impl Signature {
             count,
             root: (head >> 32) as u32 & 0xffff,
             captured: head >> 24 & 1 != 0,
-            registered: (head >> 25) as u8 & 3,
+            registered: (head >> 25) as u8 & 7,
             config: (head >> 48) as u16,
         })
     }

@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use super::turn::BatchRun;
 use crate::emulator::cuda::core::work::Work;
 use crate::emulator::lock::lock;
-use crate::emulator::nccl::basics::error::Outcome;
+use crate::emulator::nccl::basics::error::{Failure, Outcome};
 use crate::emulator::nccl::requests::operation::Operation;
 use crate::emulator::nccl::requests::order::Order;
+use crate::emulator::nccl::requests::registered;
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::registry;
 use crate::emulator::nccl::state::shared::Shared;
@@ -28,6 +29,8 @@ pub(super) struct Captured {
     kept: Kept,
     name: &'static str,
     orders: Vec<Order>,
+    /// What NCCL has registered for it.
+    registered: Vec<u64>,
 }
 
 impl Captured {
@@ -35,7 +38,22 @@ impl Captured {
     pub(super) fn new(comm: &Arc<Comm>, name: &'static str, operations: &[Operation]) -> Outcome<Self> {
         let kept = Kept::new(comm)?;
         let orders = operations.iter().map(|operation| operation.order.captured()).collect();
-        Ok(Self { kept, name, orders })
+        let mut captured = Self { kept, name, orders, registered: Vec::new() };
+        for order in &captured.orders {
+            for (range, piece) in registered::for_graph(comm, order) {
+                let record = comm.graph_cache.add(&range, &piece);
+                captured.registered.push(record.map_err(|what| {
+                    Failure::usage(format!("{name} is captured on rank {}: {what}", comm.rank)).reported()
+                })?);
+            }
+        }
+        Ok(captured)
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        self.kept.comm().graph_cache.end(&self.registered);
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::abort::Sleeper;
+use super::graph_cache::GraphCache;
 use super::handle;
 use super::link::Links;
 use super::neighbours::{self, NEIGHBOURS, Neighbour};
@@ -59,6 +60,7 @@ pub(crate) struct Comm {
     pub(crate) windows: Windows,
     pub(crate) signals: Signals,
     pub(crate) registrations: Registrations,
+    pub(crate) graph_cache: GraphCache,
     pub(crate) resources: Resources,
     pub(crate) waits: Waits,
     pub(crate) wishes: Wishes,
@@ -104,6 +106,7 @@ impl Comm {
             windows: Windows::default(),
             signals: Signals::default(),
             registrations: Registrations::default(),
+            graph_cache: GraphCache::default(),
             resources,
             waits: Waits::default(),
             wishes: Wishes::default(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod abort;
 pub(crate) mod comm;
+pub(crate) mod graph_cache;
 mod handle;
 pub(crate) mod inside;
 pub(crate) mod link;

@@ -6,6 +6,7 @@ mod beside;
 mod captures;
 mod collectives;
 mod connect;
+mod graph_cache;
 mod graph_signals;
 mod graphs;
 mod groups;
