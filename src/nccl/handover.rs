@@ -40,6 +40,7 @@ impl Communicator {
     /// # Safety
     /// - `raw` is null or a communicator whose start has returned, with `blocking = 1`. Its operations are done, or those who wait for them
     ///   do so otherwise. Nobody else uses it any more, or destroys it; nothing is registered with it, as a window or otherwise.
+    /// - No graph has operations of it. It has `graphUsageMode = 2`, which NCCL takes where nothing is said, or becomes no part of any graph.
     /// - It shares its resources with no other, and was configured with `splitShare = 0` and `shrinkShare = 0`, which NCCL hands on to its parts; it is no part of one that ends before it, nor has parts that go on
     ///   after it. What its configuration points to lives until it has ended.
     /// - The process has no other rank of the same communicator; for those there is [`Communicator::from_raw_all`].
@@ -104,8 +105,8 @@ impl Communicator {
     ///
     /// # Errors
     /// [`InvalidUsage`](crate::Error::InvalidUsage) where memory is registered with it, as a window or otherwise: that of what was dropped is
-    /// taken away by [`Communicator::reclaim`], what was forgotten never is; where it [shares its resources](super::Config::split_share); and
-    /// within a host function. [`Timeout`](crate::Error::Timeout) where its work is not done; why it has failed or was aborted. It is
+    /// taken away by [`Communicator::reclaim`], what was forgotten never is; where there are graphs with operations of it; where it [shares
+    /// its resources](super::Config::split_share); and within a host function. [`Timeout`](crate::Error::Timeout) where its work is not done; why it has failed or was aborted. It is
     /// dropped then, and so closed or aborted.
     pub fn into_raw(self) -> Result<sys::ncclComm_t> {
         let deadline = Deadline::after(self.timeout());

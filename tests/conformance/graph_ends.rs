@@ -47,6 +47,27 @@ fn close_refuses_while_one_lives() {
     });
 }
 
+/// Who gets a communicator, and ends it, would wait for graphs that others have.
+#[test]
+fn none_is_given_away_while_one_lives() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            let graphs = graphs(&rig.clique);
+            std::thread::scope(|scope| {
+                for comm in rig.clique.into_ranks() {
+                    scope.spawn(move || {
+                        let refused = comm.into_raw().map(drop).expect_err("graphs live");
+                        assert_names(&refused, &["into_raw", "graphs have operations", "drop them before"]);
+                    });
+                }
+            });
+            drop(graphs);
+            still_works(ranks);
+        }
+    });
+}
+
 #[test]
 fn in_every_order() {
     watched(120.0, || {

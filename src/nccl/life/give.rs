@@ -25,6 +25,11 @@ pub(crate) fn give(operation: &'static str, inner: &Arc<Inner>, deadline: &Deadl
     if !inner.windows.registered().is_empty() {
         return refused("memory is registered with the communicator, or was: take it away by reclaim, on all ranks");
     }
+    if inner.graphs.open() > 0 || inner.graphs.exist() {
+        return refused(
+            "graphs have operations of the communicator, for whose end NCCL waits when it ends: drop them before",
+        );
+    }
     let met = |error: Error| error.met_by(operation);
     wait_for_work(std::slice::from_ref(inner), deadline).map_err(met)?;
     inner.health().map_err(met)?;
