@@ -86,7 +86,7 @@ impl Communicator {
     /// It waits until the work of this rank is done, no longer than [`Communicator::timeout`]. To this crate the communicator is closed then:
     /// aborters do nothing, other ranks of a [`Clique`](super::Clique) that wait for this one are told that it has left, and an abort of
     /// those does not end it. What was split off from it goes on by itself, and may be closed before it and after. Give all ranks away
-    /// that one process has, or none: NCCL frees them together.
+    /// that one process has, or none: NCCL frees them together. Memory of graphs that [stays for a while](Communicator::reclaim) stays for good.
     ///
     /// ```
     /// # use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Stream, sys};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
 use gpucomm::nccl::Local;
-use gpucomm::{CommBuffer, Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, Version};
+use gpucomm::{Clique, CommBuffer, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, Version};
 
 use crate::graph_registered::properties;
 use crate::registration::{large, mapped};
@@ -65,6 +65,23 @@ fn comes_to(freed: &AtomicUsize, count: usize, time: Duration) -> bool {
     true
 }
 
+/// Memory of a pool, and who counts that it is freed.
+fn owned(stream: &Stream, freed: &Arc<AtomicUsize>) -> Result<DeviceBuffer<u8>> {
+    struct Owner(Option<DeviceBuffer<u8>>, Arc<AtomicUsize>);
+
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            drop(self.0.take());
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    let own = DeviceBuffer::from_slice(stream, &[5u8; 9])?;
+    let (device, ptr) = (own.device(), own.as_raw());
+    // SAFETY: the memory goes with its owner; the stream uses it next.
+    unsafe { DeviceBuffer::from_raw_parts(device, ptr, 9, Owner(Some(own), Arc::clone(freed))) }
+}
+
 /// Memory of a graph that is gone stays until NCCL has forgotten it: so many groups later, or when the communicator ends. What was part of no
 /// operation of a communicator goes at once.
 #[test]
@@ -79,15 +96,20 @@ fn memory_is_freed_when_nccl_has_forgotten_it() {
                     let mut x = mapped(comm, (0, large()), freed)?;
                     let mut y = mapped(comm, (0, large()), freed)?;
                     x.fill(stream, 1)?;
+                    let pool = owned(stream, freed)?;
                     let graph = stream.capture(|lent| {
                         y.fill(lent, 3)?;
-                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, lent)
+                        comm.all_reduce((&pool, x.slice_mut(..9)), ReduceOp::Sum, lent)?;
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Max, lent)
                     })?;
                     graph.launch(stream)?;
-                    assert_eq!(x.slice(..3).to_vec(stream)?, [ranks as u8; 3]);
-                    drop((x, y, graph));
+                    assert_eq!(
+                        x.slice(6..12).to_vec(stream)?,
+                        [5 * ranks as u8, 5 * ranks as u8, 5 * ranks as u8, 1, 1, 1]
+                    );
+                    drop((x, y, pool, graph));
                     stream.synchronize()?;
-                    assert!(comes_to(freed, 1, slower(5.0)), "the memory of a fill stays");
+                    assert!(comes_to(freed, 2, slower(5.0)), "the memory of a fill stays, or that of a pool");
                     let mut z = DeviceBuffer::<u8>::zeroed(stream, 10)?;
                     let mut groups = |count: usize| {
                         (0..count).try_for_each(|_| comm.all_reduce(InPlace(&mut z), ReduceOp::Sum, stream))
@@ -96,18 +118,18 @@ fn memory_is_freed_when_nccl_has_forgotten_it() {
                     groups(10)?;
                     stream.synchronize()?;
                     thread::sleep(slower(3.0));
-                    assert_eq!(freed.load(Ordering::SeqCst), 1, "NCCL may know it");
+                    assert_eq!(freed.load(Ordering::SeqCst), 2, "NCCL may know it");
                     if many {
                         groups(40)?;
                         let known = gpucomm::nccl::version()? < Version::new(2, 31, 0);
-                        assert_eq!(comes_to(freed, 2, slower(if known { 20.0 } else { 3.0 })), known);
+                        assert_eq!(comes_to(freed, 3, slower(if known { 20.0 } else { 3.0 })), known);
                     }
                     // It waits for nothing that stays.
                     comm.reclaim()
                 });
                 rig.close();
                 for freed in &all {
-                    assert!(comes_to(freed, 2, slower(10.0)), "the communicator has ended");
+                    assert!(comes_to(freed, 3, slower(10.0)), "the communicator has ended");
                 }
             }
         }
@@ -138,6 +160,39 @@ fn mapped_memory_grows_behind_a_graph() {
                 Ok(())
             });
             rig.close();
+        }
+    });
+}
+
+/// Who gets a communicator goes on with what NCCL knows of it.
+#[test]
+fn memory_of_a_communicator_that_is_given_away_stays() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let comms = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap().into_ranks();
+            let freed = Arc::new(AtomicUsize::new(0));
+            let give = |comm: Communicator| {
+                let stream = Stream::new(comm.device())?;
+                let mut x = mapped(&comm, (0, large()), &freed)?;
+                x.fill(&stream, 1)?;
+                let graph = stream.capture(|lent| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, lent))?;
+                graph.launch(&stream)?;
+                drop((x, graph));
+                comm.into_raw().map(|raw| raw.expose_provenance())
+            };
+            let given: Vec<_> = thread::scope(|scope| {
+                let give = &give;
+                let threads: Vec<_> = comms.into_iter().map(|comm| scope.spawn(move || give(comm))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
+            });
+            thread::sleep(slower(1.0));
+            assert_eq!(freed.load(Ordering::SeqCst), 0);
+            let given: Vec<_> = given.into_iter().map(std::ptr::with_exposed_provenance_mut).collect();
+            // SAFETY: they were given away, with nothing registered that is used, and these are all that the process has.
+            let comms = unsafe { Communicator::from_raw_all(&given) }.unwrap();
+            let all = gpucomm::nccl::close_all(comms, slower(20.0));
+            all.into_iter().for_each(|closed| closed.unwrap());
+            assert_eq!(freed.load(Ordering::SeqCst), 0);
         }
     });
 }

@@ -23,6 +23,11 @@ pub const ALL: &[(&[&str], &str)] = &[
         "names no node where it fails; it fails where anything of an operation of NCCL changes, which a GPU may take",
     ),
     (&["cudaGraphUpload"], "comes after earlier launches, and does nothing"),
+    (
+        &["ncclCommRegister"],
+        "moves memory as any other. It is a violation where ranks differ in what is registered, by NCCL itself for graphs too, of whatever \
+         size, and where NCCL still knows other memory by an address that a graph had there",
+    ),
     (&["cudaMemGetInfo"], "contexts, kernels, streams and events take no memory"),
     (&["cudaEventElapsedTime"], "the time of threads on a CPU"),
     (

@@ -41,11 +41,6 @@ impl Backings {
         let in_place = self.in_place && self.recv != Backing::Apart;
         [send, recv | if in_place { IN_PLACE } else { 0 }]
     }
-
-    /// Whether NCCL may register any of it.
-    pub(crate) fn any(self) -> bool {
-        [self.send, self.recv] != [Backing::Apart; 2]
-    }
 }
 
 /// What lies behind memory, in words, by its [`number`].

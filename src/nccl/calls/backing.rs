@@ -95,6 +95,15 @@ impl Call<'_> {
         [told(reads, at, send_bytes, send_parts), told(recv, self.recv_offset, recv_bytes, recv_parts)]
     }
 
+    /// The memory that NCCL may register for the graph that this is part of.
+    pub(crate) fn registered(&self) -> impl Iterator<Item = &Region<'_>> {
+        let Backings { send, recv, .. } = self.backings.get();
+        let is = |backing: Backing| backing != Backing::Apart;
+        let sent = self.send.as_ref().filter(|_| is(send));
+        let received = self.recv.as_ref().filter(|_| is(recv) || self.send.is_none() && is(send));
+        sent.into_iter().chain(received)
+    }
+
     #[cold]
     fn in_pieces(&self) -> Error {
         let expected =

@@ -140,11 +140,9 @@ impl Captured {
             if window != 0 && !part.windows.contains(&window) {
                 part.windows.push(window);
             }
-            if call.backings.get().any() {
-                part.registered.add(region.alloc);
-            }
             Ok::<_, Infallible>(())
         });
+        call.registered().for_each(|region| part.registered.add(region.alloc));
         let exchange = call.kind.exchange().filter(|kind| !part.exchanges.contains(kind));
         part.exchanges.extend(exchange);
         let numbers = match call.kind.message() {

@@ -44,6 +44,8 @@ pub(crate) fn give(operation: &'static str, inner: &Arc<Inner>, deadline: &Deadl
         match unfit {
             Some(cause) => give_up(&one, &cause),
             None => {
+                // Before it seems to have ended.
+                one.graphs.give_away();
                 one.household.leave_configs();
                 let_go(&one);
             }

@@ -155,6 +155,10 @@ fn run() {
     loop {
         let mut kept = Vec::new();
         for mut one in take() {
+            if one.is_lost() {
+                one.lose();
+                continue;
+            }
             // On a device that is lost the memory is lost as well.
             match cuda::settle(one.device).and_then(|()| one.is_idle()) {
                 Ok(true) => one.free(),
@@ -208,7 +212,12 @@ impl Remains {
         Ok(done && self.linger.as_mut().zip(inner).is_none_or(|(linger, inner)| linger.is_over(inner)))
     }
 
-    /// Nobody knows what uses memory of a device that is lost.
+    /// Whether it stays for good: the communicator was given away of whose graphs it was.
+    fn is_lost(&self) -> bool {
+        self.linger.is_some() && self.inner.as_ref().is_some_and(|inner| inner.graphs.are_given_away())
+    }
+
+    /// It is never freed.
     fn lose(self) {
         if let Memory::Kept(memory) = self.memory {
             std::mem::forget(memory);

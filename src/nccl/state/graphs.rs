@@ -22,6 +22,8 @@ pub(crate) struct Graphs {
     registers: AtomicBool,
     /// How many groups NCCL was given since then.
     groups: AtomicU64,
+    /// Whether others have the communicator, who go on with it.
+    given_away: AtomicBool,
 }
 
 impl Default for Graphs {
@@ -33,6 +35,7 @@ impl Default for Graphs {
             launched: Tracker::new(),
             registers: AtomicBool::default(),
             groups: AtomicU64::default(),
+            given_away: AtomicBool::default(),
         }
     }
 }
@@ -81,6 +84,15 @@ impl Graphs {
     /// How many of these there were.
     pub(crate) fn groups(&self) -> u64 {
         self.groups.load(Ordering::Acquire)
+    }
+
+    /// Others get the communicator, and go on with it: what NCCL may have registered it goes on knowing.
+    pub(crate) fn give_away(&self) {
+        self.given_away.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn are_given_away(&self) -> bool {
+        self.given_away.load(Ordering::Acquire)
     }
 
     /// One more.
