@@ -51,6 +51,8 @@
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]
 
 mod backend;
+#[cfg(feature = "nccl")]
+mod clock;
 pub mod cuda;
 mod deadline;
 mod element;

@@ -99,6 +99,7 @@ mod encryption;
 mod end;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod enqueue;
+mod flight;
 mod group;
 mod group_operations;
 #[cfg(nccl_ge_2_29)]
@@ -117,6 +118,7 @@ mod pending;
 mod pre_mul_sum;
 mod properties;
 mod raw;
+mod recorder;
 mod recover;
 mod reduce_op;
 mod registration;
@@ -156,6 +158,7 @@ pub use configured::Configured;
 pub use device_address::DeviceAddress;
 #[cfg(nccl_ge_2_32)]
 pub use encryption::encrypt_sockets;
+pub use flight::dump::Dump;
 pub use group::{Group, group, try_group};
 #[cfg(nccl_ge_2_29)]
 pub use invitation::Invitation;
@@ -168,6 +171,7 @@ pub use one_sided::Target;
 pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
+pub use recorder::dump_all;
 pub use recover::Recovered;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;

@@ -1,6 +1,7 @@
 //! The program as a user runs it: tables, checks, JSON, several processes, and nonsense.
 
 #[cfg(gpucomm_emulator)]
+mod diagnose;
 mod faults;
 mod harness;
 mod nonsense;

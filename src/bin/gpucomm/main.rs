@@ -1,5 +1,6 @@
-//! The `gpucomm` program: what is installed (`info`), and how fast it is (`perf`).
+//! The `gpucomm` program: what is installed (`info`), how fast it is (`perf`), and why a program hangs (`diagnose`).
 
+mod diagnose;
 mod failure;
 mod info;
 mod neutral;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let result = match options::read(std::env::args_os()) {
         Ok(Command::Info(options)) => info::run(&options).map(|()| true),
         Ok(Command::Perf(options)) => perf::run(*options),
+        Ok(Command::Diagnose(options)) => diagnose::run(&options).map(|()| true),
         Ok(Command::Text(text)) => output::line(text.trim_end()).map(|()| true),
         Err(failure) => Err(failure),
     };

@@ -23,6 +23,7 @@ use crate::size::{self, Step, sweep};
 pub enum Command {
     Info(InfoArgs),
     Perf(Box<PerfOptions>),
+    Diagnose(DiagnoseArgs),
     /// Help, or the version: to be printed.
     Text(String),
 }
@@ -46,6 +47,18 @@ enum Verb {
     /// all_to_all_v. Options are those of nccl-tests; those that are not listed are taken where they change nothing (-p 0).
     /// Exits with 1 if any value is wrong, and with 2 if the options make no sense.
     Perf(Box<PerfArgs>),
+    /// Say which rank did not come, or did something else, from the dumps of all ranks
+    ///
+    /// Dumps are what GPUCOMM_DUMP=DIRECTORY leaves in that directory when something fails, and what nccl::dump_all writes.
+    Diagnose(DiagnoseArgs),
+}
+
+/// Options of `gpucomm diagnose`.
+#[derive(Debug, Args)]
+pub struct DiagnoseArgs {
+    /// Dumps, or directories of dumps
+    #[arg(required = true, value_name = "DUMP")]
+    pub dumps: Vec<PathBuf>,
 }
 
 /// Options of `gpucomm info`.
@@ -160,12 +173,13 @@ pub struct PerfOptions {
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
     match Program::try_parse_from(args) {
         Ok(Program { command: Verb::Info(args) }) => Ok(Command::Info(args)),
+        Ok(Program { command: Verb::Diagnose(args) }) => Ok(Command::Diagnose(args)),
         Ok(Program { command: Verb::Perf(args) }) => args.checked().map(|options| Command::Perf(Box::new(options))),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Command::Text(error.render().to_string())),
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                Err(Failure::usage("no command: expected `gpucomm info` or `gpucomm perf OP` (--help tells more)"))
-            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => Err(Failure::usage(
+                "no command: expected `gpucomm info`, `gpucomm perf OP` or `gpucomm diagnose DUMP` (--help tells more)",
+            )),
             _ => {
                 // Clap's first paragraph says what is wrong; tips and usage follow it.
                 let text = error.render().to_string();

@@ -190,6 +190,12 @@ impl Work {
         self.enqueued.load(Ordering::Acquire)
     }
 
+    /// The last operation that somebody has found done and well.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn observed(&self) -> u64 {
+        self.observed.load(Ordering::Acquire)
+    }
+
     /// Whether nothing more can come of it, and all was well.
     pub(crate) fn is_closed(&self) -> bool {
         self.fate.is_closed()

@@ -31,6 +31,10 @@ pub(crate) struct Record {
     pub(crate) agreed: u64,
     /// The method that the user called.
     pub(crate) operation: &'static str,
+    /// When it was written down; see [`tick`](crate::clock::tick).
+    pub(crate) when: u64,
+    /// The serial number of its stream, or 0.
+    pub(crate) stream: u64,
     /// The lower bits of the number of the visit in which NCCL is given it.
     pub(crate) visit: u16,
     /// Whether it goes together with the operation before it.
@@ -45,6 +49,8 @@ struct Slot {
     count: AtomicU64,
     agreed: AtomicU64,
     name: AtomicU64,
+    when: AtomicU64,
+    stream: AtomicU64,
 }
 
 /// The last operations of one communicator.
@@ -67,7 +73,7 @@ impl Recent {
     /// time.
     #[inline]
     pub(crate) fn keep(&self, record: Record) {
-        let Record { number, head, count, agreed, operation, visit, joined } = record;
+        let Record { number, head, count, agreed, operation, when, stream, visit, joined } = record;
         let slot = self.slot(number);
         slot.number.store(0, Ordering::Relaxed);
         // Who reads any of what follows reads no number before it.
@@ -77,6 +83,8 @@ impl Recent {
         slot.count.store(count, Ordering::Relaxed);
         slot.agreed.store(agreed, Ordering::Relaxed);
         slot.name.store(pack(operation), Ordering::Relaxed);
+        slot.when.store(when, Ordering::Relaxed);
+        slot.stream.store(stream, Ordering::Relaxed);
         slot.number.store(number, Ordering::Release);
     }
 
@@ -84,8 +92,8 @@ impl Recent {
     pub(crate) fn get(&self, number: u64) -> Option<Record> {
         let slot = self.slot(number);
         let before = slot.number.load(Ordering::Acquire);
-        let [head, count, agreed, name] =
-            [&slot.head, &slot.count, &slot.agreed, &slot.name].map(|word| word.load(Ordering::Relaxed));
+        let words = [&slot.head, &slot.count, &slot.agreed, &slot.name, &slot.when, &slot.stream];
+        let [head, count, agreed, name, when, stream] = words.map(|word| word.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let undisturbed = before == number && slot.number.load(Ordering::Relaxed) == number;
         (undisturbed && number != 0).then(|| Record {
@@ -94,6 +102,8 @@ impl Recent {
             count,
             agreed,
             operation: unpack(name),
+            when,
+            stream,
             visit: (head >> VISIT) as u16,
             joined: head >> JOINED != 0,
         })
@@ -136,6 +146,8 @@ mod tests {
             count: !number,
             agreed: number ^ 0x55,
             operation: NAMES[(number % 3) as usize],
+            when: number << 20,
+            stream: number % 7,
             visit: number as u16,
             joined: number.is_multiple_of(2),
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::alone;
+use crate::clock;
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
 use crate::nccl::agree::numbers::Numbers;
@@ -43,6 +44,13 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// The rank has launched it, as operation `number` of the communicator.
+    pub(super) fn count(&self, number: u64) {
+        let (inner, messages) = (&self.inner, self.pairs.iter().map(|(peer, end, _)| Some((*end, *peer))));
+        let collectives = (self.collectives.count > 0).then_some(None);
+        collectives.into_iter().chain(messages).for_each(|message| inner.issued.count(message, number, inner.size));
+    }
+
     pub(super) fn signature(&self) -> Option<(&Family, Signature)> {
         let family = self.inner.family.as_deref().filter(|_| self.collectives.count > 0)?;
         Some((family, Signature::launch(&self.collectives)))
@@ -213,9 +221,10 @@ impl Part {
         Err(Error::InvalidUsage { operation: OPERATION, reason })
     }
 
-    pub(super) fn record(&self, number: u64, agreed: u64) -> Record {
+    pub(super) fn record(&self, number: u64, agreed: u64, stream: &Stream) -> Record {
         let signature = Signature::launch(&self.collectives);
         let (head, count, visit) = (signature.head(), signature.count(), self.inner.next_visit());
-        Record { number, head, count, agreed, operation: OPERATION, visit, joined: false }
+        let (when, stream) = (clock::tick(), stream.serial());
+        Record { number, head, count, agreed, operation: OPERATION, when, stream, visit, joined: false }
     }
 }

@@ -10,6 +10,7 @@ use super::captured;
 use super::connect::Besides;
 use super::reads::Reads;
 use super::weight::Costs;
+use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns, Waits};
 use crate::error::Result;
 use crate::nccl::agree::meeting::Peers;
@@ -59,6 +60,7 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     }
     guard.streams.remember(call.stream);
     let operation = guard.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
+    call.comm.issued.count(call.kind.message(), operation.1, call.comm.size);
     call.carry(operation, read, slice::from_ref(call));
     check::check(call.function(), result)?;
     call.comm.graphs.count_group();
@@ -74,6 +76,8 @@ fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
         count: call.elements as u64,
         agreed: call.agreed.get(),
         operation: call.operation,
+        when: clock::tick(),
+        stream: call.stream.serial(),
         visit: call.comm.next_visit(),
         joined,
     }
@@ -166,6 +170,7 @@ pub(crate) fn group(
         // An abort has to know them.
         guarded.streams.remember(call.stream);
         let operation = guarded.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
+        call.comm.issued.count(call.kind.message(), operation.1, call.comm.size);
         call.carry(operation, reads.next(at), all);
     }
     if result.is_ok() && !first.stream.records() {

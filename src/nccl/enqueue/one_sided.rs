@@ -5,6 +5,7 @@ use std::ptr;
 
 use super::alone;
 use super::submit;
+use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
@@ -171,6 +172,8 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         count,
         agreed: NOWHERE,
         operation,
+        when: clock::tick(),
+        stream: stream.serial(),
         visit: inner.next_visit(),
         joined: false,
     });

@@ -2,6 +2,7 @@
 //! compare operations.
 
 use super::agreement;
+use crate::clock;
 use crate::error::Result;
 use crate::nccl::agree::recent::{NOWHERE, Record};
 use crate::nccl::agree::signature::Signature;
@@ -18,6 +19,7 @@ pub(crate) fn come(
     operation: &'static str,
     signature: &Signature,
 ) -> Result<Option<u64>> {
+    inner.issued.point(operation, signature.head(), signature.count());
     let Some(family) = &inner.family else { return Ok(None) };
     let entry = agreement::collective(family, inner, operation, signature)?;
     agreement::point_in_order(family, inner, operation, signature)?;
@@ -40,6 +42,8 @@ pub(crate) fn write_down(
         count: signature.count(),
         agreed: entry.unwrap_or(NOWHERE),
         operation,
+        when: clock::tick(),
+        stream: 0,
         visit: inner.next_visit(),
         joined: false,
     });

@@ -76,7 +76,7 @@ fn replay(
 ) -> Result<()> {
     let members = || parts.iter().map(|part| &*part.inner);
     for ((part, guard), agreed) in parts.iter().zip(entered.values()).zip(agreed) {
-        part.inner.recent.keep(part.record(guard.works.next(), *agreed));
+        part.inner.recent.keep(part.record(guard.works.next(), *agreed, stream));
     }
     let own = entered.values().next().filter(|_| parts.len() == 1).and_then(|guard| guard.works.of(stream));
     // Not within a visit: who stays in one for long is taken to hang inside NCCL, and woken.
@@ -90,6 +90,7 @@ fn replay(
         guard.streams.remember(stream);
         inner.graphs.note_launch(stream);
         let (work, number) = guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
+        part.count(number);
         launch.carry(work, number);
     }
     done

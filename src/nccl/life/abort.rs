@@ -12,6 +12,7 @@ use super::together::{doom, take_down};
 use crate::cuda;
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
+use crate::nccl::flight::files::Trouble;
 use crate::nccl::state::inner::Inner;
 
 /// How long an end may take that nobody gave a deadline.
@@ -126,10 +127,12 @@ fn abort_all(all: &[(Arc<Inner>, Error)]) -> bool {
         all.iter().filter(|(inner, cause)| inner.condemn(cause.clone())).collect()
     };
     condemned.iter().for_each(|(inner, _)| doom(inner));
+    let trouble = Trouble::of(condemned.iter().map(|(inner, cause)| (&**inner, cause)));
     for (inner, _) in &condemned {
         let inner = Arc::clone(inner);
         inner.clone().helper().run(move || take_down(&inner));
     }
+    trouble.write();
     !condemned.is_empty()
 }
 

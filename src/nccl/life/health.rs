@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use super::abort::end;
 use crate::cuda::{Work, Worker};
 use crate::error::{Error, Result};
+use crate::nccl::flight::files::Trouble;
 use crate::nccl::raw::check::{check, said};
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::state::inner::Inner;
@@ -84,6 +85,8 @@ impl Worker for Inner {
             }
             Some(error) => Some(format!("{} is being stopped: {error}", rank())),
         };
+        // Somebody has waited as long as it may.
+        Trouble::of([(self, "a wait took too long")]).write();
         let told: Vec<_> = told.into_iter().chain(self.said()).collect();
         (!told.is_empty()).then(|| told.join("; "))
     }

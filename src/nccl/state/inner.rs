@@ -15,6 +15,7 @@ use super::graphs::Graphs;
 use super::guarded::Guarded;
 use super::helper::Helper;
 use super::household::{Household, Households};
+use super::issued::Issued;
 use super::one_sided::OneSided;
 use super::scratch::Scratch;
 use super::standing::{Standing, State};
@@ -65,6 +66,7 @@ pub(crate) struct Inner {
     pub(crate) graphs: Graphs,
     /// Written under the lock.
     pub(crate) recent: Recent,
+    pub(crate) issued: Issued,
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) force_windows: bool,
     /// Reductions of the user's that could not be destroyed when they were dropped.
@@ -123,6 +125,7 @@ impl Inner {
             scratch: Scratch::default(),
             graphs: Graphs::default(),
             recent: Recent::default(),
+            issued: Issued::default(),
             force_windows: parts.force_windows,
             dropped_ops: Mutex::default(),
         });

@@ -10,9 +10,11 @@ pub(crate) mod guarded;
 pub(crate) mod helper;
 pub(crate) mod household;
 pub(crate) mod inner;
+pub(crate) mod issued;
 mod kin;
 #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
 pub(crate) mod one_sided;
+pub(crate) mod points;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod registered;
 pub(crate) mod scratch;

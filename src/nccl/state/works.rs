@@ -29,6 +29,11 @@ impl Works {
         found.map(|(_, work)| &**work).filter(|work| work.reaches(self.next()))
     }
 
+    /// By the serial numbers of the streams that are at hand: the last operation that somebody has seen to be done.
+    pub(crate) fn seen(&self) -> Vec<(u64, u64)> {
+        self.at_hand.iter().map(|(stream, work)| (*stream, work.observed())).collect()
+    }
+
     /// After the enqueue of an operation on `stream`, or an attempt: the work that it belongs to, and its number. `fate` is how the
     /// communicator ends, and `make` makes a work of it whose operations come after the number given.
     #[inline]

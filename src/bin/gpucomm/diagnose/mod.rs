@@ -1,0 +1,59 @@
+//! `gpucomm diagnose`: which rank did not come, or did something else, by the dumps of all.
+
+mod communicator;
+mod crossing;
+mod dump;
+mod words;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use communicator::Communicator;
+use dump::Dump;
+
+use crate::failure::{Failure, Result};
+use crate::options::DiagnoseArgs;
+use crate::output;
+
+pub fn run(options: &DiagnoseArgs) -> Result<()> {
+    let dumps = files(&options.dumps)?.iter().map(Dump::read).collect::<Result<Vec<_>>>()?;
+    if dumps.is_empty() {
+        return Err(Failure::usage("there are no dumps (gpucomm-*.json) in what was named"));
+    }
+    let mut all: BTreeMap<String, Vec<Dump>> = BTreeMap::new();
+    for dump in dumps {
+        all.entry(dump.key.clone()).or_default().push(dump);
+    }
+    let all: Vec<_> = all.into_values().map(Communicator::of).collect();
+    if let Some(found) = crossing::find(&all) {
+        return output::line(&found);
+    }
+    // What is wrong comes first; where nothing is, that is all there is to say.
+    let mut told: Vec<_> = all.iter().filter_map(Communicator::trouble).collect();
+    if told.is_empty() {
+        told.extend(all.iter().map(Communicator::well));
+    }
+    told.iter().try_for_each(|text| output::line(text))
+}
+
+/// The files that were named, and the dumps in the directories that were.
+fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in named {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let failed = |error| Failure::run(format!("{}: {error}", path.display()));
+        for entry in fs::read_dir(path).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with("gpucomm-") && name.ends_with(".json") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

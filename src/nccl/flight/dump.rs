@@ -1,0 +1,182 @@
+//! What the recorder of one rank says.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::entry::{Entry, Stage, peer};
+use super::json::Object;
+use crate::clock;
+use crate::nccl::agree::code::{PUT_SIGNAL, SIGNAL, WAIT_SIGNAL};
+use crate::nccl::agree::recent::{KEPT, Record};
+use crate::nccl::agree::signature;
+use crate::nccl::state::inner::Inner;
+use crate::nccl::state::issued::Totals;
+use crate::nccl::wait::pending;
+use crate::version;
+
+/// The version of the schema.
+const SCHEMA: &str = "gpucomm-dump/1";
+
+/// What a rank of a communicator has issued last, and how far that is: [`Communicator::dump`](crate::Communicator::dump).
+///
+/// `Display` writes it as JSON, of which docs/flight-recorder.md has the schema; `gpucomm diagnose` reads that.
+#[derive(Debug, Clone)]
+pub struct Dump {
+    key: u64,
+    rank: usize,
+    size: usize,
+    device: String,
+    part: Option<String>,
+    state: String,
+    cause: Option<String>,
+    /// Why it was written.
+    occasion: String,
+    when: u64,
+    waits: Option<String>,
+    collectives: u64,
+    messages: Vec<[u64; 2]>,
+    entries: Vec<Entry>,
+}
+
+impl Dump {
+    /// That of `inner`, written because of `occasion`. Waits for no lock, and calls neither CUDA nor NCCL.
+    pub(crate) fn of(inner: &Inner, occasion: String) -> Self {
+        let (totals, seen) = (inner.issued.totals(), Seen::of(inner));
+        let last = inner.recent.last();
+        Self {
+            key: key(inner),
+            rank: inner.rank,
+            size: inner.size,
+            device: inner.device.to_string(),
+            part: inner.household.part(),
+            state: format!("{:?}", inner.state()).to_lowercase(),
+            cause: inner.cause().map(ToString::to_string),
+            occasion,
+            when: clock::tick(),
+            waits: seen.open(last).and_then(|done| pending::waits(inner, done, last)),
+            entries: entries(inner, &totals, &seen),
+            collectives: totals.collectives,
+            messages: totals.messages,
+        }
+    }
+
+    /// The communicator, rank and process that it is of, as a part of a file's name.
+    pub(super) fn name(&self) -> String {
+        format!("{:016x}-rank{}-{}", self.key, self.rank, std::process::id())
+    }
+}
+
+/// What all ranks know the communicator by, in whatever process they are.
+fn key(inner: &Inner) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    inner.household.lineage.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The last operation on each stream that somebody has seen to be done, by the serial number of the stream.
+struct Seen(Option<Vec<(u64, u64)>>);
+
+impl Seen {
+    /// Nothing is known while somebody is inside.
+    fn of(inner: &Inner) -> Self {
+        Self(inner.try_lock().map(|guard| guard.works.seen()))
+    }
+
+    fn is_done(&self, record: &Record) -> bool {
+        let all = self.0.iter().flatten();
+        all.into_iter().any(|(stream, number)| *stream == record.stream && record.number <= *number)
+    }
+
+    /// Up to which operation all is done, if that is not so up to the `last`.
+    fn open(&self, last: u64) -> Option<u64> {
+        let least = self.0.as_ref().map_or(Some(0), |all| all.iter().map(|(_, number)| *number).min());
+        least.filter(|number| *number < last)
+    }
+}
+
+/// Operations and points, the oldest first.
+fn entries(inner: &Inner, totals: &Totals, seen: &Seen) -> Vec<Entry> {
+    let last = inner.recent.last();
+    let numbers = (last + 1).saturating_sub(KEPT).max(1)..=last;
+    // A point is written down under the number of the operation that comes after it, too.
+    let records =
+        numbers.filter_map(|number| inner.recent.get(number)).filter(|record| !signature::is_point(record.head));
+    let (old, new): (Vec<_>, Vec<_>) = records.partition(|record| record.number <= totals.number);
+    let points = inner.issued.points();
+    let mut entries: Vec<_> = points.iter().map(Entry::point).collect();
+    let mut back = totals.clone();
+    let mut issued = Vec::new();
+    for record in old.iter().rev() {
+        let sequence = in_sequence(record).then(|| {
+            let peer = peer(record.head);
+            loop {
+                let number = back.take_back(peer);
+                if peer.is_some() || !points.iter().any(|point| point.sequence == number) {
+                    break number;
+                }
+            }
+        });
+        let stage = if seen.is_done(record) { Stage::Done } else { Stage::Issued };
+        issued.push(Entry::of(record, sequence.filter(|number| *number > 0), stage));
+    }
+    entries.extend(issued.into_iter().rev());
+    let mut ahead = totals.clone();
+    for record in &new {
+        let visit = inner.visit();
+        let inside = visit % 2 == 1 && visit as u16 == record.visit;
+        let sequence = in_sequence(record).then(|| ahead.add(peer(record.head), inner.size));
+        entries.push(Entry::of(record, sequence, if inside { Stage::Inside } else { Stage::Waits }));
+    }
+    entries.sort_by_key(Entry::when);
+    entries
+}
+
+/// Whether other ranks come to it as well, one after the other.
+fn in_sequence(record: &Record) -> bool {
+    !matches!(record.head as u8, PUT_SIGNAL | SIGNAL | WAIT_SIGNAL)
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        let mut object = Object::begin(&mut text);
+        object.text("schema", SCHEMA);
+        object.text("occasion", &self.occasion);
+        object.number("time_ns", self.when);
+        object.object("process", |process| {
+            process.text_if("host", host());
+            process.number("pid", std::process::id().into());
+            process.text_if("program", std::env::current_exe().ok().map(|path| path.display().to_string()));
+        });
+        object.object("versions", |versions| {
+            versions.text("gpucomm", env!("CARGO_PKG_VERSION"));
+            versions.text("nccl_built_for", version::built_nccl().version);
+            versions.text_if("nccl_running", version::running_nccl().ok());
+            versions.text("backend", crate::backend());
+        });
+        object.object("communicator", |communicator| {
+            communicator.text("key", format_args!("{:016x}", self.key));
+            communicator.text_if("part", self.part.as_ref());
+            communicator.number("rank", self.rank as u64);
+            communicator.number("size", self.size as u64);
+            communicator.text("device", &self.device);
+            communicator.text("state", &self.state);
+            communicator.text_if("cause", self.cause.as_ref());
+        });
+        object.text_if("waits", self.waits.as_ref());
+        object.number("collectives", self.collectives);
+        let messages = self.messages.iter().enumerate().filter(|(_, [to, from])| to + from > 0);
+        object.list("messages", messages, |(peer, [to, from]), object| {
+            object.number("peer", *peer as u64);
+            object.number("sent", *to);
+            object.number("received", *from);
+        });
+        object.list("entries", &self.entries, |entry, object| entry.write(object));
+        object.end();
+        f.write_str(&text)
+    }
+}
+
+fn host() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
+}

@@ -1,0 +1,96 @@
+//! One line of the recorder: an operation that a rank has issued, or a point that it has come to.
+
+use super::json::Object;
+use crate::nccl::agree::pair::End;
+use crate::nccl::agree::recent::Record;
+use crate::nccl::agree::signature;
+use crate::nccl::state::points::Point;
+
+/// How far an operation is, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The rank waits for the others, or for memory, before NCCL is given it.
+    Waits,
+    /// A thread is inside NCCL with it.
+    Inside,
+    /// It is on its stream; nobody has seen that it is done.
+    Issued,
+    /// Somebody has seen that it is done, and well.
+    Done,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// Its number among the operations of the communicator; none for a point.
+    number: Option<u64>,
+    /// Its number among the collectives, or the messages from the one rank to the other; none where ranks do not come to it together.
+    sequence: Option<u64>,
+    peer: Option<(End, usize)>,
+    head: u64,
+    count: u64,
+    operation: &'static str,
+    when: u64,
+    stream: Option<u64>,
+    stage: Stage,
+}
+
+impl Entry {
+    pub(crate) fn of(record: &Record, sequence: Option<u64>, stage: Stage) -> Self {
+        let Record { number, head, count, operation, when, stream, .. } = *record;
+        Self {
+            number: Some(number),
+            sequence,
+            peer: peer(head),
+            head,
+            count,
+            operation,
+            when,
+            stream: Some(stream),
+            stage,
+        }
+    }
+
+    pub(crate) fn point(point: &Point) -> Self {
+        let Point { sequence, head, count, operation, when } = *point;
+        Self {
+            number: None,
+            sequence: Some(sequence),
+            peer: None,
+            head,
+            count,
+            operation,
+            when,
+            stream: None,
+            stage: Stage::Done,
+        }
+    }
+
+    pub(crate) fn when(&self) -> u64 {
+        self.when
+    }
+
+    pub(super) fn write(&self, object: &mut Object<'_>) {
+        object.number_if("number", self.number);
+        object.number_if("sequence", self.sequence);
+        object.text("operation", if self.operation.is_empty() { signature::name(self.head) } else { self.operation });
+        object.text("kind", signature::name(self.head));
+        object.number_if("peer", self.peer.map(|(_, peer)| peer as u64));
+        object.number("count", self.count);
+        object.text("element", signature::element(self.head));
+        object.text("what", signature::describe(self.head, self.count));
+        object.number_if("stream", self.stream);
+        object.number("time_ns", self.when);
+        let stage = match self.stage {
+            Stage::Waits => "waits",
+            Stage::Inside => "inside",
+            Stage::Issued => "issued",
+            Stage::Done => "done",
+        };
+        object.text("state", stage);
+    }
+}
+
+/// The other rank of a message.
+pub(crate) fn peer(head: u64) -> Option<(End, usize)> {
+    signature::peer(head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
+}

@@ -1,0 +1,73 @@
+//! Dumps in files.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use super::dump::Dump;
+use crate::error::{Error, Result};
+use crate::nccl::state::inner::{HOUSEHOLDS, Inner};
+
+/// Where dumps are written when something goes wrong; nowhere, if it is not set.
+const VARIABLE: &str = "GPUCOMM_DUMP";
+
+/// For so long who is in trouble waits for files: a file system may hang as well.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Writes a dump, into a directory that is made if need be; one that this rank has written there before goes.
+pub(crate) fn write(dump: &Dump, directory: &Path) -> Result<PathBuf> {
+    let path = directory.join(format!("gpucomm-{}.json", dump.name()));
+    // Whole, or as it was before: others may write it at the same time, and the process may end in the middle.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let draft = directory.join(format!(".{}-{}", dump.name(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    let written = fs::create_dir_all(directory).and_then(|()| fs::write(&draft, format!("{dump}\n")));
+    written.and_then(|()| fs::rename(&draft, &path)).map_err(|error| Error::InvalidUsage {
+        operation: "dump_all",
+        reason: format!("{} cannot be written: {error}", path.display()),
+    })?;
+    Ok(path)
+}
+
+/// What ranks have issued as something goes wrong, if that is to be written down.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Trouble(Vec<Dump>);
+
+impl Trouble {
+    /// That of these ranks, each for a reason of its own, and of all others of the process: what one waits for may be another's.
+    pub(crate) fn of<'i, W: std::fmt::Display>(ranks: impl IntoIterator<Item = (&'i Inner, W)>) -> Self {
+        if directory().is_none() {
+            return Self(Vec::new());
+        }
+        let mut occasions: Vec<(u64, String)> =
+            ranks.into_iter().map(|(inner, why)| (inner.id, why.to_string())).collect();
+        let first =
+            occasions.first().map_or_else(String::new, |(_, why)| format!("beside another communicator: {why}"));
+        let open = HOUSEHOLDS.members().into_iter().filter(|inner| !inner.has_ended());
+        let dump = |inner: Arc<Inner>| {
+            let own = occasions.iter_mut().find(|(id, _)| *id == inner.id);
+            Dump::of(&inner, own.map_or_else(|| first.clone(), |(_, why)| std::mem::take(why)))
+        };
+        Self(open.map(dump).collect())
+    }
+
+    /// Writes it down, and waits for that, not for long.
+    pub(crate) fn write(self) {
+        let Some(directory) = directory().filter(|_| !self.0.is_empty()) else { return };
+        let (done, waits) = mpsc::channel();
+        let run = move || {
+            // Who is in trouble has other things to tell than that a file cannot be written.
+            self.0.iter().for_each(|dump| drop(write(dump, &directory)));
+            let _ = done.send(());
+        };
+        if thread::Builder::new().name("gpucomm-dump".into()).spawn(run).is_ok() {
+            let _ = waits.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+fn directory() -> Option<PathBuf> {
+    env::var_os(VARIABLE).filter(|directory| !directory.is_empty()).map(PathBuf::from)
+}

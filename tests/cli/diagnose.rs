@@ -1,0 +1,170 @@
+//! `gpucomm diagnose` names the culprit, in processes that have gone wrong in random places.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fastrand::Rng;
+use gpucomm::{Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, UniqueId};
+
+use crate::harness;
+
+const CHILD: &str = "GPUCOMM_TEST_DIAGNOSE";
+
+/// What a rank does wrong.
+const FAULTS: [&str; 6] = ["skips", "counts", "crosses", "sleeps", "dies", "deaf"];
+
+/// One program, the same for all ranks but for what the culprit does wrong.
+struct Program {
+    fault: &'static str,
+    seed: u64,
+    size: usize,
+    culprit: usize,
+    /// The step in which it does.
+    at: usize,
+    steps: usize,
+}
+
+impl Program {
+    fn new(fault: &'static str, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let size = rng.usize(2..=4);
+        let steps = rng.usize(2..12);
+        Self { fault, seed, size, culprit: rng.usize(..size), at: rng.usize(1..steps), steps }
+    }
+
+    /// What one rank does, until it waits in vain.
+    fn run(&self, rank: usize, id: &UniqueId) -> Result<()> {
+        let device = Device::new(rank)?;
+        // SAFETY: all ranks run this; where one goes wrong, nobody looks at what comes of it.
+        let comm = unsafe { Communicator::init_rank(device, self.size, id, rank) }?;
+        let part = comm.split(Some(0), rank)?.expect("all are in it");
+        let stream = Stream::new(device)?;
+        let mut rng = Rng::with_seed(self.seed);
+        for step in 0..self.steps {
+            let wrong = rank == self.culprit && step == self.at;
+            let (len, kind, root) = (rng.usize(1..1000), rng.usize(..4), rng.usize(..self.size));
+            let mut x = DeviceBuffer::from_slice(&stream, &vec![1i32; 2000])?;
+            match (wrong, self.fault) {
+                (true, "skips") => break,
+                (true, "sleeps") => {
+                    std::thread::sleep(Duration::from_secs(4));
+                    break;
+                }
+                (true, "dies") => std::process::exit(0),
+                _ => {}
+            }
+            let len = if wrong && self.fault == "counts" { len + 1 } else { len };
+            if step == self.at && self.fault == "crosses" {
+                let order = if wrong { [&part, &comm] } else { [&comm, &part] };
+                for comm in order {
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+                    stream.wait(Duration::from_secs(1))?;
+                }
+                continue;
+            }
+            if self.fault == "deaf" && step == self.at {
+                let peer = (self.culprit + 1) % self.size;
+                if rank == peer {
+                    comm.send(x.slice(..len), self.culprit, &stream)?;
+                }
+                continue;
+            }
+            let part = x.slice_mut(..len);
+            match kind {
+                0 | 1 => comm.all_reduce(InPlace(part), ReduceOp::Sum, &stream)?,
+                2 => comm.broadcast(InPlace(part), root, &stream)?,
+                _ => comm.all_reduce(InPlace(part), ReduceOp::Max, &stream)?,
+            }
+        }
+        stream.wait(Duration::from_secs(1))?;
+        // Who is through stays: it is not what is looked for.
+        std::thread::sleep(Duration::from_secs(2));
+        gpucomm::nccl::dump_all(std::env::var("GPUCOMM_DUMP").expect("a directory")).map(drop)
+    }
+}
+
+/// Not a test by itself: a rank of one.
+#[test]
+fn child() {
+    let Ok(what) = std::env::var(CHILD) else { return };
+    let words: Vec<&str> = what.split(' ').collect();
+    let fault = FAULTS.iter().find(|fault| **fault == words[0]).expect("a fault");
+    let program = Program::new(fault, words[1].parse().expect("a seed"));
+    let rank: usize = words[2].parse().expect("a rank");
+    let id: Vec<u8> = words[3]
+        .as_bytes()
+        .chunks(2)
+        .map(|hex| u8::from_str_radix(std::str::from_utf8(hex).unwrap(), 16).unwrap())
+        .collect();
+    let outcome = program.run(rank, &UniqueId::from_bytes(id.try_into().expect("an id")));
+    println!("rank {rank}: {outcome:?}");
+    if outcome.is_err() {
+        gpucomm::nccl::dump_all(std::env::var("GPUCOMM_DUMP").expect("a directory")).expect("dumps");
+    }
+    std::process::exit(0);
+}
+
+/// Runs all ranks of a program; what `diagnose` says of their dumps.
+fn diagnose(program: &Program, directory: &Path) -> String {
+    let id: String = UniqueId::new().expect("an id").as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let start = |rank: usize| {
+        Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "diagnose::child", "--nocapture"])
+            .env(CHILD, format!("{} {} {rank} {id}", program.fault, program.seed))
+            .env("GPUCOMM_DUMP", directory)
+            .env("GPUCOMM_TIMEOUT", "1")
+            // What goes wrong here is what NCCL leaves undefined.
+            .env("GPUCOMM_EMULATOR_STRICT", "0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a process")
+    };
+    let ranks: Vec<_> = (0..program.size).map(start).collect();
+    for child in ranks {
+        let done = child.wait_with_output().expect("its end");
+        assert!(
+            done.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+    let output = harness::command(&["diagnose", directory.to_str().expect("a path")]).output().expect("diagnose");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[test]
+fn the_culprit_is_named() {
+    let seed = std::env::var("GPUCOMM_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| fastrand::u64(..1 << 40));
+    let cases: u64 = std::env::var("GPUCOMM_TEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2);
+    println!("seed {seed}, {cases} cases of each");
+    for fault in FAULTS {
+        for case in 0..cases {
+            let program = Program::new(fault, seed + case);
+            let directory =
+                std::env::temp_dir().join(format!("gpucomm-diagnose-{}-{fault}-{case}", std::process::id()));
+            let told = diagnose(&program, &directory);
+            let Program { culprit, size, at, .. } = program;
+            let name = format!("rank {culprit}");
+            let said = match fault {
+                "skips" | "sleeps" => told.contains(&format!("{name} has not come to collective")),
+                "counts" => told.contains(&format!("{name} called")) || (size == 2 && told.contains("called")),
+                "crosses" => told.contains("opposite orders"),
+                "dies" => {
+                    told.contains(&format!("{name} has left no dump")) || told.contains(&format!("{name} left no dump"))
+                }
+                _ => told.contains("has called send") && told.contains(&format!("{name} has not made the other end")),
+            };
+            assert!(said, "seed {}, {fault}, {name} of {size} in step {at}:\n{told}", program.seed);
+            println!("{fault}: {}", told.trim());
+            std::fs::remove_dir_all(directory).expect("a directory");
+        }
+    }
+}
