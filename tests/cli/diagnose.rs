@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -12,7 +13,7 @@ use crate::harness;
 const CHILD: &str = "GPUCOMM_TEST_DIAGNOSE";
 
 /// What a rank does wrong.
-const FAULTS: [&str; 6] = ["skips", "counts", "crosses", "sleeps", "dies", "deaf"];
+const FAULTS: [&str; 7] = ["skips", "counts", "crosses", "sleeps", "dies", "deaf", "never"];
 
 /// One program, the same for all ranks but for what the culprit does wrong.
 struct Program {
@@ -35,6 +36,9 @@ impl Program {
 
     /// What one rank does, until it waits in vain.
     fn run(&self, rank: usize, id: &UniqueId) -> Result<()> {
+        if self.fault == "never" && rank == self.culprit {
+            return Ok(());
+        }
         let device = Device::new(rank)?;
         // SAFETY: all ranks run this; where one goes wrong, nobody looks at what comes of it.
         let comm = unsafe { Communicator::init_rank(device, self.size, id, rank) }?;
@@ -145,26 +149,37 @@ fn the_culprit_is_named() {
         .unwrap_or_else(|| fastrand::u64(..1 << 40));
     let cases: u64 = std::env::var("GPUCOMM_TEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2);
     println!("seed {seed}, {cases} cases of each");
-    for fault in FAULTS {
-        for case in 0..cases {
-            let program = Program::new(fault, seed + case);
-            let directory =
-                std::env::temp_dir().join(format!("gpucomm-diagnose-{}-{fault}-{case}", std::process::id()));
-            let told = diagnose(&program, &directory);
-            let Program { culprit, size, at, .. } = program;
-            let name = format!("rank {culprit}");
-            let said = match fault {
-                "skips" | "sleeps" => told.contains(&format!("{name} has not come to collective")),
-                "counts" => told.contains(&format!("{name} called")) || (size == 2 && told.contains("called")),
-                "crosses" => told.contains("opposite orders"),
-                "dies" => {
-                    told.contains(&format!("{name} has left no dump")) || told.contains(&format!("{name} left no dump"))
+    // They sleep more than they work.
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(fault) = FAULTS.get((number / cases) as usize) else { break };
+                    one(fault, seed, number % cases);
                 }
-                _ => told.contains("has called send") && told.contains(&format!("{name} has not made the other end")),
-            };
-            assert!(said, "seed {}, {fault}, {name} of {size} in step {at}:\n{told}", program.seed);
-            println!("{fault}: {}", told.trim());
-            std::fs::remove_dir_all(directory).expect("a directory");
+            });
         }
-    }
+    });
+}
+
+/// One program that goes wrong, and what is said of it.
+fn one(fault: &'static str, seed: u64, case: u64) {
+    let program = Program::new(fault, seed + case);
+    let directory = std::env::temp_dir().join(format!("gpucomm-diagnose-{}-{fault}-{case}", std::process::id()));
+    let told = diagnose(&program, &directory);
+    let Program { culprit, size, at, .. } = program;
+    let name = format!("rank {culprit}");
+    let said = match fault {
+        "skips" | "sleeps" => told.contains(&format!("{name} has not come to collective")),
+        "counts" => told.contains(&format!("{name} called")),
+        "crosses" => told.contains("opposite orders"),
+        "dies" => told.contains(&format!("{name} has left no dump")),
+        "never" => told.contains(&format!("{name} has not started")),
+        _ => told.contains("has called send") && told.contains(&format!("{name} has not made the other end")),
+    };
+    assert!(said, "seed {}, {fault}, {name} of {size} in step {at}:\n{told}", program.seed);
+    println!("{fault}: {}", told.trim());
+    std::fs::remove_dir_all(directory).expect("a directory");
 }

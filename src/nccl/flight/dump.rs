@@ -6,9 +6,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::entry::{Entry, Stage, peer};
 use super::json::Object;
 use crate::clock;
+use crate::cuda::Device;
 use crate::nccl::agree::code::{PUT_SIGNAL, SIGNAL, WAIT_SIGNAL};
 use crate::nccl::agree::recent::{KEPT, Record};
 use crate::nccl::agree::signature;
+use crate::nccl::state::household::Lineage;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::state::issued::Totals;
 use crate::nccl::wait::pending;
@@ -44,7 +46,7 @@ impl Dump {
         let (totals, seen) = (inner.issued.totals(), Seen::of(inner));
         let last = inner.recent.last();
         Self {
-            key: key(inner),
+            key: key(&inner.household.lineage),
             rank: inner.rank,
             size: inner.size,
             device: inner.device.to_string(),
@@ -60,6 +62,25 @@ impl Dump {
         }
     }
 
+    /// That of a rank which waits for the others to start, in a communicator of `size` ranks; `waits` says so.
+    pub(crate) fn starting(lineage: &Lineage, (rank, size): (usize, usize), device: Device, waits: String) -> Self {
+        Self {
+            key: key(lineage),
+            rank,
+            size,
+            device: device.to_string(),
+            part: None,
+            state: "starting".to_owned(),
+            cause: None,
+            occasion: waits.clone(),
+            when: clock::tick(),
+            waits: Some(waits),
+            collectives: 0,
+            messages: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
     /// The communicator, rank and process that it is of, as a part of a file's name.
     pub(super) fn name(&self) -> String {
         format!("{:016x}-rank{}-{}", self.key, self.rank, std::process::id())
@@ -67,9 +88,9 @@ impl Dump {
 }
 
 /// What all ranks know the communicator by, in whatever process they are.
-fn key(inner: &Inner) -> u64 {
+fn key(lineage: &Lineage) -> u64 {
     let mut hasher = DefaultHasher::new();
-    inner.household.lineage.hash(&mut hasher);
+    lineage.hash(&mut hasher);
     hasher.finish()
 }
 

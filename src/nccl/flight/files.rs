@@ -7,7 +7,9 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use super::dump::Dump;
+use crate::cuda::Device;
 use crate::error::{Error, Result};
+use crate::nccl::state::household::Lineage;
 use crate::nccl::state::inner::{HOUSEHOLDS, Inner};
 
 /// Where dumps are written when something goes wrong; nowhere, if it is not set.
@@ -51,6 +53,12 @@ impl Trouble {
             Dump::of(&inner, own.map_or_else(|| first.clone(), |(_, why)| std::mem::take(why)))
         };
         Self(open.map(dump).collect())
+    }
+
+    /// That of a rank which waits for the others to start.
+    pub(crate) fn starting(lineage: &Lineage, place: (usize, usize), device: Device, waits: &Error) -> Self {
+        let dump = || Dump::starting(lineage, place, device, waits.to_string());
+        Self(directory().map(|_| dump()).into_iter().collect())
     }
 
     /// Writes it down, and waits for that, not for long.

@@ -15,6 +15,7 @@ use super::watchdog;
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::nccl::flight::files::Trouble;
 use crate::nccl::raw::check::{lost, said};
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::state::gate::Lock;
@@ -74,7 +75,11 @@ impl UnderWay {
         }
         if self.deadline.expired() {
             let said = said(Handle(ptr::null_mut())).map(|said| format!("; {said}")).unwrap_or_default();
-            return Some(Err(self.deadline.error(operation, format!("{}{said}", self.absent()))));
+            let late = self.deadline.error(operation, format!("{}{said}", self.absent()));
+            if let (Some(rank), [device]) = (self.first, &self.devices[..]) {
+                Trouble::starting(&self.household.lineage, (rank, self.size), *device, &late).write();
+            }
+            return Some(Err(late));
         }
         None
     }

@@ -51,7 +51,8 @@ impl Communicator {
 
     /// What is wrong, if something is.
     pub fn trouble(&self) -> Option<String> {
-        let told = self.differences().or_else(|| self.blocked()).or_else(|| self.missing());
+        let told =
+            self.unstarted().or_else(|| self.differences()).or_else(|| self.blocked()).or_else(|| self.missing());
         let told = told.or_else(|| self.messages()).or_else(|| self.lost())?;
         Some(format!("{}, {} ranks: {told}", self.name(), self.size))
     }
@@ -67,6 +68,22 @@ impl Communicator {
             self.front(),
             cause.unwrap_or_default()
         )
+    }
+
+    /// Who has not come to the start.
+    fn unstarted(&self) -> Option<String> {
+        let waiting: Vec<_> = self.dumps().filter(|dump| dump.starts).map(|dump| dump.rank).collect();
+        let absent = self.absent();
+        if waiting.is_empty() || absent.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "{} {} not started, for which {} {} waited.",
+            ranks(&absent),
+            has(&absent),
+            ranks(&waiting),
+            has(&waiting)
+        ))
     }
 
     /// The first collective in which ranks do different things.
@@ -88,8 +105,11 @@ impl Communicator {
     /// A message without its other end, where that is what keeps those who are behind.
     fn blocked(&self) -> Option<String> {
         let behind = self.behind();
-        let in_message =
-            |rank: &usize| self.dumps[rank].entries.iter().any(|entry| entry.is_awaited() && entry.peer.is_some());
+        // What it has done last, whether it is in that call still or was woken.
+        let in_message = |rank: &usize| {
+            let last = self.dumps[rank].entries.last();
+            last.is_some_and(|entry| !entry.is_done() && entry.peer.is_some())
+        };
         if behind.iter().any(in_message) { self.messages() } else { None }
     }
 

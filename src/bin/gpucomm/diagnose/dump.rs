@@ -19,6 +19,8 @@ pub struct Dump {
     pub place: (String, u64, String),
     /// Why the communicator has ended, if it has.
     pub cause: Option<String>,
+    /// Whether it waits for the others to start.
+    pub starts: bool,
     pub waits: Option<String>,
     pub time: u64,
     pub entries: Vec<Entry>,
@@ -73,6 +75,7 @@ impl Dump {
                 text(&communicator["device"])?,
             ),
             cause: text(&communicator["cause"]),
+            starts: communicator["state"] == "starting",
             waits: text(&value["waits"]),
             time: value["time_ns"].as_u64()?,
             entries: value["entries"].as_array()?.iter().map(entry).collect::<Option<_>>()?,
