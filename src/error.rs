@@ -278,7 +278,7 @@ impl std::fmt::Debug for Error {
 
 impl Error {
     /// The name of the variant.
-    const fn variant(&self) -> &'static str {
+    pub(crate) const fn variant(&self) -> &'static str {
         match self {
             Self::NoDevice { .. } => "NoDevice",
             Self::DriverTooOld { .. } => "DriverTooOld",

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use gpucomm::{Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, UniqueId};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::harness;
 
 const CHILD: &str = "GPUCOMM_TEST_DIAGNOSE";
+
+/// Set where all ranks are threads of one process.
+const THREADS: &str = "GPUCOMM_TEST_DIAGNOSE_THREADS";
 
 /// What a rank does wrong.
 const FAULTS: [&str; 7] = ["skips", "counts", "crosses", "sleeps", "dies", "deaf", "never"];
@@ -34,16 +37,36 @@ impl Program {
         Self { fault, seed, size, culprit: rng.usize(..size), at: rng.usize(1..steps), steps }
     }
 
-    /// What one rank does, until it waits in vain.
+    /// What one rank does in a process of its own, until it waits in vain.
     fn run(&self, rank: usize, id: &UniqueId) -> Result<()> {
         if self.fault == "never" && rank == self.culprit {
             return Ok(());
         }
-        let device = Device::new(rank)?;
         // SAFETY: all ranks run this; where one goes wrong, nobody looks at what comes of it.
-        let comm = unsafe { Communicator::init_rank(device, self.size, id, rank) }?;
+        let comm = unsafe { Communicator::init_rank(Device::new(rank)?, self.size, id, rank) }?;
+        self.steps(&comm)?;
+        // Who is through stays: it is not what is looked for.
+        std::thread::sleep(Duration::from_secs(2));
+        gpucomm::nccl::dump_all(std::env::var("GPUCOMM_DUMP").expect("a directory")).map(drop)
+    }
+
+    /// The same of all ranks, as threads of this process.
+    fn run_all(&self) -> Result<()> {
+        let clique = Clique::init_all(&Device::all()?[..self.size])?;
+        clique.spmd(|comm| {
+            let done = self.steps(comm);
+            if done.is_ok() {
+                std::thread::sleep(Duration::from_secs(2));
+            }
+            done
+        })?;
+        Ok(())
+    }
+
+    fn steps(&self, comm: &Communicator) -> Result<()> {
+        let rank = comm.rank();
         let part = comm.split(Some(0), rank)?.expect("all are in it");
-        let stream = Stream::new(device)?;
+        let stream = Stream::new(comm.device())?;
         let mut rng = Rng::with_seed(self.seed);
         for step in 0..self.steps {
             let wrong = rank == self.culprit && step == self.at;
@@ -55,12 +78,14 @@ impl Program {
                     std::thread::sleep(Duration::from_secs(4));
                     break;
                 }
+                // As a thread it leaves, with a result.
+                (true, "dies") if std::env::var_os(THREADS).is_some() => return Ok(()),
                 (true, "dies") => std::process::exit(0),
                 _ => {}
             }
             let len = if wrong && self.fault == "counts" { len + 1 } else { len };
             if step == self.at && self.fault == "crosses" {
-                let order = if wrong { [&part, &comm] } else { [&comm, &part] };
+                let order = if wrong { [&part, comm] } else { [comm, &part] };
                 for comm in order {
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
                     stream.wait(Duration::from_secs(1))?;
@@ -81,10 +106,7 @@ impl Program {
                 _ => comm.all_reduce(InPlace(part), ReduceOp::Max, &stream)?,
             }
         }
-        stream.wait(Duration::from_secs(1))?;
-        // Who is through stays: it is not what is looked for.
-        std::thread::sleep(Duration::from_secs(2));
-        gpucomm::nccl::dump_all(std::env::var("GPUCOMM_DUMP").expect("a directory")).map(drop)
+        stream.wait(Duration::from_secs(1))
     }
 }
 
@@ -95,6 +117,10 @@ fn child() {
     let words: Vec<&str> = what.split(' ').collect();
     let fault = FAULTS.iter().find(|fault| **fault == words[0]).expect("a fault");
     let program = Program::new(fault, words[1].parse().expect("a seed"));
+    if std::env::var_os(THREADS).is_some() {
+        println!("{:?}", program.run_all());
+        std::process::exit(0);
+    }
     let rank: usize = words[2].parse().expect("a rank");
     let id: Vec<u8> = words[3]
         .as_bytes()
@@ -110,10 +136,14 @@ fn child() {
 }
 
 /// Runs all ranks of a program; what `diagnose` says of their dumps.
-fn diagnose(program: &Program, directory: &Path) -> String {
+fn diagnose(program: &Program, threads: bool, directory: &Path) -> String {
     let id: String = UniqueId::new().expect("an id").as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     let start = |rank: usize| {
-        Command::new(std::env::current_exe().expect("this program"))
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        if threads {
+            command.env(THREADS, "1");
+        }
+        command
             .args(["--exact", "diagnose::child", "--nocapture"])
             .env(CHILD, format!("{} {} {rank} {id}", program.fault, program.seed))
             .env("GPUCOMM_DUMP", directory)
@@ -125,7 +155,7 @@ fn diagnose(program: &Program, directory: &Path) -> String {
             .spawn()
             .expect("a process")
     };
-    let ranks: Vec<_> = (0..program.size).map(start).collect();
+    let ranks: Vec<_> = (0..if threads { 1 } else { program.size }).map(start).collect();
     for child in ranks {
         let done = child.wait_with_output().expect("its end");
         assert!(
@@ -142,7 +172,17 @@ fn diagnose(program: &Program, directory: &Path) -> String {
 }
 
 #[test]
-fn the_culprit_is_named() {
+fn the_culprit_is_named_among_processes() {
+    cases(false, &FAULTS);
+}
+
+/// In a clique ranks compare what they do, and hear of it at once; so do the dumps.
+#[test]
+fn the_culprit_is_named_among_threads() {
+    cases(true, &FAULTS[..6]);
+}
+
+fn cases(threads: bool, faults: &[&'static str]) {
     let seed = std::env::var("GPUCOMM_TEST_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())
@@ -156,8 +196,8 @@ fn the_culprit_is_named() {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(fault) = FAULTS.get((number / cases) as usize) else { break };
-                    one(fault, seed, number % cases);
+                    let Some(fault) = faults.get((number / cases) as usize) else { break };
+                    one(fault, threads, seed + number % cases);
                 }
             });
         }
@@ -165,13 +205,17 @@ fn the_culprit_is_named() {
 }
 
 /// One program that goes wrong, and what is said of it.
-fn one(fault: &'static str, seed: u64, case: u64) {
-    let program = Program::new(fault, seed + case);
-    let directory = std::env::temp_dir().join(format!("gpucomm-diagnose-{}-{fault}-{case}", std::process::id()));
-    let told = diagnose(&program, &directory);
+fn one(fault: &'static str, threads: bool, seed: u64) {
+    let program = Program::new(fault, seed);
+    let directory =
+        std::env::temp_dir().join(format!("gpucomm-diagnose-{}-{threads}-{fault}-{seed}", std::process::id()));
+    let told = diagnose(&program, threads, &directory);
     let Program { culprit, size, at, .. } = program;
     let name = format!("rank {culprit}");
     let said = match fault {
+        // It has left, or did something else: ranks of a clique hear of it, and the dumps say what they heard.
+        "counts" if threads => told.contains("have found: ") && told.contains(&name),
+        "skips" | "dies" | "deaf" if threads => told.contains(&name),
         "skips" | "sleeps" => told.contains(&format!("{name} has not come to collective")),
         "counts" => told.contains(&format!("{name} called")),
         "crosses" => told.contains("opposite orders"),

@@ -30,7 +30,8 @@ pub struct Dump {
     device: String,
     part: Option<String>,
     state: String,
-    cause: Option<String>,
+    /// Its kind, and what it says.
+    cause: Option<(&'static str, String)>,
     /// Why it was written.
     occasion: String,
     when: u64,
@@ -52,7 +53,7 @@ impl Dump {
             device: inner.device.to_string(),
             part: inner.household.part(),
             state: format!("{:?}", inner.state()).to_lowercase(),
-            cause: inner.cause().map(ToString::to_string),
+            cause: inner.cause().map(|cause| (cause.variant(), cause.to_string())),
             occasion,
             when: clock::tick(),
             waits: seen.open(last).and_then(|done| pending::waits(inner, done, last)),
@@ -182,7 +183,8 @@ impl fmt::Display for Dump {
             communicator.number("size", self.size as u64);
             communicator.text("device", &self.device);
             communicator.text("state", &self.state);
-            communicator.text_if("cause", self.cause.as_ref());
+            communicator.text_if("cause", self.cause.as_ref().map(|(_, cause)| cause));
+            communicator.text_if("cause_kind", self.cause.as_ref().map(|(kind, _)| kind));
         });
         object.text_if("waits", self.waits.as_ref());
         object.number("collectives", self.collectives);

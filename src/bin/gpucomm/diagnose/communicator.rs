@@ -51,8 +51,12 @@ impl Communicator {
 
     /// What is wrong, if something is.
     pub fn trouble(&self) -> Option<String> {
-        let told =
-            self.unstarted().or_else(|| self.differences()).or_else(|| self.blocked()).or_else(|| self.missing());
+        let told = self
+            .unstarted()
+            .or_else(|| self.heard())
+            .or_else(|| self.differences())
+            .or_else(|| self.blocked())
+            .or_else(|| self.missing());
         let told = told.or_else(|| self.messages()).or_else(|| self.lost())?;
         Some(format!("{}, {} ranks: {told}", self.name(), self.size))
     }
@@ -84,6 +88,12 @@ impl Communicator {
             ranks(&waiting),
             has(&waiting)
         ))
+    }
+
+    /// What the ranks of a clique have found themselves.
+    fn heard(&self) -> Option<String> {
+        let cause = self.dumps().filter(|dump| dump.differs).find_map(|dump| dump.cause.clone());
+        cause.map(|cause| format!("its ranks compare what they do, and have found: {cause}."))
     }
 
     /// The first collective in which ranks do different things.

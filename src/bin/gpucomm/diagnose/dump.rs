@@ -19,6 +19,8 @@ pub struct Dump {
     pub place: (String, u64, String),
     /// Why the communicator has ended, if it has.
     pub cause: Option<String>,
+    /// Whether that is because ranks of a clique have compared what they do.
+    pub differs: bool,
     /// Whether it waits for the others to start.
     pub starts: bool,
     pub waits: Option<String>,
@@ -75,6 +77,7 @@ impl Dump {
                 text(&communicator["device"])?,
             ),
             cause: text(&communicator["cause"]),
+            differs: communicator["cause_kind"] == "Disagreement",
             starts: communicator["state"] == "starting",
             waits: text(&value["waits"]),
             time: value["time_ns"].as_u64()?,

@@ -30,7 +30,14 @@ pub fn run(options: &DiagnoseArgs) -> Result<()> {
         return output::line(&found);
     }
     // What is wrong comes first; where nothing is, that is all there is to say.
-    let mut told: Vec<_> = all.iter().filter_map(Communicator::trouble).collect();
+    let mut told: Vec<String> = Vec::new();
+    for text in all.iter().filter_map(Communicator::trouble) {
+        // What ends a communicator ends what was split off from it: once is enough.
+        let what = |text: &str| text.split_once(" ranks: ").map(|(_, what)| what.to_owned());
+        if !told.iter().any(|known| what(known) == what(&text)) {
+            told.push(text);
+        }
+    }
     if told.is_empty() {
         told.extend(all.iter().map(Communicator::well));
     }
