@@ -73,6 +73,11 @@ impl ElementKind {
         }
     }
 
+    /// Whether it is a float of eight bits.
+    pub(crate) const fn is_float8(self) -> bool {
+        matches!(self, Self::F8E4M3 | Self::F8E5M2)
+    }
+
     /// The Rust name, in lower case: `f32`, `bf16`, `f8e4m3`, …
     pub const fn name(self) -> &'static str {
         match self {

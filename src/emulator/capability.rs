@@ -21,7 +21,8 @@ impl Capabilities {
 
     pub fn parse(text: &str) -> Option<Self> {
         let digits = |part: &str| part.parse().ok().filter(|number: &i32| (0..100).contains(number));
-        let one = |text: &str| text.trim().split_once('.').and_then(|(major, minor)| Some((digits(major)?, digits(minor)?)));
+        let one =
+            |text: &str| text.trim().split_once('.').and_then(|(major, minor)| Some((digits(major)?, digits(minor)?)));
         text.split(',').map(one).collect::<Option<_>>().map(Self)
     }
 

@@ -5,6 +5,7 @@ use gpucomm::ElementKind;
 
 use crate::cell;
 use crate::model::Model;
+use crate::number;
 use crate::settings;
 
 /// How many buffers a program has at a time.
@@ -45,7 +46,7 @@ impl Generator {
     pub fn new(seed: u64, ranks: usize, forget: bool, longest: usize) -> Self {
         let mut rng = settings::rng(seed, "program");
         let two_bytes = [ElementKind::F16, ElementKind::Bf16];
-        let others: Vec<_> = ElementKind::ALL.into_iter().filter(|kind| kind.size() != 2).collect();
+        let others: Vec<_> = number::kinds().iter().copied().filter(|kind| kind.size() != 2).collect();
         let kinds = [two_bytes[rng.usize(..2)], others[rng.usize(..others.len())]];
         Self { rng, model: Model::new(ranks, SLOTS), forget, captures: false, kinds, seed, longest }
     }

@@ -1,6 +1,5 @@
-//! Numbers of eight bits: which devices reduce them, and as what they move.
+//! Numbers of eight bits: which devices reduce them.
 
-use super::kind::Kind;
 use super::site::Site;
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
@@ -9,19 +8,6 @@ use crate::nccl::state::inner::Inner;
 
 /// The least compute capability of devices for which NCCL has kernels that add them.
 const LEAST: (i32, i32) = (9, 0);
-
-/// Whether elements are such numbers.
-#[inline]
-pub(crate) const fn is_one(element: ElementKind) -> bool {
-    matches!(element, ElementKind::F8E4M3 | ElementKind::F8E5M2)
-}
-
-/// What C is told that elements are. NCCL before 2.28.3 asks for devices that can add them even where they are only moved, so they go as bytes
-/// there.
-#[inline]
-pub(crate) const fn carrier(kind: Kind, element: ElementKind) -> ElementKind {
-    if is_one(element) && kind.redop().is_none() { ElementKind::U8 } else { element }
-}
 
 /// Refuses a reduction for which NCCL has no kernel, before any rank is waited for.
 #[cold]

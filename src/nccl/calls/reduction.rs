@@ -24,7 +24,7 @@ impl<'a> Reduction<'a> {
     /// What C is told at `site`, for elements that the devices can reduce; a pre-multiplied sum must be of its communicator.
     #[inline]
     pub(crate) fn to_raw<T: Reduce>(self, site: &Site<'_>) -> Result<sys::ncclRedOp_t> {
-        if const { float8::is_one(T::KIND) } {
+        if const { T::KIND.is_float8() } {
             float8::check(site, T::KIND, matches!(self, Self::PreMul { .. }))?;
         }
         match self {

@@ -1,7 +1,6 @@
 //! Where an operation is to run, and what is checked there: devices, memory, lengths.
 
 use super::call::Call;
-use super::float8;
 use super::kind::Kind;
 use crate::cuda::{Access, Device, Region, Slice, SliceMut, Stream};
 use crate::element::{self, Element, ElementKind};
@@ -87,7 +86,7 @@ impl<'a> Site<'a> {
         let of = Type::of::<T>();
         // What a rank counts lies in its memory, so that the bytes can be counted, too.
         let (told, carried) = match const { element::kind::<T>() } {
-            Some(element) => (count, (float8::carrier(kind, element), count)),
+            Some(element) => (count, (kind.carrier(element), count)),
             None => {
                 let bytes = count * size_of::<T>();
                 (if of.is_shared() { bytes } else { count }, (ElementKind::U8, bytes))

@@ -23,7 +23,6 @@ use crate::cuda::Region;
 use crate::element::ElementKind;
 use crate::known_bugs::{MISALIGNED_WINDOWS, MISALIGNED_WITH_ONE_WINDOW, WINDOW_AVERAGES};
 use crate::nccl::calls::call::Call;
-use crate::nccl::calls::float8;
 use crate::nccl::calls::kind::Kind;
 use crate::nccl::state::factors::Factor;
 use crate::sys;
@@ -48,7 +47,7 @@ pub(crate) fn hits(call: &Call<'_>) -> bool {
 /// Whether it is a float that takes less than a word.
 #[inline]
 fn is_small_float(element: ElementKind) -> bool {
-    matches!(element, ElementKind::F16 | ElementKind::Bf16) || float8::is_one(element)
+    matches!(element, ElementKind::F16 | ElementKind::Bf16) || element.is_float8()
 }
 
 /// Whether it is an average for which NCCL misses a kernel.

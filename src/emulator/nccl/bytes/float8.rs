@@ -44,6 +44,11 @@ impl<const FRACTION: u32> Float8<FRACTION> {
         wide
     };
 
+    #[cfg(test)]
+    pub(super) const fn of(bits: u8) -> Self {
+        Self(bits)
+    }
+
     const fn value(bits: u8) -> f32 {
         let magnitude = bits & !SIGN;
         let (exponent, fraction) = (magnitude >> FRACTION, magnitude & ((1 << FRACTION) - 1));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_halves_are_rounded_at_each_step_unless_they_are_kept_wide() {
+    fn sums_of_small_floats_are_rounded_at_each_step_unless_they_are_kept_wide() {
         // 1 + 2^-11 + 2^-11 is 1 + 2^-10 exactly, but each step rounded to half precision stays at 1.
         let small = f16::from_f32(2f32.powi(-11));
         let inputs = [vec![f16::ONE], vec![small], vec![small]];
@@ -260,6 +260,13 @@ mod tests {
             reduce_as(reduction, &inputs, &[0; 3])[0].to_f32()
         };
         assert_eq!([half(false), half(true)], [1.0, 1.0 + 2f32.powi(-7)]);
+        // 16 + 1 is a tie between 16 and 18.
+        let inputs = [vec![E4m3::of(0x58)], vec![E4m3::of(0x38)], vec![E4m3::of(0x38)]];
+        let eighth = |wide| {
+            let reduction = Reduction { wide, ..plain(ncclDataType_t::ncclFloat8e4m3, Redop::Sum) };
+            bytes(&reduce_as(reduction, &inputs, &[0; 3]))
+        };
+        assert_eq!([eighth(false), eighth(true)], [[0x58], [0x59]]);
         // Past the largest number on the way.
         let large = [60_000.0, 60_000.0, -60_000.0].map(|value| vec![f16::from_f32(value)]);
         assert!(reduce(ncclDataType_t::ncclFloat16, Redop::Sum, &large, &[0; 3])[0].is_infinite());

@@ -20,7 +20,8 @@ pub(crate) fn of(comm: &Comm, request: &Request, redop: Redop) -> u64 {
     if !bugs.misaligned_windows || comm.size == 1 {
         return 0;
     }
-    let small_float = is_float(request.datatype) && element(request.datatype).is_some_and(|(size, _)| size < WORD as usize);
+    let small_float =
+        is_float(request.datatype) && element(request.datatype).is_some_and(|(size, _)| size < WORD as usize);
     let small = match request.kind {
         Kind::AllGather => true,
         Kind::AllReduce | Kind::ReduceScatter => redop == Redop::Sum && small_float,
