@@ -42,6 +42,11 @@ pub struct Float {
     pub largest: f64,
 }
 
+/// Whether it is a float of eight bits.
+pub fn is_float8(kind: ElementKind) -> bool {
+    matches!(kind, ElementKind::F8E4M3 | ElementKind::F8E5M2)
+}
+
 /// `None` for integers.
 pub fn properties(kind: ElementKind) -> Option<Float> {
     let (roundoff, least, largest) = match kind {

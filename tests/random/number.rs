@@ -10,6 +10,8 @@ use gpucomm::{CommBuffer, DeviceBuffer, ElementKind, Reduce, bf16, f16};
 #[cfg(all(feature = "float8", nccl_ge_2_24))]
 use gpucomm::{F8E4M3, F8E5M2};
 
+use crate::cell::is_float8;
+
 /// A buffer of either kind of memory.
 pub enum Buffer<'c, T: Reduce> {
     Device(DeviceBuffer<T>),
@@ -182,10 +184,9 @@ numbers! {
 pub fn kinds() -> &'static [ElementKind] {
     static KINDS: OnceLock<Vec<ElementKind>> = OnceLock::new();
     KINDS.get_or_init(|| {
-        let float8 = [ElementKind::F8E4M3, ElementKind::F8E5M2];
         let can = |device: &Device| device.compute_capability().expect("the compute capability") >= (9, 0);
         let has = cfg!(all(feature = "float8", nccl_ge_2_24)) && Device::all().expect("devices").iter().all(can);
-        ElementKind::ALL.into_iter().filter(|kind| has || !float8.contains(kind)).collect()
+        ElementKind::ALL.into_iter().filter(|kind| has || !is_float8(*kind)).collect()
     })
 }
 
