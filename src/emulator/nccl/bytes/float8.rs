@@ -150,7 +150,7 @@ mod tests {
         }
         let sign = u8::from(value.is_sign_negative()) << 7;
         let finite = (0..0x7fu8).filter(|bits| meaning::<FRACTION>(*bits).is_finite());
-        let largest = meaning::<FRACTION>(finite.clone().last().unwrap());
+        let largest = meaning::<FRACTION>(finite.clone().next_back().unwrap());
         let distance = |bits: u8| (meaning::<FRACTION>(bits) - value.abs().min(largest)).abs();
         let key = |bits: &u8| (distance(*bits), bits & 1);
         sign | finite.min_by(|a, b| key(a).partial_cmp(&key(b)).unwrap()).unwrap()
