@@ -1,5 +1,7 @@
 //! Element types: what device memory may hold, and what of it NCCL reduces.
 
+#[cfg(feature = "float8")]
+use float8::{F8E4M3, F8E5M2};
 #[cfg(feature = "half")]
 use half::{bf16, f16};
 
@@ -38,24 +40,45 @@ pub enum ElementKind {
     F32,
     /// IEEE 754 double precision.
     F64,
+    /// Eight bits, four of them an exponent: up to 448, without infinities.
+    F8E4M3,
+    /// Eight bits, five of them an exponent: up to 57344, the upper half of a half.
+    F8E5M2,
 }
 
 impl ElementKind {
     /// Every kind.
-    pub const ALL: [Self; 10] =
-        [Self::I8, Self::U8, Self::I32, Self::U32, Self::I64, Self::U64, Self::F16, Self::Bf16, Self::F32, Self::F64];
+    pub const ALL: [Self; 12] = [
+        Self::I8,
+        Self::U8,
+        Self::I32,
+        Self::U32,
+        Self::I64,
+        Self::U64,
+        Self::F16,
+        Self::Bf16,
+        Self::F32,
+        Self::F64,
+        Self::F8E4M3,
+        Self::F8E5M2,
+    ];
 
     /// Bytes of one element.
     pub const fn size(self) -> usize {
         match self {
-            Self::I8 | Self::U8 => 1,
+            Self::I8 | Self::U8 | Self::F8E4M3 | Self::F8E5M2 => 1,
             Self::F16 | Self::Bf16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 => 8,
         }
     }
 
-    /// The Rust name: `f32`, `bf16`, …
+    /// Whether it is a float of eight bits.
+    pub(crate) const fn is_float8(self) -> bool {
+        matches!(self, Self::F8E4M3 | Self::F8E5M2)
+    }
+
+    /// The Rust name, in lower case: `f32`, `bf16`, `f8e4m3`, …
     pub const fn name(self) -> &'static str {
         match self {
             Self::I8 => "i8",
@@ -68,6 +91,8 @@ impl ElementKind {
             Self::Bf16 => "bf16",
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::F8E4M3 => "f8e4m3",
+            Self::F8E5M2 => "f8e5m2",
         }
     }
 }
@@ -94,8 +119,8 @@ const MOST_ALIGNED: usize = 256;
 /// A type that device memory may hold: buffers, copies, and the operations that only move data, such as `broadcast`, `all_gather`,
 /// `all_to_all`, `send` and `recv`. What is reduced is [`Reduce`] as well.
 ///
-/// Elements are the integers, `f32`, `f64`, [`f16`](struct@f16) and [`bf16`], `bool` and `char`, arrays of elements, and types of your own. One that is
-/// [`bytemuck::Pod`](https://docs.rs/bytemuck/latest/bytemuck/trait.Pod.html) becomes an element by `gpucomm::element!(Mine);`, with the
+/// Elements are the integers, `f32`, `f64`, [`f16`](struct@f16) and [`bf16`], with the feature `float8` `F8E4M3` and `F8E5M2` of the crate of
+/// that name, `bool` and `char`, arrays of elements, and types of your own. One that is [`bytemuck::Pod`](https://docs.rs/bytemuck/latest/bytemuck/trait.Pod.html) becomes an element by `gpucomm::element!(Mine);`, with the
 /// feature `bytemuck`; any other by an `unsafe impl`. What somebody else has defined goes as its bytes, or as an array, by
 /// `bytemuck::cast_slice`.
 ///
@@ -152,7 +177,7 @@ const MOST_ALIGNED: usize = 256;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of device memory",
     label = "not an element",
-    note = "elements are integers, f32, f64, half::f16, half::bf16, bool, char, and arrays of elements",
+    note = "elements are integers, f32, f64, half::f16, half::bf16, float8::F8E4M3, float8::F8E5M2, bool, char, and arrays of elements",
     note = "a struct of your own that derives `bytemuck::Pod` becomes one by `gpucomm::element!(Name);`, with the feature `bytemuck` of gpucomm",
     note = "any other by `unsafe impl gpucomm::Element for Name {{}}`, where every bit pattern is a value and there is no padding",
     note = "`String`, `Vec` and references hold addresses of the host: move what they point to, such as the bytes of a string"
@@ -171,10 +196,35 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 
 /// An element that NCCL can reduce, by [`all_reduce`](crate::nccl#operations) and the like: `i8`, `u8`, `i32`, `u32`, `i64`, `u64`, [`f16`](struct@f16), [`bf16`],
 /// `f32` and `f64`. Sealed.
+///
+/// With the feature `float8` and NCCL 2.24 or newer also `F8E4M3` and `F8E5M2` of the crate of that name, on devices of compute capability 9.0
+/// or higher: on others they only move, and a reduction is [`Unsupported`](crate::Error::Unsupported). NCCL rounds such numbers at each step;
+/// what is too large for the type, infinities among it, becomes its largest number. It has no kernel that multiplies them for one rank
+/// alone, where a pre-multiplied sum is that error, too.
+///
+/// ```
+/// # #[cfg(all(feature = "float8", feature = "nccl"))]
+/// # fn main() -> gpucomm::Result<()> {
+/// use gpucomm::{Clique, Device, DeviceBuffer, F8E4M3, InPlace, ReduceOp, Stream};
+///
+/// # if Device::count().is_err() || Device::new(0)?.compute_capability()? < (9, 0) { return Ok(()) }
+/// let clique = Clique::init_all(&Device::all()?)?;
+/// clique.spmd(|comm| {
+///     let stream = Stream::new(comm.device())?;
+///     let mut x = DeviceBuffer::from_slice(&stream, &[F8E4M3::from_f32(1.5); 1000])?;
+///     comm.all_reduce(InPlace(&mut x), ReduceOp::Max, &stream)?;
+///     assert_eq!(x.to_vec(&stream)?, [F8E4M3::from_f32(1.5); 1000]);
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// # #[cfg(not(all(feature = "float8", feature = "nccl")))]
+/// # fn main() {}
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reduced",
     label = "NCCL has no arithmetic for this type",
-    note = "NCCL reduces i8, u8, i32, u32, i64, u64, half::f16, half::bf16, f32 and f64",
+    note = "NCCL reduces i8, u8, i32, u32, i64, u64, half::f16, half::bf16, float8::F8E4M3, float8::F8E5M2, f32 and f64",
     note = "other elements can be moved only: by broadcast, all_gather, all_to_all, gather, scatter, send and recv"
 )]
 pub trait Reduce: sealed::Sealed + Element + std::fmt::Debug + PartialEq {
@@ -216,6 +266,12 @@ reduced! {
     bf16 => Bf16;
 }
 
+#[cfg(all(feature = "float8", nccl_ge_2_24))]
+reduced! {
+    F8E4M3 => F8E4M3;
+    F8E5M2 => F8E5M2;
+}
+
 macro_rules! moved {
     ($($type:ty)*) => {$(
         // SAFETY: an integer: no padding, and every bit pattern is a value.
@@ -224,6 +280,13 @@ macro_rules! moved {
 }
 
 moved! { i16 u16 i128 u128 isize usize }
+
+#[cfg(all(feature = "float8", not(nccl_ge_2_24)))]
+// SAFETY: one byte, of which every bit pattern is a value.
+unsafe impl Element for F8E4M3 {}
+#[cfg(all(feature = "float8", not(nccl_ge_2_24)))]
+// SAFETY: as the one above.
+unsafe impl Element for F8E5M2 {}
 
 // SAFETY: one byte, of which the check lets those pass that are values; zero is `false`.
 unsafe impl Element for bool {

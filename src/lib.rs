@@ -44,7 +44,7 @@
 //! # Features
 //!
 //! By default `nccl`, `half` (`f16` and `bf16` are [elements](Element)) and `bindgen` (without it the committed bindings are held against the
-//! installed headers, and no libclang is needed); `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), and `cli` for the
+//! installed headers, and no libclang is needed); `float8` (`F8E4M3` and `F8E5M2` are [elements](Element)), `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), and `cli` for the
 //! program `gpucomm`.
 
 // The rooms below nccl/ offer it things that nobody else uses.
@@ -76,6 +76,8 @@ pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind, Reduce};
 pub use emulator_settings::EmulatorSettings;
 pub use error::{Error, Result};
+#[cfg(feature = "float8")]
+pub use float8::{F8E4M3, F8E5M2};
 #[cfg(feature = "half")]
 pub use half::{bf16, f16};
 #[cfg(feature = "nccl")]

@@ -4,7 +4,7 @@
 /// What is otherwise; nothing unless asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::emulator) struct Floats {
-    /// `wide-sums`: all sums of two-byte types are kept in `f32` and rounded once, as NVLink switches do it.
+    /// `wide-sums`: all sums of floats of one and two bytes are kept in `f32` and rounded once, as NVLink switches do those of two.
     pub wide_sums: bool,
     /// `flush-denormals`: an `f32` that is no normal number is zero, before and after each step.
     pub flush_denormals: bool,

@@ -8,6 +8,7 @@
 //! find each other, and `races`, accesses to memory that nothing puts in order.
 
 pub(in crate::emulator) mod bugs;
+mod capability;
 pub(crate) mod cuda;
 mod fault;
 mod floats;

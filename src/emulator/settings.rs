@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::bugs::{self, Bugs, Nccl};
+use super::capability::Capabilities;
 use super::fault;
 use super::floats::Floats;
 use super::given;
@@ -27,6 +28,8 @@ pub(in crate::emulator) struct Settings {
     pub devices: usize,
     /// GPUCOMM_EMULATOR_MEMORY: bytes of memory of each device.
     pub memory: u64,
+    /// GPUCOMM_EMULATOR_CAPABILITY: the compute capability of each device.
+    pub capabilities: Capabilities,
     /// GPUCOMM_EMULATOR_QUEUE: how many entries a launch queue of a device has.
     pub queue: usize,
     /// GPUCOMM_EMULATOR_DRIVER_LOCK: what a call that waits for a device holds up; see `cuda::driver_lock`.
@@ -67,6 +70,7 @@ impl Default for Settings {
         Self {
             devices: 4,
             memory: 16 << 30,
+            capabilities: Capabilities::default(),
             queue: 1021,
             driver_lock: 1,
             nccl: bugs::NCCL,
@@ -140,6 +144,7 @@ impl Variables<'_> {
         });
         let bytes = "bytes of memory of each device, such as 4294967296, 512M or 4G, from 64K to 1T";
         self.take("MEMORY", &mut all.memory, bytes, memory);
+        self.take("CAPABILITY", &mut all.capabilities, Capabilities::EXPECTED, Capabilities::parse);
         let entries = format!("a number from {} to {}", QUEUE.start(), QUEUE.end());
         self.take("QUEUE", &mut all.queue, entries, |text| text.parse().ok().filter(|entries| QUEUE.contains(entries)));
         self.take("DRIVER_LOCK", &mut all.driver_lock, "0, 1 or 2", |text| {

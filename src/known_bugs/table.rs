@@ -10,8 +10,8 @@ pub(crate) const MISALIGNED_WINDOWS: KnownBug = KnownBug {
     first: Version::new(2, 27, 3),
     last: Some(Version::new(2, 29, 7)),
     compute_capability: None,
-    what: "between symmetric windows, all_gather of any type and all_reduce and reduce_scatter of f16 and bf16 sums give wrong data \
-           when what is sent lies at an address that is no multiple of 4; from 2.29.2 on also where one of the two buffers is a window",
+    what: "between symmetric windows, all_gather of any type and all_reduce and reduce_scatter of sums of f16, bf16, f8e4m3 and f8e5m2 \
+           give wrong data when what is sent lies at an address that is no multiple of 4; from 2.29.2 on also where one of the two buffers is a window",
     answer: Answer::GoneAround,
     how: "such a call is made so that NCCL does not take those kernels: as broadcasts in one group, or as a pre-multiplied sum with \
           factor 1. It is slower; align what is sent to 4 bytes to keep the speed of windows",
@@ -28,8 +28,8 @@ pub(crate) const WINDOW_AVERAGES: KnownBug = KnownBug {
     first: Version::new(2, 30, 3),
     last: None,
     compute_capability: None,
-    what: "all_reduce of averages of f16, bf16 or f32 where one of the buffers lies in a symmetric window fails with \"invalid device \
-           function\": the kernel that is looked for does not exist",
+    what: "all_reduce of averages of f16, bf16, f32, f8e4m3 or f8e5m2 where one of the buffers lies in a symmetric window fails with \
+           \"invalid device function\": the kernel that is looked for does not exist",
     answer: Answer::GoneAround,
     how: "such a call is made as a pre-multiplied sum whose factor is one part in as many as there are ranks, which is what NCCL does \
           outside of windows",
@@ -47,6 +47,20 @@ pub(crate) const ONE_RANK_PREMULSUM: KnownBug = KnownBug {
     answer: Answer::GoneAround,
     how: "the elements are given to NCCL in pieces that its kernel does whole",
     place: "src/nccl/making/one_rank.rs",
+};
+
+/// There is no way to the kernel for pre-multiplied sums of one rank of numbers of eight bits.
+pub(crate) const ONE_RANK_FLOAT8: KnownBug = KnownBug {
+    name: "one-rank-float8",
+    library: Library::Nccl,
+    first: Version::new(2, 24, 3),
+    last: None,
+    compute_capability: None,
+    what: "a pre-multiplied sum of f8e4m3 or f8e5m2 in a communicator of one rank fails with \"invalid argument\": the library has the kernel, \
+           and the code of the host that chooses one leaves it out",
+    answer: Answer::Refused,
+    how: "such an operation is an error; an average of one rank is made as a sum",
+    place: "src/nccl/calls/float8.rs",
 };
 
 /// Windows that are left over are not taken apart.
@@ -150,6 +164,7 @@ pub const TABLE: &[KnownBug] = &[
         ..OF_NCCL
     },
     ONE_RANK_PREMULSUM,
+    ONE_RANK_FLOAT8,
     MIN_CTAS_ALONE,
     KnownBug {
         name: "simulated-messages",

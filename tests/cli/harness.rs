@@ -20,8 +20,22 @@ pub const OPERATIONS: [&str; 10] = [
     "all_to_all_v",
 ];
 
-pub const TYPES: [&str; 10] =
-    ["int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"];
+pub const TYPES: &[&str] = &[
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "half",
+    "float",
+    "double",
+    "bfloat16",
+    #[cfg(nccl_ge_2_24)]
+    "f8e4m3",
+    #[cfg(nccl_ge_2_24)]
+    "f8e5m2",
+];
 
 pub const REDOPS: [&str; 6] = ["sum", "prod", "max", "min", "avg", "mulsum"];
 

@@ -51,10 +51,12 @@ fn every_operation_prints_a_table_whose_numbers_belong_together() {
 
 #[test]
 fn every_type_and_reduction_is_right() {
+    // One rank alone cannot multiply numbers of eight bits.
+    let reduced = TYPES.iter().filter(|kind| ranks() > 1 || !kind.starts_with("f8"));
     for operation in ["all_reduce", "reduce_scatter", "reduce"] {
         let table = perf(&[operation, "-d", "all", "-o", "all", "-b", "4000", "-e", "4000", "-n", "1", "-w", "0"]);
         let got: Vec<_> = table.rows.iter().map(|row| (&*row.kind, &*row.redop)).collect();
-        let want: Vec<_> = TYPES.iter().flat_map(|kind| REDOPS.map(|redop| (*kind, redop))).collect();
+        let want: Vec<_> = reduced.clone().flat_map(|kind| REDOPS.map(|redop| (*kind, redop))).collect();
         assert_eq!(got, want, "{operation}");
     }
     for operation in ["broadcast", "all_gather", "all_to_all", "gather", "scatter", "sendrecv", "all_to_all_v"] {

@@ -10,8 +10,8 @@ fn large<T: Number>(op: Op) -> usize {
     if T::KIND == ElementKind::F32 && op == Op::Sum { 1_000_003 } else { 20_011 }
 }
 
-fn every<T: Number>(mut body: impl FnMut(Op, usize, bool)) {
-    for op in Op::ALL {
+fn every<T: Number>(ranks: usize, mut body: impl FnMut(Op, usize, bool)) {
+    for op in Op::of::<T>(ranks) {
         for len in lengths(large::<T>(op)) {
             for in_place in [false, true] {
                 body(op, len, in_place);
@@ -21,7 +21,7 @@ fn every<T: Number>(mut body: impl FnMut(Op, usize, bool)) {
 }
 
 fn all_reduce_of<T: Number>(rig: &Rig) {
-    every::<T>(|op, len, in_place| {
+    every::<T>(rig.size(), |op, len, in_place| {
         let case = Case::reducing::<T>("all_reduce", op, rig.size(), len, in_place);
         let inputs = case.inputs::<T>(rig.size(), len);
         let want = reduce(&inputs, op);
@@ -56,7 +56,7 @@ fn all_reduce() {
 
 fn reduce_of<T: Number>(rig: &Rig) {
     let mut turn = 0;
-    every::<T>(|op, len, in_place| {
+    every::<T>(rig.size(), |op, len, in_place| {
         turn += 1;
         let root = turn % rig.size();
         let case = Case::reducing::<T>(&format!("reduce to {root}"), op, rig.size(), len, in_place);
@@ -101,7 +101,7 @@ fn part<T>(all: &[T], rank: usize, len: usize) -> &[T] {
 }
 
 fn reduce_scatter_of<T: Number>(rig: &Rig) {
-    every::<T>(|op, total, in_place| {
+    every::<T>(rig.size(), |op, total, in_place| {
         // The length of the matrix is that of the larger side, so that four ranks do not take four times as long.
         let ranks = rig.size();
         let len = if total > 1021 { total / ranks } else { total };
@@ -175,6 +175,11 @@ fn floats_round_within_the_bound_and_equally_on_all_ranks() {
             rounding_of::<gpucomm::bf16>(&rig);
             rounding_of::<f32>(&rig);
             rounding_of::<f64>(&rig);
+            #[cfg(all(feature = "float8", nccl_ge_2_24))]
+            if crate::support::harness::reduces_float8() {
+                rounding_of::<gpucomm::F8E4M3>(&rig);
+                rounding_of::<gpucomm::F8E5M2>(&rig);
+            }
             rig.close();
         }
     });

@@ -39,6 +39,10 @@ mod ends;
 mod environment;
 mod failures;
 mod faults;
+#[cfg(all(feature = "float8", nccl_ge_2_24))]
+mod float8;
+#[cfg(all(feature = "float8", nccl_ge_2_24))]
+mod float8_devices;
 mod foreign;
 mod futures;
 mod graph_ends;

@@ -143,6 +143,12 @@ pub fn samples<T: Sample>(random: &mut fastrand::Rng, len: usize) -> Vec<T> {
     (0..len).map(|_| T::sample(random)).collect()
 }
 
+#[cfg(feature = "float8")]
+sample! {
+    gpucomm::F8E4M3: |r| gpucomm::F8E4M3::from_f32(r.f32() - 0.5);
+    gpucomm::F8E5M2: |r| gpucomm::F8E5M2::from_f32(r.f32() - 0.5);
+}
+
 /// Calls a generic function for each element type.
 #[macro_export]
 macro_rules! for_each_element {
@@ -157,6 +163,10 @@ macro_rules! for_each_element {
         $function::<gpucomm::bf16>($($argument),*);
         $function::<f32>($($argument),*);
         $function::<f64>($($argument),*);
+        #[cfg(feature = "float8")]
+        $function::<gpucomm::F8E4M3>($($argument),*);
+        #[cfg(feature = "float8")]
+        $function::<gpucomm::F8E5M2>($($argument),*);
         $function::<i16>($($argument),*);
         $function::<u16>($($argument),*);
         $function::<i128>($($argument),*);

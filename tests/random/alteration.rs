@@ -1,14 +1,15 @@
 //! Collectives that differ from another one in one respect, which the other ranks must notice.
 
 use fastrand::Rng;
+use gpucomm::Version;
 use gpucomm::nccl::built_version;
-use gpucomm::{ElementKind, Version};
 
 use crate::carried::Carried;
 use crate::collective::{Collective, Form, What, lens};
 use crate::generator::SPARE;
 use crate::layout::{Layout, Parts};
 use crate::model::Factors;
+use crate::number;
 use crate::operation::{Region, Target};
 use crate::reduce::Operator;
 
@@ -43,7 +44,7 @@ impl Collective {
             "count" => other.layout = self.recounted(rng, who)?,
             "type" if !self.what.reduces() && rng.bool() => other.carried = self.carried.other(),
             "type" => {
-                let kinds: Vec<_> = ElementKind::ALL.into_iter().filter(|kind| *kind != self.kind).collect();
+                let kinds: Vec<_> = number::kinds().iter().copied().filter(|kind| *kind != self.kind).collect();
                 (other.kind, other.carried) = (kinds[rng.usize(..kinds.len())], Carried::Itself);
             }
             "reduction" if self.what.reduces() => {

@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 use gpucomm::{ElementKind, bf16, f16};
+#[cfg(all(feature = "float8", nccl_ge_2_24))]
+use gpucomm::{F8E4M3, F8E5M2};
 
 /// An element of the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +42,11 @@ pub struct Float {
     pub largest: f64,
 }
 
+/// Whether it is a float of eight bits.
+pub fn is_float8(kind: ElementKind) -> bool {
+    matches!(kind, ElementKind::F8E4M3 | ElementKind::F8E5M2)
+}
+
 /// `None` for integers.
 pub fn properties(kind: ElementKind) -> Option<Float> {
     let (roundoff, least, largest) = match kind {
@@ -47,6 +54,8 @@ pub fn properties(kind: ElementKind) -> Option<Float> {
         ElementKind::Bf16 => (1.0 / 256.0, f64::from(f32::MIN_POSITIVE) / 128.0, f64::from(bf16::MAX)),
         ElementKind::F32 => (f64::from(f32::EPSILON) / 2.0, f64::from(f32::from_bits(1)), f64::from(f32::MAX)),
         ElementKind::F64 => (f64::EPSILON / 2.0, f64::from_bits(1), f64::MAX),
+        ElementKind::F8E4M3 => (1.0 / 16.0, 1.0 / 512.0, 448.0),
+        ElementKind::F8E5M2 => (1.0 / 8.0, 1.0 / 65536.0, 57344.0),
         _ => return None,
     };
     Some(Float { roundoff, least, largest })
@@ -59,6 +68,10 @@ pub fn float(kind: ElementKind, bits: u64) -> f64 {
         ElementKind::Bf16 => bf16::from_bits(bits as u16).to_f64(),
         ElementKind::F32 => f64::from(f32::from_bits(bits as u32)),
         ElementKind::F64 => f64::from_bits(bits),
+        #[cfg(all(feature = "float8", nccl_ge_2_24))]
+        ElementKind::F8E4M3 => F8E4M3::from_bits(bits as u8).to_f64(),
+        #[cfg(all(feature = "float8", nccl_ge_2_24))]
+        ElementKind::F8E5M2 => F8E5M2::from_bits(bits as u8).to_f64(),
         _ => panic!("{kind} is no float"),
     }
 }
@@ -70,6 +83,10 @@ pub fn nearest(kind: ElementKind, value: f64) -> u64 {
         ElementKind::Bf16 => u64::from(bf16::from_f64(value).to_bits()),
         ElementKind::F32 => u64::from((value as f32).to_bits()),
         ElementKind::F64 => value.to_bits(),
+        #[cfg(all(feature = "float8", nccl_ge_2_24))]
+        ElementKind::F8E4M3 => u64::from(F8E4M3::from_f64(value).to_bits()),
+        #[cfg(all(feature = "float8", nccl_ge_2_24))]
+        ElementKind::F8E5M2 => u64::from(F8E5M2::from_f64(value).to_bits()),
         _ => panic!("{kind} is no float"),
     }
 }

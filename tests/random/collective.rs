@@ -3,6 +3,7 @@
 use gpucomm::ElementKind;
 
 use crate::carried::Carried;
+use crate::cell;
 use crate::generator::Generator;
 use crate::layout::Layout;
 use crate::model::{Factors, Flow, Place};
@@ -131,7 +132,11 @@ impl Collective {
         }
         let send_at = g.offsets(kind, alike && windows[0], (0, source), &send_lens);
         let recv_at = g.offsets(kind, alike && windows[1], within, &recv_lens);
-        let operator = if what.reduces() { g.choose(&Operator::ALL) } else { Operator::Sum };
+        let mut operator = if what.reduces() { g.choose(&Operator::ALL) } else { Operator::Sum };
+        if operator == Operator::PreMul && g.ranks() == 1 && cell::is_float8(kind) {
+            // NCCL has no kernel for it.
+            operator = Operator::Sum;
+        }
         let factors = if operator == Operator::PreMul { factors(g, kind, target.slot) } else { Factors::None };
         let regions = |slot: usize, at: Vec<usize>, lens: Vec<usize>| -> Vec<Region> {
             at.into_iter().zip(lens).map(|(at, len)| Region { slot, at, len }).collect()

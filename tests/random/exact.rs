@@ -18,6 +18,9 @@ fn range(kind: ElementKind) -> Option<Range> {
         ElementKind::Bf16 => (8, -126, 127),
         ElementKind::F32 => (24, -126, 127),
         ElementKind::F64 => (53, -1022, 1023),
+        // Up to 448, so that not all below 512 can be held.
+        ElementKind::F8E4M3 => (4, -9, 8),
+        ElementKind::F8E5M2 => (3, -16, 15),
         _ => return None,
     };
     Some(Range { bits, least, most })

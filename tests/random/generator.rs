@@ -5,6 +5,7 @@ use gpucomm::ElementKind;
 
 use crate::cell;
 use crate::model::Model;
+use crate::number;
 use crate::settings;
 
 /// How many buffers a program has at a time.
@@ -15,6 +16,12 @@ pub const SPARE: [usize; 2] = [SLOTS, SLOTS + 1];
 
 /// How many streams each rank has.
 pub const STREAMS: usize = 24;
+
+/// The element types that there are whatever the features.
+const WIDELY_KNOWN: [ElementKind; 10] = {
+    let [all @ .., _, _] = ElementKind::ALL;
+    all
+};
 
 /// Element values; printed as their number only.
 #[derive(Clone)]
@@ -45,8 +52,14 @@ impl Generator {
     pub fn new(seed: u64, ranks: usize, forget: bool, longest: usize) -> Self {
         let mut rng = settings::rng(seed, "program");
         let two_bytes = [ElementKind::F16, ElementKind::Bf16];
-        let others: Vec<_> = ElementKind::ALL.into_iter().filter(|kind| kind.size() != 2).collect();
-        let kinds = [two_bytes[rng.usize(..2)], others[rng.usize(..others.len())]];
+        let others: Vec<_> = WIDELY_KNOWN.into_iter().filter(|kind| kind.size() != 2).collect();
+        let mut kinds = [two_bytes[rng.usize(..2)], others[rng.usize(..others.len())]];
+        if kinds[1].size() == 1 {
+            // Some more where there are any, and nothing else is drawn otherwise for that.
+            let alike: Vec<_> = number::kinds().iter().filter(|kind| cell::is_float8(**kind)).copied().collect();
+            let at = settings::rng(seed, "float8").usize(..=alike.len());
+            kinds[1] = alike.get(at).copied().unwrap_or(kinds[1]);
+        }
         Self { rng, model: Model::new(ranks, SLOTS), forget, captures: false, kinds, seed, longest }
     }
 

@@ -1,10 +1,16 @@
 //! Elements of any type under one name: what a program names by kind and bits, as buffers, views and factors of Rust types.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
+use gpucomm::Device;
 use gpucomm::cuda::{Slice, SliceMut};
 use gpucomm::nccl::PreMulSum;
 use gpucomm::{CommBuffer, DeviceBuffer, ElementKind, Reduce, bf16, f16};
+#[cfg(all(feature = "float8", nccl_ge_2_24))]
+use gpucomm::{F8E4M3, F8E5M2};
+
+use crate::cell::is_float8;
 
 /// A buffer of either kind of memory.
 pub enum Buffer<'c, T: Reduce> {
@@ -64,26 +70,26 @@ pub trait Number: Reduce {
 }
 
 macro_rules! numbers {
-    ($($kind:ident $type:ident: $of_bits:expr, $bits:expr;)*) => {
+    ($($(#[$here:meta])? $kind:ident $type:ident: $of_bits:expr, $bits:expr;)*) => {
         /// A buffer of any type.
         pub enum Memory<'c> {
-            $($kind(Buffer<'c, $type>),)*
+            $($(#[$here])? $kind(Buffer<'c, $type>),)*
         }
 
         /// A part of a buffer of any type, to be written.
         pub enum ViewMut<'a> {
-            $($kind(SliceMut<'a, $type>),)*
+            $($(#[$here])? $kind(SliceMut<'a, $type>),)*
         }
 
         /// A pre-multiplied sum of any type.
         pub enum Factor<'a> {
-            $($kind(PreMulSum<'a, $type>),)*
+            $($(#[$here])? $kind(PreMulSum<'a, $type>),)*
         }
 
         impl Memory<'_> {
             pub fn kind(&self) -> ElementKind {
                 match self {
-                    $(Self::$kind(_) => ElementKind::$kind,)*
+                    $($(#[$here])? Self::$kind(_) => ElementKind::$kind,)*
                 }
             }
         }
@@ -91,12 +97,12 @@ macro_rules! numbers {
         impl ViewMut<'_> {
             fn kind(&self) -> ElementKind {
                 match self {
-                    $(Self::$kind(_) => ElementKind::$kind,)*
+                    $($(#[$here])? Self::$kind(_) => ElementKind::$kind,)*
                 }
             }
         }
 
-        $(impl Number for $type {
+        $($(#[$here])? impl Number for $type {
             fn of_bits(bits: u64) -> Self {
                 let of_bits: fn(u64) -> $type = $of_bits;
                 of_bits(bits)
@@ -168,17 +174,32 @@ numbers! {
     Bf16 bf16: |bits| bf16::from_bits(bits as u16), |value| u64::from(value.to_bits());
     F32 f32: |bits| f32::from_bits(bits as u32), |value| u64::from(value.to_bits());
     F64 f64: f64::from_bits, f64::to_bits;
+    #[cfg(all(feature = "float8", nccl_ge_2_24))]
+    F8E4M3 F8E4M3: |bits| F8E4M3::from_bits(bits as u8), |value| u64::from(value.to_bits());
+    #[cfg(all(feature = "float8", nccl_ge_2_24))]
+    F8E5M2 F8E5M2: |bits| F8E5M2::from_bits(bits as u8), |value| u64::from(value.to_bits());
+}
+
+/// The kinds of elements that programs draw from.
+pub fn kinds() -> &'static [ElementKind] {
+    static KINDS: OnceLock<Vec<ElementKind>> = OnceLock::new();
+    KINDS.get_or_init(|| {
+        let can = |device: &Device| device.compute_capability().expect("the compute capability") >= (9, 0);
+        let has = cfg!(all(feature = "float8", nccl_ge_2_24)) && Device::all().expect("devices").iter().all(can);
+        ElementKind::ALL.into_iter().filter(|kind| has || !is_float8(*kind)).collect()
+    })
 }
 
 /// Evaluates an expression with `$type` as the type of a kind.
 macro_rules! typed {
     ($kind:expr, $type:ident => $body:expr) => {
         $crate::number::typed!(@ $kind, $type, $body,
-            I8 i8, U8 u8, I32 i32, U32 u32, I64 i64, U64 u64, F16 gpucomm::f16, Bf16 gpucomm::bf16, F32 f32, F64 f64)
+            I8 i8, U8 u8, I32 i32, U32 u32, I64 i64, U64 u64, F16 gpucomm::f16, Bf16 gpucomm::bf16, F32 f32, F64 f64,
+            #[cfg(all(feature = "float8", nccl_ge_2_24))] F8E4M3 gpucomm::F8E4M3, #[cfg(all(feature = "float8", nccl_ge_2_24))] F8E5M2 gpucomm::F8E5M2)
     };
-    (@ $kind:expr, $type:ident, $body:expr, $($name:ident $of:ty),*) => {
+    (@ $kind:expr, $type:ident, $body:expr, $($(#[$here:meta])? $name:ident $of:ty),*) => {
         match $kind {
-            $(gpucomm::ElementKind::$name => {
+            $($(#[$here])? gpucomm::ElementKind::$name => {
                 type $type = $of;
                 $body
             })*

@@ -59,7 +59,7 @@ fn integer(kind: ElementKind, operator: Operator, values: &[Cell], factors: &[Ce
 /// With n ranks and a unit roundoff of u, a sum makes n - 1 additions, each wrong by at most u times what was added so far,
 /// which is at most the sum of all magnitudes; a scalar that is itself rounded (1/n) adds u, the product with it u more, and one
 /// u is for the rounding of the reference. So (n + 2) u times the sum of the magnitudes after scaling; the factor 1.1 covers the
-/// terms in u squared, also for bf16 where u is 1/256. A product makes n - 1 roundings relative to itself. What may be off in the
+/// terms in u squared, also for bf16 where u is 1/256; of types with less bits all terms are counted. A product makes n - 1 roundings relative to itself. What may be off in the
 /// inputs is added, and the least value of the type for each step that may end near zero. Where a step may leave the range of
 /// the type, or an input is infinite or not a number, the answer may be anything.
 fn inexact(kind: ElementKind, float_type: &Float, operator: Operator, values: &[Cell], factors: &[Cell]) -> Cell {
@@ -90,14 +90,14 @@ fn inexact(kind: ElementKind, float_type: &Float, operator: Operator, values: &[
             let reach: f64 = pairs().map(|(value, weight)| magnitude(value) * magnitude(weight)).sum();
             let weight: f64 = weights.iter().map(magnitude).sum();
             let near_zero = float_type.least * (2.0 * ranks + weight);
-            let rounding = 1.1 * (ranks + 2.0) * float_type.roundoff * reach;
+            let rounding = roundings(ranks + 2.0, float_type) * reach;
             (value, reach.max(values.iter().map(magnitude).sum()), reach - size + rounding + near_zero)
         }
         Operator::Prod => {
             let value: f64 = values.iter().map(|(value, _)| value).product();
             let reach: f64 = values.iter().map(magnitude).product();
             let top: f64 = values.iter().map(|value| magnitude(value).max(1.0)).product();
-            let rounding = 1.1 * (ranks + 1.0) * float_type.roundoff * reach;
+            let rounding = roundings(ranks + 1.0, float_type) * reach;
             (value, top, reach - value.abs() + rounding + float_type.least * ranks * top)
         }
         Operator::Min | Operator::Max => {
@@ -110,6 +110,12 @@ fn inexact(kind: ElementKind, float_type: &Float, operator: Operator, values: &[
         return Cell::UNKNOWN;
     }
     Cell { bits: nearest(kind, value), slack }
+}
+
+/// The relative error of so many roundings.
+fn roundings(times: f64, float_type: &Float) -> f64 {
+    let u = float_type.roundoff;
+    if u > 0.01 { (1.0 + u).powf(times) - 1.0 } else { 1.1 * times * u }
 }
 
 #[cfg(test)]

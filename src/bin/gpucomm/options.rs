@@ -105,7 +105,7 @@ struct PerfArgs {
     /// Run N processes, one rank each, instead of threads
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with_all = ["gpus", "threads"])]
     procs: Option<usize>,
-    /// Element type: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, all
+    /// Element type: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2, all
     #[arg(short = 'd', long = "datatype", value_name = "TYPE", default_value = "float", value_parser = kinds)]
     kinds: List<ElementKind>,
     /// Reduction: sum, prod, min, max, avg, mulsum, all

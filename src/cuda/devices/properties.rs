@@ -142,9 +142,12 @@ impl Device {
     /// # Errors
     /// What CUDA says.
     pub fn compute_capability(self) -> Result<(i32, i32)> {
-        const OPERATION: &str = "Device::compute_capability";
-        let major = self.attribute_for(OPERATION, DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?;
-        let minor = self.attribute_for(OPERATION, DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?;
+        self.compute_capability_for("Device::compute_capability")
+    }
+
+    pub(crate) fn compute_capability_for(self, operation: &'static str) -> Result<(i32, i32)> {
+        let major = self.attribute_for(operation, DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = self.attribute_for(operation, DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?;
         Ok((major, minor))
     }
 }

@@ -1,5 +1,6 @@
 //! What NCCL can be asked for.
 
+use crate::element::ElementKind;
 use crate::nccl::agree::code;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::past::Exchange;
@@ -155,6 +156,13 @@ impl Kind {
             Self::AllReduce { op } | Self::Reduce { op, .. } | Self::ReduceScatter { op } => Some(op),
             _ => None,
         }
+    }
+
+    /// What C is told that elements are. NCCL before 2.28.3 wants devices that add floats of eight bits even where those are only moved, so they
+    /// go as bytes there.
+    #[inline]
+    pub(crate) const fn carrier(self, element: ElementKind) -> ElementKind {
+        if element.is_float8() && self.redop().is_none() { ElementKind::U8 } else { element }
     }
 
     #[inline]

@@ -5,6 +5,7 @@ pub(crate) mod call;
 #[cfg(nccl_ge_2_31)]
 pub(crate) mod call_config;
 pub(crate) mod carry;
+pub(crate) mod float8;
 pub(crate) mod io;
 pub(crate) mod kind;
 pub(crate) mod mixed;

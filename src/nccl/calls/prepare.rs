@@ -15,7 +15,7 @@ use crate::sys;
 
 #[inline]
 pub(crate) fn all_reduce<'a, T: Reduce>(site: Site<'a>, io: SendRecv<'a, T>, op: Reduction<'a>) -> Result<Call<'a>> {
-    let kind = Kind::AllReduce { op: op.to_raw(&site)? };
+    let kind = Kind::AllReduce { op: op.to_raw::<T>(&site)? };
     let mut call;
     match io {
         SendRecv::OutOfPlace { send, recv } => {
@@ -50,7 +50,7 @@ pub(crate) fn reduce<'a, T: Reduce>(
     root: usize,
 ) -> Result<Call<'a>> {
     site.comm.check_rank(site.operation, "root", root)?;
-    let kind = Kind::Reduce { op: op.to_raw(&site)?, root };
+    let kind = Kind::Reduce { op: op.to_raw::<T>(&site)?, root };
     let mut call;
     match io {
         ToRoot::OutOfPlace { send, recv } => {
@@ -137,7 +137,7 @@ pub(crate) fn reduce_scatter<'a, T: Reduce>(
     io: SendRecv<'a, T>,
     op: Reduction<'a>,
 ) -> Result<Call<'a>> {
-    let kind = Kind::ReduceScatter { op: op.to_raw(&site)? };
+    let kind = Kind::ReduceScatter { op: op.to_raw::<T>(&site)? };
     let mut call;
     match io {
         SendRecv::OutOfPlace { send, recv } => {

@@ -86,7 +86,7 @@ impl<'a> Site<'a> {
         let of = Type::of::<T>();
         // What a rank counts lies in its memory, so that the bytes can be counted, too.
         let (told, carried) = match const { element::kind::<T>() } {
-            Some(kind) => (count, (kind, count)),
+            Some(element) => (count, (kind.carrier(element), count)),
             None => {
                 let bytes = count * size_of::<T>();
                 (if of.is_shared() { bytes } else { count }, (ElementKind::U8, bytes))

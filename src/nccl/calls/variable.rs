@@ -66,7 +66,7 @@ pub(crate) fn reduce_scatter_v<'a, T: Reduce>(
     op: Reduction<'a>,
     push: &mut impl FnMut(Call<'a>),
 ) -> Result<()> {
-    let raw = op.to_raw(&site)?;
+    let raw = op.to_raw::<T>(&site)?;
     let rank = site.comm.rank;
     let (len, send, recv) = match io {
         SendRecv::OutOfPlace { send, recv } => (send.len(), Some(send), recv),

@@ -5,7 +5,7 @@
 //!
 //! - Those of 2.27.3 to 2.29.7 for small messages read what is sent in packs of eight bytes. Where an address is no multiple of four,
 //!   and elements have fewer than four bytes, the pack is put together from words of which one is never read. That concerns all_gather,
-//!   which moves bytes whatever the type, and the sums of f16 and bf16 by all_reduce and reduce_scatter.
+//!   which moves bytes whatever the type, and the sums of floats of one and two bytes by all_reduce and reduce_scatter.
 //! - From 2.30.3 on NCCL looks for one for averages of floating-point numbers by all_reduce, and there is none.
 //!
 //! So an all_gather is made as a broadcast from each rank, in one group; a sum as a pre-multiplied sum whose factor is one, which
@@ -38,16 +38,21 @@ pub(crate) fn hits(call: &Call<'_>) -> bool {
         Kind::AllGather => is_beside(call),
         Kind::AllReduce { op } if op == sys::ncclRedOp_t::ncclAvg => is_average_in_windows(call),
         Kind::AllReduce { op } | Kind::ReduceScatter { op } => {
-            let two_bytes = matches!(call.element, ElementKind::F16 | ElementKind::Bf16);
-            op == sys::ncclRedOp_t::ncclSum && two_bytes && is_beside(call)
+            op == sys::ncclRedOp_t::ncclSum && is_small_float(call.element) && is_beside(call)
         }
         _ => false,
     }
 }
 
+/// Whether it is a float that takes less than a word.
+#[inline]
+fn is_small_float(element: ElementKind) -> bool {
+    matches!(element, ElementKind::F16 | ElementKind::Bf16) || element.is_float8()
+}
+
 /// Whether it is an average for which NCCL misses a kernel.
 fn is_average_in_windows(call: &Call<'_>) -> bool {
-    let has_type = matches!(call.element, ElementKind::F16 | ElementKind::Bf16 | ElementKind::F32);
+    let has_type = call.element == ElementKind::F32 || is_small_float(call.element);
     let taken = match windows(call) {
         0 => widest().without_windows,
         _ => true,

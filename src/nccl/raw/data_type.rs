@@ -5,7 +5,7 @@ use crate::sys::ncclDataType_t;
 
 /// NCCL's number for a kind of element.
 ///
-/// The numbers are written out: headers before 2.24 declare bf16 only under a macro.
+/// The numbers are written out: headers before 2.24 declare bf16 only under a macro, and no numbers of eight bits.
 #[inline]
 pub(crate) const fn raw(kind: ElementKind) -> ncclDataType_t {
     ncclDataType_t(match kind {
@@ -19,6 +19,8 @@ pub(crate) const fn raw(kind: ElementKind) -> ncclDataType_t {
         ElementKind::F32 => 7,
         ElementKind::F64 => 8,
         ElementKind::Bf16 => 9,
+        ElementKind::F8E4M3 => 10,
+        ElementKind::F8E5M2 => 11,
     })
 }
 

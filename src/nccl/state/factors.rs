@@ -4,6 +4,8 @@
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
+#[cfg(feature = "float8")]
+use float8::{F8E4M3, F8E5M2};
 #[cfg(feature = "half")]
 use half::{bf16, f16};
 
@@ -22,7 +24,7 @@ pub(crate) enum Factor {
 
 /// Those of one communicator, made when they are first needed, and gone with it: by factor and element.
 #[derive(Debug, Default)]
-pub(crate) struct Factors([[OnceLock<sys::ncclRedOp_t>; 3]; 2]);
+pub(crate) struct Factors([[OnceLock<sys::ncclRedOp_t>; 5]; 2]);
 
 impl Factors {
     /// The one for a floating-point type of at most four bytes in a communicator of `size` ranks; `Err` is what NCCL says.
@@ -47,6 +49,10 @@ impl Factors {
             #[cfg(feature = "half")]
             ElementKind::Bf16 => (1, u32::from(bf16::from_f32(value).to_bits())),
             ElementKind::F32 => (2, value.to_bits()),
+            #[cfg(feature = "float8")]
+            ElementKind::F8E4M3 => (3, u32::from(F8E4M3::from_f32(value).to_bits())),
+            #[cfg(feature = "float8")]
+            ElementKind::F8E5M2 => (4, u32::from(F8E5M2::from_f32(value).to_bits())),
             _ => return Err(sys::ncclResult_t::ncclInvalidArgument),
         };
         let place = &self.0[factor as usize][place];

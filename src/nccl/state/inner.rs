@@ -5,7 +5,7 @@
 //! a peer; see [`interrupt`](crate::nccl::life::interrupt).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::factors::Factors;
@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     timeout_ms: AtomicU64,
     /// For sums that must not be sums to NCCL.
     pub(crate) factors: Factors,
+    /// Set once all devices that are known were found to reduce numbers of eight bits.
+    pub(crate) reduces_float8: OnceLock<()>,
     pub(crate) windows: Windows,
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) one_sided: OneSided,
@@ -120,6 +122,7 @@ impl Inner {
             helper: parts.helper,
             timeout_ms: AtomicU64::new(0),
             factors: Factors::default(),
+            reduces_float8: OnceLock::new(),
             windows: Windows::default(),
             one_sided: OneSided::default(),
             scratch: Scratch::default(),

@@ -76,6 +76,17 @@ pub fn devices() -> usize {
     Device::count().expect("the number of devices").min(4)
 }
 
+/// Whether the devices reduce numbers of eight bits.
+#[cfg(all(feature = "float8", nccl_ge_2_24))]
+pub fn reduces_float8() -> bool {
+    let can = |device: &Device| device.compute_capability().expect("the compute capability") >= (9, 0);
+    let all = Device::all().expect("devices").iter().all(can);
+    if !all {
+        skip("f8e4m3 and f8e5m2: a device is older than compute capability 9.0");
+    }
+    all
+}
+
 /// Those of the given numbers of ranks that this machine has devices for.
 pub fn rank_counts(wanted: &[usize]) -> Vec<usize> {
     let devices = devices();

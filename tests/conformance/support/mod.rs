@@ -27,7 +27,7 @@ fn environment() -> [(&'static str, String); 1] {
     [("GPUCOMM_TEST_SEED", random::seed().to_string())]
 }
 
-/// Calls a function of one type parameter for every element type.
+/// Calls a function of one type parameter for every element type that the devices reduce.
 macro_rules! each_type {
     ($function:ident($($argument:expr),*)) => {{
         $function::<i8>($($argument),*);
@@ -40,6 +40,11 @@ macro_rules! each_type {
         $function::<gpucomm::bf16>($($argument),*);
         $function::<f32>($($argument),*);
         $function::<f64>($($argument),*);
+        #[cfg(all(feature = "float8", nccl_ge_2_24))]
+        if $crate::support::harness::reduces_float8() {
+            $function::<gpucomm::F8E4M3>($($argument),*);
+            $function::<gpucomm::F8E5M2>($($argument),*);
+        }
     }};
 }
 pub(crate) use each_type;

@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 use gpucomm::{Communicator, Reduce, ReduceOp, Result, bf16, f16};
+#[cfg(all(feature = "float8", nccl_ge_2_24))]
+use gpucomm::{F8E4M3, F8E5M2};
 
 /// A reduction, without the operator object that [`ReduceOp::PreMul`] borrows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,12 @@ pub enum Op {
 
 impl Op {
     pub const ALL: [Self; 6] = [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg, Self::PreMul];
+
+    /// Those that so many ranks can do: NCCL has no kernel that multiplies numbers of eight bits for one alone.
+    pub fn of<T: Number>(ranks: usize) -> Vec<Self> {
+        let multiplies = ranks > 1 || T::ROUNDOFF == 0.0 || T::KIND.size() > 1;
+        Self::ALL.into_iter().filter(|op| *op != Self::PreMul || multiplies).collect()
+    }
 
     /// Calls `body` with the library's form of this reduction, as `comm` needs it.
     pub fn with<T: Number, R>(self, comm: &Communicator, body: impl FnOnce(ReduceOp<'_, T>) -> Result<R>) -> Result<R> {
@@ -54,11 +62,17 @@ pub trait Number: Reduce {
     ///
     /// Integers take their whole range, because sums and products wrap; only for an average they stay below an eighth of
     /// it, since the sum must not overflow. Floats take whole numbers of at most 8 for sums (four of them times 5 fit the
-    /// 8 bits of bf16), powers of two for products, and anything for min and max.
+    /// 8 bits of bf16), powers of two for products, and anything for min and max. Those of eight bits take less, as they have three or four bits
+    /// for a sum.
     fn draw(rng: &mut Rng, op: Op) -> Self;
 
     /// One element of the result, from one element of each rank.
     fn reduce(values: &[Self], op: Op) -> Self;
+
+    /// Whether it holds all sums of so many small numbers, one for each rank, in any order. Floats of three bits do not hold 2 + 3 + 4.
+    fn holds_sums_of(ranks: usize) -> bool {
+        ranks < 4 || Self::ROUNDOFF < 0.1
+    }
 
     /// The value as a double; exact for floats.
     fn to_f64(self) -> f64;
@@ -136,8 +150,10 @@ fn reduce_exactly(values: impl ExactSizeIterator<Item = f64>, op: Op) -> f64 {
 }
 
 /// A double that suits `op`.
-fn draw_float(rng: &mut Rng, op: Op) -> f64 {
+fn draw_float(rng: &mut Rng, op: Op, bytes: usize) -> f64 {
     match op {
+        Op::Sum | Op::Avg if bytes == 1 => f64::from(rng.i8(-2..=2)),
+        Op::PreMul if bytes == 1 => f64::from(rng.i8(-1..=1)),
         Op::Sum | Op::Avg | Op::PreMul => f64::from(rng.i8(-8..=8)),
         Op::Prod => [0.5, 1.0, 2.0, -0.5, -1.0, -2.0][rng.usize(0..6)],
         Op::Min | Op::Max => (rng.f64() - 0.5) * 1000.0,
@@ -145,20 +161,21 @@ fn draw_float(rng: &mut Rng, op: Op) -> f64 {
 }
 
 macro_rules! float {
-    ($($type:ident: $roundoff:expr, $from_f64:expr;)*) => {$(
+    ($($type:ident: $roundoff:expr, $of_bits:expr, $from_f64:expr, $to_f64:expr;)*) => {$(
         impl Number for $type {
             const ROUNDOFF: f64 = $roundoff;
 
             fn of(value: u8) -> Self {
-                Self::from(value)
+                Self::nearest(f64::from(value))
             }
 
             fn poison() -> Self {
-                Self::from_ne_bytes([0xa5; size_of::<Self>()])
+                let number: fn(u64) -> Self = $of_bits;
+                number(0xa5a5_a5a5_a5a5_a5a5)
             }
 
             fn draw(rng: &mut Rng, op: Op) -> Self {
-                Self::nearest(draw_float(rng, op))
+                Self::nearest(draw_float(rng, op, size_of::<Self>()))
             }
 
             fn reduce(values: &[Self], op: Op) -> Self {
@@ -166,7 +183,8 @@ macro_rules! float {
             }
 
             fn to_f64(self) -> f64 {
-                f64::from(self)
+                let number: fn(Self) -> f64 = $to_f64;
+                number(self)
             }
 
             fn nearest(value: f64) -> Self {
@@ -177,8 +195,14 @@ macro_rules! float {
 }
 
 float! {
-    f16: 1.0 / 2048.0, f16::from_f64;
-    bf16: 1.0 / 256.0, bf16::from_f64;
-    f32: f32::EPSILON as f64 / 2.0, |value| value as f32;
-    f64: f64::EPSILON / 2.0, |value| value;
+    f16: 1.0 / 2048.0, |bits| f16::from_bits(bits as u16), f16::from_f64, f64::from;
+    bf16: 1.0 / 256.0, |bits| bf16::from_bits(bits as u16), bf16::from_f64, f64::from;
+    f32: f32::EPSILON as f64 / 2.0, |bits| f32::from_bits(bits as u32), |value| value as f32, f64::from;
+    f64: f64::EPSILON / 2.0, f64::from_bits, |value| value, |value| value;
+}
+
+#[cfg(all(feature = "float8", nccl_ge_2_24))]
+float! {
+    F8E4M3: 1.0 / 16.0, |bits| F8E4M3::from_bits(bits as u8), F8E4M3::from_f64, |value| F8E4M3::to_f64(&value);
+    F8E5M2: 1.0 / 8.0, |bits| F8E5M2::from_bits(bits as u8), F8E5M2::from_f64, |value| F8E5M2::to_f64(&value);
 }

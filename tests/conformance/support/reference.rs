@@ -13,9 +13,14 @@ pub struct Want<T> {
 /// The reduction of one vector from each rank.
 ///
 /// All inputs that `Number::draw` makes have exact results in every type and every order, with one exception: an average
-/// over a number of ranks that is no power of two. NCCL multiplies floats by 1/ranks before it adds, see [`bound`].
+/// over a number of ranks that is no power of two. NCCL multiplies floats by 1/ranks before it adds, see [`bound`]. Another is that of floats
+/// of eight bits where each rank has a factor of its own: some have three bits, and 4 + 5 takes four.
 pub fn reduce<T: Number>(inputs: &[Vec<T>], op: Op) -> Vec<Want<T>> {
-    let exact = op != Op::Avg || inputs.len().is_power_of_two() || T::ROUNDOFF == 0.0;
+    let exact = match op {
+        Op::Avg => inputs.len().is_power_of_two() || T::ROUNDOFF == 0.0,
+        Op::PreMul => T::KIND.size() > 1 || T::ROUNDOFF == 0.0,
+        _ => true,
+    };
     let mut column = Vec::with_capacity(inputs.len());
     (0..inputs[0].len())
         .map(|at| {

@@ -106,7 +106,7 @@ pub fn kind_name(kind: ElementKind) -> &'static str {
     KINDS.iter().find(|(_, k)| *k == kind).map_or(kind.name(), |(name, _)| name)
 }
 
-const KINDS: [(&str, ElementKind); 10] = [
+const KINDS: &[(&str, ElementKind)] = &[
     ("int8", ElementKind::I8),
     ("uint8", ElementKind::U8),
     ("int32", ElementKind::I32),
@@ -117,15 +117,21 @@ const KINDS: [(&str, ElementKind); 10] = [
     ("float", ElementKind::F32),
     ("double", ElementKind::F64),
     ("bfloat16", ElementKind::Bf16),
+    #[cfg(nccl_ge_2_24)]
+    ("f8e4m3", ElementKind::F8E4M3),
+    #[cfg(nccl_ge_2_24)]
+    ("f8e5m2", ElementKind::F8E5M2),
 ];
 
 pub fn kinds(text: &str) -> Result<List<ElementKind>, String> {
     if text == "all" {
-        return Ok(List(KINDS.map(|(_, kind)| kind).to_vec()));
+        return Ok(List(KINDS.iter().map(|(_, kind)| *kind).collect()));
     }
     match KINDS.iter().find(|(name, kind)| *name == text || kind.name() == text) {
         Some((_, kind)) => Ok(List(vec![*kind])),
-        None => Err(format!("expected one of {}, all", KINDS.map(|(name, _)| name).join(", "))),
+        None => {
+            Err(format!("expected one of {}, all", KINDS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")))
+        }
     }
 }
 

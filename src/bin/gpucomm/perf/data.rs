@@ -57,6 +57,8 @@ impl Data {
             ElementKind::U8 => (254, false, false, 0.0),
             ElementKind::F16 => (2048, true, true, 2f64.powi(-10)),
             ElementKind::Bf16 => (256, true, true, 2f64.powi(-7)),
+            ElementKind::F8E4M3 => (16, true, true, 2f64.powi(-3)),
+            ElementKind::F8E5M2 => (8, true, true, 2f64.powi(-2)),
             ElementKind::F32 => (1 << 20, true, true, f64::from(f32::EPSILON)),
             ElementKind::F64 => (1 << 20, true, true, f64::EPSILON),
             ElementKind::U32 | ElementKind::U64 => (1 << 20, false, false, 0.0),
@@ -262,7 +264,7 @@ mod tests {
                     for index in 0..shape.recv {
                         let value = data.reduced(index);
                         let bound = match kind {
-                            ElementKind::I8 | ElementKind::U8 => 256.0,
+                            ElementKind::I8 | ElementKind::U8 | ElementKind::F8E4M3 | ElementKind::F8E5M2 => 256.0,
                             ElementKind::Bf16 => 256.0,
                             ElementKind::F16 => 2048.0,
                             _ => f64::from(1 << 21),

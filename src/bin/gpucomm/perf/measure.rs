@@ -2,11 +2,14 @@
 
 use gpucomm::nccl::Communicator;
 use gpucomm::{ElementKind, bf16, f16};
+#[cfg(nccl_ge_2_24)]
+use gpucomm::{F8E4M3, F8E5M2};
 
 use super::buffers::Rank;
 use super::check::{Found, check, each};
 use super::data::Data;
 use super::enqueue::Call;
+use super::kinds;
 use super::number::Number;
 use super::report::Report;
 use super::row::{Row, Setup, Timing};
@@ -24,7 +27,7 @@ pub fn run(options: &PerfOptions, setup: &Setup, comms: &[&Communicator], team: 
     for line in member.report.header() {
         member.print(&line)?;
     }
-    for &kind in &options.kinds {
+    for kind in kinds::measured(options, comms, team)? {
         match kind {
             ElementKind::I8 => member.kind::<i8>(),
             ElementKind::U8 => member.kind::<u8>(),
@@ -36,6 +39,10 @@ pub fn run(options: &PerfOptions, setup: &Setup, comms: &[&Communicator], team: 
             ElementKind::Bf16 => member.kind::<bf16>(),
             ElementKind::F32 => member.kind::<f32>(),
             ElementKind::F64 => member.kind::<f64>(),
+            #[cfg(nccl_ge_2_24)]
+            ElementKind::F8E4M3 => member.kind::<F8E4M3>(),
+            #[cfg(nccl_ge_2_24)]
+            ElementKind::F8E5M2 => member.kind::<F8E5M2>(),
             other => Err(crate::failure::Failure::run(format!("perf does not know the type {other}"))),
         }?;
     }

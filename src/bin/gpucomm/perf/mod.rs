@@ -5,6 +5,7 @@ mod check;
 mod data;
 mod enqueue;
 mod files;
+mod kinds;
 mod measure;
 mod number;
 pub mod operation;

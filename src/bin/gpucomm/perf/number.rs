@@ -1,5 +1,7 @@
 //! Element types as the host computes with them.
 
+#[cfg(nccl_ge_2_24)]
+use gpucomm::{F8E4M3, F8E5M2};
 use gpucomm::{Reduce, bf16, f16};
 
 /// An element that can be made from a small number and compared with one.
@@ -50,7 +52,8 @@ macro_rules! real {
                 $of(value)
             }
             fn to_real(self) -> f64 {
-                $to(self)
+                let to: fn(Self) -> f64 = $to;
+                to(self)
             }
         }
     )*};
@@ -61,4 +64,10 @@ real! {
     bf16: bf16::from_f32_const(-1.0e30), bf16::from_f64, bf16::to_f64;
     f32: -1.0e30, |value| value as f32, f64::from;
     f64: -1.0e30, |value| value, |value| value;
+}
+
+#[cfg(nccl_ge_2_24)]
+real! {
+    F8E4M3: F8E4M3::from_f64(-448.0), F8E4M3::from_f64, |value| F8E4M3::to_f64(&value);
+    F8E5M2: F8E5M2::from_f64(-57344.0), F8E5M2::from_f64, |value| F8E5M2::to_f64(&value);
 }

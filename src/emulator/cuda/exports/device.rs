@@ -77,7 +77,7 @@ pub unsafe extern "C" fn cudaDeviceGetAttribute(
     })
 }
 
-/// What a device says about itself: the figures of a large GPU of compute capability 9.0, and no for whatever would reach
+/// What a device says about itself: the figures of a large GPU, and no for whatever would reach
 /// beyond what is emulated.
 fn attribute(attr: cudaDeviceAttr, number: i32) -> Option<i32> {
     Some(match attr {
@@ -93,8 +93,8 @@ fn attribute(attr: cudaDeviceAttr, number: i32) -> Option<i32> {
         cudaDeviceAttr::cudaDevAttrL2CacheSize => 50 << 20,
         cudaDeviceAttr::cudaDevAttrAsyncEngineCount => 3,
         cudaDeviceAttr::cudaDevAttrUnifiedAddressing => 1,
-        cudaDeviceAttr::cudaDevAttrComputeCapabilityMajor => 9,
-        cudaDeviceAttr::cudaDevAttrComputeCapabilityMinor => 0,
+        cudaDeviceAttr::cudaDevAttrComputeCapabilityMajor => settings().capabilities.of(number).0,
+        cudaDeviceAttr::cudaDevAttrComputeCapabilityMinor => settings().capabilities.of(number).1,
         cudaDeviceAttr::cudaDevAttrManagedMemory => 0,
         cudaDeviceAttr::cudaDevAttrPageableMemoryAccess => 0,
         cudaDeviceAttr::cudaDevAttrMemoryPoolsSupported => 1,

@@ -107,6 +107,11 @@ pub(crate) fn is_float(datatype: ncclDataType_t) -> bool {
     element(datatype).is_some_and(|(_, name)| name.contains("float"))
 }
 
+/// Whether they are such numbers of eight bits.
+pub(crate) fn is_float8(datatype: ncclDataType_t) -> bool {
+    matches!(datatype, ncclDataType_t::ncclFloat8e4m3 | ncclDataType_t::ncclFloat8e5m2)
+}
+
 /// The name of an element type.
 pub(crate) fn element_name(datatype: ncclDataType_t) -> &'static str {
     element(datatype).map_or("no type", |(_, name)| name)

@@ -10,7 +10,9 @@
 //! - PreMulSum multiplies each rank's input by that rank's scalar. That product is rounded only for the first rank: the others' is fused
 //!   with the addition.
 //! - An average of floats is that, where each rank's scalar is one over the number of ranks, rounded to the type.
-//! - Sums of `f16` and `bf16` between symmetric windows are kept in `f32` and rounded once.
+//! - Sums of floats of one and two bytes between symmetric windows are kept in `f32` and rounded once.
+//! - Floats of one byte are as `float8` tells: what is too large for them becomes their largest number, and products are rounded before they
+//!   are added. One rank alone gets its bits as they are.
 //! - Minimum and maximum ignore a NaN unless all inputs are NaN.
 //!
 //! All of this is from the source of NCCL 2.28.9 (`reduce_kernel.h`, `enqueue.cc`, `symmetric/`), but for the fusion, which is what the
@@ -19,11 +21,12 @@
 //! none did on H200s, where an average of subnormal `f32` showed the fusion as well (docs/measurements/2026-11-22-h200-differential.md). What NVLink
 //! switches do, which add up themselves where NVLS is used, stands in no document: sums of two-byte types are kept in `f32` there, and
 //! atomic additions of `f32` in memory are known to flush. Hence the two options of `GPUCOMM_EMULATOR_FLOATS`: `wide-sums` keeps all
-//! sums of two-byte types in `f32`, and `flush-denormals` takes each `f32` that is no normal number for zero, in and out.
+//! sums of floats of one and two bytes in `f32`, and `flush-denormals` takes each `f32` that is no normal number for zero, in and out.
 
 use half::{bf16, f16};
 
 use super::element::{Element, Number};
+use super::float8::{E4m3, E5m2};
 use super::transfer::{BLOCK, Way};
 use crate::emulator::nccl::basics::kind::Redop;
 use crate::sys::ncclDataType_t;
@@ -33,7 +36,7 @@ use crate::sys::ncclDataType_t;
 pub(crate) struct Reduction {
     pub(crate) datatype: ncclDataType_t,
     pub(crate) redop: Redop,
-    /// Sums of two-byte types are kept in `f32`.
+    /// Sums of floats of one and two bytes are kept in `f32`.
     pub(crate) wide: bool,
     /// Numbers of `f32` that are not normal are zero.
     pub(crate) flush: bool,
@@ -66,6 +69,8 @@ pub(crate) unsafe fn run(
             T::ncclBfloat16 => blocks::<bf16>(reduction, sources, scalars, targets, count, way),
             T::ncclFloat32 => blocks::<f32>(reduction, sources, scalars, targets, count, way),
             T::ncclFloat64 => blocks::<f64>(reduction, sources, scalars, targets, count, way),
+            T::ncclFloat8e4m3 => blocks::<E4m3>(reduction, sources, scalars, targets, count, way),
+            T::ncclFloat8e5m2 => blocks::<E5m2>(reduction, sources, scalars, targets, count, way),
             // Refused when the operation was issued.
             _ => {}
         }
@@ -89,6 +94,10 @@ unsafe fn blocks<E: Element>(
             &shares
         }
     };
+    if let ([source], true) = (sources, reduction.redop != Redop::PreMulSum) {
+        // SAFETY: the caller vouches for it.
+        return unsafe { way.copy_to_all(*source, targets, count * size_of::<E>()) };
+    }
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
         // SAFETY: the features are there; the caller vouches for the rest.
@@ -235,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_halves_are_rounded_at_each_step_unless_they_are_kept_wide() {
+    fn sums_of_small_floats_are_rounded_at_each_step_unless_they_are_kept_wide() {
         // 1 + 2^-11 + 2^-11 is 1 + 2^-10 exactly, but each step rounded to half precision stays at 1.
         let small = f16::from_f32(2f32.powi(-11));
         let inputs = [vec![f16::ONE], vec![small], vec![small]];
@@ -251,6 +260,13 @@ mod tests {
             reduce_as(reduction, &inputs, &[0; 3])[0].to_f32()
         };
         assert_eq!([half(false), half(true)], [1.0, 1.0 + 2f32.powi(-7)]);
+        // 16 + 1 is a tie between 16 and 18.
+        let inputs = [vec![E4m3::of(0x58)], vec![E4m3::of(0x38)], vec![E4m3::of(0x38)]];
+        let eighth = |wide| {
+            let reduction = Reduction { wide, ..plain(ncclDataType_t::ncclFloat8e4m3, Redop::Sum) };
+            bytes(&reduce_as(reduction, &inputs, &[0; 3]))
+        };
+        assert_eq!([eighth(false), eighth(true)], [[0x58], [0x59]]);
         // Past the largest number on the way.
         let large = [60_000.0, 60_000.0, -60_000.0].map(|value| vec![f16::from_f32(value)]);
         assert!(reduce(ncclDataType_t::ncclFloat16, Redop::Sum, &large, &[0; 3])[0].is_infinite());

@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use crate::emulator::nccl::basics::error::{Failure, Outcome};
-use crate::emulator::nccl::basics::kind::{Kind, Redop, is_float};
+use crate::emulator::nccl::basics::kind::{Kind, Redop, element, is_float};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::settings::settings;
 use crate::sys::{ncclDataType_t, ncclResult_t};
@@ -20,10 +20,11 @@ pub(crate) fn of(comm: &Comm, request: &Request, redop: Redop) -> u64 {
     if !bugs.misaligned_windows || comm.size == 1 {
         return 0;
     }
-    let two_bytes = matches!(request.datatype, ncclDataType_t::ncclFloat16 | ncclDataType_t::ncclBfloat16);
+    let small_float =
+        is_float(request.datatype) && element(request.datatype).is_some_and(|(size, _)| size < WORD as usize);
     let small = match request.kind {
         Kind::AllGather => true,
-        Kind::AllReduce | Kind::ReduceScatter => redop == Redop::Sum && two_bytes,
+        Kind::AllReduce | Kind::ReduceScatter => redop == Redop::Sum && small_float,
         _ => false,
     };
     let enough = if bugs.misaligned_with_one_window { 1 } else { 2 };
@@ -37,8 +38,8 @@ fn windows(comm: &Comm, request: &Request) -> usize {
 
 /// Fails where there is no kernel for averages between windows.
 pub(crate) fn find_kernel(comm: &Comm, request: &Request, redop: Redop) -> Outcome {
-    let floats = [ncclDataType_t::ncclFloat16, ncclDataType_t::ncclBfloat16, ncclDataType_t::ncclFloat32];
-    let concerned = request.kind == Kind::AllReduce && redop == Redop::Avg && floats.contains(&request.datatype);
+    let has_kernels = is_float(request.datatype) && request.datatype != ncclDataType_t::ncclFloat64;
+    let concerned = request.kind == Kind::AllReduce && redop == Redop::Avg && has_kernels;
     if concerned && settings().bugs.window_averages && comm.size > 1 && windows(comm, request) > 0 {
         return Err(Failure::new(ncclResult_t::ncclUnhandledCudaError, "Cuda failure 'invalid device function'"));
     }
