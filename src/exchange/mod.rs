@@ -42,6 +42,8 @@
 //! | [`Directory`] | processes that share a directory | by a lock that goes with the process | yes |
 //! | [`Tcp`] | processes that reach rank 0 | by a connection that goes with the process | no |
 //!
+//! Processes that MPI has started meet at an `MpiPlace`, with the feature `mpi`: MPI tells them where rank 0 is, and a [`Tcp`] does the rest.
+//!
 //! Between the processes of one host an [`FdSocket`] passes file descriptors.
 //!
 //! # Who waits for whom
@@ -57,11 +59,17 @@
 //! all ranks, each of which is known by a number drawn anew: a run never reads what another run has left in a store that outlives
 //! it, whoever died and when. What is left is removed by the next generation.
 
+#[cfg(any(feature = "mpi", test))]
+mod announced;
 mod directory;
 mod fds;
 mod generation;
 mod handle;
+#[cfg(any(feature = "mpi", test))]
+mod interfaces;
 mod kind;
+#[cfg(feature = "mpi")]
+mod mpi_place;
 mod store;
 mod system;
 mod table;
@@ -76,6 +84,8 @@ mod wire;
 pub use directory::Directory;
 pub use fds::{FdSocket, MAX_FDS};
 pub use handle::Exchange;
+#[cfg(feature = "mpi")]
+pub use mpi_place::MpiPlace;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
 pub use tcp::{Tcp, TcpPlace};
 pub use threads::{ThreadStore, Threads};

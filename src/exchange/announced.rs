@@ -1,0 +1,158 @@
+//! A server of rank 0 at a port that the system has chosen, and what others are told of it by other means.
+
+use std::time::Duration;
+
+use super::interfaces::addresses;
+use super::store::nonce;
+use super::tcp::{Tcp, TcpPlace};
+use super::wire::{Reader, Writer};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// How long one address is tried before the next one is.
+const TRY: Duration = Duration::from_secs(2);
+
+/// Where the server of rank 0 is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Announced {
+    port: String,
+    /// A name that no other server has: at an address that means another host elsewhere there may be somebody.
+    job: String,
+    addresses: Vec<String>,
+}
+
+impl Announced {
+    /// Serves `size` ranks, of which all are on this host or, with a `name` of this one, some are elsewhere.
+    pub(super) fn serve(size: usize, name: Option<String>) -> Result<(Tcp, Self)> {
+        let job = format!("{:016x}{:016x}", nonce(), nonce());
+        let serve = |at: &str| TcpPlace::new(at).job(job.as_str()).serve(size);
+        let (server, hosts) = match name {
+            None => (serve("127.0.0.1:0")?, Vec::new()),
+            // At all addresses, of both kinds where there are both.
+            Some(name) => {
+                let server = serve("[::]:0").or_else(|_| serve("0.0.0.0:0"))?;
+                (server, addresses().into_iter().chain([name]).collect())
+            }
+        };
+        let port = server.address().rsplit(':').next().unwrap_or_default().to_owned();
+        let addresses = hosts.into_iter().map(|host| format!("{host}:{port}")).collect();
+        Ok((server, Self { port, job, addresses }))
+    }
+
+    /// The same for a rank on the host of the server.
+    pub(super) fn beside(mut self) -> Self {
+        self.addresses.insert(0, format!("127.0.0.1:{}", self.port));
+        self
+    }
+
+    /// Connects a rank to the server, at the first of its addresses where that is it. For `operation`.
+    pub(super) fn reach(&self, operation: &'static str, rank: usize, size: usize, timeout: Duration) -> Result<Tcp> {
+        let deadline = Deadline::after(timeout);
+        let mut last = None;
+        let found = deadline.until(|| {
+            for address in &self.addresses {
+                let place =
+                    TcpPlace::new(address.as_str()).job(self.job.as_str()).within(TRY.min(deadline.remaining()));
+                match place.connect(rank, size) {
+                    Ok(store) => return Ok(Some(store)),
+                    Err(error) => last = Some(error),
+                }
+            }
+            Ok(None)
+        })?;
+        found.ok_or_else(|| {
+            let why = last.map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
+            deadline.error(operation, format!("rank {rank}: rank 0 is not reached at {:?}: {why}", self.addresses))
+        })
+    }
+
+    /// What is told: this, or why there is no server.
+    pub(super) fn encode(of: &Result<Self, String>) -> Vec<u8> {
+        match of {
+            Ok(Self { port, job, addresses }) => {
+                let writer = Writer::default().u8(1).text(port).text(job).count(addresses.len());
+                addresses.iter().fold(writer, |writer, address| writer.text(address)).0
+            }
+            Err(reason) => Writer::default().u8(0).text(reason).0,
+        }
+    }
+
+    /// What was told to `operation`.
+    pub(super) fn decode(operation: &'static str, bytes: &[u8]) -> Result<Self> {
+        let failed = |reason| Error::Exchange { operation, key: "the server of rank 0".to_owned(), reason };
+        match Self::read(bytes) {
+            Some(Ok(announced)) => Ok(announced),
+            Some(Err(reason)) => Err(failed(reason)),
+            None => Err(failed(format!("expected where it is, got {} bytes that do not say so", bytes.len()))),
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Option<Result<Self, String>> {
+        let mut reader = Reader(bytes);
+        let read = match reader.u8()? {
+            0 => Err(reader.text()?.to_owned()),
+            1 => {
+                let (port, job) = (reader.text()?.to_owned(), reader.text()?.to_owned());
+                Ok(Self { port, job, addresses: reader.list(|reader| Some(reader.text()?.to_owned()))? })
+            }
+            _ => return None,
+        };
+        reader.end(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::Exchange;
+
+    #[test]
+    fn what_is_told_arrives_whole_or_not_at_all() {
+        let addresses = vec!["10.0.0.1:7".to_owned(), "[fd00::1]:7".to_owned()];
+        let at = Announced { port: "7".to_owned(), job: "a job".to_owned(), addresses };
+        for told in [Ok(at), Err("no port is free".to_owned())] {
+            let bytes = Announced::encode(&told);
+            assert_eq!(Announced::read(&bytes).as_ref(), Some(&told));
+            assert_eq!(Announced::decode("a test", &bytes).ok(), told.ok());
+            for len in 0..bytes.len() {
+                assert_eq!(Announced::read(&bytes[..len]), None);
+            }
+        }
+        assert!(Announced::decode("a test", &[2]).is_err());
+    }
+
+    #[test]
+    fn a_server_for_one_host_is_reached_from_there_only() {
+        let (server, announced) = Announced::serve(1, None).unwrap();
+        assert!(server.address().starts_with("127.0.0.1:"));
+        assert_eq!(announced.addresses.len(), 0);
+        assert_eq!(announced.beside().addresses, [server.address()]);
+    }
+
+    #[test]
+    fn a_server_is_found_behind_addresses_that_lead_nowhere() {
+        let (server, announced) = Announced::serve(2, Some("localhost".to_owned())).unwrap();
+        let mut announced = announced.beside();
+        // Nobody listens there, and somebody else.
+        let stranger = TcpPlace::new("127.0.0.1:0").job("another").serve(2).unwrap();
+        announced.addresses.splice(0..0, ["127.0.0.1:9".to_owned(), stranger.address().to_owned()]);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let store = announced.reach("a test", 1, 2, Duration::from_secs(60)).unwrap();
+                Exchange::join(store).unwrap().broadcast(0, &[]).unwrap()
+            });
+            let own = Exchange::join(server).unwrap();
+            own.broadcast(0, b"here").unwrap();
+            assert_eq!(other.join().unwrap(), b"here");
+        });
+    }
+
+    #[test]
+    fn who_finds_no_server_says_where_it_has_looked() {
+        let stranger = TcpPlace::new("127.0.0.1:0").job("another").serve(2).unwrap();
+        let at = stranger.address().to_owned();
+        let announced = Announced { port: String::new(), job: "mine".to_owned(), addresses: vec![at.clone()] };
+        let error = announced.reach("a test", 1, 2, Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(&error, Error::Timeout { detail, .. } if detail.contains(&at)), "{error}");
+    }
+}

@@ -1,0 +1,204 @@
+//! Where the ranks of an MPI job meet.
+
+use std::time::Duration;
+
+use mpi::collective::{CommunicatorCollectives, Root};
+use mpi::request::{Request, StaticScope};
+use mpi::topology::{Communicator, SimpleCommunicator};
+
+use super::announced::Announced;
+use super::handle::Exchange;
+use super::tcp::Tcp;
+#[cfg(doc)]
+use super::tcp::TcpPlace;
+use crate::deadline::{Deadline, default_timeout};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+
+/// Where the ranks of an MPI communicator meet, and who of them shares a host: what a launcher such as `mpirun` has started.
+///
+/// MPI is asked once, by all ranks together, and only to begin with: rank 0 listens on a port that the system chooses, MPI tells the others
+/// which, and from then on a [`Tcp`] carries what the ranks say, so that waits have deadlines and who has died is noticed. Where all ranks
+/// are on one host, no other host can reach that port; else all can, and the addresses of all network interfaces of rank 0's host are tried, and its
+/// name. Where a cluster wants a certain one, a [`TcpPlace`] with MPI's ranks does it.
+///
+/// Needs the feature `mpi`.
+///
+/// ```
+/// use gpucomm::exchange::MpiPlace;
+/// use gpucomm::{Communicator, Device, Stream, UniqueId};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let universe = mpi::initialize().ok_or("MPI runs already")?;
+/// let place = MpiPlace::new(&universe.world())?;
+/// assert!(place.rank() < place.size() && place.local_rank() < place.local_size());
+/// // One GPU for each rank of a host.
+/// let device = Device::new(place.local_rank())?;
+/// let exchange = place.join()?;
+/// let id = UniqueId::shared(&exchange)?;
+/// // SAFETY: all ranks of the communicator run this program, and so issue the same operations in the same order.
+/// let comm = unsafe { Communicator::init_rank(device, exchange.size(), &id, exchange.rank())? };
+/// comm.wait_at_barrier(&Stream::new(device)?)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct MpiPlace {
+    rank: usize,
+    size: usize,
+    local_rank: usize,
+    local_size: usize,
+    server: Server,
+    timeout: Duration,
+}
+
+/// The server of the exchange, as a rank has it.
+#[derive(Debug)]
+enum Server {
+    Own(Tcp),
+    Other(Announced),
+}
+
+impl MpiPlace {
+    /// Wraps `MPI_Ibarrier`, `MPI_Comm_split_type` and `MPI_Bcast`: a place for all ranks of `comm`, with their ranks there. All of them call it,
+    /// in the same order as their other collectives on `comm`.
+    ///
+    /// It waits for the [default timeout](crate::default_timeout); see [`within`](Self::within).
+    ///
+    /// # Errors
+    /// As [`within`](Self::within).
+    pub fn new(comm: &SimpleCommunicator) -> Result<Self> {
+        Self::make("MpiPlace::new", comm, default_timeout())
+    }
+
+    /// As [`new`](Self::new); this and what it [joins](Self::join) wait for `timeout` at most.
+    ///
+    /// The deadline is for ranks that do not come. Where a rank dies that has come, what becomes of the others is up to MPI, which ends all of
+    /// them unless it was told otherwise. After an [`Error::Timeout`], MPI still has a barrier open on `comm`: no collective works there any more.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::MpiPlace;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let universe = mpi::initialize().ok_or("MPI runs already")?;
+    /// let place = MpiPlace::within(&universe.world(), Duration::from_secs(60))?;
+    /// let exchange = place.join()?;
+    /// assert_eq!(exchange.timeout(), Duration::from_secs(60));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where a rank does not come; [`Error::Exchange`] on all ranks where rank 0 cannot listen.
+    pub fn within(comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
+        Self::make("MpiPlace::within", comm, timeout)
+    }
+
+    fn make(operation: &'static str, comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
+        let (rank, size) = (number(comm.rank()), number(comm.size()));
+        // The one wait for ranks that may not come. What follows waits for ranks that are here.
+        let deadline = Deadline::after(timeout);
+        let mut barrier: Option<Request<'static, (), StaticScope>> = Some(comm.immediate_barrier());
+        let come = deadline.until(|| {
+            barrier = barrier.take().and_then(|barrier| barrier.test().err());
+            Ok(barrier.is_none().then_some(()))
+        })?;
+        if come.is_none() {
+            // It cannot be taken back, and is dropped with a panic.
+            std::mem::forget(barrier);
+            return Err(deadline.error(operation, format!("rank {rank} of {size}: not all ranks have come")));
+        }
+        let host = comm.split_shared(comm.rank());
+        let (local_rank, local_size) = (number(host.rank()), number(host.size()));
+
+        let (mut own, mut failed, mut told) = (None, None, Vec::new());
+        if rank == 0 {
+            let elsewhere = local_size < size;
+            let name = elsewhere.then(|| mpi::environment::processor_name().unwrap_or_default());
+            let announced = match Announced::serve(size, name) {
+                Ok((server, announced)) => {
+                    own = Some(server);
+                    Ok(announced)
+                }
+                Err(error) => Err(failed.insert(error).to_string()),
+            };
+            told = Announced::encode(&announced);
+        }
+        let mut len = u64::try_from(told.len()).unwrap_or(u64::MAX);
+        let root = comm.process_at_rank(0);
+        root.broadcast_into(&mut len);
+        told.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
+        root.broadcast_into(&mut told[..]);
+        // Those that share rank 0's host are told so by it.
+        let mut beside = rank == 0;
+        host.process_at_rank(0).broadcast_into(&mut beside);
+
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let server = match own {
+            Some(server) => Server::Own(server),
+            None => {
+                let announced = Announced::decode(operation, &told)?;
+                Server::Other(if beside { announced.beside() } else { announced })
+            }
+        };
+        Ok(Self { rank, size, local_rank, local_size, server, timeout })
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Which one this is of the ranks that share its host (`MPI_COMM_TYPE_SHARED`), in their order: the device to take, where each has one.
+    pub fn local_rank(&self) -> usize {
+        self.local_rank
+    }
+
+    /// How many ranks share this host.
+    pub fn local_size(&self) -> usize {
+        self.local_size
+    }
+
+    /// The exchange of all ranks: [`Exchange::join`] with its [store](Self::store).
+    ///
+    /// # Errors
+    /// As [`store`](Self::store) and [`Exchange::join_within`].
+    pub fn join(self) -> Result<Exchange> {
+        let timeout = self.timeout;
+        Exchange::join_within(self.store()?, timeout)
+    }
+
+    /// The store of this rank.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, MpiPlace};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let universe = mpi::initialize().ok_or("MPI runs already")?;
+    /// let exchange = Exchange::join(MpiPlace::new(&universe.world())?.store()?)?;
+    /// assert_eq!(exchange.size(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses; those of [`TcpPlace::connect`].
+    pub fn store(self) -> Result<Tcp> {
+        match self.server {
+            Server::Own(server) => Ok(server),
+            Server::Other(announced) => announced.reach("MpiPlace::store", self.rank, self.size, self.timeout),
+        }
+    }
+}
+
+/// The number of a rank, or of ranks, which MPI has as a signed one.
+fn number(rank: mpi::topology::Rank) -> usize {
+    usize::try_from(rank).unwrap_or(0)
+}
