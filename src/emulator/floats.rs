@@ -8,11 +8,13 @@ pub(in crate::emulator) struct Floats {
     pub wide_sums: bool,
     /// `flush-denormals`: an `f32` that is no normal number is zero, before and after each step.
     pub flush_denormals: bool,
+    /// `any-order`: where switches may add up (NVLS), sums begin at another rank each time.
+    pub any_order: bool,
 }
 
 impl Floats {
     /// What the variable may hold.
-    pub const EXPECTED: &'static str = "names with commas between, of wide-sums and flush-denormals";
+    pub const EXPECTED: &'static str = "names with commas between, of wide-sums, flush-denormals and any-order";
 
     pub fn parse(text: &str) -> Option<Self> {
         let mut floats = Self::default();
@@ -20,6 +22,7 @@ impl Floats {
             match name.trim() {
                 "wide-sums" => floats.wide_sums = true,
                 "flush-denormals" => floats.flush_denormals = true,
+                "any-order" => floats.any_order = true,
                 _ => return None,
             }
         }
@@ -33,9 +36,10 @@ mod tests {
 
     #[test]
     fn names() {
-        assert_eq!(Floats::parse("wide-sums"), Some(Floats { wide_sums: true, flush_denormals: false }));
-        let both = Floats { wide_sums: true, flush_denormals: true };
+        assert_eq!(Floats::parse("wide-sums"), Some(Floats { wide_sums: true, ..Floats::default() }));
+        let both = Floats { wide_sums: true, flush_denormals: true, any_order: false };
         assert_eq!(Floats::parse("flush-denormals , wide-sums"), Some(both));
+        assert_eq!(Floats::parse("any-order"), Some(Floats { any_order: true, ..Floats::default() }));
         assert_eq!(Floats::parse("wide-sums,"), None);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
+use super::enqueue::lonely;
 use super::enqueue::submit;
 use super::enqueue::submit::{Calls, GroupMark};
 use crate::cuda::{DeviceBuffer, Stream};
@@ -94,7 +95,10 @@ pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Res
 /// As [`group`]; those of this crate are made into an `E`.
 pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) -> Result<R, E>) -> Result<R, E> {
     let (group, value) = recorded("group", record)?;
-    group.with_calls(|calls| submit::group(&calls))?;
+    group.with_calls(|calls| {
+        lonely::check_group(&calls)?;
+        submit::group(&calls)
+    })?;
     Ok(value)
 }
 

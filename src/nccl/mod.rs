@@ -185,6 +185,7 @@ pub use setup::choices::HostCft;
 #[cfg(nccl_ge_2_32)]
 pub use setup::choices::NvlsHost;
 pub use setup::config::Config;
+pub use setup::determinism::prepare_determinism;
 pub use setup::init_options::InitOptions;
 pub use setup::unique_id::UniqueId;
 pub use several::{abort_all, close_all};

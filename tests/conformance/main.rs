@@ -29,6 +29,7 @@ mod dead_peers;
 mod deadlines;
 mod departures;
 mod depth;
+mod determinism;
 #[cfg(nccl_ge_2_29)]
 mod device_address;
 mod disagreement;

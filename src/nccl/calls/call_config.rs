@@ -216,6 +216,17 @@ impl CallConfig {
         Ok(())
     }
 
+    /// Refuses a policy by which NCCL chooses by what is registered, where two runs are to be equal bit by bit.
+    pub(crate) fn check_policy(&self, operation: &'static str, deterministic: bool) -> Result<()> {
+        match self.said.cta_policy.filter(|policy| deterministic && *policy != CtaPolicy::Default) {
+            None => Ok(()),
+            Some(policy) => {
+                let expected = "CtaPolicy::Default, with Config::deterministic";
+                Err(Error::argument(operation, "cta_policy", expected, policy.raw()))
+            }
+        }
+    }
+
     /// A number that all configurations of this process have in common that say the same; 0 where there are too many.
     pub(crate) fn number(&self) -> u16 {
         static KNOWN: Mutex<Vec<Said>> = Mutex::new(Vec::new());

@@ -8,6 +8,7 @@ mod configured;
 pub(crate) mod connect;
 pub(crate) mod itself;
 pub(crate) mod launch;
+pub(crate) mod lonely;
 #[cfg(nccl_ge_2_29)]
 pub(crate) mod one_sided;
 pub(crate) mod parts;

@@ -168,8 +168,9 @@ fn begin(operation: &'static str, config: &Config) -> Result<()> {
     outside_of_host_functions(operation)?;
     version::check_nccl()?;
     environment::check(operation)?;
+    config.check(operation)?;
     begun::begin();
-    config.check(operation)
+    Ok(())
 }
 
 /// The start of those ranks of a communicator that one call makes.

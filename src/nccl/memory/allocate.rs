@@ -8,6 +8,7 @@ use super::block::{self, Size};
 use super::kind::SYMMETRIC_UP_TO;
 #[cfg(nccl_ge_2_27)]
 use super::publish::{self, Piece, makes_windows};
+use super::register;
 #[cfg(nccl_ge_2_27)]
 use super::retire;
 #[cfg(nccl_ge_2_27)]
@@ -174,6 +175,7 @@ pub(crate) fn many<T: Element>(
 ) -> Result<Vec<Arc<Allocation>>> {
     let size = begin::<T>(operation, members, streams, len)?;
     if wanted == Wanted::Symmetric && !makes_windows(members) {
+        members.iter().try_for_each(|inner| register::check_plain(operation, inner))?;
         return Err(no_windows(operation));
     }
     // All of it has an owner before anything else can fail.

@@ -27,9 +27,10 @@ pub(super) struct Piece {
     pub(super) over: Option<(Arc<Allocation>, usize)>,
 }
 
-/// Whether windows are made, or missed for what is known of them.
+/// Whether windows are made, or missed for what is known of them, or because two runs are to be equal.
 pub(super) fn makes_windows(members: &[&Arc<Inner>]) -> bool {
-    !ENDLESS_WINDOWS.is_running() || members.iter().all(|inner| inner.force_windows)
+    let is_wanted = |inner: &&Arc<Inner>| !inner.household.is_deterministic();
+    members.iter().all(is_wanted) && (!ENDLESS_WINDOWS.is_running() || members.iter().all(|inner| inner.force_windows))
 }
 
 /// The number of a window that ranks have come to as `entry` in their sequence, or, where they do not compare, of the next one.

@@ -42,8 +42,21 @@ fn check(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<
     Ok(memory)
 }
 
+/// Refuses what has NCCL reduce otherwise than other memory, where two runs are to be equal bit by bit.
+pub(super) fn check_plain(operation: &'static str, inner: &Inner) -> Result<()> {
+    if inner.household.is_deterministic() { Err(plain(operation)) } else { Ok(()) }
+}
+
+/// Why there is no such memory.
+#[cold]
+pub(super) fn plain(operation: &'static str) -> Error {
+    let needs = "a communicator that is not Config::deterministic: what is in windows, or registered, is added up otherwise than what is not";
+    Error::Unsupported { operation, needs: needs.into() }
+}
+
 /// The memory of a region, kept alive, if NCCL may be told of it.
 pub(super) fn kept(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<Arc<Allocation>> {
+    check_plain(operation, inner)?;
     let wrong = |expected: &dyn std::fmt::Display, got: &dyn std::fmt::Display| {
         Err(Error::argument(operation, "memory", expected, got))
     };

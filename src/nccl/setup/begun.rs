@@ -2,10 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::determinism;
+
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// It is about to.
 pub(crate) fn begin() {
+    determinism::remember();
     BEGUN.store(true, Ordering::Relaxed);
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 #[cfg(nccl_ge_2_27)]
 use super::choices::COPY_ENGINES;
 use super::choices::MIXED;
+use super::determinism;
 use super::environment;
 #[cfg(nccl_ge_2_27)]
 use super::environment::NO_COPY_ENGINES;
@@ -35,6 +36,7 @@ pub struct Config {
     #[cfg(nccl_ge_2_27)]
     pub(super) comm_name: Option<CString>,
     force_windows: bool,
+    pub(super) deterministic: Option<bool>,
     change: Option<Change>,
     /// What says of all fields what this does not say.
     base: Option<Arc<Self>>,
@@ -116,8 +118,9 @@ impl Config {
     pub(crate) fn terms(&self) -> Terms {
         let numbers = Numbers::read(&self.to_raw()).into_iter().map(|(name, number)| (name, number.to_string()));
         let net_name = self.network().map(|name| ("net_name", name.to_string_lossy().into_owned()));
-        let windows = self.forces_windows().then(|| ("force_windows", "true".to_owned()));
-        Terms::new(numbers.chain(net_name).chain(windows))
+        let said = [("force_windows", self.forces_windows()), ("deterministic", self.is_deterministic())];
+        let said = said.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| (name, "true".to_owned()));
+        Terms::new(numbers.chain(net_name).chain(said))
     }
 
     fn numbers(&self) -> Numbers {
@@ -144,6 +147,11 @@ impl Config {
 
     pub(crate) fn forces_windows(&self) -> bool {
         self.force_windows || self.base.as_ref().is_some_and(|base| base.forces_windows())
+    }
+
+    /// Whether two runs are to be equal bit by bit.
+    pub(crate) fn is_deterministic(&self) -> bool {
+        self.deterministic.unwrap_or_else(|| self.base.as_ref().is_some_and(|base| base.is_deterministic()))
     }
 
     /// `graphUsageMode` as NCCL takes it: 0 for no graphs, 1 for one, 2 for any.
@@ -186,6 +194,11 @@ impl Config {
             let expected = "true, or graph_usage None or One with it: NCCL keeps to its own order else";
             return Err(Error::argument(operation, "graph_stream_ordering", expected, false));
         }
+        let is_deterministic = self.is_deterministic();
+        if is_deterministic {
+            determinism::check_numbers(operation, &numbers)?;
+            determinism::check(operation)?;
+        }
         let Some(Change(change)) = &self.change else { return Ok(()) };
         let before = self.to_raw_unchanged();
         let mut raw = before;
@@ -201,7 +214,7 @@ impl Config {
         if raw.CTAPolicy >= 0 && raw.CTAPolicy & COPY_ENGINES != 0 {
             return Err(Error::argument(operation, "CTAPolicy", NO_COPY_ENGINES, raw.CTAPolicy));
         }
-        Ok(())
+        if is_deterministic { determinism::check_kept(operation, &raw) } else { Ok(()) }
     }
 
     /// The C struct, for a communicator whose calls block. It points into `self`, and NCCL keeps `commName` without
@@ -227,6 +240,9 @@ impl Config {
         #[cfg(nccl_ge_2_27)]
         if let Some(name) = &self.comm_name {
             raw.commName = name.as_ptr();
+        }
+        if self.is_deterministic() {
+            determinism::write(&mut raw);
         }
         raw
     }
@@ -274,6 +290,39 @@ mod tests {
         let refused = |config: Config| config.over(Config::new().max_ctas(4)).check("a test").unwrap_err().to_string();
         assert!(refused(Config::new().min_ctas(5)).contains("min_ctas: expected at most max_ctas, which is 4, got 5"));
         assert!(refused(Config::new().max_ctas(0)).contains("max_ctas: expected at least 1"));
+    }
+
+    #[test]
+    fn determinism_is_what_nccl_is_told_and_inherited() {
+        let parent = Config::new().deterministic(true);
+        let child = Config::new().max_ctas(4).over(parent.clone());
+        for config in [&parent, &child] {
+            assert!(config.is_deterministic());
+            #[cfg(nccl_ge_2_27)]
+            assert_eq!((config.to_raw().collnetEnable, config.to_raw().CTAPolicy), (0, 0));
+            #[cfg(nccl_ge_2_32)]
+            assert_eq!(config.to_raw().nvlsHostMode, sys::ncclNvlsHostMode_t::ncclNvlsHostModeDisable.0);
+        }
+        let other = Config::new().deterministic(false).over(parent.clone());
+        assert!(!other.is_deterministic());
+        assert_ne!(other.terms(), parent.terms());
+        #[cfg(nccl_ge_2_27)]
+        {
+            let policy = crate::nccl::CtaPolicy::Efficiency;
+            // SAFETY: a number that NCCL takes.
+            let raw = unsafe { Config::new().raw(|raw| raw.collnetEnable = 1) };
+            for (name, refused) in [
+                ("collnet_enable: expected false", Config::new().collnet_enable(true)),
+                ("cta_policy: expected CtaPolicy::Default", Config::new().cta_policy(policy)),
+            ] {
+                let error = refused.over(parent.clone()).check("a test").unwrap_err().to_string();
+                assert!(error.contains(name), "{error}");
+            }
+            let raw = raw.over(parent.clone());
+            assert!(
+                determinism::check_kept("a test", &raw.to_raw()).unwrap_err().to_string().contains("collnetEnable")
+            );
+        }
     }
 
     #[test]

@@ -85,7 +85,11 @@ pub(crate) const NO_COPY_ENGINES: &str = "0 or 1: copy engines, the policy 2, ta
 
 /// The value of `name` that counts, and where it stands: the environment comes before the files, an earlier file before a later one, and
 /// in a file an earlier line before a later one.
-fn seen(name: &str, read: impl Fn(&str) -> Option<std::ffi::OsString>, files: &[PathBuf]) -> Option<(String, String)> {
+pub(super) fn seen(
+    name: &str,
+    read: impl Fn(&str) -> Option<std::ffi::OsString>,
+    files: &[PathBuf],
+) -> Option<(String, String)> {
     if let Some(value) = read(name) {
         return Some((value.to_string_lossy().into_owned(), "the environment".to_owned()));
     }
@@ -97,7 +101,7 @@ fn seen(name: &str, read: impl Fn(&str) -> Option<std::ffi::OsString>, files: &[
 }
 
 /// The files that NCCL reads, in its order.
-fn files() -> Vec<PathBuf> {
+pub(super) fn files() -> Vec<PathBuf> {
     let named = std::env::var_os("NCCL_CONF_FILE").filter(|name| !name.is_empty()).map(PathBuf::from);
     let user = named.or_else(|| home().map(|home| home.join(".nccl.conf")));
     user.into_iter().chain([PathBuf::from("/etc/nccl.conf")]).collect()
@@ -121,7 +125,7 @@ fn line_of<'a>(name: &str, text: &'a str) -> Option<&'a str> {
 }
 
 /// Whether NCCL takes a value for zero.
-fn is_zero(value: &str) -> bool {
+pub(super) fn is_zero(value: &str) -> bool {
     number(value) == Some(0)
 }
 
@@ -133,7 +137,7 @@ fn has_copy_engines(value: &str) -> bool {
 
 /// The number that NCCL takes a value for. It reads it in the way of C: a word that is none counts as zero, one that is too large and an
 /// empty one as not set.
-fn number(value: &str) -> Option<i32> {
+pub(super) fn number(value: &str) -> Option<i32> {
     if value.is_empty() {
         return None;
     }

@@ -86,6 +86,40 @@ impl Config {
         self
     }
 
+    /// Whether two runs of a program on a machine get the same bits of each reduction, and a call the same bits as another one of the same
+    /// operation, type and length with the same input. `false` where it is not set. What is made of such a communicator is such a one, too, if
+    /// its own configuration does not say otherwise. `docs/determinism.md` has what it rests on, and what it cannot do.
+    ///
+    /// It sets `collnetEnable` and `CTAPolicy` to 0, with NCCL 2.32 `nvlsHostMode` to none, and wants of the environment what a configuration cannot say; see
+    /// [`prepare_determinism`](crate::nccl::prepare_determinism). A communicator is refused where that says something else, and with NCCL
+    /// before 2.28.3. Such a communicator makes no windows: [`alloc`](crate::nccl::Communicator::alloc) gives other memory, and what asks
+    /// for one, or registers memory, is an [`Error::Unsupported`]. In a [`group`](crate::nccl::group) a reduction is the only collective of such a
+    /// communicator, or the group is an [`Error::InvalidUsage`]: NCCL would share out channels among them.
+    ///
+    /// ```
+    /// # use gpucomm::nccl::{self, Config, InitOptions};
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # // SAFETY: one thread.
+    /// # unsafe { nccl::prepare_determinism()? };
+    /// let options = InitOptions { config: Config::new().deterministic(true), ..InitOptions::default() };
+    /// let sums = || {
+    ///     Clique::init_all_with(&Device::all()?, &options)?.spmd(|comm| {
+    ///         let stream = Stream::new(comm.device())?;
+    ///         let mut x = DeviceBuffer::from_slice(&stream, &[1.0 / (comm.rank() + 3) as f32; 1000])?;
+    ///         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+    ///         x.to_vec(&stream)
+    ///     })
+    /// };
+    /// assert_eq!(sums()?, sums()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn deterministic(mut self, deterministic: bool) -> Self {
+        self.deterministic = Some(deterministic);
+        self
+    }
+
     /// `trafficClass`: the traffic class of the network, 0 or more. `NCCL_IB_SL` and `NCCL_IB_TC` come first.
     #[cfg(nccl_ge_2_26)]
     pub fn traffic_class(mut self, class: i32) -> Self {

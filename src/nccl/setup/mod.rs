@@ -3,6 +3,7 @@
 pub(crate) mod begun;
 pub(crate) mod choices;
 pub(crate) mod config;
+pub(crate) mod determinism;
 pub(crate) mod environment;
 mod fields;
 pub(crate) mod init_options;

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::children::{Child, Children};
@@ -60,6 +60,8 @@ pub(crate) struct Household<R> {
     open: AtomicUsize,
     /// NCCL keeps pointers into them.
     configs: Mutex<Vec<Arc<Config>>>,
+    /// What the first of them says.
+    deterministic: AtomicBool,
     ranks: Mutex<Ranks<R>>,
 }
 
@@ -143,6 +145,7 @@ impl<R> Household<R> {
             growth: Growth::default(),
             open: AtomicUsize::default(),
             configs: Mutex::default(),
+            deterministic: AtomicBool::default(),
             ranks: Mutex::new(Ranks { started: Vec::new(), cause: None }),
         }
     }
@@ -150,13 +153,25 @@ impl<R> Household<R> {
     /// Keeps a configuration that ranks are started with.
     pub(crate) fn keep(&self, config: Config) -> Arc<Config> {
         let config = Arc::new(config);
-        self.configs().push(Arc::clone(&config));
+        self.keep_first(|configs| configs.push(Arc::clone(&config)));
         config
     }
 
     /// They are started with `config`, which is kept with those that they have besides.
     pub(crate) fn prefer(&self, config: &Arc<Config>) {
-        self.configs().insert(0, Arc::clone(config));
+        self.keep_first(|configs| configs.insert(0, Arc::clone(config)));
+    }
+
+    fn keep_first(&self, change: impl FnOnce(&mut Vec<Arc<Config>>)) {
+        let mut configs = self.configs();
+        change(&mut configs);
+        self.deterministic.store(configs.first().is_some_and(|config| config.is_deterministic()), Ordering::Relaxed);
+    }
+
+    /// Whether two runs are to be equal bit by bit.
+    #[inline]
+    pub(crate) fn is_deterministic(&self) -> bool {
+        self.deterministic.load(Ordering::Relaxed)
     }
 
     /// NCCL goes on using the configurations, for as long as nobody here knows: they are kept for ever.
@@ -168,12 +183,13 @@ impl<R> Household<R> {
     /// It has the configurations of `parent`, which NCCL copies with all that they point to.
     fn inherit(&self, parent: &Self) {
         let theirs = parent.configs().clone();
-        let mut own = self.configs();
-        for config in theirs {
-            if !own.iter().any(|known| Arc::ptr_eq(known, &config)) {
-                own.push(config);
+        self.keep_first(|own| {
+            for config in theirs {
+                if !own.iter().any(|known| Arc::ptr_eq(known, &config)) {
+                    own.push(config);
+                }
             }
-        }
+        });
     }
 
     /// What they were started with.

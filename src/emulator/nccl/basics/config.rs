@@ -76,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) split_share: bool,
     pub(crate) shrink_share: bool,
     pub(crate) graphs: Graphs,
+    /// Whether NVLink switches may add up: nvlsHostMode, and NCCL_NVLS_ENABLE.
+    pub(crate) nvls: bool,
     /// Those of [`ALIKE`], as NCCL takes them.
     pub(crate) alike: [c_int; ALIKE.len()],
 }
@@ -83,7 +85,7 @@ pub(crate) struct Config {
 impl Default for Config {
     fn default() -> Self {
         let graphs = Graphs::of(UNSET, UNSET);
-        Self { blocking: true, split_share: false, shrink_share: false, graphs, alike: alike(&initial()) }
+        Self { blocking: true, split_share: false, shrink_share: false, graphs, nvls: true, alike: alike(&initial()) }
     }
 }
 
@@ -96,7 +98,7 @@ fn alike(config: &ncclConfig_t) -> [c_int; ALIKE.len()] {
 }
 
 impl Config {
-    /// The same as NCCL_COMM_BLOCKING, NCCL_COMM_SPLIT_SHARE_RESOURCES and NCCL_COMM_SHRINK_SHARE_RESOURCES have it, which NCCL reads once,
+    /// The same as NCCL_COMM_BLOCKING, NCCL_COMM_SPLIT_SHARE_RESOURCES, NCCL_COMM_SHRINK_SHARE_RESOURCES and NCCL_NVLS_ENABLE have it, which NCCL reads once,
     /// and obeys before what a program asks for.
     pub(crate) fn overridden(self) -> Self {
         fn variable(name: &str) -> Option<bool> {
@@ -109,11 +111,13 @@ impl Config {
         static BLOCKING: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_BLOCKING"));
         static SHARE: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_SPLIT_SHARE_RESOURCES"));
         static SHRINK: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_SHRINK_SHARE_RESOURCES"));
+        static NVLS: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_NVLS_ENABLE"));
         Self {
             blocking: BLOCKING.unwrap_or(self.blocking),
             split_share: SHARE.unwrap_or(self.split_share),
             shrink_share: SHRINK.unwrap_or(self.shrink_share),
             graphs: self.graphs.overridden(),
+            nvls: NVLS.unwrap_or(true) && self.nvls,
             alike: self.alike,
         }
     }
@@ -151,7 +155,9 @@ impl Config {
         Self::check(&mut known, settings().nccl)?;
         let (split_share, shrink_share) = (known.splitShare == 1, known.shrinkShare == 1);
         let graphs = Graphs::of(known.graphUsageMode, known.graphStreamOrdering);
-        Ok(Some(Self { blocking: known.blocking != 0, split_share, shrink_share, graphs, alike: alike(&known) }))
+        // The lowest bit is that of the transport.
+        let nvls = known.nvlsHostMode == UNSET || known.nvlsHostMode & 1 == 0;
+        Ok(Some(Self { blocking: known.blocking != 0, split_share, shrink_share, graphs, nvls, alike: alike(&known) }))
     }
 
     /// Forgets what a version does not know: what the header of the program did not have, it cannot have set, and the library that runs

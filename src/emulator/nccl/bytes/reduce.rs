@@ -1,6 +1,6 @@
 //! Reductions: many inputs, one result, written to one or more places.
 //!
-//! The inputs are combined in the order of their ranks, whoever does the work, so every rank gets the same bits. NCCL gives all ranks the
+//! The inputs are combined in the order in which they come, that of their ranks, whoever does the work, so every rank gets the same bits. NCCL gives all ranks the
 //! same bits, too, but its order is that of a ring, which begins at another rank for each part of the data, or of a tree; which of them
 //! it takes depends on the machine, the operation and its size. So where a step rounds, a result here is one of those that a GPU may
 //! give, and not the one that it gives.
@@ -20,8 +20,9 @@
 //! instruction in all of its rings, for all four types. None of that code's additions and multiplications flushes small numbers to zero, and
 //! none did on H200s, where an average of subnormal `f32` showed the fusion as well (docs/measurements/2026-11-22-h200-differential.md). What NVLink
 //! switches do, which add up themselves where NVLS is used, stands in no document: sums of two-byte types are kept in `f32` there, and
-//! atomic additions of `f32` in memory are known to flush. Hence the two options of `GPUCOMM_EMULATOR_FLOATS`: `wide-sums` keeps all
-//! sums of floats of one and two bytes in `f32`, and `flush-denormals` takes each `f32` that is no normal number for zero, in and out.
+//! atomic additions of `f32` in memory are known to flush. Hence the options of `GPUCOMM_EMULATOR_FLOATS`: `wide-sums` keeps all
+//! sums of floats of one and two bytes in `f32`, and `flush-denormals` takes each `f32` that is no normal number for zero, in and out. Their order
+//! is not known either: with `any-order` whoever calls this puts the inputs in another one each time (`run::share`).
 
 use half::{bf16, f16};
 

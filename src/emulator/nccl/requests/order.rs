@@ -28,6 +28,8 @@ pub(crate) struct Order {
     pub(crate) peer: usize,
     /// Its sums are kept in wider numbers than its elements.
     wide: bool,
+    /// Switches may do it, which add up in any order.
+    pub(crate) any_order: bool,
     /// A graph runs it.
     pub(crate) captured: bool,
     /// See [`beside::of`].
@@ -79,6 +81,7 @@ impl Order {
             factor,
             peer,
             wide: settings().floats.wide_sums || in_windows(comm, request),
+            any_order: settings().floats.any_order && in_switches(comm, kind, redop),
             captured: false,
             beside: beside::of(comm, request, redop),
             config: request.config,
@@ -143,6 +146,12 @@ fn find_float8(comm: &Comm, redop: Redop) -> Outcome {
 fn in_windows(comm: &Comm, request: &Request) -> bool {
     let has_kernel = matches!(request.kind, Kind::AllReduce | Kind::ReduceScatter);
     has_kernel && comm.size > 1 && comm.windows.symmetric([request.send.addr(), request.recv.addr()]) == 2
+}
+
+/// Whether NVLink switches may do it.
+fn in_switches(comm: &Comm, kind: Kind, redop: Redop) -> bool {
+    let adds = matches!(redop, Redop::Sum | Redop::Avg | Redop::PreMulSum);
+    comm.config.nvls && adds && matches!(kind, Kind::AllReduce | Kind::ReduceScatter)
 }
 
 /// How many parts of `count` elements the send and the receive buffer hold; 0: the buffer is not looked at.

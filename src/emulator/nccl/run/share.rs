@@ -2,6 +2,7 @@
 //!
 //! The work is divided so that each byte of input is read once, and each byte of output written once, whoever owns it.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 
 use crate::emulator::nccl::basics::kind::Kind;
@@ -43,8 +44,9 @@ pub(crate) unsafe fn run(operation: &Operation, rank: usize, peers: &[Peer]) {
         match operation.kind {
             Kind::AllReduce | Kind::Reduce => {
                 let part = slice(bytes, rank, ranks);
-                let sources: Vec<_> = peers.iter().map(|peer| peer.send.add(part.start).cast_const()).collect();
-                let scalars: Vec<_> = peers.iter().map(|peer| peer.scalar).collect();
+                let summed = from(first(operation, ranks), peers);
+                let sources: Vec<_> = summed.clone().map(|peer| peer.send.add(part.start).cast_const()).collect();
+                let scalars: Vec<_> = summed.map(|peer| peer.scalar).collect();
                 let targets: Vec<_> = match operation.kind {
                     Kind::AllReduce => peers.iter().map(|peer| peer.recv.add(part.start)).collect(),
                     _ => vec![root.recv.add(part.start)],
@@ -52,8 +54,9 @@ pub(crate) unsafe fn run(operation: &Operation, rank: usize, peers: &[Peer]) {
                 reduce::run(reduction, &sources, &scalars, &targets, part.len() / operation.size, way);
             }
             Kind::ReduceScatter => {
-                let sources: Vec<_> = peers.iter().map(|peer| peer.send.add(rank * bytes).cast_const()).collect();
-                let scalars: Vec<_> = peers.iter().map(|peer| peer.scalar).collect();
+                let summed = from(first(operation, ranks), peers);
+                let sources: Vec<_> = summed.clone().map(|peer| peer.send.add(rank * bytes).cast_const()).collect();
+                let scalars: Vec<_> = summed.map(|peer| peer.scalar).collect();
                 reduce::run(reduction, &sources, &scalars, &[me.recv], operation.count, way);
             }
             Kind::Broadcast => {
@@ -69,6 +72,17 @@ pub(crate) unsafe fn run(operation: &Operation, rank: usize, peers: &[Peer]) {
         }
     }
     way.finish();
+}
+
+/// All peers, from one on.
+fn from(first: usize, peers: &[Peer]) -> impl Iterator<Item = &Peer> + Clone {
+    peers[first..].iter().chain(&peers[..first])
+}
+
+/// The rank at which sums begin.
+fn first(operation: &Operation, ranks: usize) -> usize {
+    // Its keys are others each time.
+    if operation.any_order { RandomState::new().build_hasher().finish() as usize % ranks } else { 0 }
 }
 
 /// Does an operation of one rank.
