@@ -114,6 +114,8 @@ mod memory;
 #[cfg(nccl_ge_2_29)]
 mod one_sided;
 mod operations;
+#[cfg(nccl_ge_2_30_4)]
+mod parameter;
 mod pending;
 mod pre_mul_sum;
 mod properties;
@@ -168,6 +170,8 @@ pub use memory::kind::{Fitting, Local, MemoryKind, SYMMETRIC_UP_TO, Symmetric};
 pub use memory::unsupported::Unsupported;
 #[cfg(nccl_ge_2_29)]
 pub use one_sided::Target;
+#[cfg(nccl_ge_2_30_4)]
+pub use parameter::{Parameter, ParameterType, ParameterValue};
 pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;

@@ -169,6 +169,19 @@ emulated! {
     ncclGroupStart
     ncclGroupEnd
     ncclGroupSimulateEnd
+    ncclParamBind
+    ncclParamGetI8
+    ncclParamGetI16
+    ncclParamGetI32
+    ncclParamGetI64
+    ncclParamGetU8
+    ncclParamGetU16
+    ncclParamGetU32
+    ncclParamGetU64
+    ncclParamGetStr
+    ncclParamGet
+    ncclParamGetParameter
+    ncclParamGetAllParameterKeys
     ncclSetEncryption
     gpucommNcclConfigInit
     gpucommNcclProperties

@@ -134,6 +134,7 @@ pub type ncclSimInfo_t = ncclSimInfo_v22200;
 pub type ncclConfigExt_t = ncclConfigExt;
 pub type ncclCollConfig_t = ncclCollConfig_v23200;
 pub type ncclEncryptionConfig_t = ncclEncryptionConfig_v23200;
+pub type ncclParamHandle_t = *mut ncclParamHandle;
 #[repr(C)]
 #[derive(Debug)]
 pub struct CUstream_st {
@@ -362,6 +363,11 @@ pub struct ncclWaitSignalDesc_t {
     pub peer: ::std::os::raw::c_int,
     pub sigIdx: ::std::os::raw::c_int,
     pub ctx: ::std::os::raw::c_int,
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct ncclParamHandle {
+    _unused: [u8; 0],
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1607,6 +1613,50 @@ unsafe extern "C" {
     pub fn ncclGroupEnd() -> ncclResult_t;
     #[link_name = "\u{1}gpucomm_ncclGroupSimulateEnd"]
     pub fn ncclGroupSimulateEnd(simInfo: *mut ncclSimInfo_t) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamBind"]
+    pub fn ncclParamBind(
+        out: *mut ncclParamHandle_t,
+        key: *const ::std::os::raw::c_char,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetI8"]
+    pub fn ncclParamGetI8(h: ncclParamHandle_t, out: *mut i8) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetI16"]
+    pub fn ncclParamGetI16(h: ncclParamHandle_t, out: *mut i16) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetI32"]
+    pub fn ncclParamGetI32(h: ncclParamHandle_t, out: *mut i32) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetI64"]
+    pub fn ncclParamGetI64(h: ncclParamHandle_t, out: *mut i64) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetU8"]
+    pub fn ncclParamGetU8(h: ncclParamHandle_t, out: *mut u8) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetU16"]
+    pub fn ncclParamGetU16(h: ncclParamHandle_t, out: *mut u16) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetU32"]
+    pub fn ncclParamGetU32(h: ncclParamHandle_t, out: *mut u32) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetU64"]
+    pub fn ncclParamGetU64(h: ncclParamHandle_t, out: *mut u64) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetStr"]
+    pub fn ncclParamGetStr(
+        h: ncclParamHandle_t,
+        out: *mut *const ::std::os::raw::c_char,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGet"]
+    pub fn ncclParamGet(
+        h: ncclParamHandle_t,
+        out: *mut ::std::os::raw::c_void,
+        maxLen: ::std::os::raw::c_int,
+        len: *mut ::std::os::raw::c_int,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetParameter"]
+    pub fn ncclParamGetParameter(
+        key: *const ::std::os::raw::c_char,
+        value: *mut *const ::std::os::raw::c_char,
+        valueLen: *mut ::std::os::raw::c_int,
+    ) -> ncclResult_t;
+    #[link_name = "\u{1}gpucomm_ncclParamGetAllParameterKeys"]
+    pub fn ncclParamGetAllParameterKeys(
+        table: *mut *mut *const ::std::os::raw::c_char,
+        tableLen: *mut ::std::os::raw::c_int,
+    ) -> ncclResult_t;
     pub fn gpucommDeviceInfo(
         info: *mut gpucommDeviceInfo_t,
         device: ::std::os::raw::c_int,

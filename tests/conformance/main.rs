@@ -90,6 +90,8 @@ mod out_of_memory;
 mod own_errors;
 mod p2p;
 mod panics;
+#[cfg(nccl_ge_2_30_4)]
+mod parameters;
 mod parts;
 mod pending;
 mod premul;

@@ -45,6 +45,22 @@ pub const ALL: &[(&[&str], &str)] = &[
         "a communicator has 128 KiB for each rank to give back, and 96 KiB more; before NCCL 2.29.7 it has none",
     ),
     (
+        &["ncclParamBind", "ncclParamGetParameter", "ncclParamGetAllParameterKeys"],
+        "the parameters of NCCL 2.30.7, and one more from 2.32 on; none has an effect. It is a violation where two threads ask by names at a \
+         time",
+    ),
+    (
+        &[
+            "ncclParamGetI8",
+            "ncclParamGetI16",
+            "ncclParamGetI32",
+            "ncclParamGetI64",
+            "ncclParamGetU8",
+            "ncclParamGetU16",
+        ],
+        "no parameter is of this type, as in NCCL up to 2.32.3",
+    ),
+    (
         &["gpucommNcclLsaPointer", "gpucommNcclPeerPointer"],
         "addresses of this process, where the library has others for kernels; none of ranks of other processes",
     ),

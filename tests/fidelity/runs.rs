@@ -48,7 +48,7 @@ const SINCE_ALL: &[&str] = &[
     "gpucommNcclPeerPointer",
 ];
 
-/// Newer than any NCCL that ran, or, with NVLS off, nothing but an error.
+/// Newer than any NCCL that ran, or than the last run, or, with NVLS off, nothing but an error.
 const NEVER: &[&str] = &[
     "ncclAllReduceConfig",
     "ncclBroadcastConfig",
@@ -62,6 +62,19 @@ const NEVER: &[&str] = &[
     "ncclSetEncryption",
     "gpucommNcclEncryptionConfigInit",
     "gpucommNcclMultimemPointer",
+    "ncclParamBind",
+    "ncclParamGetI8",
+    "ncclParamGetI16",
+    "ncclParamGetI32",
+    "ncclParamGetI64",
+    "ncclParamGetU8",
+    "ncclParamGetU16",
+    "ncclParamGetU32",
+    "ncclParamGetU64",
+    "ncclParamGetStr",
+    "ncclParamGet",
+    "ncclParamGetParameter",
+    "ncclParamGetAllParameterKeys",
 ];
 
 const STARTS: [&str; 2] = ["ncclCommShrink", "ncclCommInitRankScalable"];

@@ -275,6 +275,37 @@ GPUCOMM_NEWER(ncclCommResume, (ncclComm_t comm), (comm))
 GPUCOMM_NEWER(ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value), (comm, stat, value))
 #endif
 
+#if NCCL_VERSION_CODE >= 23004
+#if !defined(GPUCOMM_NCCL_STATIC)
+#pragma weak ncclParamBind
+#pragma weak ncclParamGetI8
+#pragma weak ncclParamGetI16
+#pragma weak ncclParamGetI32
+#pragma weak ncclParamGetI64
+#pragma weak ncclParamGetU8
+#pragma weak ncclParamGetU16
+#pragma weak ncclParamGetU32
+#pragma weak ncclParamGetU64
+#pragma weak ncclParamGetStr
+#pragma weak ncclParamGet
+#pragma weak ncclParamGetParameter
+#pragma weak ncclParamGetAllParameterKeys
+#endif
+GPUCOMM_NEWER(ncclParamBind, (ncclParamHandle_t *handle, const char *key), (handle, key))
+GPUCOMM_NEWER(ncclParamGetI8, (ncclParamHandle_t handle, int8_t *out), (handle, out))
+GPUCOMM_NEWER(ncclParamGetI16, (ncclParamHandle_t handle, int16_t *out), (handle, out))
+GPUCOMM_NEWER(ncclParamGetI32, (ncclParamHandle_t handle, int32_t *out), (handle, out))
+GPUCOMM_NEWER(ncclParamGetI64, (ncclParamHandle_t handle, int64_t *out), (handle, out))
+GPUCOMM_NEWER(ncclParamGetU8, (ncclParamHandle_t handle, uint8_t *out), (handle, out))
+GPUCOMM_NEWER(ncclParamGetU16, (ncclParamHandle_t handle, uint16_t *out), (handle, out))
+GPUCOMM_NEWER(ncclParamGetU32, (ncclParamHandle_t handle, uint32_t *out), (handle, out))
+GPUCOMM_NEWER(ncclParamGetU64, (ncclParamHandle_t handle, uint64_t *out), (handle, out))
+GPUCOMM_NEWER(ncclParamGetStr, (ncclParamHandle_t handle, const char **out), (handle, out))
+GPUCOMM_NEWER(ncclParamGet, (ncclParamHandle_t handle, void *out, int longest, int *length), (handle, out, longest, length))
+GPUCOMM_NEWER(ncclParamGetParameter, (const char *key, const char **value, int *length), (key, value, length))
+GPUCOMM_NEWER(ncclParamGetAllParameterKeys, (const char ***table, int *length), (table, length))
+#endif
+
 #if NCCL_VERSION_CODE >= 23100
 void gpucommNcclCollConfigInit(ncclCollConfig_t *config) {
   ncclCollConfig_t initial = NCCL_COLLCONFIG_INITIALIZER;

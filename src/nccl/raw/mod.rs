@@ -4,3 +4,5 @@ pub(crate) mod check;
 pub(crate) mod data_type;
 pub(crate) mod handle;
 pub(crate) mod outside;
+#[cfg(nccl_ge_2_30_4)]
+pub(crate) mod parameters;

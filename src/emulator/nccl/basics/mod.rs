@@ -7,5 +7,6 @@ pub(crate) mod encryption;
 pub(crate) mod error;
 pub(crate) mod graphs;
 pub(crate) mod kind;
+pub(crate) mod parameters;
 pub(crate) mod safety;
 pub(crate) mod unique_id;

@@ -59,7 +59,11 @@ functions! {
         ncclCommCount ncclCommCuDevice ncclCommGetAsyncError ncclCommGetUniqueId(2_29_02) ncclCommRegister ncclCommUserRank ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd
         ncclGroupStart ncclRedOpCreatePreMulSum ncclRedOpDestroy ncclWinGetUserPtr(2_29_02)
         gpucommNcclProperties(2_29_07) gpucommNcclLsaPointer(2_29_02) gpucommNcclPeerPointer(2_29_02)
-        gpucommNcclMultimemPointer(2_29_02) ncclCommMemStats(2_29_07) ncclSetEncryption(2_32_03);
+        gpucommNcclMultimemPointer(2_29_02) ncclCommMemStats(2_29_07) ncclSetEncryption(2_32_03)
+        ncclParamBind(2_30_04) ncclParamGetI8(2_30_04) ncclParamGetI16(2_30_04) ncclParamGetI32(2_30_04) ncclParamGetI64(2_30_04)
+        ncclParamGetU8(2_30_04) ncclParamGetU16(2_30_04) ncclParamGetU32(2_30_04) ncclParamGetU64(2_30_04)
+        ncclParamGetStr(2_30_04) ncclParamGet(2_30_04) ncclParamGetParameter(2_30_04)
+        ncclParamGetAllParameterKeys(2_30_04);
     Enqueues:
         ncclAllGather ncclAllReduce ncclAlltoAll ncclBroadcast ncclGather ncclPutSignal(2_29_02) ncclRecv ncclReduce
         ncclReduceScatter ncclScatter ncclSend ncclSignal(2_29_02) ncclWaitSignal(2_29_02)

@@ -5,11 +5,13 @@ mod configured;
 mod grow;
 mod memory;
 mod one_sided;
+mod parameters;
 
 pub use configured::*;
 pub use grow::*;
 pub use memory::*;
 pub use one_sided::*;
+pub use parameters::*;
 
 use std::ffi::{c_char, c_int, c_void};
 

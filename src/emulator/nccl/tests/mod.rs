@@ -17,6 +17,7 @@ mod mapped;
 mod messages;
 mod one_sided;
 mod orders;
+mod parameters;
 mod processes;
 mod races;
 mod registrations;
