@@ -175,7 +175,9 @@ pub use parameter::{Parameter, ParameterType, ParameterValue};
 pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
-pub use recorder::dump_all;
+#[cfg(feature = "signals")]
+pub use recorder::dump_on_signal;
+pub use recorder::{dump_all, dump_on_panic};
 pub use recover::Recovered;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;

@@ -1,11 +1,12 @@
-//! The flight recorder, on demand.
+//! The flight recorder: dumps on demand, at panics, and when signals come.
 
 use std::path::{Path, PathBuf};
 
 use super::communicator::Communicator;
 use super::flight::dump::Dump;
-use super::flight::files;
-use super::state::inner::HOUSEHOLDS;
+#[cfg(feature = "signals")]
+use super::flight::signal;
+use super::flight::{files, panic};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -26,7 +27,7 @@ impl Communicator {
     ///     let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32; 1000])?;
     ///     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
     ///     let dump = comm.dump().to_string();
-    ///     assert!(dump.contains("all_reduce sum of 1000 f32"), "{dump}");
+    ///     assert!(dump.contains("all_reduce of 1000 f32, sum"), "{dump}");
     ///     Ok(())
     /// })?;
     /// # Ok(())
@@ -57,6 +58,65 @@ impl Communicator {
 /// # Errors
 /// [`InvalidUsage`](Error::InvalidUsage) where a file cannot be written.
 pub fn dump_all(directory: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
-    let open = HOUSEHOLDS.members().into_iter().filter(|inner| !inner.has_ended());
-    open.map(|inner| files::write(&Dump::of(&inner, ASKED.to_owned()), directory.as_ref())).collect()
+    files::write_all(directory.as_ref(), ASKED)
+}
+
+/// Has every panic of the process do what [`dump_all`] does, by a panic hook that then calls the hook which was there. Wraps nothing.
+///
+/// Panics that somebody catches count as well; the last one stands in the files. Without it, a panic that ends a communicator, by
+/// dropping it or as the program of a rank in [`Clique::spmd`](super::Clique::spmd), writes dumps with `GPUCOMM_DUMP`. A directory
+/// that cannot be written is passed over. The panic waits for files for two seconds at most.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, nccl};
+/// # fn main() -> gpucomm::Result<()> {
+/// let directory = std::env::temp_dir().join(format!("panics-{}", std::process::id()));
+/// nccl::dump_on_panic(&directory)?;
+/// let clique = Clique::init_all(&Device::all()?)?;
+/// let panicked = std::thread::spawn(|| panic!("out of ideas")).join();
+/// assert!(panicked.is_err());
+/// assert!(std::fs::read_dir(&directory).expect("a directory").count() >= clique.size());
+/// # std::fs::remove_dir_all(&directory).expect("a directory");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`InvalidUsage`](Error::InvalidUsage) on a thread that panics.
+pub fn dump_on_panic(directory: impl Into<PathBuf>) -> Result<()> {
+    panic::watch("dump_on_panic", directory.into())
+}
+
+/// Has a signal do what [`dump_all`] does, `SIGUSR2` if it is `None`: for who asks from outside why a program hangs. Wraps nothing; needs the
+/// feature `signals`.
+///
+/// The files are written by a thread that waits for the signal from now on, as long as the process lives. The handler wakes it, and calls
+/// the one that was there before; a signal that would have ended the process does no more. A directory that cannot be written is
+/// passed over.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, nccl};
+/// # fn main() -> gpucomm::Result<()> {
+/// let directory = std::env::temp_dir().join(format!("signals-{}", std::process::id()));
+/// nccl::dump_on_signal(None, &directory)?;
+/// let clique = Clique::init_all(&Device::all()?)?;
+/// // `kill -USR2 PID` writes down what each rank of the process has issued last.
+/// # let kill = std::process::Command::new("sh").args(["-c", &format!("kill -USR2 {}", std::process::id())]).status();
+/// # assert!(kill.expect("a shell").success());
+/// # let files = || std::fs::read_dir(&directory).map_or(0, |files| files.count());
+/// # let start = std::time::Instant::now();
+/// # while files() < clique.size() {
+/// #     assert!(start.elapsed().as_secs() < 10);
+/// # }
+/// # std::fs::remove_dir_all(&directory).expect("a directory");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`InvalidArgument`](Error::InvalidArgument) for a signal that cannot be handled, such as `SIGKILL` or `SIGSEGV`;
+/// [`InvalidUsage`](Error::InvalidUsage) where no thread can be started.
+#[cfg(feature = "signals")]
+pub fn dump_on_signal(signal: Option<i32>, directory: impl Into<PathBuf>) -> Result<()> {
+    signal::watch("dump_on_signal", signal.unwrap_or(libc::SIGUSR2), directory.into())
 }

@@ -33,6 +33,7 @@ mod determinism;
 #[cfg(nccl_ge_2_29)]
 mod device_address;
 mod disagreement;
+mod dumps;
 mod emulator_settings;
 #[cfg(nccl_ge_2_32)]
 mod encryption;

@@ -32,6 +32,24 @@ pub(crate) fn write(dump: &Dump, directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Writes down all ranks of the process that have not ended.
+pub(crate) fn write_all(directory: &Path, occasion: &str) -> Result<Vec<PathBuf>> {
+    let open = HOUSEHOLDS.members().into_iter().filter(|inner| !inner.has_ended());
+    open.map(|inner| write(&Dump::of(&inner, occasion.to_owned()), directory)).collect()
+}
+
+/// Does what writes files on a thread of its own, and waits for that, not for long.
+pub(crate) fn beside(run: impl FnOnce() + Send + 'static) {
+    let (done, waits) = mpsc::channel();
+    let run = move || {
+        run();
+        let _ = done.send(());
+    };
+    if thread::Builder::new().name("gpucomm-dump".into()).spawn(run).is_ok() {
+        let _ = waits.recv_timeout(PATIENCE);
+    }
+}
+
 /// What ranks have issued as something goes wrong, if that is to be written down.
 #[must_use]
 #[derive(Debug)]
@@ -64,15 +82,8 @@ impl Trouble {
     /// Writes it down, and waits for that, not for long.
     pub(crate) fn write(self) {
         let Some(directory) = directory().filter(|_| !self.0.is_empty()) else { return };
-        let (done, waits) = mpsc::channel();
-        let run = move || {
-            // Who is in trouble has other things to tell than that a file cannot be written.
-            self.0.iter().for_each(|dump| drop(write(dump, &directory)));
-            let _ = done.send(());
-        };
-        if thread::Builder::new().name("gpucomm-dump".into()).spawn(run).is_ok() {
-            let _ = waits.recv_timeout(PATIENCE);
-        }
+        // Who is in trouble has other things to tell than that a file cannot be written.
+        beside(move || self.0.iter().for_each(|dump| drop(write(dump, &directory))));
     }
 }
 

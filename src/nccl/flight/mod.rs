@@ -4,3 +4,6 @@ pub(crate) mod dump;
 pub(crate) mod entry;
 pub(crate) mod files;
 mod json;
+pub(crate) mod panic;
+#[cfg(feature = "signals")]
+pub(crate) mod signal;

@@ -15,6 +15,7 @@ use super::{freeing, health, reaper};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
+use crate::nccl::flight::files::Trouble;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::inner::Inner;
@@ -32,6 +33,17 @@ const SOME: u32 = 256;
 ///
 /// On an error, those that are still active stay so: abort them.
 pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
+    let closed = close_within(members, deadline);
+    if let Err(error @ Error::Timeout { .. }) = &closed {
+        let open: Vec<_> = members.iter().filter(|inner| !inner.has_ended()).map(|inner| (&**inner, error)).collect();
+        if !open.is_empty() {
+            Trouble::of(open).write();
+        }
+    }
+    closed
+}
+
+fn close_within(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     outside_of_host_functions(CLOSE)?;
     let (revoked, members): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|inner| inner.is_revoked());
     end_revoked(&revoked, "close");
