@@ -69,6 +69,8 @@
 //! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its
 //! device.
 
+#[cfg(feature = "cudarc")]
+pub mod cudarc;
 mod devices;
 mod graphs;
 mod memory;

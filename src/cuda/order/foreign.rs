@@ -112,6 +112,24 @@ impl Stream {
         Ok(stream)
     }
 
+    /// As [`Stream::from_raw_with`], for an owner of which one is enough, however often the stream comes.
+    ///
+    /// # Safety
+    /// `raw` is a stream of `device`, and not `cudaStreamPerThread`. It stays alive until what `owner` makes is dropped.
+    #[cfg(feature = "cudarc")]
+    pub(crate) unsafe fn from_raw_kept(
+        operation: &'static str,
+        device: Device,
+        raw: sys::cudaStream_t,
+        owner: impl FnOnce() -> Box<dyn Send>,
+    ) -> Result<Self> {
+        owners::start(operation)?;
+        // SAFETY: as the caller promises; the owner is kept for as long as it takes.
+        let stream = unsafe { Self::from_raw(device, raw) };
+        stream.keep_once(owner);
+        Ok(stream)
+    }
+
     /// The `cudaStream_t`. It lives as long as this value.
     ///
     /// [`Stream::launch`] is the way to enqueue a kernel or a copy of one's own. What others enqueue by way of this handle is not known to

@@ -185,6 +185,15 @@ impl Stream {
         self.inner.owners.lock().unwrap_or_else(PoisonError::into_inner).push(owner);
     }
 
+    /// The same, unless somebody keeps it alive for others who borrow it, or it lives as long as the process.
+    #[cfg(feature = "cudarc")]
+    pub(super) fn keep_once(&self, owner: impl FnOnce() -> Box<dyn Send>) {
+        let mut owners = self.inner.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.is_empty() && self.inner.life == Life::Theirs {
+            owners.push(owner());
+        }
+    }
+
     /// What it is, where this is its last handle.
     pub(super) fn last(self) -> Option<Inner> {
         Arc::into_inner(self.inner)

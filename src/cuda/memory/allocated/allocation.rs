@@ -110,9 +110,12 @@ impl Allocation {
     /// What stands for all memory of `device` of which nothing is kept: uses of it are neither ordered nor remembered, nor is where its
     /// bytes come from, and no region is the whole of it.
     pub(crate) fn untracked(device: Device) -> Self {
-        let nowhere = Address::new(std::ptr::null_mut());
-        let nothing = Book::Own(Known::nothing());
-        Self::with(Weak::new(), (nowhere, usize::MAX, device), 0, Kind::Empty, nothing, None)
+        Self::unkept((Address::new(std::ptr::null_mut()), usize::MAX, device), Known::nothing())
+    }
+
+    /// Memory of others, which nobody here frees, nor keeps alive.
+    pub(super) fn unkept(place: (Address, usize, Device), known: Known) -> Self {
+        Self::with(Weak::new(), place, 0, Kind::Empty, Book::Own(known), None)
     }
 
     fn with(
@@ -126,6 +129,14 @@ impl Allocation {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let (id, lingers) = (NEXT.fetch_add(1, Ordering::Relaxed), AtomicBool::new(false));
         Self { me, id, address, bytes, device, owner, kind, book, reach, lingers }
+    }
+
+    /// Forgets who uses it.
+    #[cfg(feature = "cudarc")]
+    pub(super) fn forget_uses(&mut self) {
+        if let Book::Own(known) = &mut self.book {
+            drop(known.uses.take());
+        }
     }
 
     /// Keeps the memory alive for longer than it is borrowed; `None` where nobody keeps book of it, so that nobody can.

@@ -35,6 +35,12 @@ impl Known {
         Self { uses: Tracker::none(), lineage: Lineage::unknown(), extent: None }
     }
 
+    /// Of memory that others write to and read as well, while it is lent.
+    #[cfg(feature = "cudarc")]
+    pub(super) fn lent() -> Self {
+        Self { uses: Tracker::new(), ..Self::nothing() }
+    }
+
     /// Of memory that is to be mapped.
     pub(crate) fn of_mapped() -> Arc<Self> {
         Arc::new(Self { extent: Some(Box::default()), ..Self::new() })

@@ -6,4 +6,6 @@ pub(crate) mod backing;
 #[cfg(feature = "nccl")]
 pub(crate) mod hold;
 pub(crate) mod known;
+#[cfg(feature = "cudarc")]
+mod lent;
 pub(crate) mod region;

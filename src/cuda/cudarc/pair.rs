@@ -1,0 +1,42 @@
+//! A stream as both libraries have it.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaStream, DriverError};
+
+use crate::cuda::devices::check::check_on;
+use crate::cuda::devices::device::Device;
+use crate::cuda::order::stream::Stream;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// A stream as both libraries have it.
+#[derive(Clone)]
+pub(super) struct Pair {
+    pub(super) ours: Stream,
+    pub(super) theirs: Arc<CudaStream>,
+}
+
+impl Pair {
+    /// What cudarc could not say where it happened.
+    pub(super) fn told(&self) -> Result<()> {
+        self.theirs.context().check_err().map_err(|error| self.failed("cudarc", error))
+    }
+
+    /// An error of the driver, whose codes are those of the runtime.
+    pub(super) fn failed(&self, operation: &'static str, error: DriverError) -> Error {
+        let code = sys::cudaError(error.0 as u32);
+        let unknown = || Error::InvalidUsage { operation, reason: format!("{error:?}") };
+        check_on(self.ours.device().ordinal(), operation, code).err().unwrap_or_else(unknown)
+    }
+}
+
+/// The device of a stream, whose context is the one that all libraries share.
+pub(super) fn device_of(operation: &'static str, stream: &CudaStream) -> Result<Device> {
+    let context = stream.context();
+    if !context.is_primary() {
+        let expected = "one of the primary context of its device";
+        return Err(Error::argument(operation, "stream", expected, "one of another context"));
+    }
+    Device::new(context.ordinal())
+}

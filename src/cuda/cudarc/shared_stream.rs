@@ -1,0 +1,106 @@
+//! Streams of cudarc, on which this crate enqueues too, and what is lent there.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+
+use super::desk::{Desk, LEND};
+use super::lendable::Lendable;
+use super::pair::{Pair, device_of};
+use crate::cuda::order::stream::Stream;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD: usize = 2;
+
+/// A stream of cudarc, on which this crate enqueues too. It is a [`Stream`] wherever one is asked for, and keeps cudarc's alive.
+///
+/// Clones, and others made of the same stream, are the same queue.
+///
+/// ```no_run
+/// use cudarc::driver::CudaContext;
+/// use gpucomm::DeviceBuffer;
+/// use gpucomm::cuda::cudarc::SharedStream;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let theirs = CudaContext::new(0)?.new_stream()?;
+/// let shared = SharedStream::new(&theirs)?;
+/// let x = DeviceBuffer::from_slice(&shared, &[1, 2, 3])?;
+/// assert_eq!(x.to_vec(&shared)?, [1, 2, 3]);
+/// assert_eq!(shared.theirs(), &theirs);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SharedStream {
+    pair: Pair,
+}
+
+impl SharedStream {
+    /// The stream as this crate has it.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](Error::InvalidArgument) for a stream of another context than the primary one of its device, which is the one that NCCL uses, and for the default
+    /// stream of a thread (`per_thread_stream`); [`InvalidUsage`](Error::InvalidUsage) within a host function, or where no thread can be started; what
+    /// CUDA says.
+    pub fn new(stream: &Arc<CudaStream>) -> Result<Self> {
+        const OPERATION: &str = "SharedStream::new";
+        let device = device_of(OPERATION, stream)?;
+        device.ready(OPERATION)?;
+        let raw: sys::cudaStream_t = stream.cu_stream().cast();
+        if raw.addr() == PER_THREAD {
+            let expected = "a stream that all threads see";
+            return Err(Error::argument(OPERATION, "stream", expected, "the default stream of a thread"));
+        }
+        // SAFETY: a stream of this device, which lives until the last handle of cudarc's is dropped.
+        let ours = unsafe { Stream::from_raw_kept(OPERATION, device, raw, || Box::new(Arc::clone(stream)))? };
+        Ok(Self { pair: Pair { ours, theirs: Arc::clone(stream) } })
+    }
+
+    /// The stream as cudarc has it.
+    pub fn theirs(&self) -> &Arc<CudaStream> {
+        &self.pair.theirs
+    }
+
+    /// Lends memory of cudarc to operations of this crate, for as long as `f` runs, which enqueues them.
+    ///
+    /// What is lent may be used on any stream of this crate, in any number of operations. Before that, this stream waits for what cudarc has enqueued with the memory; after
+    /// it, this stream comes behind all these uses, and cudarc's events are recorded there: see [what comes after what](super::cudarc#what-comes-after-what).
+    /// Nothing waits on the host. The uses count whatever `f` returns, and where it panics.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](Error::InvalidArgument) for memory of another device or context, and for elements that are not aligned;
+    /// [`Timeout`](Error::Timeout) where too much is on its way; [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the stream is being captured;
+    /// what CUDA says, by way of cudarc, which also tells here what it could tell nobody before (`CudaContext::check_err`). `f` has not run then. Those of `f`; and where cudarc's events cannot be
+    /// recorded, what CUDA says: `f` has run then, and the stream was waited for.
+    pub fn lend<'m, M: Lendable<'m>, R, E: From<Error>>(
+        &self,
+        memory: M,
+        f: impl for<'l> FnOnce(M::Lent<'l>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let _current = self.device().bind(LEND)?;
+        let mut desk = Desk::new(self.pair.clone());
+        let place = memory.enter(&mut desk)?;
+        self.pair.told()?;
+        let value = f(M::lent(place, &desk))?;
+        desk.close()?;
+        Ok(value)
+    }
+}
+
+impl Deref for SharedStream {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.pair.ours
+    }
+}
+
+impl fmt::Debug for SharedStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedStream").field(&self.pair.ours).finish()
+    }
+}
