@@ -68,7 +68,8 @@ impl Clique {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there is no device, or one twice, and where the environment says what
+    /// [`Error::InvalidArgument`] where there is no device, or one twice (NCCL 2.30.3 and newer have several ranks on one, slowly, where
+    /// `NCCL_MULTI_RANK_GPU_ENABLE=1` is set: for tests), and where the environment says what
     /// [`Communicator::init_rank`] refuses; [`Error::Timeout`]; [`Error::LibraryTooOld`]; [`Error::InvalidUsage`] within a host function, or
     /// where no thread can be started; [`Error::Aborted`] where the [`Clique::spmd`] that this is called in has failed; what NCCL says.
     pub fn init_all(devices: &[Device]) -> Result<Self> {

@@ -10,6 +10,7 @@ use super::communicator::Communicator;
 use super::invitation::Invitation;
 use super::life::abort::start_abort;
 use super::life::scope::Scope;
+use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::state::helper::cannot_start;
 use super::wait::call::Call;
@@ -241,10 +242,8 @@ impl Clique {
     pub fn grow(&self, devices: &[Device]) -> Result<Self> {
         const OPERATION: &str = "Clique::grow";
         let wrong = |expected: &str, got: &dyn fmt::Display| Err(Error::argument(OPERATION, "devices", expected, got));
-        for (at, device) in devices.iter().enumerate() {
-            if devices[..at].contains(device) {
-                return wrong("each device once", &format_args!("{device} twice"));
-            }
+        environment::check_devices(OPERATION, "devices", devices)?;
+        for device in devices.iter().filter(|_| !environment::ranks_share_devices()) {
             if let Some(rank) = self.ranks().iter().find(|comm| comm.device() == *device) {
                 return wrong("other devices", &format_args!("{device}, which rank {} has", rank.rank()));
             }

@@ -6,7 +6,7 @@ use gpucomm::nccl::{Config, InitOptions, State, error_string};
 use gpucomm::{Clique, Communicator, Device, Error, InPlace, ReduceOp, Result, Stream, UniqueId, sys};
 
 use crate::failures::{abort, assert_aborted};
-use crate::support::{rank_counts, slower, still_works, watched};
+use crate::support::{places, rank_counts, slower, still_works, watched};
 
 /// All ranks of a communicator, as another library starts them.
 fn started(ranks: usize) -> Vec<sys::ncclComm_t> {
@@ -140,7 +140,7 @@ fn memory_of_nccl_is_for_any_communicator() {
                 buffer.fill(stream, 1).unwrap();
             }
             for round in 0..2 {
-                let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+                let clique = Clique::init_all(&places()[..ranks]).unwrap();
                 let each: Vec<_> = memory.iter_mut().map(std::sync::Mutex::new).collect();
                 let done = clique.spmd(|comm| {
                     let mut x = each[comm.rank()].lock().unwrap();
@@ -178,7 +178,7 @@ fn memory_of_nccl_is_for_any_communicator() {
 fn a_configuration_may_be_changed_at_last() {
     watched(60.0, || {
         for ranks in rank_counts(&[1, 2]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             // SAFETY: numbers that NCCL takes for these fields, the same on all ranks.
             let config = unsafe { Config::new().min_ctas(1).raw(|config| config.maxCTAs = 4) };
             let clique = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() }).unwrap();

@@ -10,10 +10,10 @@ use gpucomm::nccl::HostCft;
 use gpucomm::nccl::NvlsHost;
 use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::version::Version;
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
 
 use crate::support::each_version::{child as run_role, each_version};
-use crate::support::{assert_argument, assert_names, watched};
+use crate::support::{assert_argument, assert_names, places, watched};
 
 const CHILD: &str = "config::child";
 
@@ -24,7 +24,7 @@ fn child() {
 }
 
 fn clique(ranks: usize, config: Config) -> Result<Clique> {
-    Clique::init_all_with(&Device::all()?[..ranks], &InitOptions { config, ..InitOptions::default() })
+    Clique::init_all_with(&places()[..ranks], &InitOptions { config, ..InitOptions::default() })
 }
 
 /// A sum over the ranks, which it computes right.

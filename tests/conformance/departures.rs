@@ -4,9 +4,9 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use gpucomm::version::Version;
-use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
-use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, places, quick, rank_counts, slower, still_works, watched};
 
 /// Nobody waits for so long.
 pub const TIMEOUT: Duration = Duration::from_secs(100);
@@ -32,7 +32,7 @@ fn assert_left(error: &Error, operation: &str, expected: &str, got: &[&str]) {
 
 /// A clique whose ranks have done so many all-reduces, with a stream each.
 fn ranks(count: usize, before: usize) -> Vec<(Communicator, Stream)> {
-    let clique = Clique::init_all(&Device::all().unwrap()[..count]).unwrap();
+    let clique = Clique::init_all(&places()[..count]).unwrap();
     clique.ranks().iter().for_each(|comm| comm.set_timeout(TIMEOUT));
     let work = |comm: &Communicator| {
         let stream = Stream::new(comm.device())?;

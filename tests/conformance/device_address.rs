@@ -1,11 +1,11 @@
 //! Where kernels reach the windows of other ranks.
 
 use gpucomm::nccl::{DeviceAddress, Window};
-use gpucomm::{Backend, Clique, CommBuffer, Communicator, Device, Error, Result, Stream, UniqueId, Version, sys};
+use gpucomm::{Backend, Clique, CommBuffer, Communicator, Error, Result, Stream, UniqueId, Version, sys};
 
 use crate::support::each_version::{self, each_version};
 use crate::support::process::{Role, all_succeed, spawn};
-use crate::support::{Rig, assert_argument, assert_names, rank_counts, slower, watched};
+use crate::support::{Rig, assert_argument, assert_names, places, rank_counts, slower, watched};
 
 const CHILD: &str = "device_address::child";
 
@@ -199,7 +199,7 @@ fn multimem(comm: &Communicator, x: &CommBuffer<'_, u32>) {
 
 /// Where ranks cannot map each other's memory there are no windows.
 fn without(ranks: usize) {
-    let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+    let clique = Clique::init_all(&places()[..ranks]).unwrap();
     clique
         .spmd(|comm| {
             let stream = Stream::new(comm.device())?;

@@ -10,7 +10,7 @@ use gpucomm::{
 };
 
 use crate::support::process::{Finished, Role, spawn};
-use crate::support::{Rig, quick, rank_counts, skip, slower, still_works, watched};
+use crate::support::{Rig, places, quick, rank_counts, skip, slower, still_works, watched};
 
 const CHILD: &str = "ends::child";
 
@@ -190,7 +190,7 @@ fn abort_with_windows(devices: &[Device]) {
 }
 
 fn memory(ranks: usize) {
-    let devices = &Device::all().unwrap()[..ranks];
+    let devices = &places()[..ranks];
     abort_with_windows(devices);
     let first = free_memory(devices);
     for _ in 0..50 {
@@ -220,7 +220,7 @@ fn aborts_lose_no_memory() {
 
 /// A device is lost in the middle: every end comes back, and the other devices work.
 fn lost(ranks: usize) {
-    let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+    let clique = Clique::init_all(&places()[..ranks]).unwrap();
     let result = clique.spmd(|comm| {
         let stream = Stream::new(comm.device())?;
         let mut window = comm.alloc_from(&stream, &[1.0f32; 100])?;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
 use gpucomm::nccl::Local;
-use gpucomm::{Clique, CommBuffer, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, Version};
+use gpucomm::{Clique, CommBuffer, Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, Version};
 
 use crate::graph_registered::properties;
 use crate::registration::{large, mapped};
-use crate::support::{Rig, rank_counts, slower, watched};
+use crate::support::{Rig, places, rank_counts, slower, watched};
 
 /// Captures, launches and drops a graph that sums into `x`, where all elements are 1.
 fn once(comm: &Communicator, stream: &Stream, x: &mut CommBuffer<'_, u32, Local>) -> Result<()> {
@@ -169,7 +169,7 @@ fn mapped_memory_grows_behind_a_graph() {
 fn memory_of_a_communicator_that_is_given_away_stays() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
-            let comms = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap().into_ranks();
+            let comms = Clique::init_all(&places()[..ranks]).unwrap().into_ranks();
             let freed = Arc::new(AtomicUsize::new(0));
             let give = |comm: Communicator| {
                 let stream = Stream::new(comm.device())?;

@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use gpucomm::nccl::{Config, GraphUsage, InitOptions};
-use gpucomm::{
-    Clique, Communicator, Device, DeviceBuffer, Error, Graph, InPlace, ReduceOp, Result, Stream, Version, group,
-};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, Graph, InPlace, ReduceOp, Result, Stream, Version, group};
 
 use crate::support::newer::since;
 use crate::support::random::rng;
-use crate::support::{assert_names, rank_counts, slower};
+use crate::support::{assert_names, places, rank_counts, slower};
 
 /// The first version that can be told so.
 const FIRST: Version = Version::new(2, 29, 2);
@@ -22,7 +20,7 @@ fn one() -> Config {
 
 fn clique(ranks: usize, config: Config) -> Clique {
     let options = InitOptions { config, ..InitOptions::default() };
-    Clique::init_all_with(&Device::all().unwrap()[..ranks], &options).unwrap()
+    Clique::init_all_with(&places()[..ranks], &options).unwrap()
 }
 
 /// What comes next on `stream` does so a little later.

@@ -13,7 +13,7 @@ use crate::split::{gathered, sum};
 use crate::support::newer::since;
 use crate::support::process::{Child, Role, all_succeed, spawn};
 use crate::support::random::rng;
-use crate::support::{assert_argument, assert_names, rank_counts, skip, slower, still_works, watched};
+use crate::support::{assert_argument, assert_names, places, rank_counts, skip, slower, still_works, watched};
 
 /// The first version that can.
 pub const FIRST: Version = Version::new(2, 29, 2);
@@ -93,7 +93,7 @@ fn threads_grow_and_accept() {
     since(FIRST, 120.0, || {
         for ranks in rank_counts(&[2, 3, 4]) {
             let mut rng = rng(&format!("growing {ranks}"));
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             for before in 1..ranks {
                 for _ in 0..4 {
                     let (host, order) = (rng.usize(..before), rng.bool());
@@ -144,7 +144,7 @@ fn threads_grow_and_accept() {
 fn new_ranks_that_disagree_are_told() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[2, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let grown = clique(&devices[..1]).grow(&devices[1..]).unwrap();
             let error = grown
                 .spmd(|comm| {
@@ -164,7 +164,7 @@ fn new_ranks_that_disagree_are_told() {
 fn what_is_refused() {
     since(FIRST, 90.0, || {
         for ranks in rank_counts(&[3]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let old = clique(&devices[..2]);
             assert_argument(old.grow(&[]), "Clique::grow", "1 to", "0");
             assert_argument(old.grow(&[devices[2], devices[2]]), "Clique::grow", "each device once", "twice");
@@ -200,7 +200,7 @@ fn others_than_were_invited() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[2]) {
             for invites in [true, false] {
-                let old = clique(&Device::all().unwrap()[..ranks]);
+                let old = clique(&places()[..ranks]);
                 let errors = std::thread::scope(|scope| {
                     let threads: Vec<_> = old
                         .ranks()

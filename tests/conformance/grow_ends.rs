@@ -4,11 +4,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Clique, Communicator, Device, Error, Result, Stream};
+use gpucomm::{Clique, Communicator, Error, Result, Stream};
 
 use crate::grow::{FIRST, clique, use_it};
 use crate::support::newer::since;
-use crate::support::{assert_names, rank_counts, slower, still_works};
+use crate::support::{assert_names, places, rank_counts, slower, still_works};
 
 /// A new rank that never comes: the others are told, each at its deadline.
 #[test]
@@ -16,7 +16,7 @@ fn a_new_rank_that_never_comes() {
     since(FIRST, 120.0, || {
         for ranks in rank_counts(&[2, 3]) {
             for accepts in [false, true] {
-                let devices = &Device::all().unwrap()[..ranks];
+                let devices = &places()[..ranks];
                 let old = clique(&devices[..ranks - 1]);
                 old.spmd(use_it).unwrap();
                 old.ranks().iter().for_each(|comm| comm.set_timeout(slower(1.0)));
@@ -53,7 +53,7 @@ fn a_new_rank_that_never_comes() {
 fn an_old_rank_that_never_comes() {
     since(FIRST, 90.0, || {
         for ranks in rank_counts(&[3]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let old = clique(&devices[..2]);
             old.spmd(use_it).unwrap();
             old.ranks().iter().for_each(|comm| comm.set_timeout(slower(1.0)));
@@ -80,7 +80,7 @@ fn an_old_rank_that_never_comes() {
 fn who_was_left_out_of_a_shrink_grows_with_the_others() {
     since(FIRST, 90.0, || {
         for ranks in rank_counts(&[3, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             for left_out in [0, ranks - 2] {
                 let old = clique(&devices[..ranks - 1]);
                 let rest = old.shrink(&[left_out]).unwrap();
@@ -105,7 +105,7 @@ fn who_was_left_out_of_a_shrink_grows_with_the_others() {
 fn what_shares_with_parts_does_not_grow() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[3, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
             let old = Clique::init_all_with(&devices[..ranks - 1], &options).unwrap();
             let newcomers = &devices[ranks - 1..];
@@ -140,7 +140,7 @@ fn what_shares_with_parts_does_not_grow() {
 fn forgotten_dropped_and_unwound() {
     since(FIRST, 120.0, || {
         for ranks in rank_counts(&[2, 3]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             for order in 0..4 {
                 let old = clique(&devices[..1]);
                 let grown = old.grow(&devices[1..]).unwrap();
@@ -188,7 +188,7 @@ fn forgotten_dropped_and_unwound() {
 fn an_abort_stops_it() {
     since(FIRST, 90.0, || {
         for ranks in rank_counts(&[2, 3]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             for round in 0..8 {
                 let old = clique(&devices[..ranks - 1]);
                 let aborter = old.rank(0).aborter();
@@ -213,7 +213,7 @@ fn an_abort_stops_it() {
 fn a_clique_that_was_busy_grows_later() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[3]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let old = clique(&devices[..2]);
             old.ranks().iter().for_each(|comm| comm.set_timeout(slower(0.5)));
             let streams: Vec<_> = devices[..2].iter().map(|device| Stream::new(*device).unwrap()).collect();

@@ -1,13 +1,13 @@
 //! Communicators that are given away, and come back.
 
 use gpucomm::nccl::{Config, InitOptions, State};
-use gpucomm::{Clique, Communicator, Device, Error, InPlace, ReduceOp, Result, Stream, sys};
+use gpucomm::{Clique, Communicator, Error, InPlace, ReduceOp, Result, Stream, sys};
 
-use crate::support::{quick, rank_counts, slower, still_works, watched};
+use crate::support::{places, quick, rank_counts, slower, still_works, watched};
 
 fn ranks_with(ranks: usize, config: Config) -> Vec<Communicator> {
     let options = InitOptions { config, ..InitOptions::default() };
-    Clique::init_all_with(&Device::all().unwrap()[..ranks], &options).unwrap().into_ranks()
+    Clique::init_all_with(&places()[..ranks], &options).unwrap().into_ranks()
 }
 
 fn ranks_of(ranks: usize) -> Vec<Communicator> {

@@ -1,15 +1,15 @@
 //! Streams that outlive a failed communicator, or are shared with one: whom they tell of it, and how often.
 
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
+use gpucomm::{Clique, DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
 
 use crate::failures::{REASON, abort, assert_aborted};
-use crate::support::{Rig, quick, rank_counts, slower, watched};
+use crate::support::{Rig, places, quick, rank_counts, slower, watched};
 
 /// A clique that was aborted with work that nobody has waited for, and a new one on the same streams, whose program waits through
 /// `wait` alone.
 fn a_new_clique_on_kept_streams(wait: impl Fn(&Stream) -> Result<(), Error>) {
     for ranks in rank_counts(&[2, 4]) {
-        let devices = &Device::all().unwrap()[..ranks];
+        let devices = &places()[..ranks];
         let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
         let others: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
         let sum = |clique: &Clique, value: i32| {
@@ -72,7 +72,7 @@ fn a_new_clique_whose_program_waits_for_events() {
 fn an_event_tells_for_its_stream() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let (first, second) = (Rig::new(ranks), Clique::init_all(devices).unwrap());
             let others = second.ranks();
             first.run(|comm, stream| {

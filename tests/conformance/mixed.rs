@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use gpucomm::nccl::{AbortOutcome, CommBuffer};
-use gpucomm::{
-    Clique, Communicator, Device, DeviceBuffer, Error, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream,
-};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream};
 
-use crate::support::{Rig, assert_names, quick, rank_counts, slower, watched};
+use crate::support::{Rig, assert_names, places, quick, rank_counts, slower, watched};
 
 /// Large enough for NCCL to move it without copying.
 const LEN: usize = (16 << 20) / 4;
@@ -29,7 +27,7 @@ fn two_ranks(body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync + Send +
         if rank_counts(&[2]).is_empty() {
             return;
         }
-        let clique = Clique::init_all(&Device::all().unwrap()[..2]).unwrap();
+        let clique = Clique::init_all(&places()[..2]).unwrap();
         clique.spmd(|comm| body(comm, &Stream::new(comm.device())?)).unwrap();
         clique.close(gpucomm::default_timeout()).unwrap();
     });
@@ -198,7 +196,7 @@ fn an_abort_behind_a_window() {
     watched(100.0, || {
         for ranks in rank_counts(&[2, 4]) {
             for len in [100, 10_000, 1_000_000] {
-                let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+                let clique = Clique::init_all(&places()[..ranks]).unwrap();
                 let missing = clique.rank(0).aborter();
                 let behind = clique.spmd(|comm| {
                     let stream = Stream::new(comm.device())?;

@@ -3,7 +3,7 @@
 use gpucomm::{Clique, Communicator, DeviceBuffer, Error, PinnedBuffer, Result, Stream, group};
 
 use crate::support::process::{Role, spawn};
-use crate::support::{Rig, assert_names, rank_counts, slower, watched};
+use crate::support::{Rig, assert_names, places, rank_counts, slower, watched};
 use crate::waiting::{assert_waited, errors, limit};
 
 const CHILD: &str = "neighbours::child";
@@ -80,7 +80,7 @@ fn a_wrong_neighbour() {
 
 /// The same as a program has it, which reads what came from pinned memory.
 fn halo(role: Role) -> Result<()> {
-    let clique = Clique::init_all(&gpucomm::Device::all()?[..role.size])?;
+    let clique = Clique::init_all(&places()[..role.size])?;
     gpucomm::set_default_timeout(slower(1.5));
     clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(1.5)));
     let end = std::sync::Barrier::new(role.size);

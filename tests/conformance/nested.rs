@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpucomm::nccl::InitOptions;
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
-use crate::support::{Rig, quick, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, places, quick, rank_counts, slower, still_works, watched};
 
 /// Longer than the test may take: who waits for as long has not been told.
 fn patient() -> InitOptions {
@@ -86,7 +86,7 @@ fn a_clique_of_one_rank() {
     watched(90.0, || {
         for ranks in rank_counts(&[4]) {
             let devices = Device::all().unwrap()[2..ranks].to_vec();
-            let outer = Clique::init_all(&Device::all().unwrap()[..2]).unwrap();
+            let outer = Clique::init_all(&places()[..2]).unwrap();
             let result: Result<Vec<()>> = quick(slower(3.0), || {
                 outer.spmd(|comm| {
                     if comm.rank() == 1 {

@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Backend, Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
+use gpucomm::{Backend, Clique, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::support::process::{Role, spawn};
-use crate::support::{rank_counts, skip, slower, watched};
+use crate::support::{places, rank_counts, skip, slower, watched};
 
 /// More than half of a device.
 const LARGE: usize = 40 << 20;
@@ -38,7 +38,7 @@ fn child() {
 }
 
 fn start(ranks: usize, config: Config) -> Result<(Clique, Vec<Stream>)> {
-    let devices = &Device::all()?[..ranks];
+    let devices = &places()[..ranks];
     let clique = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() })?;
     Ok((clique, devices.iter().map(|device| Stream::new(*device)).collect::<Result<_>>()?))
 }

@@ -9,7 +9,7 @@ use gpucomm::{Clique, Communicator, Device, Error, Result, Stream, UniqueId};
 use crate::split::sum;
 use crate::support::block_on::block_on;
 use crate::support::process::{Role, all_succeed, spawn};
-use crate::support::{assert_argument, assert_names, quick, rank_counts, slower, still_works, watched};
+use crate::support::{assert_argument, assert_names, places, quick, rank_counts, slower, still_works, watched};
 
 const CHILD: &str = "pending::child";
 
@@ -192,7 +192,7 @@ fn given_up_before_and_after_the_others_come() {
 fn a_program_that_fails_takes_its_starts_along() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
-            let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+            let clique = Clique::init_all(&places()[..ranks]).unwrap();
             let (begun, error) =
                 (Barrier::new(ranks), Error::Unsupported { operation: "a test", needs: "nothing".into() });
             let result = quick(Duration::from_secs(5), || {

@@ -12,7 +12,7 @@ use gpucomm::{
 };
 
 use crate::support::process::{Role, all_succeed, spawn_all};
-use crate::support::{Rig, assert_argument, assert_names, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_argument, assert_names, places, rank_counts, slower, still_works, watched};
 
 /// Large enough for NCCL to move it without copying; the emulator makes no difference.
 pub fn large() -> usize {
@@ -115,7 +115,7 @@ fn operations_are_right_before_meanwhile_and_afterwards() {
 fn one_thread_registers_for_all() {
     watched(60.0, || {
         for ranks in rank_counts(&[1, 2, 4]) {
-            let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+            let clique = Clique::init_all(&places()[..ranks]).unwrap();
             let streams: Vec<_> = clique.ranks().iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
             let mut memory: Vec<_> = clique
                 .ranks()

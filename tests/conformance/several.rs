@@ -9,7 +9,7 @@ use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, Reduce
 use crate::split::{owners, sum, whole};
 use crate::support::process::{Role, all_succeed, spawn};
 use crate::support::random::rng;
-use crate::support::{assert_argument, assert_names, quick, rank_counts, slower, still_works, watched};
+use crate::support::{assert_argument, assert_names, places, quick, rank_counts, slower, still_works, watched};
 
 const CHILD: &str = "several::child";
 
@@ -82,7 +82,7 @@ fn those_that_share_end_together() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
             let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
-            let clique = Clique::init_all_with(&Device::all().unwrap()[..ranks], &options).unwrap();
+            let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
             let ends = |world: Communicator| {
                 let stream = Stream::new(world.device()).unwrap();
                 let (one, other) = (whole(&world).unwrap(), whole(&world).unwrap());

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpucomm::nccl::{AbortOutcome, Config, InitOptions, State};
-use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Stream, group};
+use gpucomm::{Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, group};
 
 use crate::sharing::{owners, sharing};
 use crate::split::{sum, whole};
 use crate::split_ends::dropped_in_order;
-use crate::support::{assert_names, quick, rank_counts, slower, still_works, watched};
+use crate::support::{assert_names, places, quick, rank_counts, slower, still_works, watched};
 
 /// One of them is aborted, on one rank: so are all others, and say why.
 #[test]
@@ -199,7 +199,7 @@ fn an_abort_of_those_that_have_windows() {
                 // SAFETY: what is registered is freed after its communicator.
                 let config = unsafe { Config::new().force_windows() }.split_share(true);
                 let options = InitOptions { timeout: slower(10.0), config };
-                let clique = Clique::init_all_with(&Device::all().unwrap()[..ranks], &options).unwrap();
+                let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
                 let fires = Barrier::new(ranks);
                 clique
                     .spmd(|comm| {

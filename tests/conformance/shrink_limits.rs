@@ -4,10 +4,10 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Clique, Device, Error, Stream};
+use gpucomm::{Clique, Error, Stream};
 
 use crate::split::{owners, sum};
-use crate::support::{Rig, assert_argument, assert_names, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_argument, assert_names, places, rank_counts, slower, still_works, watched};
 
 #[test]
 fn ranks_that_differ_are_told() {
@@ -91,7 +91,7 @@ fn lists_that_are_wrong() {
             assert_argument(rig.clique.shrink(&[0, 1]), "Clique::shrink", "fewer than all of the 2 ranks", "[0, 1]");
             rig.close();
             let options = InitOptions { config: Config::new().shrink_share(true), ..InitOptions::default() };
-            let clique = Clique::init_all_with(&Device::all().unwrap()[..2], &options).unwrap();
+            let clique = Clique::init_all_with(&places()[..2], &options).unwrap();
             let refused = clique.shrink(&[0]).unwrap_err();
             assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused}");
             // NCCL hands it on to parts.
@@ -102,7 +102,7 @@ fn lists_that_are_wrong() {
             clique.revoke("to be shrunk").unwrap();
             assert_eq!(clique.shrink(&[0]).unwrap().size(), 1);
             let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
-            let clique = Clique::init_all_with(&Device::all().unwrap()[..2], &options).unwrap();
+            let clique = Clique::init_all_with(&places()[..2], &options).unwrap();
             let refused = clique.revoke("no").unwrap_err();
             assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused}");
             // What is left shares with what comes from it, and nothing else.

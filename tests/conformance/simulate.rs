@@ -7,7 +7,7 @@ use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, Reduce
 
 use crate::support::newer::since;
 use crate::support::random::rng;
-use crate::support::{Rig, assert_names, quick, rank_counts, slower, watched};
+use crate::support::{Rig, assert_names, places, quick, rank_counts, slower, watched};
 
 /// What a collective writes.
 fn sum_of(ranks: usize) -> u32 {
@@ -56,7 +56,7 @@ fn nothing_is_done_and_what_comes_next_is_right() {
 fn one_thread_for_all_ranks_and_several_kinds() {
     watched(60.0, || {
         for ranks in rank_counts(&[2, 3, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let clique = Clique::init_all(devices).unwrap();
             let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
             let poison = |len: usize| {
@@ -180,7 +180,7 @@ fn what_nccl_does_not_simulate_is_refused_by_name() {
             });
             // Those that share are no group.
             let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
-            let clique = Clique::init_all_with(&Device::all().unwrap()[..ranks], &options).unwrap();
+            let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
             clique
                 .spmd(|comm| {
                     let stream = Stream::new(comm.device())?;

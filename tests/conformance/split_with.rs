@@ -1,11 +1,11 @@
 //! Communicators that are made of others, and configured otherwise.
 
 use gpucomm::nccl::{Config, InitOptions, State};
-use gpucomm::{Clique, Device, Error};
+use gpucomm::{Clique, Error};
 
 use crate::split::{gathered, owners, sum};
 use crate::support::random::rng;
-use crate::support::{Rig, assert_names, rank_counts, slower, watched};
+use crate::support::{Rig, assert_names, places, rank_counts, slower, watched};
 
 /// `error` is of an argument of this name.
 #[track_caller]
@@ -98,7 +98,7 @@ fn ranks_of_a_part_want_the_same() {
 fn what_cannot_be_inherited_is_refused_by_name() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let options = InitOptions { config: Config::new().max_ctas(4), ..InitOptions::default() };
             let clique = Clique::init_all_with(devices, &options).unwrap();
             clique
@@ -133,7 +133,7 @@ fn what_cannot_be_inherited_is_refused_by_name() {
 fn a_part_goes_on_sharing() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
             let clique = Clique::init_all_with(devices, &options).unwrap();
             clique

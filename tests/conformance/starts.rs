@@ -8,7 +8,7 @@ use gpucomm::nccl::InitOptions;
 use gpucomm::{Backend, Clique, Communicator, Device, Error, UniqueId};
 
 use crate::support::process::{Role, all_succeed, spawn, spawn_all};
-use crate::support::{assert_names, quick, rank_counts, skip, slower, still_works, watched};
+use crate::support::{assert_names, places, quick, rank_counts, skip, slower, still_works, watched};
 
 const CHILD: &str = "starts::child";
 
@@ -43,7 +43,7 @@ fn holdings(few: impl Fn((usize, usize)) -> bool) -> (usize, usize) {
 
 /// Odd starts fail at one rank or another.
 fn fails(ranks: usize) {
-    let devices = &Device::all().unwrap()[..ranks];
+    let devices = &places()[..ranks];
     let mut before = None;
     for attempt in 0..12usize {
         if attempt % 2 == 0 {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpucomm::{Backend, Clique, Device, DeviceBuffer, InPlace, PinnedBuffer, ReduceOp, Stream, group};
 
-use crate::support::{Rig, quick, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, places, quick, rank_counts, slower, still_works, watched};
 
 /// Makes everything that follows on `stream` late, so that a missing order between streams shows.
 fn delay(stream: &Stream) -> gpucomm::Result<()> {
@@ -120,7 +120,7 @@ fn one_communicator_on_several_streams_in_turn() {
 fn two_communicators_on_the_same_devices() {
     watched(90.0, || {
         for ranks in rank_counts(&[2, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let (first, second) = (Clique::init_all(devices).unwrap(), Clique::init_all(devices).unwrap());
             let second_ranks = second.ranks();
             let results = first

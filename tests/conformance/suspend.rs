@@ -2,15 +2,14 @@
 
 use gpucomm::nccl::{Config, InitOptions, State, Suspend};
 use gpucomm::{
-    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, Version,
-    group,
+    Backend, Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, Version, group,
 };
 
 use crate::split::{owners, sum};
 use crate::support::newer::since;
 use crate::support::process::{Role, spawn};
 use crate::support::random::rng;
-use crate::support::{Rig, assert_names, rank_counts, skip, slower, still_works, watched};
+use crate::support::{Rig, assert_names, places, rank_counts, skip, slower, still_works, watched};
 
 /// The first version that can.
 pub const FIRST: Version = Version::new(2, 29, 7);
@@ -211,7 +210,7 @@ fn what_shares_is_refused() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[1, 2]) {
             let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
-            let clique = Clique::init_all_with(&Device::all().unwrap()[..ranks], &options).unwrap();
+            let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
             let part = clique.split(|_| Some((0, 0))).unwrap();
             for one in [&clique, &part[&0]] {
                 let error = one.suspend(Suspend::MEMORY, "in vain").unwrap_err();
@@ -278,7 +277,7 @@ fn in_a_process(role: &'static str, env: &'static [(&'static str, &'static str)]
 }
 
 fn unsupported(needs: &str) -> Result<()> {
-    let clique = Clique::init_all(&Device::all()?[..2])?;
+    let clique = Clique::init_all(&places()[..2])?;
     for error in [
         clique.suspend(Suspend::MEMORY, "in vain").unwrap_err(),
         clique.rank(1).suspend(Suspend::MEMORY, "in vain").unwrap_err(),
@@ -301,7 +300,7 @@ fn disabled() -> Result<()> {
 /// Another has taken the memory: that rank has no way back, and the others are told.
 fn little_memory() -> Result<()> {
     for round in 0..3 {
-        let comms = Clique::init_all(&Device::all()?[..3])?.into_ranks();
+        let comms = Clique::init_all(&places()[..3])?.into_ranks();
         std::thread::scope(|scope| {
             for comm in &comms {
                 scope.spawn(move || {

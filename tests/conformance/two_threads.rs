@@ -10,7 +10,7 @@ use gpucomm::cuda::{Event, SliceMut};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::failures::{abort, assert_aborted};
-use crate::support::{Rig, rank_counts, slower, watched};
+use crate::support::{Rig, places, rank_counts, slower, watched};
 
 /// Longer than the other thread needs.
 const LONG: Duration = Duration::from_millis(300);
@@ -26,7 +26,7 @@ fn beside_a_reader(reader: Reader) {
         }
         let until = Instant::now() + slower(3.0);
         while Instant::now() < until {
-            let (rig, comm) = (Rig::new(2), &Clique::init_all(&Device::all().unwrap()[..1]).unwrap());
+            let (rig, comm) = (Rig::new(2), &Clique::init_all(&places()[..1]).unwrap());
             let device = Device::new(0).unwrap();
             let (ours, theirs, third) =
                 (&Stream::new(device).unwrap(), Stream::new(device).unwrap(), Stream::new(device));

@@ -4,17 +4,17 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use gpucomm::cuda::Slice;
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, RecvOnly, ReduceOp, SendOnly, Stream, group};
+use gpucomm::{Clique, DeviceBuffer, Error, InPlace, RecvOnly, ReduceOp, SendOnly, Stream, group};
 
 use crate::failures::{REASON, abort, assert_aborted};
-use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, places, quick, rank_counts, slower, still_works, watched};
 
 /// Two cliques on the same streams: the one that is aborted takes nothing of the other with it.
 #[test]
 fn two_communicators_on_one_stream() {
     watched(90.0, || {
         for ranks in rank_counts(&[2, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let (first, second) = (Clique::init_all(devices).unwrap(), Clique::init_all(devices).unwrap());
             let others = second.ranks();
             let all = Barrier::new(ranks);
@@ -61,7 +61,7 @@ fn two_communicators_on_one_stream() {
 fn an_old_abort_does_not_fail_a_new_clique() {
     watched(90.0, || {
         for ranks in rank_counts(&[2, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
             let make = || {
                 let clique = Clique::init_all(devices).unwrap();
@@ -115,7 +115,7 @@ fn a_kept_stream_tells_of_an_earlier_communicator() {
     watched(90.0, || {
         for ranks in rank_counts(&[2]) {
             for new in [false, true] {
-                let devices = &Device::all().unwrap()[..ranks];
+                let devices = &places()[..ranks];
                 let stream = Stream::new(devices[0]).unwrap();
                 let rig = Rig::new(ranks);
                 let mut x = DeviceBuffer::from_slice(&stream, &[7; 4]).unwrap();
@@ -150,7 +150,7 @@ fn a_kept_stream_tells_of_an_earlier_communicator() {
 fn sound_operations_on_failed_data() {
     watched(90.0, || {
         for ranks in rank_counts(&[2, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let (first, second) = (Rig::new(ranks), Clique::init_all(devices).unwrap());
             let others = second.ranks();
             first.run(|comm, stream| {
@@ -191,7 +191,7 @@ fn sound_operations_on_failed_data() {
 fn what_overwrites_a_buffer() {
     watched(120.0, || {
         for ranks in rank_counts(&[2, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let (first, second) = (Rig::new(ranks), Clique::init_all(devices).unwrap());
             let others = second.ranks();
             let all = Barrier::new(ranks);
@@ -269,7 +269,7 @@ fn what_overwrites_a_buffer() {
 fn what_stays_with_a_rank() {
     watched(120.0, || {
         for ranks in rank_counts(&[1, 2, 4]) {
-            let devices = &Device::all().unwrap()[..ranks];
+            let devices = &places()[..ranks];
             let (first, second) = (Rig::new(ranks), Clique::init_all(devices).unwrap());
             let others = second.ranks();
             let all = Barrier::new(ranks);

@@ -4,7 +4,7 @@ use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Prop
 use gpucomm::nccl::Unsupported;
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, Version, group};
 
-use crate::support::{Rig, assert_argument, assert_names, rank_counts, still_works, watched};
+use crate::support::{Rig, assert_argument, assert_names, places, rank_counts, still_works, watched};
 
 /// Elements of a page.
 pub const PAGE: usize = 4096 / 4;
@@ -310,7 +310,7 @@ fn known_bugs_are_named() {
     watched(60.0, || {
         let expected = if windows_are_sound() { None } else { Some(Unsupported::KnownBug("endless-windows")) };
         for ranks in rank_counts(&[1, 2]) {
-            let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+            let clique = Clique::init_all(&places()[..ranks]).unwrap();
             clique
                 .spmd(|comm| {
                     let stream = Stream::new(comm.device())?;

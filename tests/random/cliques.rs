@@ -8,6 +8,7 @@ use gpucomm::{Clique, Device};
 
 use crate::configs::Settings;
 use crate::outcome;
+use crate::places::places;
 use crate::program::Program;
 use crate::settings::{Batch, rng, slower};
 use crate::watch;
@@ -17,7 +18,7 @@ pub const PATIENT: Duration = Duration::from_secs(20);
 
 /// The first devices, in an order drawn from the seed.
 fn devices(batch: &Batch) -> Vec<Device> {
-    let mut devices = Device::all().expect("devices");
+    let mut devices = places();
     devices.truncate(batch.ranks);
     rng(batch.first, "devices").shuffle(&mut devices);
     devices

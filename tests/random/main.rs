@@ -45,6 +45,8 @@ mod model;
 mod number;
 mod operation;
 mod outcome;
+#[path = "../support/places.rs"]
+mod places;
 #[path = "../support/process.rs"]
 mod process;
 mod processes;

@@ -92,15 +92,14 @@ pub(crate) fn some_ranks(
     if ranks.is_empty() {
         return Err(Error::argument(operation, "ranks", "at least one rank", "none"));
     }
-    for (at, (rank, device)) in ranks.iter().enumerate() {
+    for (at, (rank, _)) in ranks.iter().enumerate() {
         check_rank(operation, *rank, size)?;
         if ranks[..at].iter().any(|(other, _)| other == rank) {
             return Err(Error::argument(operation, "ranks", "each rank once", format!("rank {rank} twice")));
         }
-        if ranks[..at].iter().any(|(_, other)| other == device) {
-            return Err(Error::argument(operation, "ranks", "each device once", format!("{device} twice")));
-        }
     }
+    let devices: Vec<Device> = ranks.iter().map(|(_, device)| *device).collect();
+    environment::check_devices(operation, "ranks", &devices)?;
     Start { operation, ids: vec![*id], grows: None, size, ranks }.run(None, options)
 }
 
@@ -151,11 +150,7 @@ pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &I
     if devices.is_empty() {
         return Err(Error::argument(operation, "devices", "at least one device", "none"));
     }
-    for (at, device) in devices.iter().enumerate() {
-        if devices[..at].contains(device) {
-            return Err(Error::argument(operation, "devices", "each device once", format!("{device} twice")));
-        }
-    }
+    environment::check_devices(operation, "devices", devices)?;
     let size = devices.len();
     let sharing = environment::shares(options.config.shares()).then(|| Sharing::new(size));
     let family = Arc::new(Family::new(size, None, sharing));

@@ -9,11 +9,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::cuda::Device;
 use crate::deadline;
 use crate::error::{Error, Result};
+use crate::version::{self, Version};
 
 const BLOCKING: &str = "NCCL_COMM_BLOCKING";
 const POLICY: &str = "NCCL_CTA_POLICY";
+const MULTI_RANK: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
+const DEVICES_ONCE: &str =
+    "each device once; NCCL 2.30.3 and newer have several ranks on one where NCCL_MULTI_RANK_GPU_ENABLE=1 is set";
 const SHARE: &str = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
 
 /// Refuses an environment in which NCCL would make communicators that do not block, or whose work copy engines do, or one that says
@@ -59,6 +64,21 @@ pub(crate) fn shares(configured: bool) -> bool {
 pub(crate) fn shrinks_share(configured: bool) -> bool {
     static SAID: OnceLock<Option<bool>> = OnceLock::new();
     SAID.get_or_init(|| is_one("NCCL_COMM_SHRINK_SHARE_RESOURCES")).unwrap_or(configured)
+}
+
+/// Whether several ranks of a communicator may be on one device: NCCL 2.30.3 and newer let them, where this says so.
+pub(crate) fn ranks_share_devices() -> bool {
+    static SAID: OnceLock<bool> = OnceLock::new();
+    let said = || seen(MULTI_RANK, |name| std::env::var_os(name), &files()).and_then(|(value, _)| number(&value));
+    *SAID.get_or_init(|| said().is_some_and(|number| number != 0))
+        && version::running_nccl().is_ok_and(|running| running >= Version::new(2, 30, 3))
+}
+
+/// Refuses a device that is there twice, unless ranks may share devices.
+pub(crate) fn check_devices(operation: &'static str, argument: &'static str, devices: &[Device]) -> Result<()> {
+    let twice = devices.iter().enumerate().find(|(at, device)| devices[..*at].contains(device));
+    let Some((_, device)) = twice.filter(|_| !ranks_share_devices()) else { return Ok(()) };
+    Err(Error::argument(operation, argument, DEVICES_ONCE, format!("{device} twice")))
 }
 
 /// Whether graphs and other operations may be mixed, where the environment or the files say so. Read once, as NCCL does.

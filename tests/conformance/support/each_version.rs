@@ -1,6 +1,6 @@
 //! Tests of what versions of NCCL brought: on the emulator as several of them.
 
-use gpucomm::{Backend, Device, UniqueId};
+use gpucomm::{Backend, UniqueId};
 
 use super::harness::slower;
 use super::process::{Role, spawn};
@@ -15,7 +15,7 @@ pub fn each_version(child: &str, role: &str) {
 
 /// The same, with more in the environment.
 pub fn each_version_with(child: &str, role: &str, environment: &[(&str, &str)]) {
-    let ranks = Device::count().expect("the number of devices").min(4);
+    let ranks = super::harness::devices();
     let versions = if gpucomm::backend() == Backend::Nvidia { &[""][..] } else { &VERSIONS[..] };
     for version in versions {
         let mut env = environment.to_vec();

@@ -10,6 +10,7 @@ use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Backend, Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
 
 use super::alone::{alone, is_alone};
+use super::places::places;
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
 pub fn slower(seconds: f64) -> Duration {
@@ -73,9 +74,9 @@ pub fn skip(what: &str) {
     let _ = writeln!(std::io::stdout(), "conformance: {name}: skipped: {what}");
 }
 
-/// How many devices there are, at most four.
+/// How many ranks there are devices for, at most four.
 pub fn devices() -> usize {
-    Device::count().expect("the number of devices").min(4)
+    places().len().min(4)
 }
 
 /// Whether the devices reduce numbers of eight bits.
@@ -117,8 +118,7 @@ impl Rig {
 
     /// The same, whose ranks have done nothing yet.
     pub fn unconnected(ranks: usize) -> Self {
-        let devices = Device::all().expect("devices");
-        let devices = &devices[..ranks];
+        let devices = &places()[..ranks];
         // SAFETY: who aborts such a clique leaves no collective on windows without a rank, and messages here are too short for NCCL to
         // register their memory.
         let config = unsafe { Config::new().force_windows() };

@@ -11,6 +11,8 @@ pub mod harness;
 pub mod newer;
 pub mod no_threads;
 pub mod number;
+#[path = "../../support/places.rs"]
+pub mod places;
 #[path = "../../support/process.rs"]
 pub mod process;
 pub mod random;
@@ -20,6 +22,7 @@ pub use expect::{assert_argument, assert_names, quick, still_works};
 pub use guarded::Guarded;
 pub use harness::{Rig, rank_counts, skip, slower, watched};
 pub use number::{Number, Op};
+pub use places::places;
 pub use random::Case;
 
 /// What child processes have in their environment.
