@@ -262,7 +262,10 @@ fn launches_that_cannot_be() {
                 let graph = stream.capture(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream))?;
                 if let Some(other) = Device::all()?.into_iter().find(|device| *device != comm.device()) {
                     let refused = graph.launch(&Stream::new(other)?).expect_err("another device");
-                    assert_names(&refused, &["Graph::launch", "stream", &comm.device().to_string(), &other.to_string()]);
+                    assert_names(
+                        &refused,
+                        &["Graph::launch", "stream", &comm.device().to_string(), &other.to_string()],
+                    );
                 }
                 graph.launch(stream)?;
                 drop(registered);

@@ -81,6 +81,14 @@ impl Drop for Graph {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let (Some(party), Some(executable)) = (&self.party, self.life.take_out()) {
+            party.bury(Box::new(executable));
+        }
+    }
+}
+
 impl Shared {
     /// The uses of its memory.
     pub(super) fn trackers(&self) -> impl Iterator<Item = &Tracker> {

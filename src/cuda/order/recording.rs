@@ -42,6 +42,9 @@ pub(crate) trait Party: Any + Send + Sync {
     /// There is a graph now, which they end when they do.
     fn join(&self, graph: Arc<dyn Mortal>);
 
+    /// A graph is gone: what is left of it is to be dropped when nothing of its launches needs it, which calls CUDA.
+    fn bury(&self, left: Box<dyn Send>);
+
     fn as_any(&self) -> &dyn Any;
 }
 

@@ -61,6 +61,14 @@ impl Party for Captured {
         self.close(&graph);
     }
 
+    fn bury(&self, left: Box<dyn Send>) {
+        let runs = |part: &&Part| !part.inner.graphs.have_left().unwrap_or(true);
+        match self.parts().iter().find(runs) {
+            Some(part) => part.inner.graphs.bury(left),
+            None => drop(left),
+        }
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -3,12 +3,17 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::Duration;
 
 use crate::cuda::{Access, Mortal, Stream, Tracker};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// Graphs that are remembered before those are forgotten that are gone.
 const MANY: usize = 16;
+
+/// How long launches are waited for that an abort stops. It does so within a second, but for those behind something else that hangs.
+const STOPPED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Graphs {
     all: Mutex<All>,
@@ -17,7 +22,7 @@ pub(crate) struct Graphs {
     /// The captures under way that have operations of the communicator.
     open: AtomicUsize,
     /// Launches of graphs that have all operations of the communicator. NCCL knows nothing of them.
-    launched: Tracker,
+    launched: Arc<Tracker>,
     /// Whether NCCL may have registered memory for one.
     registers: AtomicBool,
     /// How many groups NCCL was given since then.
@@ -32,7 +37,7 @@ impl Default for Graphs {
             all: Mutex::default(),
             alone: AtomicBool::default(),
             open: AtomicUsize::default(),
-            launched: Tracker::new(),
+            launched: Arc::new(Tracker::new()),
             registers: AtomicBool::default(),
             groups: AtomicU64::default(),
             given_away: AtomicBool::default(),
@@ -43,6 +48,8 @@ impl Default for Graphs {
 #[derive(Default)]
 struct All {
     graphs: Vec<Weak<dyn Mortal>>,
+    /// What is left of graphs that are gone, and whose launches are on their way.
+    left: Vec<Box<dyn Send>>,
     /// Why there are none any more.
     over: Option<Error>,
 }
@@ -127,7 +134,27 @@ impl Graphs {
 
     /// Whether no launch is on its way that NCCL does not know of.
     pub(crate) fn have_left(&self) -> Result<bool> {
-        if self.are_alone() { self.launched.is_done() } else { Ok(true) }
+        if !self.are_alone() {
+            return Ok(true);
+        }
+        let done = self.launched.is_done()?;
+        if done {
+            let left = std::mem::take(&mut self.all().left);
+            drop(left);
+        }
+        Ok(done)
+    }
+
+    /// What is left of a graph whose launches NCCL knows nothing of, and which are on their way: it is destroyed after those. NCCL would
+    /// free what they use, as soon as no graph is left.
+    pub(crate) fn bury(&self, left: Box<dyn Send>) {
+        let mut all = self.all();
+        if all.over.is_none() {
+            all.left.push(left);
+        } else {
+            drop(all);
+            self.drop_afterwards(left);
+        }
     }
 
     /// Whether there are any. Holds none of them for a moment: with a graph goes its memory, at a point that ranks have in common.
@@ -144,18 +171,33 @@ impl Graphs {
 
     /// The communicator is about to end, because of `cause`: none is launched any more. NCCL waits for that.
     pub(crate) fn end(&self, cause: &Error) {
-        let graphs = {
+        let (graphs, mut left) = {
             let mut all = self.all();
             all.over.get_or_insert_with(|| cause.clone());
-            std::mem::take(&mut all.graphs)
+            (std::mem::take(&mut all.graphs), std::mem::take(&mut all.left))
         };
         let graphs: Vec<_> = graphs.iter().filter_map(Weak::upgrade).collect();
-        let left: Vec<_> = graphs.iter().filter_map(|graph| graph.end(cause)).collect();
-        if !graphs.is_empty() {
-            // The driver may be held up by what comes next ends. Where there is no thread to be had, this one drops them.
-            let _ = thread::Builder::new().name("gpucomm-graphs".into()).spawn(move || drop((left, graphs)));
+        left.extend(graphs.iter().filter_map(|graph| graph.end(cause)));
+        if left.is_empty() && graphs.is_empty() {
+            self.launched.let_go();
+        } else {
+            self.drop_afterwards((left, graphs));
         }
-        self.launched.let_go();
+    }
+
+    /// Drops `left` when launches have left the device that NCCL does not wait for: it frees what they use when no graph is left.
+    fn drop_afterwards(&self, left: impl Send + 'static) {
+        let launched = self.are_alone().then(|| Arc::clone(&self.launched));
+        let wait = move || {
+            if let Some(launched) = launched {
+                // A device that is lost does nothing any more.
+                let _ = Deadline::after(STOPPED).until(|| Ok(launched.is_done()?.then_some(())));
+                launched.let_go();
+            }
+            drop(left);
+        };
+        // The driver may be held up by what comes next ends. Where there is no thread to be had, this one drops them.
+        let _ = thread::Builder::new().name("gpucomm-graphs".into()).spawn(wait);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a communicator ends: finalized, destroyed or aborted.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::group::{self, Job};
@@ -10,9 +10,11 @@ use crate::emulator::lock::lock;
 use crate::emulator::meet::layout::Life;
 use crate::emulator::meet::segment::Segment;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, heed_captures};
+use crate::emulator::nccl::basics::graphs::Graphs;
 use crate::emulator::nccl::basics::safety::{Function, functions};
 use crate::emulator::nccl::state::comm::Comm;
 use crate::emulator::nccl::state::inside::Manner;
+use crate::emulator::nccl::state::mixing::Mixing;
 use crate::emulator::nccl::state::registry;
 use crate::emulator::nccl::state::shared::Shared;
 use crate::emulator::patience::Patience;
@@ -49,15 +51,41 @@ fn outlast_graphs(comm: &Comm, left: impl Fn(&Segment) -> u32) {
 fn part(comm: &Arc<Comm>, life: Life) {
     comm.part(life);
     let me = std::process::id();
+    let is_here = |segment: &Segment, rank: usize| segment.rank(rank).pid.load(Ordering::Acquire) == me;
+    let is_last = |segment: &Segment| {
+        !(0..comm.size).any(|rank| is_here(segment, rank) && segment.rank(rank).life() == Life::Joined)
+    };
+    let nonce = comm.segment().map_or(0, |segment| segment.nonce());
+    let (rank, graphs, mixing) = (comm.rank, comm.config.graphs, Arc::clone(&comm.resources.mixing));
+    lock(&PARTED).push(Parted { nonce, rank, graphs, mixing });
     outlast_graphs(comm, |segment| {
-        let here = (0..comm.size).filter(|&rank| segment.rank(rank).pid.load(Ordering::Acquire) == me);
-        if here.clone().any(|rank| segment.rank(rank).life() == Life::Joined) {
+        if !is_last(segment) {
             return 0;
         }
+        let here = (0..comm.size).filter(|&rank| is_here(segment, rank));
         here.map(|rank| segment.own(rank).graphs.load(Ordering::Acquire)).sum()
     });
+    if comm.segment().map_or(true, |segment| is_last(segment)) {
+        let parted: Vec<_> = {
+            let mut all = lock(&PARTED);
+            let (parted, others) = std::mem::take(&mut *all).into_iter().partition(|parted| parted.nonce == nonce);
+            *all = others;
+            parted
+        };
+        parted.iter().for_each(|parted| parted.mixing.free(parted.graphs, parted.rank));
+    }
     reclaim(comm);
 }
+
+/// A rank that has ended, and is freed with the last one of its communicator in this process.
+struct Parted {
+    nonce: u64,
+    rank: usize,
+    graphs: Graphs,
+    mixing: Arc<Mixing>,
+}
+
+static PARTED: Mutex<Vec<Parted>> = Mutex::new(Vec::new());
 
 /// `ncclCommFinalize`: waits until everything that was launched is done, and no graph has anything of it.
 pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {

@@ -28,6 +28,17 @@ impl Mixing {
         }
     }
 
+    /// Reports launches of graphs that may be on their way when what they use is freed: in an abort NCCL waits for the graphs themselves, which
+    /// CUDA lets go of before that.
+    pub(crate) fn free(&self, graphs: Graphs, rank: usize) {
+        if graphs.usage != Usage::Mixed && lock(&self.captured).as_ref().is_some_and(|last| !last.is_seen()) {
+            report::violation(format!(
+                "rank {rank} is freed while a graph with operations of it is on its way, and graphUsageMode is not 2: expected that the graph \
+                 is destroyed when the host has seen it done"
+            ));
+        }
+    }
+
     /// Something is launched, of a graph or not, at `point`; `what` names it. Reports what NCCL neither puts in order nor supports.
     pub(crate) fn launch(&self, graphs: Graphs, captured: bool, point: &Point, what: &str) {
         if graphs.usage != Usage::Mixed {

@@ -7,7 +7,7 @@ mod handle;
 pub(crate) mod inside;
 pub(crate) mod link;
 pub(crate) mod memory;
-mod mixing;
+pub(super) mod mixing;
 mod neighbours;
 pub(crate) mod progress;
 pub(crate) mod proxies;
