@@ -1,5 +1,6 @@
 //! Stopping a communicator without ending it: what was under way has no result, and others can be made of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::abort::{one_at_a_time, start_abort};
@@ -51,11 +52,13 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
 /// Stops `inner`, which was revoked, on its own thread; aborts it where that is not possible.
 fn stop(inner: &Inner) {
     let interruption = Interruption::of(inner);
-    // Who is inside and waits for a peer is woken; who is not leaves by itself.
-    until(|| inner.is_left() || interruption.is_due());
+    // Who is inside and waits for a peer is woken; who is not leaves by itself. All ranks of this process come to that before one is
+    // revoked: NCCL frees then what it receives by, and kernels of the others would go on writing there.
+    let members = inner.household.members();
+    until(|| members.iter().all(|member| member.is_left()) || interruption.is_due());
     let woken = !inner.is_left();
     // NCCL would not wait for launches of such graphs: it takes its flag back and ends its threads, and they run afterwards.
-    let mut stopped = launches_are_done(inner).and_then(|()| interrupt::revoke(inner));
+    let mut stopped = launches_are_done(&members).and_then(|()| interrupt::revoke(inner));
     if stopped.is_ok() && woken {
         // What came back from the driver only now may have launched something that nothing stops any more.
         until(|| inner.is_left());
@@ -79,16 +82,15 @@ fn stop(inner: &Inner) {
 ///
 /// # Errors
 /// They go on. The flag of an abort stays, so that stops them.
-fn launches_are_done(inner: &Inner) -> Result<()> {
+fn launches_are_done(members: &[Arc<Inner>]) -> Result<()> {
     let deadline = Deadline::after(BLOCKED);
-    let done = deadline.until(|| Ok(inner.graphs.have_left()?.then_some(())))?;
-    let rank = inner.rank;
-    done.ok_or_else(|| {
-        deadline.error(
-            "revoke",
-            format!("launches of a graph of rank {rank}, which NCCL does not stop as graph_usage is One"),
-        )
-    })
+    for inner in members {
+        let done = deadline.until(|| Ok(inner.graphs.have_left()?.then_some(())))?;
+        let rank = inner.rank;
+        let what = || format!("launches of a graph of rank {rank}, which NCCL does not stop as graph_usage is One");
+        done.ok_or_else(|| deadline.error("revoke", what()))?;
+    }
+    Ok(())
 }
 
 /// Whether the streams that `inner` was used on have come to their ends before the deadline.

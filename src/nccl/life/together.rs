@@ -77,8 +77,9 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
         let is_due = blocks || (clear && (must || together.revokes(inner)) && alone());
         if interrupt::IS_POSSIBLE && is_due && !revoked {
             let _turn = inner.shared_lock().map(|lock| lock.turn());
-            // Launches that NCCL knows nothing of it would not wait for. The flags of the abort stop those.
-            if blocks || have_left(inner) {
+            // Launches that NCCL knows nothing of it would not wait for. The flags of the abort stop those. Until then they use memory
+            // of the other ranks, which a revoke would free.
+            if blocks || inner.household.members().iter().all(|member| have_left(member)) {
                 // Where it fails, an abort raises the flags again.
                 let _ = interrupt::revoke(inner);
             }

@@ -21,6 +21,9 @@ use crate::emulator::patience::Patience;
 use crate::emulator::report;
 use crate::sys::{ncclComm_t, ncclResult_t};
 
+/// How long the threads of a rank that is revoked take to end.
+const THREADS_END: Duration = Duration::from_millis(500);
+
 /// How long an abort waits for what is running to notice it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -179,8 +182,29 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     progress.wait(batches, || false);
     // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
     heed_captures(functions::ncclCommRevoke).inspect_err(|failure| comm.fail(failure))?;
+    spare_mates(comm);
     comm.let_go();
     wait_for_peers(comm);
     comm.end_revoke();
     Ok(ncclResult_t::ncclSuccess)
+}
+
+/// The threads of a rank that is revoked free what it receives by, when they end: half a second later. Reports ranks of this process that
+/// still write there then, as nobody has stopped them. Other processes have mapped it, and that lasts.
+fn spare_mates(comm: &Comm) {
+    let goes_on = |mate: &&Arc<Comm>| {
+        !mate.is_revoked() && !mate.resources.abort.is_set() && mate.has_started() && mate.has_work()
+    };
+    let begin = Instant::now();
+    while let Some(mate) = registry::mates(comm).iter().find(goes_on) {
+        if begin.elapsed() > THREADS_END {
+            report::violation(format!(
+                "rank {} is revoked while rank {}, of the same process, has work on its device that uses memory of the first, and is not: \
+                 expected that both are",
+                comm.rank, mate.rank
+            ));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

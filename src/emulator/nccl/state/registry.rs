@@ -45,6 +45,14 @@ pub(crate) fn of_window(window: usize) -> Option<Arc<Comm>> {
     alive.as_ref()?.values().find(|comm| comm.windows.parts(window).is_some()).cloned()
 }
 
+/// The other ranks of `comm` in this process.
+pub(crate) fn mates(comm: &Comm) -> Vec<Arc<Comm>> {
+    let nonce = |comm: &Comm| comm.segment().ok().map(|segment| segment.nonce());
+    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    let all = alive.iter().flat_map(HashMap::values);
+    all.filter(|other| other.handle != comm.handle && nonce(other) == nonce(comm)).cloned().collect()
+}
+
 /// The communicator behind a handle, and this thread inside it.
 pub(crate) fn enter(handle: ncclComm_t, manner: Manner) -> Outcome<(Arc<Comm>, Inside)> {
     if handle.is_null() {
