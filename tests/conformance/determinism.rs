@@ -7,14 +7,13 @@ use std::io::Write;
 
 use gpucomm::nccl::{self, Config, InitOptions};
 use gpucomm::{
-    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, bf16,
-    group,
+    Backend, Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, bf16, group,
 };
 
 use crate::support::harness::devices;
 use crate::support::process::{Finished, Role, spawn};
 use crate::support::random::rng;
-use crate::support::{Number, assert_names, skip, slower, watched};
+use crate::support::{Number, assert_names, places, skip, slower, watched};
 
 const CHILD: &str = "determinism::child";
 const RUNS: usize = 100;
@@ -54,7 +53,7 @@ fn prepare() {
 }
 
 fn clique(ranks: usize, config: Config) -> Result<Clique> {
-    Clique::init_all_with(&Device::all()?[..ranks], &InitOptions { config, ..InitOptions::default() })
+    Clique::init_all_with(&places()[..ranks], &InitOptions { config, ..InitOptions::default() })
 }
 
 fn deterministic(ranks: usize) -> Clique {

@@ -55,7 +55,7 @@ fn they_work_there_and_here() {
             #[cfg(nccl_ge_2_27)]
             let config = config.comm_name("given away").unwrap();
             let comms = ranks_with(ranks, config);
-            let expected = vec![(1..=ranks as i64).sum(); 1001];
+            let expected = vec![(1..=ranks as i64).sum::<i64>(); 1001];
             let aborter = comms[0].aborter();
             let (results, comms): (Vec<_>, Vec<_>) =
                 on_all(comms, |comm| (sum(&comm).unwrap(), comm)).into_iter().unzip();

@@ -189,8 +189,8 @@ fn types_and_names(_: usize) {
     refused::<bool>(parts, "u64");
     let parameter = Parameter::find(levels).unwrap();
     let value: u32 = parameter.get().unwrap();
-    assert_eq!(parameter.get::<u64>().unwrap(), value.into());
-    assert_eq!(parameter.get::<i64>().unwrap(), value.into());
+    assert_eq!(parameter.get::<u64>().unwrap(), u64::from(value));
+    assert_eq!(parameter.get::<i64>().unwrap(), i64::from(value));
     refused::<i32>(levels, "u32");
     refused::<u16>(levels, "u32");
     let got = parameter.get::<String>();

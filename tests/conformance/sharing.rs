@@ -10,14 +10,14 @@ use gpucomm::{
 
 use crate::split::{sum, whole};
 use crate::support::process::{Role, all_succeed, spawn_all};
-use crate::support::{assert_names, quick, rank_counts, skip, slower, still_works, watched};
+use crate::support::{assert_names, places, quick, rank_counts, skip, slower, still_works, watched};
 
 pub fn options() -> InitOptions {
     InitOptions { config: Config::new().split_share(true), ..InitOptions::default() }
 }
 
 pub fn sharing(ranks: usize) -> Clique {
-    Clique::init_all_with(&Device::all().expect("devices")[..ranks], &options()).expect("a clique")
+    Clique::init_all_with(&places()[..ranks], &options()).expect("a clique")
 }
 
 /// Runs `body` as every rank of a new clique, each on a thread that owns its communicator.
