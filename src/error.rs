@@ -83,8 +83,9 @@ pub enum Error {
         code: i32,
         /// What `ncclGetErrorString` says.
         message: String,
-        /// What `ncclGetLastError` said just then. NCCL keeps one such text for the process, so it may belong to another
-        /// call.
+        /// What `ncclGetLastError` said just then: the last warning that NCCL has written to its log, whatever `NCCL_DEBUG` says. It keeps
+        /// one for the process, and not every failure has one, so it may belong to another call: where it had been there before, it says
+        /// that.
         last: Option<String>,
     },
 

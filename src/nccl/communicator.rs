@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::aborter::Aborter;
-use super::raw::check;
 use super::raw::outside::outside_of_host_functions;
+use super::raw::warnings;
 use super::state::inner::Inner;
 use super::state::standing::State;
 use crate::cuda::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys;
 
 /// Wraps `ncclComm_t`: one rank, on one device.
@@ -144,7 +144,7 @@ impl Communicator {
     /// Wraps `ncclCommGetAsyncError`: what has gone wrong in operations that were enqueued before.
     ///
     /// There is no need to call it: every wait for work of the communicator asks, a thread of this crate does now and then, and
-    /// either aborts the communicator on an error.
+    /// either aborts the communicator on an error. Which one that was tells [`Communicator::cause`] then, and in words whatever is called.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device};
@@ -164,7 +164,35 @@ impl Communicator {
         self.inner.async_error().unwrap_or_else(|| Err(self.inner.dead("async_error")))
     }
 
-    /// Wraps `ncclGetLastError`: a copy of the last message of NCCL in this process, which may be about another call.
+    /// What has ended it, as it came first: the [`Error::Nccl`](crate::Error::Nccl) of an asynchronous error, with its code, or of a call that
+    /// failed, an [`Error::Timeout`](crate::Error::Timeout), an [`Error::Disagreement`](crate::Error::Disagreement), an
+    /// [`Error::Aborted`](crate::Error::Aborted) with the reason that somebody gave, or an [`Error::Revoked`](crate::Error::Revoked); of all ranks
+    /// of this process the same. What later calls return tells of it in words. `None` while it is active or suspended, and of one that was
+    /// closed.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Error};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// # let comm = clique.rank(0);
+    /// assert!(comm.cause().is_none());
+    /// # comm.aborter().abort("it is over");
+    /// // Later on:
+    /// match comm.cause() {
+    ///     None => {}
+    ///     Some(Error::Nccl { code, last, .. }) => println!("NCCL has failed: {code}, {last:?}"),
+    ///     Some(Error::Timeout { detail, .. }) => println!("something was late: {detail}"),
+    ///     Some(other) => println!("{other}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cause(&self) -> Option<Error> {
+        self.inner.cause().cloned()
+    }
+
+    /// Wraps `ncclGetLastError`: a copy of the last message of NCCL in this process, which may be about another call. That of a call that
+    /// fails stands in its error, in [`Error::Nccl::last`](crate::Error::Nccl).
     ///
     /// ```
     /// # use gpucomm::{Clique, Device};
@@ -177,7 +205,7 @@ impl Communicator {
     /// # }
     /// ```
     pub fn last_error(&self) -> Option<String> {
-        check::last_error()
+        warnings::last_error()
     }
 
     /// The `ncclComm_t`; `None` once the communicator has ended. [`Communicator::into_raw`] gives it away.

@@ -43,7 +43,8 @@
 //! A result is right, or an error. Whatever waits for work of a communicator asks NCCL for asynchronous errors before it
 //! says `Ok`, and what an operation that failed or was aborted would have written is never handed out as a result: not by the
 //! first wait, nor by the tenth, on no stream. See [failed work](crate::cuda#failed-work). A communicator that has an error
-//! is aborted, in a clique on all ranks; nothing needs to be asked now and then. Where NCCL fails within a call, it leaves the device of
+//! is aborted, in a clique on all ranks; nothing needs to be asked now and then. [`Communicator::cause`] says which error that was, and an
+//! error of NCCL has the last warning of its log in it. Where NCCL fails within a call, it leaves the device of
 //! the communicator current: a [`group`] restores that of the thread, a call by itself does not, because asking for it costs time.
 //!
 //! That holds for the ranks of one process. Across processes there is a gap that nobody can close from here: when one process aborts a

@@ -23,6 +23,7 @@ mod buffers;
 #[cfg(nccl_ge_2_31)]
 mod call_config;
 mod capture;
+mod causes;
 mod collectives;
 mod config;
 mod dead_peers;

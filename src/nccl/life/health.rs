@@ -5,15 +5,15 @@
 //! communicator is atomic or stays as it is until the end, so it may be asked at any time until then; and the end waits
 //! for those who ask, see [`Gate`](crate::nccl::state::gate::Gate).
 
-use std::ptr;
 use std::sync::{Arc, Weak};
 
 use super::abort::end;
 use crate::cuda::{Work, Worker};
 use crate::error::{Error, Result};
 use crate::nccl::flight::files::Trouble;
-use crate::nccl::raw::check::{check, said};
+use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
+use crate::nccl::raw::warnings::said;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::pending;
@@ -32,12 +32,12 @@ impl Inner {
         self.beside(|handle| unsafe { async_error(handle) })
     }
 
-    /// What NCCL said last, for the error of a wait; `None` where it has said nothing, or the communicator has come to its end.
+    /// What NCCL has said since all was well, for the error of a wait; `None` where that is nothing, or the communicator has come to its end.
     ///
     /// What the emulator says of a communicator that waits is left out where the ledger tells the same, and more.
     pub(crate) fn said(&self) -> Option<String> {
-        let known = self.family.is_some();
-        self.beside(|handle| said(if known { Handle(ptr::null_mut()) } else { handle })).flatten()
+        let is_told = self.family.is_some() && cfg!(gpucomm_emulator);
+        self.beside(|handle| (!is_told).then(|| said(handle)).flatten()).flatten()
     }
 }
 

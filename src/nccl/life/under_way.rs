@@ -16,8 +16,9 @@ use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::flight::files::Trouble;
-use crate::nccl::raw::check::{lost, said};
+use crate::nccl::raw::check::lost;
 use crate::nccl::raw::handle::Handle;
+use crate::nccl::raw::warnings::{self, said};
 use crate::nccl::state::gate::Lock;
 use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
@@ -135,6 +136,7 @@ fn welcome_in(
     members: &[Arc<Inner>],
     household: &Household<Inner>,
 ) -> Result<()> {
+    warnings::all_went_well();
     watchdog::look_after(members);
     if let Some(cause) = household.admit(members) {
         start_abort(members, &cause);

@@ -6,3 +6,4 @@ pub(crate) mod handle;
 pub(crate) mod outside;
 #[cfg(nccl_ge_2_30_4)]
 pub(crate) mod parameters;
+pub(crate) mod warnings;
