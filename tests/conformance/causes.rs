@@ -1,10 +1,10 @@
 //! What has ended a communicator, as a program can match on it; and what NCCL writes to its log of it.
 
 use gpucomm::nccl::{Config, InitOptions, error_string};
-use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
 
 use crate::support::process::{Role, spawn, spawn_all};
-use crate::support::{Rig, assert_names, rank_counts, skip, slower, watched};
+use crate::support::{Rig, assert_names, places, rank_counts, skip, slower, watched};
 
 const CHILD: &str = "causes::child";
 
@@ -145,7 +145,7 @@ fn refused(ranks: usize, most: i32) -> String {
     // SAFETY: nothing is made with it.
     let config = unsafe { Config::new().raw(move |config| config.maxCTAs = most) };
     let options = InitOptions { config, ..InitOptions::default() };
-    let devices = &Device::all().unwrap()[..ranks];
+    let devices = &places()[..ranks];
     let error = Clique::init_all_with(devices, &options).map(drop).expect_err("it is refused");
     let text = error.to_string();
     let Error::Nccl { operation: "ncclCommInitRankConfig", code: 4, last: Some(last), .. } = error else {
@@ -172,7 +172,7 @@ fn the_warning_of_the_call() {
             let told = refused(ranks, first);
             assert!(told.contains(&first.to_string()) && !told.contains("so before"), "{told}");
             // What was said before a start that went well is old at once.
-            let clique = Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap();
+            let clique = Clique::init_all(&places()[..ranks]).unwrap();
             let is_last = clique.rank(0).last_error().is_some_and(|text| text.contains(&first.to_string()));
             clique.close(slower(10.0)).unwrap();
             let told = refused(ranks, first);
