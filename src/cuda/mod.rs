@@ -72,6 +72,8 @@
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
 mod devices;
+#[cfg(feature = "dlpack")]
+pub mod dlpack;
 mod graphs;
 mod memory;
 mod order;
