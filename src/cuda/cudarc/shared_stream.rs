@@ -68,7 +68,7 @@ impl SharedStream {
     /// Lends memory of cudarc to operations of this crate, for as long as `f` runs, which enqueues them.
     ///
     /// What is lent may be used on any stream of this crate, in any number of operations. Before that, this stream waits for what cudarc has enqueued with the memory; after
-    /// it, this stream comes behind all these uses, and cudarc's events are recorded there: see [what comes after what](super::cudarc#what-comes-after-what).
+    /// it, this stream comes behind all these uses, and cudarc's events are recorded there: see [what comes after what](crate::cuda::cudarc#what-comes-after-what).
     /// Nothing waits on the host. The uses count whatever `f` returns, and where it panics.
     ///
     /// # Errors
