@@ -292,6 +292,17 @@ pub const TABLE: &[KnownBug] = &[
         place: "",
     },
     KnownBug {
+        name: "ras-json",
+        library: Library::Nccl,
+        first: Version::new(2, 28, 7),
+        last: Some(Version::new(2, 29, 1)),
+        compute_capability: None,
+        what: "where a rank is missing, what the RAS service says in JSON is none: there is no comma behind `nvml_dev`",
+        answer: Answer::GoneAround,
+        how: "`nccl::ras_status` puts it there",
+        place: "src/nccl/flight/ras.rs",
+    },
+    KnownBug {
         name: "remote-signals",
         library: Library::Nvshmem,
         first: EVER,

@@ -178,7 +178,7 @@ pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
 #[cfg(feature = "signals")]
 pub use recorder::dump_on_signal;
-pub use recorder::{dump_all, dump_on_panic};
+pub use recorder::{dump_all, dump_on_panic, ras_status};
 pub use recover::Recovered;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;

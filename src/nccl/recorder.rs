@@ -1,12 +1,13 @@
 //! The flight recorder: dumps on demand, at panics, and when signals come.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::communicator::Communicator;
 use super::flight::dump::Dump;
 #[cfg(feature = "signals")]
 use super::flight::signal;
-use super::flight::{files, panic};
+use super::flight::{files, panic, ras};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -39,7 +40,8 @@ impl Communicator {
 }
 
 /// Writes what each rank of this process has issued last, of every communicator that has not ended, into files in `directory`, which is
-/// made if need be: their paths. Wraps nothing, and waits for nobody.
+/// made if need be: their paths. Wraps nothing, and waits for nobody but NCCL's RAS service, where it runs, for two seconds at most; what
+/// that says lies beside them.
 ///
 /// With the variable `GPUCOMM_DUMP` the same comes of its own, into the directory that it names, wherever a communicator fails.
 ///
@@ -58,7 +60,35 @@ impl Communicator {
 /// # Errors
 /// [`InvalidUsage`](Error::InvalidUsage) where a file cannot be written.
 pub fn dump_all(directory: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
-    files::write_all(directory.as_ref(), ASKED)
+    let written = files::write_all(directory.as_ref(), ASKED);
+    files::write_ras(directory.as_ref());
+    written
+}
+
+/// What NCCL's RAS service says, in JSON: which ranks of which communicators answer, in all processes of the job, how many collectives each
+/// has issued, and which have errors or are being aborted. It is asked at `address`, such as `node7:28028`, or where `NCCL_RAS_ADDR` says
+/// it is, or at `localhost:28028`. Wraps nothing: it is a service that every process that uses NCCL has a thread of, unless
+/// `NCCL_RAS_ENABLE=0`, and need not be of this program. `gpucomm diagnose --ras` puts it into words.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gpucomm::nccl;
+///
+/// match nccl::ras_status(None, Duration::from_secs(1)) {
+///     Ok(json) => println!("{json}"),
+///     // On the emulator there is none.
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+///
+/// # Errors
+/// [`Timeout`](Error::Timeout) where there is no answer in time; [`InvalidUsage`](Error::InvalidUsage) where there is nobody to ask;
+/// [`Unsupported`](Error::Unsupported) for a service of NCCL before 2.28.7; [`InvalidArgument`](Error::InvalidArgument) where something
+/// else answers.
+pub fn ras_status(address: Option<&str>, timeout: Duration) -> Result<String> {
+    let address = address.map_or_else(ras::address, str::to_owned);
+    ras::ask("ras_status", &address, timeout)
 }
 
 /// Has every panic of the process do what [`dump_all`] does, by a panic hook that then calls the hook which was there. Wraps nothing.

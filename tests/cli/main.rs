@@ -7,4 +7,5 @@ mod harness;
 mod nonsense;
 mod plots;
 mod processes;
+mod ras;
 mod tables;

@@ -98,6 +98,7 @@ mod parts;
 mod pending;
 mod premul;
 mod processes;
+mod ras;
 mod recover;
 mod registration;
 mod registration_ends;

@@ -49,7 +49,8 @@ enum Verb {
     Perf(Box<PerfArgs>),
     /// Say which rank did not come, or did something else, from the dumps of all ranks
     ///
-    /// Dumps are what GPUCOMM_DUMP=DIRECTORY leaves in that directory when something fails, and what nccl::dump_all writes.
+    /// Dumps are what GPUCOMM_DUMP=DIRECTORY leaves in that directory when something fails, and what nccl::dump_all writes. While the
+    /// program hangs, NCCL's RAS service can be asked, with --ras.
     Diagnose(DiagnoseArgs),
 }
 
@@ -57,8 +58,11 @@ enum Verb {
 #[derive(Debug, Args)]
 pub struct DiagnoseArgs {
     /// Dumps, or directories of dumps
-    #[arg(required = true, value_name = "DUMP")]
+    #[arg(required_unless_present = "ras", value_name = "DUMP")]
     pub dumps: Vec<PathBuf>,
+    /// Ask NCCL's RAS service, of 2.28.7 or newer, as well [default: NCCL_RAS_ADDR, or localhost:28028]
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub ras: Option<String>,
 }
 
 /// Options of `gpucomm info`.

@@ -7,6 +7,7 @@ use super::entry::{Entry, Stage, peer};
 use super::json::Object;
 use crate::clock;
 use crate::cuda::Device;
+use crate::error::Result;
 use crate::nccl::agree::code::{PUT_SIGNAL, SIGNAL, WAIT_SIGNAL};
 use crate::nccl::agree::recent::{KEPT, Record};
 use crate::nccl::agree::signature;
@@ -165,11 +166,7 @@ impl fmt::Display for Dump {
         object.text("schema", SCHEMA);
         object.text("occasion", &self.occasion);
         object.number("time_ns", self.when);
-        object.object("process", |process| {
-            process.text_if("host", host());
-            process.number("pid", std::process::id().into());
-            process.text_if("program", std::env::current_exe().ok().map(|path| path.display().to_string()));
-        });
+        object.object("process", process);
         object.object("versions", |versions| {
             versions.text("gpucomm", env!("CARGO_PKG_VERSION"));
             versions.text("nccl_built_for", version::built_nccl().version);
@@ -198,6 +195,27 @@ impl fmt::Display for Dump {
         object.end();
         f.write_str(&text)
     }
+}
+
+/// What NCCL's RAS service has answered at an address: the name of a file, and its text.
+pub(super) fn of_ras(address: &str, answer: &Result<String>) -> (String, String) {
+    let mut text = String::new();
+    let mut object = Object::begin(&mut text);
+    object.text("schema", "gpucomm-ras/1");
+    object.number("time_ns", clock::tick());
+    object.object("process", process);
+    object.text("address", address);
+    object.text_if("answer", answer.as_ref().ok());
+    object.text_if("error", answer.as_ref().err());
+    object.end();
+    text.push('\n');
+    (format!("ras-{}-{}.json", host().unwrap_or_default(), std::process::id()), text)
+}
+
+fn process(process: &mut Object<'_>) {
+    process.text_if("host", host());
+    process.number("pid", std::process::id().into());
+    process.text_if("program", std::env::current_exe().ok().map(|path| path.display().to_string()));
 }
 
 fn host() -> Option<String> {

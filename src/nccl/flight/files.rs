@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use super::dump::Dump;
+use super::dump::{self, Dump};
+use super::ras;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::nccl::state::household::Lineage;
@@ -15,7 +16,7 @@ use crate::nccl::state::inner::{HOUSEHOLDS, Inner};
 /// Where dumps are written when something goes wrong; nowhere, if it is not set.
 const VARIABLE: &str = "GPUCOMM_DUMP";
 
-/// For so long who is in trouble waits for files: a file system may hang as well.
+/// For so long who is in trouble waits for files: a file system may hang as well. So long NCCL's RAS service is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Writes a dump, into a directory that is made if need be; one that this rank has written there before goes.
@@ -38,12 +39,26 @@ pub(crate) fn write_all(directory: &Path, occasion: &str) -> Result<Vec<PathBuf>
     open.map(|inner| write(&Dump::of(&inner, occasion.to_owned()), directory)).collect()
 }
 
-/// Does what writes files on a thread of its own, and waits for that, not for long.
-pub(crate) fn beside(run: impl FnOnce() + Send + 'static) {
+/// Asks NCCL's RAS service, where it runs, and writes down what it says; not for long, and not beside another thread that is at it.
+pub(crate) fn write_ras(directory: &Path) {
+    static ASKED: Mutex<()> = Mutex::new(());
+    let (Some(address), Ok(_alone)) = (ras::place(), ASKED.try_lock()) else { return };
+    let answer = ras::ask("dump", &address, PATIENCE);
+    let (name, text) = dump::of_ras(&address, &answer);
+    let draft = directory.join(format!(".{name}"));
+    // Nobody is there to be told that a file cannot be written.
+    let _ = fs::create_dir_all(directory)
+        .and_then(|()| fs::write(&draft, text))
+        .and_then(|()| fs::rename(&draft, directory.join(name)));
+}
+
+/// Does what writes files into `directory` on a thread of its own, and waits for that, not for long, and not for what NCCL's RAS service says.
+pub(crate) fn beside(directory: PathBuf, run: impl FnOnce(&Path) + Send + 'static) {
     let (done, waits) = mpsc::channel();
     let run = move || {
-        run();
+        run(&directory);
         let _ = done.send(());
+        write_ras(&directory);
     };
     if thread::Builder::new().name("gpucomm-dump".into()).spawn(run).is_ok() {
         let _ = waits.recv_timeout(PATIENCE);
@@ -83,7 +98,7 @@ impl Trouble {
     pub(crate) fn write(self) {
         let Some(directory) = directory().filter(|_| !self.0.is_empty()) else { return };
         // Who is in trouble has other things to tell than that a file cannot be written.
-        beside(move || self.0.iter().for_each(|dump| drop(write(dump, &directory))));
+        beside(directory, move |directory| self.0.iter().for_each(|dump| drop(write(dump, directory))));
     }
 }
 

@@ -5,5 +5,6 @@ pub(crate) mod entry;
 pub(crate) mod files;
 mod json;
 pub(crate) mod panic;
+pub(crate) mod ras;
 #[cfg(feature = "signals")]
 pub(crate) mod signal;

@@ -33,10 +33,9 @@ fn write(info: &PanicHookInfo<'_>, directory: &Path) {
     }
     let thread = thread::current();
     let occasion = format!("thread {:?} {info}", thread.name().unwrap_or("without a name"));
-    let directory = directory.to_owned();
-    files::beside(move || {
+    files::beside(directory.to_owned(), move |directory| {
         WRITES.set(true);
         // Who panics has other things to tell than that a file cannot be written.
-        let _ = files::write_all(&directory, &occasion);
+        let _ = files::write_all(directory, &occasion);
     });
 }

@@ -23,6 +23,7 @@ pub(crate) fn watch(operation: &'static str, signal: c_int, directory: PathBuf) 
         for signal in signals.forever() {
             // Nobody is there to be told that a file cannot be written.
             let _ = files::write_all(&directory, &format!("signal {}", name(signal)));
+            files::write_ras(&directory);
         }
     };
     let thread = thread::Builder::new().name("gpucomm-signal".into()).spawn(wait);

@@ -94,6 +94,11 @@ pub(crate) fn registers_allocated() -> bool {
     *SAID.get_or_init(|| said().is_some_and(|(value, _)| !is_zero(&value)))
 }
 
+/// What the environment or the files say, if it is anything.
+pub(crate) fn said(name: &str) -> Option<String> {
+    seen(name, |name| std::env::var_os(name), &files()).map(|(value, _)| value).filter(|value| !value.is_empty())
+}
+
 /// Whether a number that is said is 1.
 fn is_one(name: &str) -> Option<bool> {
     let (value, _) = seen(name, |name| std::env::var_os(name), &files())?;

@@ -3,11 +3,12 @@
 mod communicator;
 mod crossing;
 mod dump;
+mod ras;
 mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use communicator::Communicator;
 use dump::Dump;
@@ -17,10 +18,19 @@ use crate::options::DiagnoseArgs;
 use crate::output;
 
 pub fn run(options: &DiagnoseArgs) -> Result<()> {
-    let dumps = files(&options.dumps)?.iter().map(Dump::read).collect::<Result<Vec<_>>>()?;
-    if dumps.is_empty() {
+    let (ras, files): (Vec<_>, Vec<_>) = files(&options.dumps)?.into_iter().partition(|path| is_of_ras(path));
+    let dumps = files.iter().map(Dump::read).collect::<Result<Vec<_>>>()?;
+    if dumps.is_empty() && ras.is_empty() && options.ras.is_none() {
         return Err(Failure::usage("there are no dumps (gpucomm-*.json) in what was named"));
     }
+    of_dumps(dumps)?;
+    ras::written(&ras)?.iter().try_for_each(|text| output::line(text))?;
+    let asked = options.ras.as_deref().map(ras::ask).transpose()?;
+    asked.iter().flatten().try_for_each(|text| output::line(text))
+}
+
+/// What the dumps come to.
+fn of_dumps(dumps: Vec<Dump>) -> Result<()> {
     let mut all: BTreeMap<String, Vec<Dump>> = BTreeMap::new();
     for dump in dumps {
         all.entry(dump.key.clone()).or_default().push(dump);
@@ -44,6 +54,11 @@ pub fn run(options: &DiagnoseArgs) -> Result<()> {
     told.iter().try_for_each(|text| output::line(text))
 }
 
+/// Whether a file is what NCCL's RAS service has said.
+fn is_of_ras(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ras-"))
+}
+
 /// The files that were named, and the dumps in the directories that were.
 fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
@@ -56,7 +71,7 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
         for entry in fs::read_dir(path).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with("gpucomm-") && name.ends_with(".json") {
+            if (name.starts_with("gpucomm-") || is_of_ras(&path)) && name.ends_with(".json") {
                 files.push(path);
             }
         }
