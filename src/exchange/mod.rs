@@ -70,6 +70,7 @@ mod interfaces;
 mod kind;
 #[cfg(feature = "mpi")]
 mod mpi_place;
+mod notes;
 mod store;
 mod system;
 mod table;
@@ -89,4 +90,6 @@ pub use mpi_place::MpiPlace;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
 pub use tcp::{Tcp, TcpPlace};
 pub use threads::{ThreadStore, Threads};
+pub(crate) use view::Came;
 pub use vote::Vote;
+pub(crate) use wire::{Reader, Writer};

@@ -65,7 +65,7 @@ impl fmt::Debug for View {
 
 /// What came for one of several keys that members were to set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Came {
+pub(crate) enum Came {
     Value(Vec<u8>),
     /// The member has ended without it.
     Ended(String),

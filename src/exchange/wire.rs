@@ -2,46 +2,46 @@
 
 /// Bytes that are being put together.
 #[derive(Debug, Default)]
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    pub(super) fn u8(mut self, value: u8) -> Self {
+    pub(crate) fn u8(mut self, value: u8) -> Self {
         self.0.push(value);
         self
     }
 
-    pub(super) fn u32(mut self, value: u32) -> Self {
+    pub(crate) fn u32(mut self, value: u32) -> Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    pub(super) fn u64(mut self, value: u64) -> Self {
+    pub(crate) fn u64(mut self, value: u64) -> Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
     /// A count or a rank. All that is counted here is checked to be far below 2³² before.
-    pub(super) fn count(self, value: usize) -> Self {
+    pub(crate) fn count(self, value: usize) -> Self {
         self.u32(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    pub(super) fn bytes(mut self, value: &[u8]) -> Self {
+    pub(crate) fn bytes(mut self, value: &[u8]) -> Self {
         self = self.count(value.len());
         self.0.extend_from_slice(value);
         self
     }
 
-    pub(super) fn text(self, value: &str) -> Self {
+    pub(crate) fn text(self, value: &str) -> Self {
         self.bytes(value.as_bytes())
     }
 }
 
 /// Bytes that are being taken apart; `None` where they end too early or are not what they should be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
@@ -51,33 +51,33 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    pub(super) fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn count(&mut self) -> Option<usize> {
+    pub(crate) fn count(&mut self) -> Option<usize> {
         self.u32().and_then(|count| usize::try_from(count).ok())
     }
 
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.count()?;
         self.take(len)
     }
 
-    pub(super) fn text(&mut self) -> Option<&'a str> {
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
         std::str::from_utf8(self.bytes()?).ok()
     }
 
     /// As many as a count says that stands before them.
-    pub(super) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(crate) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.count()?;
         let mut list = Vec::new();
         for _ in 0..count {
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `value`, if nothing is left.
-    pub(super) fn end<T>(self, value: T) -> Option<T> {
+    pub(crate) fn end<T>(self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }
 }

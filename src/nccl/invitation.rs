@@ -101,7 +101,7 @@ impl Invitation {
     ) -> Result<Arc<Inner>> {
         let Self { id, key, size, rank, local } = self;
         let (family, options) = match local {
-            Some(Local { family, config, timeout }) => (Some(family), InitOptions { config, timeout }),
+            Some(Local { family, config, timeout }) => (Some(family), InitOptions { config, timeout, checked: false }),
             None => (None, options.cloned().unwrap_or_default()),
         };
         init::newcomer(operation, device, (id, key), (size, rank), family, &options)

@@ -2,7 +2,7 @@
 //!
 //! A [`Clique`] holds all ranks of one process and needs no `unsafe`. A [`Communicator`] is one rank; where the others live
 //! in other processes, it is made from a [`UniqueId`] with [`Communicator::init_rank`], which is unsafe, and whose
-//! contract all later calls rest on.
+//! contract all later calls rest on; [`Communicator::init_rank_over`] has them compare over an exchange what they do, where that is asked for.
 //!
 //! # Operations
 //!
@@ -51,7 +51,8 @@
 //! rank, because its deadline has passed or because it was told to, NCCL's kernels there go on as if they were done, and ranks of other
 //! processes that wait for them complete on what was never sent, without an error. A process that dies does no such thing: then the
 //! others wait until their deadlines. So let no process act on a result, by writing a checkpoint, say, before all have told each other,
-//! by other means than the communicator, that none has aborted since the last such point; and give all of them the same deadlines.
+//! by other means than the communicator, that none has aborted since the last such point; and give all of them the same deadlines. A checked
+//! communicator ([`InitOptions::checked`]) tells the others of an abort, a moment later: that makes the gap narrower, and does not close it.
 //!
 //! To recover, in one call: [`Communicator::recover`] across processes, [`Clique::recover`] in one; by hand: drop the buffers of the old
 //! communicator, abort or drop it, make a new one, on the same streams if you like. Fill, broadcast or copy into the buffers what they

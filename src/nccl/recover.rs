@@ -4,7 +4,7 @@ use super::clique::Clique;
 use super::communicator::Communicator;
 use super::end::aborted;
 use super::life::abort::{GRACE, abort};
-use super::life::init;
+use super::life::{init, over};
 use super::raw::outside::outside_of_host_functions;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
@@ -109,14 +109,15 @@ impl Communicator {
             let of = |(rank, size)| format!("rank {rank} of {size}");
             return Err(Error::argument(OPERATION, "exchange", of(own), of(other)));
         }
-        let options = InitOptions { timeout: self.timeout(), config: inner.household.config() };
+        let options = InitOptions { timeout: self.timeout(), config: inner.household.config(), checked: false };
+        let is_checked = inner.checked.get().is_some();
         let device = self.device();
         let cause = aborted(format!("rank {} recovers", self.rank()));
         // What was under way here may still write; what hangs there is left to itself.
         let _ = abort(std::slice::from_ref(inner), &cause, &Deadline::after(GRACE));
         drop(self);
         let start = |view: &Exchange, id: &UniqueId| {
-            init::one_rank(OPERATION, device, view.size(), id, view.rank(), &options).map(Self::from_inner)
+            over::start(OPERATION, device, view, id, &options, is_checked).map(Self::from_inner)
         };
         let (comm, view) = agree(exchange, start)?;
         let old = exchange.store_ranks();
@@ -198,7 +199,8 @@ impl Clique {
         for &rank in without {
             first.inner().check_rank(OPERATION, "without", rank)?;
         }
-        let options = InitOptions { timeout: first.timeout(), config: first.inner().household.config() };
+        let options =
+            InitOptions { timeout: first.timeout(), config: first.inner().household.config(), checked: false };
         let left = self.ranks().iter().filter(|comm| !without.contains(&comm.rank()));
         let left: Vec<_> = left.map(|comm| (comm.rank(), comm.device())).collect();
         if left.is_empty() {

@@ -1,13 +1,14 @@
 //! How a rank starts.
 
 use super::communicator::Communicator;
-use super::life::init;
+use super::life::{init, over};
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use crate::cuda::Device;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::exchange::Exchange;
 
 impl Communicator {
     /// Wraps `ncclCommInitRankConfig`: rank `rank` of `size`, with default options.
@@ -121,5 +122,73 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<Self> {
         init::one_rank("Communicator::init_rank_with", device, size, id, rank, options).map(Self::from_inner)
+    }
+
+    /// Wraps `ncclGetUniqueId` and `ncclCommInitRankConfig`: the rank that this process is in `exchange`, of as many as that has.
+    ///
+    /// All ranks of the exchange call it. They get an id, and tell each other what they start with: which NCCL runs, the configuration, and
+    /// whether they are checked.
+    ///
+    /// # Checked mode
+    /// With [`InitOptions::checked`], or where `GPUCOMM_CHECKED` is 1 in the environment, on all ranks or on none, they also compare what
+    /// they do, as the ranks of a [`Clique`](super::Clique) do: before a collective, a group, a split, an allocation or the launch of a graph
+    /// is launched, a rank tells the others what it is about to do, over the exchange, and waits for them to come to the same.
+    ///
+    /// - Where one comes to something else, nothing of that is launched, and all report the same [`Error::Disagreement`], at once. So they do
+    ///   where one closes its communicator in place of that.
+    /// - Where one does not come within the [timeout](Communicator::set_timeout), [`Error::Timeout`] says who; where its process has ended,
+    ///   [`Error::Gone`] does, at once. Either ends the communicator, as others were told that this rank comes.
+    /// - A message is compared by the two ranks that it concerns: the first to come goes on, the second compares.
+    /// - Where a rank aborts the communicator, or has to, those in other processes are told, and end as well.
+    ///
+    /// Parts that are [split](Communicator::split) off are checked too, and so is what comes of a [recovery](Communicator::recover).
+    /// What is shrunk or grown is not, nor what is made of a revoked or suspended communicator.
+    /// What it costs is two trips to the store for each operation, and that no rank is ahead of another: it is for finding mistakes. Without it,
+    /// nothing is asked and nothing waits. The ranks must not leave the exchange, nor begin its next generation, before they have closed the
+    /// communicator.
+    ///
+    /// ```
+    /// use gpucomm::exchange::{Exchange, Threads};
+    /// use gpucomm::nccl::InitOptions;
+    /// use gpucomm::{Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
+    ///
+    /// /// Ranks that reduce as many elements as their rank says.
+    /// fn one(device: Device, exchange: &Exchange) -> Result<()> {
+    ///     let options = InitOptions { checked: true, ..InitOptions::default() };
+    ///     // SAFETY: what the ranks do is compared, and what is not compared all do alike, as all run this program.
+    ///     let comm = unsafe { Communicator::init_rank_over(device, exchange, &options)? };
+    ///     let stream = Stream::new(device)?;
+    ///     let mut x = DeviceBuffer::from_slice(&stream, &vec![1.0f32; 10 + comm.rank()])?;
+    ///     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)
+    /// }
+    /// # fn main() -> Result<()> {
+    /// # if Device::count()? < 2 { return Ok(()) }
+    /// # let place = Threads::new(2);
+    /// # std::thread::scope(|scope| {
+    /// #     let ranks = [0, 1].map(|rank| {
+    /// #         let store = place.store(rank).unwrap();
+    /// #         scope.spawn(move || one(Device::new(rank)?, &Exchange::join(store)?))
+    /// #     });
+    /// #     for rank in ranks {
+    /// // rank 1 disagrees with rank 0: expected all_reduce of 10 f32, sum, in place, got all_reduce of 11 f32, sum, in place
+    /// #         let result = rank.join().expect("no panic");
+    /// assert!(matches!(result, Err(Error::Disagreement { rank: 1, peer: 0, .. })));
+    /// #     }
+    /// # });
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::init_rank_with`]; [`Error::Disagreement`] where the ranks do not start with the same; those of
+    /// [`Exchange::all_gather`]; [`Error::InvalidArgument`] where `GPUCOMM_CHECKED` is something else than 0 or 1.
+    ///
+    /// # Safety
+    /// As [`Communicator::init_rank`]. Checked mode finds what breaks most of these promises, but for these, which are the reason why it is unsafe
+    /// all the same: nobody compares one-sided operations, in which order communicators are used that share their resources, when graphs are
+    /// dropped, what is done with communicators that are made of others otherwise than by a split, and what NCCL is told by its own
+    /// variables.
+    pub unsafe fn init_rank_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
+        over::one_rank("Communicator::init_rank_over", device, exchange, options).map(Self::from_inner)
     }
 }

@@ -24,6 +24,8 @@ mod buffers;
 mod call_config;
 mod capture;
 mod causes;
+mod checked;
+mod checked_ends;
 mod collectives;
 mod config;
 mod dead_peers;

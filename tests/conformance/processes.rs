@@ -45,10 +45,16 @@ fn reductions_of<T: Number>(comm: &gpucomm::Communicator, stream: &Stream) {
 
 fn everything(role: Role) -> Result<()> {
     let comm = role.join()?;
-    let (rank, size) = (comm.rank(), comm.size());
-    assert_eq!((rank, size), (role.rank, role.size));
+    assert_eq!((comm.rank(), comm.size()), (role.rank, role.size));
     let stream = &Stream::new(comm.device())?;
-    each_type!(reductions_of(&comm, stream));
+    use_all(&comm, stream)?;
+    comm.close(slower(20.0))
+}
+
+/// Collectives, messages, and a window.
+pub fn use_all(comm: &gpucomm::Communicator, stream: &Stream) -> Result<()> {
+    let (rank, size) = (comm.rank(), comm.size());
+    each_type!(reductions_of(comm, stream));
 
     let own = DeviceBuffer::from_slice(stream, &[rank as u32 + 1; 1021])?;
     let everybody: Vec<u32> = (1..=size as u32).flat_map(|rank| [rank; 1021]).collect();
@@ -70,8 +76,8 @@ fn everything(role: Role) -> Result<()> {
     let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
     let mut from_before = DeviceBuffer::<u32>::zeroed(stream, 1021)?;
     group(|g| {
-        g.send(&comm, &own, next, stream)?;
-        g.recv(&comm, &mut from_before, before, stream)
+        g.send(comm, &own, next, stream)?;
+        g.recv(comm, &mut from_before, before, stream)
     })?;
     assert_eq!(from_before.to_vec(stream)?, [before as u32 + 1; 1021]);
 
@@ -82,7 +88,7 @@ fn everything(role: Role) -> Result<()> {
     let want: Vec<u32> = (1..=size).flat_map(|peer| vec![peer as u32; peer]).collect();
     assert_eq!(all.slice(0..want.len()).to_vec(stream)?, want);
     drop(window);
-    comm.close(slower(20.0))
+    Ok(())
 }
 
 #[test]

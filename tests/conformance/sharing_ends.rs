@@ -198,7 +198,7 @@ fn an_abort_of_those_that_have_windows() {
             for which in 0..2 {
                 // SAFETY: what is registered is freed after its communicator.
                 let config = unsafe { Config::new().force_windows() }.split_share(true);
-                let options = InitOptions { timeout: slower(10.0), config };
+                let options = InitOptions { timeout: slower(10.0), config, ..InitOptions::default() };
                 let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
                 let fires = Barrier::new(ranks);
                 clique

@@ -47,7 +47,7 @@ pub fn start_to_end(batch: &Batch, timeout: Duration) -> Clique {
 
 fn start_with(batch: &Batch, timeout: Duration, config: Config) -> Clique {
     let config = config.split_share(shares(batch));
-    let options = InitOptions { timeout: slower(PATIENT), config };
+    let options = InitOptions { timeout: slower(PATIENT), config, ..InitOptions::default() };
     let clique = Clique::init_all_with(&devices(batch), &options)
         .unwrap_or_else(|error| panic!("no clique: {error}: {}", batch.repeat(batch.first)));
     gpucomm::set_default_timeout(slower(timeout));

@@ -30,15 +30,17 @@ pub struct Deviation {
     /// left out, and then its program is another right one. And a rank whose buffers are not what they should be must not look at
     /// them before the others can have noticed.
     pub fence: bool,
+    /// Whether ranks that compare before they launch anything find it then, whatever comes of messages.
+    pub at_once: bool,
 }
 
 impl Deviation {
     pub fn instead(name: &'static str, step: impl Step + 'static) -> Self {
-        Self { name, change: Change::Instead(Box::new(step)), fence: false }
+        Self { name, change: Change::Instead(Box::new(step)), fence: false, at_once: true }
     }
 
     pub fn fenced(name: &'static str, change: Change) -> Self {
-        Self { name, change, fence: true }
+        Self { name, change, fence: true, at_once: true }
     }
 
     /// A receive that nobody sends, or a send that nobody receives.
@@ -57,7 +59,7 @@ impl Deviation {
             streams: [0, 1],
         };
         let change = Change::Before(Box::new(Stray(Operation::Message(message))));
-        Self { name: if sends { "one send more" } else { "one receive more" }, change, fence: false }
+        Self { name: if sends { "one send more" } else { "one receive more" }, change, fence: false, at_once: false }
     }
 }
 

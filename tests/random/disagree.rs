@@ -65,7 +65,7 @@ fn clique(batch: &Batch) -> (&'static str, [usize; 3]) {
 }
 
 /// One of the ways in which one rank may deviate: each that was found in some attempts is as likely.
-fn draw(program: &Program, batch: &Batch) -> Deviant {
+pub fn draw(program: &Program, batch: &Batch) -> Deviant {
     let mut rng = rng(batch.first, "deviation");
     let mut ways: BTreeMap<&str, Deviant> = BTreeMap::new();
     for _ in 0..200 {

@@ -27,6 +27,7 @@ mod abort;
 mod alteration;
 mod carried;
 mod cell;
+mod checked;
 mod cliques;
 mod collective;
 mod configs;
@@ -79,6 +80,11 @@ fn abort() {
 }
 
 #[test]
+fn checked() {
+    checked::run();
+}
+
+#[test]
 fn disagree() {
     disagree::run();
 }
@@ -100,8 +106,9 @@ fn shrink() {
 }
 
 #[test]
-#[ignore = "a rank of `processes` or `differential`"]
+#[ignore = "a rank of `processes`, `checked` or `differential`"]
 fn child() {
     processes::child();
+    checked::child();
     differential::child();
 }

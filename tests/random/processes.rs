@@ -58,9 +58,15 @@ impl Drop for Repeat {
 }
 
 fn start(batch: &Batch, role: &str) -> Vec<Child> {
+    start_in(batch, role, &[])
+}
+
+/// Starts the ranks of a batch, which have this in their environment beside.
+pub fn start_in(batch: &Batch, role: &str, also: &[(&str, &str)]) -> Vec<Child> {
     let environment = batch.environment(batch.first + batch.seeds - 1);
     let mut environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
     environment.push(("NCCL_COMM_SPLIT_SHARE_RESOURCES", if shares(batch) { "1" } else { "0" }));
+    environment.extend(also);
     spawn_all(CHILD, role, batch.ranks, &environment)
 }
 
@@ -105,7 +111,7 @@ pub fn child() {
 
 /// The communicator of a rank, which is connected with every other.
 pub fn joined(role: &Role, batch: &Batch) -> Communicator {
-    let options = InitOptions { timeout: gpucomm::default_timeout(), config: config(batch) };
+    let options = InitOptions { timeout: gpucomm::default_timeout(), config: config(batch), checked: false };
     let comm = role.join_with(&options).expect("a communicator");
     Rank::connect(&comm).expect("connections");
     comm
@@ -114,9 +120,13 @@ pub fn joined(role: &Role, batch: &Batch) -> Communicator {
 fn right(role: &Role) {
     let mut run = Run::begin("processes", 40, 60, PATIENT);
     let batch = run.batch(u64::MAX).expect("seeds");
-    let comm = joined(role, &batch);
+    run_all(role, &batch, joined(role, &batch));
+}
+
+/// Runs the programs of a batch, which are right.
+pub fn run_all(role: &Role, batch: &Batch, comm: Communicator) {
     for seed in batch.seeds() {
-        let program = Arc::new(Program::draw(&batch, seed, false));
+        let program = Arc::new(Program::draw(batch, seed, false));
         watch::begin(&batch.repeat(seed), &program);
         if let Err(error) = program.run(&comm) {
             let step = watch::step_of(role.rank);

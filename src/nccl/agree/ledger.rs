@@ -165,13 +165,18 @@ impl Ledger {
 
     /// Where `rank` is, in words.
     pub(crate) fn whereabouts(&self, rank: usize) -> String {
-        match self.collectives.passed(rank) {
-            0 => format!("rank {rank} has come to no collective"),
-            passed => {
-                let last = self.last_of(rank).unwrap_or_else(|| "long ago".to_owned());
-                let s = if passed == 1 { "" } else { "s" };
-                format!("rank {rank} has come to {passed} collective{s}, the last was {last}")
-            }
+        whereabouts(rank, self.collectives.passed(rank), || self.last_of(rank))
+    }
+}
+
+/// Where a rank is, in words, that has come to so many collectives; `last` is the last of them, if it is still known.
+pub(crate) fn whereabouts(rank: usize, passed: u64, last: impl FnOnce() -> Option<String>) -> String {
+    match passed {
+        0 => format!("rank {rank} has come to no collective"),
+        passed => {
+            let last = last().unwrap_or_else(|| "long ago".to_owned());
+            let s = if passed == 1 { "" } else { "s" };
+            format!("rank {rank} has come to {passed} collective{s}, the last was {last}")
         }
     }
 }

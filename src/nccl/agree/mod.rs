@@ -1,6 +1,7 @@
 //! How the ranks of a clique compare what they are about to do: words, and where they are written.
 
 pub(crate) mod backings;
+pub(crate) mod checked;
 pub(crate) mod choice;
 pub(crate) mod code;
 pub(crate) mod dispute;
@@ -17,8 +18,10 @@ pub(crate) mod presence;
 pub(crate) mod recent;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod regroup;
+pub(crate) mod round;
 pub(crate) mod signature;
 pub(crate) mod splits;
 pub(crate) mod terms;
+pub(crate) mod told;
 pub(crate) mod track;
 pub(crate) mod types;

@@ -73,12 +73,12 @@ pub(crate) enum Manner {
 /// What an end has to say of a message, in a word that is not 0: the count, the element type, the exchanges before, and the
 /// end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Word(u64);
+pub(crate) struct Word(pub(super) u64);
 
 impl Word {
     const PRESENT: u64 = 1;
     const RECEIVER: u64 = 2;
-    const KIND: u32 = 2;
+    pub(super) const KIND: u32 = 2;
     const EXCHANGES: u32 = Self::KIND + types::BITS;
     /// Exchanges count up to this, and begin again.
     const LAPS: u64 = (1 << (Self::COUNT - Self::EXCHANGES)) - 1;
@@ -122,7 +122,7 @@ impl Word {
 
     /// The same, said by the other end.
     #[inline]
-    fn mirrored(self) -> Self {
+    pub(super) fn mirrored(self) -> Self {
         Self(self.0 ^ Self::RECEIVER)
     }
 

@@ -17,6 +17,17 @@ pub(crate) enum Exchange {
     Scatter { root: usize },
 }
 
+impl Exchange {
+    /// Whether `sender` sends something to `receiver` in it.
+    pub(crate) fn is_between(self, sender: usize, receiver: usize) -> bool {
+        match self {
+            Self::AllToAll => true,
+            Self::Gather { root } => receiver == root,
+            Self::Scatter { root } => sender == root,
+        }
+    }
+}
+
 /// Written by its rank only, under the lock of its communicator.
 #[derive(Debug)]
 pub(crate) struct Past {

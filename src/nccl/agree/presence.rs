@@ -14,6 +14,25 @@ pub(crate) enum Departure {
     Returned,
 }
 
+/// How what a rank did begins, in words, that has left in place of doing it.
+const GONE: &str = "nothing: rank ";
+
+/// How `rank` has left, in place of what it should have issued, after so many collectives.
+pub(crate) fn gone(rank: usize, how: Departure, passed: u64, last: Option<String>) -> String {
+    let how = match how {
+        Departure::Closed => "has closed its communicator",
+        Departure::Returned => "has left, as its program has returned",
+    };
+    let last = last.map(|last| format!(", the last of them {last}")).unwrap_or_default();
+    let s = if passed == 1 { "" } else { "s" };
+    format!("{GONE}{rank} {how}, after {passed} collective{s}{last}")
+}
+
+/// Whether that is what a rank did.
+pub(crate) fn is_gone(did: &str) -> bool {
+    did.starts_with(GONE)
+}
+
 /// Written where ranks come and go; read by those who wait.
 #[derive(Debug)]
 pub(crate) struct Presence {

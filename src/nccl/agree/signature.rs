@@ -178,6 +178,12 @@ impl Signature {
         [of(send, send_offset), of(recv, recv_offset)]
     }
 
+    /// The same of elements of this type.
+    pub(crate) fn of(mut self, element: Type) -> Self {
+        self.0[0] = self.0[0] & !(0xff << ELEMENT) | element.number() << ELEMENT;
+        self
+    }
+
     /// What [`head`] says of the same.
     pub(crate) fn head(&self) -> u64 {
         self.0[0] & ((1 << HEAD) - 1)
@@ -191,7 +197,7 @@ impl Signature {
     /// The same, of a call with configuration `number`.
     #[cfg(nccl_ge_2_31)]
     pub(crate) fn configured(mut self, number: u16) -> Self {
-        self.0[1] |= u64::from(number) << CONFIG;
+        self.0[1] = self.0[1] & ((1 << CONFIG) - 1) | u64::from(number) << CONFIG;
         self
     }
 

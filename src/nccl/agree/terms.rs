@@ -1,12 +1,24 @@
 //! What a communicator is configured with that ranks make of another one, as they compare it: each field that is set, and to what.
 
+use std::borrow::Cow;
+
 /// The fields, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Terms(Vec<(&'static str, String)>);
+pub(crate) struct Terms(Vec<(Cow<'static, str>, String)>);
 
 impl Terms {
     pub(crate) fn new(fields: impl IntoIterator<Item = (&'static str, String)>) -> Self {
-        Self(fields.into_iter().collect())
+        Self(fields.into_iter().map(|(name, value)| (name.into(), value)).collect())
+    }
+
+    /// What another process has sent.
+    pub(crate) fn of_another(fields: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(fields.into_iter().map(|(name, value)| (name.into(), value)).collect())
+    }
+
+    /// The fields, for another process.
+    pub(crate) fn fields(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, value.as_str()))
     }
 
     fn get(&self, name: &str) -> Option<&str> {

@@ -1,4 +1,4 @@
-//! Numbers for element types, by which the ranks of one process compare them.
+//! Numbers for element types, by which the ranks of one process compare them; those of several tell each other what they are called.
 
 use std::any::TypeId;
 use std::fmt;
@@ -24,9 +24,23 @@ pub(crate) struct Type(u8);
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    id: TypeId,
+    /// `None`: it is known only from another process.
+    id: Option<TypeId>,
     name: &'static str,
     size: usize,
+}
+
+impl Known {
+    fn is(&self, wanted: &Self) -> bool {
+        match (self.id, wanted.id) {
+            (Some(own), Some(other)) => own == other,
+            _ => self.is_called(wanted.name, wanted.size),
+        }
+    }
+
+    fn is_called(&self, name: &str, size: usize) -> bool {
+        (self.name, self.size) == (name, size)
+    }
 }
 
 /// The types that are only moved, in the order of their numbers.
@@ -37,12 +51,25 @@ impl Type {
     pub(crate) fn of<T: Element>() -> Self {
         match const { element::kind::<T>() } {
             Some(kind) => kind.into(),
-            None => Self::find(Known { id: TypeId::of::<T>(), name: element::name::<T>(), size: size_of::<T>() }),
+            None => Self::find(Known { id: Some(TypeId::of::<T>()), name: element::name::<T>(), size: size_of::<T>() }),
         }
     }
 
     fn find(wanted: Known) -> Self {
-        let place = MOVED.iter().position(|place| place.get_or_init(|| wanted).id == wanted.id);
+        let place = MOVED.iter().position(|place| place.get_or_init(|| wanted).is(&wanted));
+        Self(place.map_or(LAST, |place| FIRST + place as u8))
+    }
+
+    /// What other processes know it by: its name, and its size in bytes; `None` where all have the same number for it.
+    pub(crate) fn told(self) -> Option<(&'static str, usize)> {
+        let place = usize::from(self.0.checked_sub(FIRST)?);
+        MOVED.get(place)?.get().map(|Known { name, size, .. }| (*name, *size))
+    }
+
+    /// That of which another process tells: one of this process, if there is one that is called so.
+    pub(crate) fn of_another(name: &str, size: usize) -> Self {
+        let known = || Known { id: None, name: String::leak(name.to_owned()), size };
+        let place = MOVED.iter().position(|place| place.get_or_init(known).is_called(name, size));
         Self(place.map_or(LAST, |place| FIRST + place as u8))
     }
 
@@ -99,6 +126,17 @@ mod tests {
         let texts = all.map(|one| one.to_string());
         assert_eq!(texts, ["u8", "f64", "u16 of 2 bytes", "i16 of 2 bytes", "[u16; 3] of 6 bytes"]);
         assert_eq!(Type::of::<[u16; 3]>(), all[4]);
+    }
+
+    /// One that comes after it was told of, and one that was there before.
+    #[test]
+    fn what_another_process_tells_of_is_known_by_name() {
+        let here = Type::of::<[u16; 5]>();
+        let (name, size) = here.told().unwrap();
+        assert_eq!((Type::of_another(name, size), Type::of::<u8>().told()), (here, None));
+        assert_ne!(Type::of_another(name, 11), here);
+        let there = Type::of_another(&name.replace('5', "6"), 12);
+        assert_eq!((Type::of::<[u16; 6]>(), there.to_string()), (there, "[u16; 6] of 12 bytes".to_owned()));
     }
 
     #[test]

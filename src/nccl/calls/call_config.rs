@@ -241,6 +241,14 @@ impl CallConfig {
         })
     }
 
+    /// A number that configurations which say the same have in other processes too. Others may have it as well: one of 65535.
+    pub(crate) fn digest(&self) -> u16 {
+        // FNV-1a.
+        let said = format!("{:?}", self.said);
+        let hash = said.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        (hash % u32::from(u16::MAX)) as u16 + 1
+    }
+
     /// What it says of clusters.
     pub(crate) fn cluster(&self) -> Option<c_int> {
         self.said.cga_cluster_size

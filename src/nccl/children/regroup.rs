@@ -227,7 +227,7 @@ fn place_of(inner: &Inner, plan: &Plan, times: u64, place: Option<&Choice>, part
         let (child, part) = grown(*more, times);
         let household = HOUSEHOLDS.grown_from(&inner.household, &inner.household.lineage.key(&child));
         let family = inner.family.as_ref().map(|family| family.rest(child, inner.size + more, part));
-        return Place { household, family };
+        return Place { household, family, listener: None };
     }
     let color = |place: Option<&Choice>| place.map(|choice| choice.color);
     let child = match plan {
@@ -240,5 +240,5 @@ fn place_of(inner: &Inner, plan: &Plan, times: u64, place: Option<&Choice>, part
         let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
         family.rest(child, with.count(), household.part().unwrap_or_default())
     });
-    Place { household, family }
+    Place { household, family, listener: None }
 }

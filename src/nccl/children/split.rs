@@ -9,12 +9,12 @@ use crate::cuda::{Worker, restoring};
 use crate::error::{Error, Result};
 use crate::known_bugs;
 use crate::nccl::agree::choice::Choice;
-use crate::nccl::agree::dispute::Verdict;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point, submit};
 use crate::nccl::life::closing::drop_all;
 use crate::nccl::life::divide::{Part, Place, Wish, divide};
+use crate::nccl::life::listener::Listener;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::children::Child;
 use crate::nccl::state::helper::Helper;
@@ -149,8 +149,11 @@ fn together(
         guard.splits += 1;
         if let Some(family) = &inner.family {
             family.splits.show(inner.rank, guard.splits, ask.choice());
+        } else if let Some(checked) = inner.checked.get() {
+            checked.show_split(guard.splits, ask.choice());
         }
         entries.push(point::come(inner, guard, operation, &signature)?);
+        inner.checked.get().map_or(Ok(()), |checked| checked.see_split(operation, guard.splits))?;
     }
     let _promised = match entries.first() {
         Some(Some(entry)) => connect::meet_at(*entry, &inners, operation)?,
@@ -158,9 +161,8 @@ fn together(
         _ => Promised::default(),
     };
     for (inner, (guard, _)) in members.iter().zip(&entered) {
-        let Some(family) = &inner.family else { continue };
-        if let Some(Verdict { rank, peer, expected, got }) = family.splits.dispute(guard.splits) {
-            return Err(family.ledger.decide(rank, peer, expected, got).error(operation));
+        if let Some(verdict) = inner.splits().and_then(|splits| splits.dispute(guard.splits)) {
+            return Err(inner.decide(operation, verdict));
         }
     }
     let mut parts = Vec::with_capacity(members.len());
@@ -172,12 +174,13 @@ fn together(
         let child = ask.color.map(|color| {
             let child = Child::Part(guard.splits, color);
             let household = inner.household.child(child.clone());
-            let family = inner.family.as_ref().map(|family| {
-                let ranks = family.splits.members(guard.splits, color);
-                family.child(child, &ranks, household.part().unwrap_or_default())
-            });
-            Place { household, family }
+            let part = household.part().unwrap_or_default();
+            let ranks = inner.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
+            let listener = inner.checked.get().map(|checked| Listener::of_child(operation, checked, &ranks, &part));
+            let family = inner.family.as_ref().map(|family| family.child(child, &ranks, part));
+            Ok::<_, Error>(Place { household, family, listener: listener.transpose()? })
         });
+        let child = child.transpose()?;
         Heir::keep(ask.heir.as_ref(), child.as_ref());
         let config = ask.heir.as_ref().map(|heir| Arc::clone(&heir.config));
         parts.push(Part { parent: Arc::clone(inner), helper, wish: ask.wish(), child, config });

@@ -6,12 +6,14 @@ use std::sync::atomic::{Ordering, fence};
 
 use smallvec::SmallVec;
 
+use super::checked;
+use super::said::{collectives, exchanges, is_collective_of, message_of};
 use crate::error::{Error, Result};
 use crate::nccl::agree::dispute::Difference;
 use crate::nccl::agree::ledger::Ledger;
 use crate::nccl::agree::order::Clash;
-use crate::nccl::agree::pair::{End, Manner, Message, Word};
-use crate::nccl::agree::past::{Exchange, Past};
+use crate::nccl::agree::pair::{End, Word};
+use crate::nccl::agree::past::Exchange;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::agree::track::Turn;
 use crate::nccl::calls::call::Call;
@@ -26,7 +28,7 @@ use crate::nccl::wait::pending;
 /// [`Error::Timeout`] where nothing was agreed on, so that the call may be made again; everything else ends the clique.
 #[inline]
 pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
-    let Some(family) = &call.comm.family else { return Ok(false) };
+    let Some(family) = &call.comm.family else { return elsewhere(call) };
     if let Some((end, peer)) = call.kind.message() {
         let is_first = message(family, call, end, peer)?;
         in_order(family, call)?;
@@ -38,6 +40,12 @@ pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
     passed(family, call)?;
     let past = family.ledger.past(call.comm.rank);
     Ok(call.count > 0 && call.comm.size > 1 && !past.knows_class(signature.class(bytes(call))))
+}
+
+/// The same, of a communicator whose other ranks live in other processes: it is checked, or they have promised to agree.
+#[inline]
+fn elsewhere(call: &Call<'_>) -> Result<bool> {
+    call.comm.checked.get().map_or(Ok(()), |checked| checked::one(call, checked)).map(|()| false)
 }
 
 /// Compares a collective, or a registration, that is in no group; its number in the sequence.
@@ -167,10 +175,7 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
         return Ok(false);
     }
     let past = family.ledger.past(rank);
-    let window = call.is_in_window();
-    let exchanges = exchanges(past, (rank, end), peer);
-    let manner = if call.stream.records() { Manner::Captured(call.backings.get().send) } else { Manner::Plain };
-    let message = Message { element: call.of(), count: call.elements, window, exchanges, manner };
+    let message = message_of(call, past, end, peer);
     match family.ledger.message((rank, end), peer, message) {
         Ok(met) if met.first && is_too_late(&family.ledger, (rank, end), peer, message.exchanges, met.number) => {
             Err(too_late(family, call.comm, peer, Word::new(end, message), call.operation))
@@ -180,15 +185,6 @@ fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bo
             Ok(call.count > 0 && !past.knows_peer(peer, end))
         }
         Err(theirs) => Err(settle_message(family, call, peer, theirs, Word::new(end, message))),
-    }
-}
-
-/// How many exchanges a rank with this past has come to, in which messages like this one go.
-#[inline]
-pub(super) fn exchanges(past: &Past, (rank, end): (usize, End), peer: usize) -> u64 {
-    match end {
-        End::Sender => past.exchanges(rank, peer),
-        End::Receiver => past.exchanges(peer, rank),
     }
 }
 
@@ -263,12 +259,17 @@ impl Sequence<'_> {
 pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<bool> {
     expect(calls);
     let mut sequences: SmallVec<[Sequence<'_>; 4]> = SmallVec::new();
+    let mut is_checked = false;
     for &inner in members {
-        if let Some(family) = &inner.family {
-            let count = collectives(calls, inner).count();
-            sequences.push(Sequence { inner, family, count, at: 0, differs: None });
+        match &inner.family {
+            Some(family) => {
+                let count = collectives(calls, inner).count();
+                sequences.push(Sequence { inner, family, count, at: 0, differs: None });
+            }
+            None => is_checked |= inner.checked.get().is_some(),
         }
     }
+    let told = if is_checked { Some(checked::tell(calls, members)?) } else { None };
     let mut patience = Patience::default();
     loop {
         let (mut waits, mut moved) = (None, false);
@@ -308,6 +309,9 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
             first |= message(family, call, end, peer)?;
         }
     }
+    if let Some(told) = told {
+        checked::hear(calls, members, told, operation)?;
+    }
     if members.iter().any(|inner| inner.shared_lock().is_some()) {
         group_in_order(calls, members)?;
     }
@@ -330,16 +334,6 @@ fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
 /// to do them.
 pub(crate) fn class(call: &Call<'_>, count: usize, all: u64) -> u64 {
     call.signature(count).class(if call.kind.is_exchange() { 0 } else { all })
-}
-
-#[inline]
-fn is_collective_of(call: &Call<'_>, inner: &Inner) -> bool {
-    call.comm.id == inner.id && call.kind.message().is_none()
-}
-
-/// The collectives of one communicator.
-pub(crate) fn collectives<'c, 'a: 'c>(calls: &'c [Call<'a>], inner: &'c Inner) -> impl Iterator<Item = &'c Call<'a>> {
-    calls.iter().filter(|call| is_collective_of(call, inner))
 }
 
 /// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
@@ -368,6 +362,7 @@ pub(super) fn behind(inner: &Inner) -> String {
 mod tests {
     use super::*;
     use crate::element::ElementKind;
+    use crate::nccl::agree::pair::{Manner, Message};
 
     /// Between the comparison and the look at what the other end has come to, that goes on: with the message, or without it.
     #[test]

@@ -52,8 +52,12 @@ impl Part {
     }
 
     pub(super) fn signature(&self) -> Option<(&Family, Signature)> {
-        let family = self.inner.family.as_deref().filter(|_| self.collectives.count > 0)?;
-        Some((family, Signature::launch(&self.collectives)))
+        Some((self.inner.family.as_deref()?, self.launch()?))
+    }
+
+    /// What ranks compare of a launch; `None` where they compare its messages alone.
+    pub(super) fn launch(&self) -> Option<Signature> {
+        (self.collectives.count > 0).then(|| Signature::launch(&self.collectives))
     }
 }
 

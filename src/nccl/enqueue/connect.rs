@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::agreement::{bytes, class, collectives};
+use super::agreement::{bytes, class};
+use super::said::collectives;
 use crate::cuda::Stream;
 use crate::error::Result;
 use crate::nccl::agree::meeting::{Need, Peers, Step, quiet};

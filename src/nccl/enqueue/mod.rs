@@ -3,6 +3,7 @@
 pub(crate) mod agreement;
 pub(crate) mod alone;
 mod captured;
+mod checked;
 #[cfg(nccl_ge_2_31)]
 mod configured;
 pub(crate) mod connect;
@@ -15,6 +16,7 @@ pub(crate) mod parts;
 pub(crate) mod point;
 pub(crate) mod reads;
 mod replay;
+mod said;
 #[cfg(nccl_ge_2_22)]
 pub(crate) mod simulate;
 pub(crate) mod submit;

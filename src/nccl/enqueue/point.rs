@@ -1,7 +1,7 @@
 //! Points in the sequence of collectives that are no operation on a device: there the ranks do something together, and compare it as they
 //! compare operations.
 
-use super::agreement;
+use super::{agreement, checked};
 use crate::clock;
 use crate::error::Result;
 use crate::nccl::agree::recent::{NOWHERE, Record};
@@ -20,9 +20,15 @@ pub(crate) fn come(
     signature: &Signature,
 ) -> Result<Option<u64>> {
     inner.issued.point(operation, signature.head(), signature.count());
-    let Some(family) = &inner.family else { return Ok(None) };
-    let entry = agreement::collective(family, inner, operation, signature)?;
-    agreement::point_in_order(family, inner, operation, signature)?;
+    let entry = match (&inner.family, inner.checked.get()) {
+        (Some(family), _) => {
+            let entry = agreement::collective(family, inner, operation, signature)?;
+            agreement::point_in_order(family, inner, operation, signature)?;
+            entry
+        }
+        (None, Some(checked)) => checked::together(inner, checked, operation, signature)?,
+        (None, None) => return Ok(None),
+    };
     write_down(inner, guard, operation, signature, Some(entry));
     Ok(Some(entry))
 }

@@ -9,13 +9,14 @@ use smallvec::SmallVec;
 
 use super::agreement;
 use super::captured::{Captured, OPERATION, Part};
+use super::checked;
+use super::said::launched;
 use super::submit::{failed, outside_of_groups};
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
-use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::agree::numbers::Numbers;
-use crate::nccl::agree::pair::{End, Manner, Message, Word};
+use crate::nccl::agree::pair::{End, Word};
 use crate::nccl::agree::recent::NOWHERE;
 use crate::nccl::agree::track::Turn;
 use crate::nccl::state::gate::LockedAll;
@@ -122,6 +123,8 @@ impl From<Error> for NotAgreed {
 /// of them as another.
 fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
     let mut agreed: SmallVec<[u64; 4]> = parts.iter().map(|_| NOWHERE).collect();
+    let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
+    let told = parts.iter().map(tell).collect::<Result<SmallVec<[_; 4]>>>()?;
     let mut differs = None;
     let mut open: SmallVec<[usize; 4]> = (0..parts.len()).filter(|&at| parts[at].signature().is_some()).collect();
     let (all, mut patience) = (open.len(), Patience::default());
@@ -144,7 +147,6 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
             break;
         }
         if open.len() == before {
-            let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
             let slow = &parts[slow].inner;
             let waited = patience.wait(OPERATION, &members, agreement::in_vain(OPERATION), || agreement::behind(slow));
             waited.map_err(|error| match error {
@@ -156,8 +158,14 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
     if let Some((part, family, difference)) = differs {
         return Err(agreement::contradicted(family, &part.inner, OPERATION, &difference).into());
     }
-    for part in parts {
-        let Some(family) = &part.inner.family else { continue };
+    for ((part, told), agreed) in parts.iter().zip(told).zip(&mut agreed) {
+        if let Some(told) = told {
+            *agreed = checked::wait(&members, told, OPERATION)?;
+        }
+        let Some(family) = &part.inner.family else {
+            part.pairs.iter().try_for_each(|pair| checked::launched(&part.inner, OPERATION, pair))?;
+            continue;
+        };
         if let Some((_, signature)) = part.signature() {
             agreement::point_in_order(family, &part.inner, OPERATION, &signature)?;
             for kind in &part.exchanges {
@@ -170,6 +178,11 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
     Ok(agreed)
 }
 
+/// Says that a graph is launched to ranks in other processes, where they compare.
+fn tell(part: &Part) -> Result<Option<checked::Told<'_>>> {
+    part.launch().map_or(Ok(None), |signature| checked::tell_launch(&part.inner, &signature, &part.exchanges))
+}
+
 /// Compares that a graph is launched that has these messages between a rank and a peer.
 fn message(family: &Family, inner: &Inner, (peer, end, numbers): &(usize, End, Numbers)) -> Result<()> {
     let (rank, peer, end) = (inner.rank, *peer, *end);
@@ -177,9 +190,8 @@ fn message(family: &Family, inner: &Inner, (peer, end, numbers): &(usize, End, N
         return Ok(());
     }
     agreement::messages_in_order(family, inner, OPERATION, peer, || "a graph with messages".to_owned())?;
-    let exchanges = agreement::exchanges(family.ledger.past(rank), (rank, end), peer);
-    let (element, count) = (ElementKind::U8.into(), Word::numbers(numbers));
-    let message = Message { element, count, window: false, exchanges, manner: Manner::Launched };
+    let message = launched(family.ledger.past(rank), (rank, end), peer, numbers);
+    let exchanges = message.exchanges;
     match family.ledger.message((rank, end), peer, message) {
         Ok(met) if met.first && agreement::is_too_late(&family.ledger, (rank, end), peer, exchanges, met.number) => {
             Err(agreement::too_late(family, inner, peer, Word::new(end, message), OPERATION))

@@ -11,12 +11,14 @@ use super::launch;
 use super::launch::Member;
 use super::parts;
 use super::parts::Parts;
+use super::said::collectives;
 use super::{agreement, itself, weight};
 use crate::cuda::{LAUNCH, Origins, outside_of_lending, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::signature::MAX_GROUP;
+use crate::nccl::agree::told::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::life::abort::{GRACE, abort};
 use crate::nccl::life::failure;
@@ -79,8 +81,8 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
         return Err(ended_if_lost(call, error));
     }
     let done = match agreement::one(call) {
-        // Nothing was agreed on, so the call may be made again.
-        Err(error @ Error::Timeout { .. }) => return Err(error),
+        // Nothing was agreed on, so the call may be made again. Other processes were told of it.
+        Err(error @ Error::Timeout { .. }) if inner.checked.get().is_none() => return Err(error),
         Ok(false) => launch::one(call, read.as_ref(), &mut guard, handle),
         Ok(true) => restoring(|| launch_first(call, read.as_ref(), &mut guard, handle)),
         Err(error) => Err(error),
@@ -189,7 +191,7 @@ pub(super) fn inners_of<'a>(calls: &[Call<'a>]) -> SmallVec<[&'a Inner; 4]> {
 
 /// The number of collectives stands in what ranks compare.
 pub(super) fn check_number(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
-    let count = agreement::collectives(calls, inner).count();
+    let count = collectives(calls, inner).count();
     if count <= MAX_GROUP {
         return Ok(());
     }
@@ -271,6 +273,9 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
     }
     let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
     failure::begin(&error);
+    // At once: this process may end before anybody else tells the others.
+    let checked = members.iter().filter_map(|inner| Some((inner.rank, inner.checked.get()?)));
+    checked.for_each(|(rank, checked)| drop(checked.end(End::of(rank, &error))));
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
     let _ = abort(&everybody, &error, &Deadline::after(GRACE));
     error

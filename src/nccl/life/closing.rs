@@ -111,7 +111,9 @@ pub(crate) fn end_revoked(revoked: &[Arc<Inner>], operation: &'static str) {
 
 /// `inner` comes to nothing more, and what it had come to is done: whoever waits for it is told.
 fn leave(inner: &Inner) {
-    let Some(family) = &inner.family else { return };
+    let Some(family) = &inner.family else {
+        return inner.checked.get().into_iter().for_each(|checked| checked.leave());
+    };
     family.ledger.presence().close(inner.rank);
     for other in inner.relatives() {
         if let Some(error) = departure::of_closed(&other) {

@@ -16,6 +16,7 @@ use std::{slice, thread};
 
 use super::abort::start_abort;
 use super::init::{LOOK, nothing, welcome};
+use super::listener::Listener;
 use crate::error::{Error, Result};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
@@ -69,6 +70,8 @@ pub(crate) struct Part {
 pub(crate) struct Place {
     pub(crate) household: Arc<Household<Inner>>,
     pub(crate) family: Option<Arc<Family>>,
+    /// Where its ranks compare that live in several processes.
+    pub(crate) listener: Option<Listener>,
 }
 
 /// A child that NCCL has made.
@@ -147,7 +150,7 @@ pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &R
 
 /// A child of `parent`, with all that it inherits.
 fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inner> {
-    let Place { household, family } = place;
+    let Place { household, family, listener } = place;
     let config = household.config();
     let apart = !household.is_within(&parent.household);
     let Born { handle, rank, size } = born;
@@ -168,6 +171,7 @@ fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inn
         },
     });
     family.into_iter().for_each(|family| family.join(rank, &child));
+    listener.into_iter().for_each(|listener| listener.listen(&child));
     child
 }
 

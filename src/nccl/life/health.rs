@@ -15,6 +15,7 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::warnings::said;
 use crate::nccl::state::inner::Inner;
+use crate::nccl::state::standing::State;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::pending;
 use crate::sys;
@@ -53,6 +54,11 @@ pub(crate) unsafe fn async_error(Handle(raw): Handle) -> Result<()> {
     check(FUNCTION, state)
 }
 
+/// Whether the communicator is being closed, or was.
+fn is_closing(inner: &Inner) -> bool {
+    matches!(inner.state(), State::Closing | State::Closed)
+}
+
 impl Worker for Inner {
     fn health(&self) -> Result<()> {
         match self.async_error() {
@@ -61,7 +67,7 @@ impl Worker for Inner {
                 Err(error)
             }
             // One that is being closed, or is suspended, was asked after its work was done.
-            _ if self.is_active() || self.is_suspended() || self.is_closing() => Ok(()),
+            _ if self.is_active() || self.is_suspended() || is_closing(self) => Ok(()),
             _ => Err(self.dead("wait")),
         }
     }

@@ -75,7 +75,7 @@ pub(crate) fn begin_rank(
     rank: usize,
     options: &InitOptions,
 ) -> Result<UnderWay> {
-    begin(operation, &options.config)?;
+    begin_alone(operation, options)?;
     check_rank(operation, rank, size)?;
     Start { operation, ids: vec![*id], grows: None, size, ranks: vec![(rank, device)] }.begin(None, options)
 }
@@ -88,7 +88,7 @@ pub(crate) fn some_ranks(
     id: &UniqueId,
     options: &InitOptions,
 ) -> Result<Vec<Arc<Inner>>> {
-    begin(operation, &options.config)?;
+    begin_alone(operation, options)?;
     if ranks.is_empty() {
         return Err(Error::argument(operation, "ranks", "at least one rank", "none"));
     }
@@ -121,7 +121,7 @@ fn one_by(
     rank: usize,
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
-    begin(operation, &options.config)?;
+    begin_alone(operation, options)?;
     check_rank(operation, rank, size)?;
     let start = Start { operation, ids, grows: None, size, ranks: vec![(rank, device)] };
     start.run(None, options)?.into_iter().next().ok_or_else(|| nothing(operation))
@@ -137,7 +137,7 @@ pub(crate) fn newcomer(
     family: Option<Arc<Family>>,
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
-    begin(operation, &options.config)?;
+    begin_alone(operation, options)?;
     version::needs(operation, version::Version::new(2, 29, 2))?;
     check_rank(operation, rank, size)?;
     let start = Start { operation, ids: vec![id], grows: Some(key), size, ranks: vec![(rank, device)] };
@@ -157,6 +157,16 @@ pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &I
     let ranks = devices.iter().copied().enumerate().collect();
     let start = Start { operation, ids: vec![UniqueId::new()?], grows: None, size, ranks };
     start.run(Some(family), options)
+}
+
+/// Begins a start of ranks that have no way to compare what they do with the others.
+fn begin_alone(operation: &'static str, options: &InitOptions) -> Result<()> {
+    begin(operation, &options.config)?;
+    if options.checked {
+        let expected = "false: ranks of other processes compare over an exchange, see `Communicator::init_rank_over`";
+        return Err(Error::argument(operation, "checked", expected, true));
+    }
+    Ok(())
 }
 
 fn begin(operation: &'static str, config: &Config) -> Result<()> {

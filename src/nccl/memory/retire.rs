@@ -1,8 +1,8 @@
 //! Taking windows and registrations away at points that all ranks reach in the same order: where they allocate or register together, and
 //! where they reclaim.
 //!
-//! At such a point the ranks of a clique show each other which windows they have dropped, and take those away that all of them have. Across
-//! processes no rank sees the others, and takes away what it has dropped itself: it was promised that they drop alike. Uses of the memory
+//! At such a point ranks that compare show each other which windows they have dropped, and take those away that all of them have. Across
+//! processes no rank sees the others elsewise, and takes away what it has dropped itself: it was promised that they drop alike. Uses of the memory
 //! are waited for before, outside of all locks.
 
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl<'a> Member<'a> {
     /// waits for it.
     fn has_put(&self) -> Result<bool> {
         let one_sided = &self.inner.one_sided;
-        Ok(one_sided.has_given()? && (self.inner.family.is_some() || one_sided.has_waited()?))
+        Ok(one_sided.has_given()? && (self.inner.compares() || one_sided.has_waited()?))
     }
 
     /// The numbers of those in hand that nothing uses, now that nobody else is at the communicator. Memory that was registered may be in
@@ -129,16 +129,19 @@ pub(crate) fn meet<'a>(
         guard.points += 1;
         if let Some(family) = &inner.family {
             family.points.show(inner.rank, guard.points, member.idle(), member.bytes);
+        } else if let Some(checked) = inner.checked.get() {
+            checked.show_point(guard.points, member.idle(), member.bytes);
         }
         entries.push(point::come(inner, guard, operation, &signature(at))?);
+        inner.checked.get().map_or(Ok(()), |checked| checked.see_point(operation, guard.points))?;
     }
     if let Some(Some(entry)) = entries.first() {
         let inners: Vec<&'a Inner> = members.iter().map(|member| member.inner).map(|inner| &**inner).collect();
         promised = connect::meet_at(*entry, &inners, operation)?;
     }
     for (member, (guard, handle)) in members.iter_mut().zip(entered.iter()) {
-        let numbers = match &member.inner.family {
-            Some(family) => family.points.common(guard.points),
+        let numbers = match member.inner.points() {
+            Some(points) => points.common(guard.points),
             // What this rank did with it on this communicator since it was seen to be idle, others would have to do as well, before.
             None => member.dropped.iter().map(|dropped| dropped.number).collect(),
         };

@@ -133,8 +133,8 @@ mod shown {
         let (entries, _promised) = retire::meet(approaching, &mut entered, operation, signature)?;
         let told = |(member, (guard, _)): (&Member<'_>, &(_, _))| {
             let guard: &Locked<'_, Guarded> = guard;
-            let family = member.inner.family.as_ref().map(|family| family.points.bytes(guard.points));
-            family.unwrap_or_else(|| vec![member.bytes; member.inner.size]).into()
+            let shown = member.inner.points().map(|points| points.bytes(guard.points));
+            shown.unwrap_or_else(|| vec![member.bytes; member.inner.size]).into()
         };
         let sizes: Vec<Arc<[usize]>> = approaching.iter().zip(&entered).map(told).collect();
         // On all ranks alike, as they have compared.

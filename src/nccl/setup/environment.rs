@@ -19,6 +19,7 @@ const POLICY: &str = "NCCL_CTA_POLICY";
 const MULTI_RANK: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 const DEVICES_ONCE: &str =
     "each device once; NCCL 2.30.3 and newer have several ranks on one where NCCL_MULTI_RANK_GPU_ENABLE=1 is set";
+const CHECKED: &str = "GPUCOMM_CHECKED";
 const SHARE: &str = "NCCL_COMM_SPLIT_SHARE_RESOURCES";
 
 /// Refuses an environment in which NCCL would make communicators that do not block, or whose work copy engines do, or one that says
@@ -38,6 +39,18 @@ pub(crate) fn check(operation: &'static str) -> Result<()> {
         "1, or that it is not set: communicators block here, and keep their deadlines otherwise",
     )?;
     refused(POLICY, has_copy_engines, NO_COPY_ENGINES)
+}
+
+/// Whether communicators that are made over an exchange are checked, though the program does not say so.
+pub(crate) fn checked(operation: &'static str) -> Result<bool> {
+    match std::env::var_os(CHECKED) {
+        None => Ok(false),
+        Some(value) => match value.to_str() {
+            Some("1") => Ok(true),
+            Some("" | "0") => Ok(false),
+            _ => Err(Error::argument(operation, CHECKED, "0 or 1, or that it is not set", format!("{value:?}"))),
+        },
+    }
 }
 
 /// Refuses `NCCL_COMM_ID` for a start by several ids: NCCL takes the first of them where rank 0 is, and all on the other ranks.

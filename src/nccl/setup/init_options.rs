@@ -14,10 +14,14 @@ pub struct InitOptions {
     pub timeout: Duration,
     /// What NCCL is told.
     pub config: Config,
+    /// Whether the ranks compare every operation with those in other processes before it is launched; see
+    /// [`Communicator::init_rank_over`](crate::nccl::Communicator::init_rank_over), which can do so. Others refuse it, but for cliques,
+    /// whose ranks compare whatever stands here.
+    pub checked: bool,
 }
 
 impl Default for InitOptions {
     fn default() -> Self {
-        Self { timeout: default_timeout(), config: Config::default() }
+        Self { timeout: default_timeout(), config: Config::default(), checked: false }
     }
 }

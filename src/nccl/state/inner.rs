@@ -1,8 +1,7 @@
 //! What a communicator shares with its aborters, its buffers and the watchdog.
 //!
-//! Every NCCL call on it is a visit through its [`Gate`], and so its end has to wait for none: aborting while another thread
-//! is inside NCCL corrupts the heap. The one exception is the call that wakes a thread which blocks inside NCCL, waiting for
-//! a peer; see [`interrupt`](crate::nccl::life::interrupt).
+//! Every NCCL call on it is a visit through its [`Gate`], and so its end has to wait for none: aborting while another thread is inside NCCL
+//! corrupts the heap. The one exception is the call that wakes a thread which blocks inside NCCL; see [`interrupt`](crate::nccl::life::interrupt).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -22,6 +21,7 @@ use super::standing::{Standing, State};
 use super::windows::Windows;
 use crate::cuda::{Device, Fate};
 use crate::error::{Error, Result};
+use crate::nccl::agree::checked::Checked;
 use crate::nccl::agree::recent::Recent;
 use crate::nccl::raw::handle::Handle;
 use crate::sys;
@@ -48,6 +48,8 @@ pub(crate) struct Inner {
     pub(crate) size: usize,
     pub(crate) device: Device,
     pub(crate) family: Option<Arc<Family>>,
+    /// What its ranks compare that live in several processes, where they do.
+    pub(crate) checked: OnceLock<Arc<Checked>>,
     pub(super) standing: Standing,
     /// How it has ended, for those who wait for its work.
     fate: Arc<Fate>,
@@ -114,6 +116,7 @@ impl Inner {
             size: parts.size,
             device: parts.device,
             family: parts.family,
+            checked: OnceLock::new(),
             standing: Standing::new(),
             fate: Arc::default(),
             stuck: AtomicU64::new(0),
@@ -217,11 +220,6 @@ impl Inner {
             self.fate.close();
         }
         first
-    }
-
-    /// Whether the communicator is being closed, or was.
-    pub(crate) fn is_closing(&self) -> bool {
-        matches!(self.state(), State::Closing | State::Closed)
     }
 
     /// How it has ended, for those who wait for its work.

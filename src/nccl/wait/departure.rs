@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use super::pending;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
-use crate::nccl::agree::presence::Departure;
+use crate::nccl::agree::presence::{self, Departure};
 use crate::nccl::agree::recent::KEPT;
 use crate::nccl::state::inner::{Family, Inner};
 
@@ -124,22 +124,12 @@ pub(crate) fn unsettled(inner: &Inner, streams: &[Stream]) -> String {
     format!("rank {rank} has work in flight{pending}")
 }
 
-/// How what a rank did begins, in words, that has left in place of doing it.
-const GONE: &str = "nothing: rank ";
-
 /// Whether `error` says that a rank has left: perhaps because of a failure of its own, of which this one says nothing.
 pub(crate) fn is_told_by(error: &Error) -> bool {
-    matches!(error, Error::Disagreement { got, .. } if got.starts_with(GONE))
+    matches!(error, Error::Disagreement { got, .. } if presence::is_gone(got))
 }
 
 /// How `rank` has left, in place of what it should have issued.
 fn gone(family: &Family, rank: usize, how: Departure) -> String {
-    let how = match how {
-        Departure::Closed => "has closed its communicator",
-        Departure::Returned => "has left, as its program has returned",
-    };
-    let last = family.ledger.last_of(rank).map(|last| format!(", the last of them {last}")).unwrap_or_default();
-    let passed = family.ledger.collectives().passed(rank);
-    let s = if passed == 1 { "" } else { "s" };
-    format!("{GONE}{rank} {how}, after {passed} collective{s}{last}")
+    presence::gone(rank, how, family.ledger.collectives().passed(rank), family.ledger.last_of(rank))
 }

@@ -31,6 +31,20 @@ impl Patience {
             std::hint::spin_loop();
             return Ok(());
         }
+        self.look(operation, members, in_vain, detail)?;
+        backoff(self.round - GLANCES);
+        Ok(())
+    }
+
+    /// The same for a thread that has waited somewhere else.
+    #[cold]
+    pub(crate) fn look(
+        &mut self,
+        operation: &'static str,
+        members: &[&Inner],
+        in_vain: impl Fn(&Inner) -> Option<Error>,
+        detail: impl FnOnce() -> String,
+    ) -> Result<()> {
         let deadline = *self.deadline.get_or_insert_with(|| {
             Call::deadline(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default())
         });
@@ -43,7 +57,6 @@ impl Patience {
         if deadline.expired() {
             return Err(deadline.error(operation, detail()));
         }
-        backoff(self.round - GLANCES);
         Ok(())
     }
 }

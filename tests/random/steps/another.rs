@@ -52,7 +52,8 @@ impl Step for Another {
         let (me, stream) = (rank.number(), rank.stream(&self.streams));
         let id = id(rank.comm, self.maker, stream)?;
         let Some(place) = self.who.iter().position(|&one| one == me) else { return Ok(()) };
-        let options = InitOptions { timeout: rank.comm.timeout(), config: self.settings.config() };
+        let options =
+            InitOptions { timeout: rank.comm.timeout(), config: self.settings.config(), ..InitOptions::default() };
         let (device, size) = (rank.comm.device(), self.who.len());
         // SAFETY: the ranks of a program do the same on all communicators, as far as they come.
         let mut other = unsafe { Communicator::init_rank_with(device, size, &id, place, &options)? };

@@ -53,7 +53,8 @@ impl Step for Alone {
             _ => {
                 let (name, other) = collective.altered(rng, who)?;
                 let other = Stray(Operation::Collective(Box::new(other)));
-                Some(Deviation::fenced(name, Change::Instead(Box::new(other))))
+                let at_once = !collective.what.is_messages();
+                Some(Deviation { at_once, ..Deviation::fenced(name, Change::Instead(Box::new(other))) })
             }
         }
     }

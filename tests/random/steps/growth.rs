@@ -55,7 +55,8 @@ impl Step for Grow {
         let (me, stream) = (rank.number(), rank.stream(&self.streams));
         let [first, more] = &self.who;
         let place = first.iter().position(|&one| one == me);
-        let options = InitOptions { timeout: rank.comm.timeout(), config: self.settings.config() };
+        let options =
+            InitOptions { timeout: rank.comm.timeout(), config: self.settings.config(), ..InitOptions::default() };
         let part = if rank.together {
             // A key is the place in the part.
             rank.comm.split_with(place.map(|_| 0), place.unwrap_or_default(), &options.config)?

@@ -1,0 +1,351 @@
+//! What the ranks of a checked communicator compare that live in several processes: over an exchange, before anything is launched.
+//!
+//! Collectives, and the points at which ranks do something together, come in rounds. In each, every rank says what it is about to do, in the
+//! signatures that the ranks of a clique compare, and waits for what all others say: so nobody launches what another one does not, and all
+//! see the same, and judge alike. What is issued as one group is one round. Messages concern two ranks, of which the first to come says
+//! what it is about to do and goes on, and the second compares, as in a clique.
+//!
+//! How the communicator ends is written once, by whoever finds it out; all report that.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::choice::Choice;
+use super::dispute::{Dispute, Verdict};
+use super::ledger;
+use super::pair::{End as Side, Message, Word};
+use super::past::{self, Past};
+#[cfg(nccl_ge_2_27)]
+use super::points::Points;
+use super::presence::{self, Departure};
+use super::round::Round;
+use super::signature::Signature;
+use super::splits::Splits;
+use super::told::{self, End, Told};
+use crate::error::{Error, Result};
+use crate::exchange::{Came, Exchange};
+
+/// Rounds whose notes are taken away at once.
+const BATCH: u64 = 64;
+
+/// How long it may take to say how a communicator has ended, or that a rank leaves.
+const LAST: Duration = Duration::from_secs(1);
+
+/// The key of how all ends.
+const END: &str = "end";
+
+/// This rank among the others of its communicator.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// Of these ranks alone, and for nothing else.
+    exchange: Exchange,
+    /// Rounds that this rank has come to, and collectives that all have.
+    rounds: AtomicU64,
+    passed: AtomicU64,
+    last: Mutex<Option<Signature>>,
+    /// Messages that this rank has come to: to each rank, then from each.
+    messages: Box<[AtomicU64]>,
+    past: Past,
+    /// What this rank shows in its next round, and what all have shown in the last.
+    shows: Mutex<Vec<u8>>,
+    shown: Mutex<Vec<Vec<u8>>>,
+    /// What all have shown, as a clique has it.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) points: Points,
+    pub(crate) splits: Splits,
+    dispute: Dispute,
+}
+
+/// What has come of a round so far.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// All do the same, the first of which has this number among the collectives.
+    Agreed(u64),
+    /// These have not come.
+    Missing(Vec<usize>),
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Checked {
+    /// Of the ranks of an exchange, which are `part` ("of color" and so on) of others perhaps. All of them make one, in the same order among
+    /// the others of this exchange.
+    pub(crate) fn new(exchange: &Exchange, part: Option<String>) -> Result<Self> {
+        let size = exchange.size();
+        Ok(Self {
+            exchange: exchange.subset(&(0..size).collect::<Vec<_>>())?,
+            rounds: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            last: Mutex::default(),
+            messages: (0..2 * size).map(|_| AtomicU64::new(0)).collect(),
+            past: Past::new(size),
+            shows: Mutex::default(),
+            shown: Mutex::default(),
+            #[cfg(nccl_ge_2_27)]
+            points: Points::new(size),
+            splits: Splits::new(size),
+            dispute: Dispute::new(part),
+        })
+    }
+
+    /// That of a child in which these ranks are, in their order there. All of them make one.
+    pub(crate) fn child(&self, ranks: &[usize], part: String) -> Result<Self> {
+        Self::new(&self.exchange.subset(ranks)?, Some(part))
+    }
+
+    fn rank(&self) -> usize {
+        self.exchange.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.exchange.size()
+    }
+
+    /// What this rank has done.
+    pub(crate) fn past(&self) -> &Past {
+        &self.past
+    }
+
+    /// This rank shows the others what it asks for in its next round, a split with this number.
+    pub(crate) fn show_split(&self, split: u64, choice: Option<Choice>) {
+        *locked(&self.shows) = told::encode_choice(choice.as_ref());
+        self.splits.show(self.rank(), split, choice);
+    }
+
+    /// Sees what the others have shown in that round, to which all have come.
+    pub(crate) fn see_split(&self, operation: &'static str, split: u64) -> Result<()> {
+        self.see(operation, told::decode_choice, |rank, choice| self.splits.show(rank, split, choice))
+    }
+
+    /// This rank shows the others which windows it has dropped, and how large that is which it makes, in its next round.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) fn show_point(&self, point: u64, dropped: Vec<u64>, bytes: usize) {
+        *locked(&self.shows) = told::encode_point(&dropped, bytes);
+        self.points.show(self.rank(), point, dropped, bytes);
+    }
+
+    /// Sees what the others have shown in that round, to which all have come.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) fn see_point(&self, operation: &'static str, point: u64) -> Result<()> {
+        self.see(operation, told::decode_point, |rank, (dropped, bytes)| self.points.show(rank, point, dropped, bytes))
+    }
+
+    fn see<T>(
+        &self,
+        operation: &'static str,
+        decode: impl Fn(&[u8]) -> Option<T>,
+        see: impl Fn(usize, T),
+    ) -> Result<()> {
+        let shown = std::mem::take(&mut *locked(&self.shown));
+        for (rank, bytes) in shown.iter().enumerate().filter(|(rank, _)| *rank != self.rank()) {
+            let key = || Self::key(self.rounds.load(Ordering::Relaxed), rank);
+            see(rank, decode(bytes).ok_or_else(|| unreadable(operation, key(), bytes.len()))?);
+        }
+        Ok(())
+    }
+
+    fn key(number: u64, rank: usize) -> String {
+        format!("c/{rank}/{}/{number}", number / BATCH)
+    }
+
+    fn message_key(sender: usize, receiver: usize, number: u64) -> String {
+        format!("m/{sender}-{receiver}/{number}")
+    }
+
+    /// Says what this rank is about to do, together; what of it NCCL makes messages of stands beside.
+    pub(crate) fn tell(
+        &self,
+        told: Vec<Signature>,
+        exchanges: Vec<(past::Exchange, String)>,
+        within: Duration,
+    ) -> Result<Round> {
+        let told: Vec<_> = told.into_iter().map(told::as_read).collect();
+        let number = self.rounds.load(Ordering::Relaxed);
+        let counts = self.messages.iter().map(|count| count.load(Ordering::Relaxed));
+        let messages: Vec<u64> = if exchanges.is_empty() { Vec::new() } else { counts.collect() };
+        let shown = std::mem::take(&mut *locked(&self.shows));
+        let says = Told::Does { signatures: told.clone(), messages: messages.clone(), shown };
+        self.exchange.leave_note(&Self::key(number, self.rank()), &says.encode(), within)?;
+        self.rounds.store(number + 1, Ordering::Relaxed);
+        Ok(Round::new(number, told, messages, exchanges))
+    }
+
+    /// What the others say of a round that this rank has come to; waits `within` for them.
+    ///
+    /// # Errors
+    /// [`Error::Disagreement`] where a rank does something else, or comes to nothing more; [`Error::Gone`] where one has ended.
+    pub(crate) fn hear(&self, operation: &'static str, round: &Round, within: Duration) -> Result<Heard> {
+        let others = (0..self.size()).filter(|rank| *rank != self.rank());
+        let keys: Vec<_> = others.map(|rank| (rank, Self::key(round.number, rank))).collect();
+        let came = self.exchange.notes(&keys, within)?;
+        let mut all: Vec<Option<Told>> = vec![None; self.size()];
+        let (mut missing, mut ended) = (Vec::new(), None);
+        for ((rank, key), came) in keys.into_iter().zip(came) {
+            match came {
+                Came::Value(bytes) => {
+                    let told = Told::decode(&bytes);
+                    all[rank] = Some(told.ok_or_else(|| unreadable(operation, key, bytes.len()))?);
+                }
+                Came::Ended(how) => ended = ended.or(Some((rank, how))),
+                Came::NotYet => missing.push(rank),
+            }
+        }
+        if let Some(verdict) = round.objection(self.rank(), &all, missing.is_empty()) {
+            return Err(self.decide(operation, verdict));
+        }
+        if let Some((rank, how)) = ended {
+            let how = format!("{how}; rank {} waits for it in {}", self.rank(), round.doing());
+            return Err(Error::Gone { operation, rank, how });
+        }
+        if !missing.is_empty() {
+            return Ok(Heard::Missing(missing));
+        }
+        if let Some(verdict) = self.misplaced(operation, round, &all)? {
+            return Err(self.decide(operation, verdict));
+        }
+        Ok(Heard::Agreed(self.pass(round, all)))
+    }
+
+    /// Where collectives that NCCL makes messages of do not come behind the same messages on both ends: who is behind.
+    fn misplaced(&self, operation: &'static str, round: &Round, told: &[Option<Told>]) -> Result<Option<Verdict>> {
+        let (own, size) = (self.rank(), self.size());
+        for (kind, what) in &round.exchanges {
+            for (peer, theirs) in told.iter().enumerate() {
+                let Some(Told::Does { messages, .. }) = theirs else { continue };
+                for (sender, receiver) in [(own, peer), (peer, own)] {
+                    if !kind.is_between(sender, receiver) {
+                        continue;
+                    }
+                    let (mine, theirs) = match sender == own {
+                        true => (round.messages.get(peer), messages.get(size + own)),
+                        false => (round.messages.get(size + peer), messages.get(own)),
+                    };
+                    let (Some(&mine), Some(&theirs)) = (mine, theirs) else { continue };
+                    if mine != theirs {
+                        let (rank, ahead) = if mine < theirs { (own, peer) } else { (peer, own) };
+                        let key = Self::message_key(sender, receiver, mine.min(theirs));
+                        let expected = self.word(operation, &key)?.map_or_else(
+                            || format!("a message between it and rank {ahead}"),
+                            |word| word.describe(rank),
+                        );
+                        return Ok(Some(Verdict { rank, peer: ahead, expected, got: format!("{what} before that") }));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// All have come to a round, and do the same: the number of its first collective.
+    fn pass(&self, round: &Round, told: Vec<Option<Told>>) -> u64 {
+        *locked(&self.shown) = told
+            .into_iter()
+            .map(|told| match told {
+                Some(Told::Does { shown, .. }) => shown,
+                _ => Vec::new(),
+            })
+            .collect();
+        if let Some(last) = round.told.last() {
+            *locked(&self.last) = Some(*last);
+        }
+        round.exchanges.iter().for_each(|(kind, _)| self.past.exchange(*kind));
+        if round.number > 0 && round.number.is_multiple_of(BATCH) {
+            // Who has come here has read all before.
+            self.exchange.take_notes(&format!("c/{}/{}/", self.rank(), round.number / BATCH - 1));
+        }
+        self.passed.fetch_add(round.told.len() as u64, Ordering::Relaxed)
+    }
+
+    /// Compares a message of which this rank is `side` and `peer` the other: its number among theirs, or what the other end has said, which is
+    /// something else.
+    pub(crate) fn message(
+        &self,
+        operation: &'static str,
+        (side, peer): (Side, usize),
+        message: Message,
+        within: Duration,
+    ) -> Result<u64> {
+        let (own, size) = (self.rank(), self.size());
+        let (count, key) = match side {
+            Side::Sender => (&self.messages[peer], (own, peer)),
+            Side::Receiver => (&self.messages[size + peer], (peer, own)),
+        };
+        let number = count.load(Ordering::Relaxed);
+        let key = Self::message_key(key.0, key.1, number);
+        let bytes = told::encode_word(Word::new(side, message));
+        let stands = word(operation, &key, &self.exchange.leave_first(operation, &key, &bytes, within)?)?;
+        let mine = word(operation, &key, &bytes)?;
+        if stands != mine {
+            if stands != mine.mirrored() {
+                let (expected, got) = (stands.against(mine, own), mine.against(stands, peer));
+                return Err(self.decide(operation, Verdict { rank: own, peer, expected, got }));
+            }
+            self.exchange.take_note(&key);
+        }
+        count.store(number + 1, Ordering::Relaxed);
+        Ok(number)
+    }
+
+    /// What the first to come has said of a message, if it waits still.
+    fn word(&self, operation: &'static str, key: &str) -> Result<Option<Word>> {
+        let bytes = self.exchange.note_of_any(key, Duration::ZERO)?;
+        bytes.map(|bytes| word(operation, key, &bytes)).transpose()
+    }
+
+    /// This rank finds that others disagree: what all report.
+    #[cold]
+    pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
+        let own = self.dispute.decide(verdict).clone();
+        self.end(End::Disagreement(own)).error(operation)
+    }
+
+    /// Says how all ends, unless somebody has said so before: what holds.
+    pub(crate) fn end(&self, end: End) -> End {
+        let holds = self.exchange.leave_first("end", END, &end.encode(), LAST);
+        holds.ok().and_then(|bytes| End::decode(&bytes)).unwrap_or(end)
+    }
+
+    /// How all has ended, if it has; waits `within` for that.
+    pub(crate) fn ended(&self, within: Duration) -> Result<Option<End>> {
+        Ok(self.exchange.note_of_any(END, within)?.and_then(|bytes| End::decode(&bytes)))
+    }
+
+    /// This rank comes to nothing more, as it is closed.
+    pub(crate) fn leave(&self) {
+        let (rank, passed) = (self.rank(), self.passed.load(Ordering::Relaxed));
+        let how = presence::gone(rank, Departure::Closed, passed, self.last_of());
+        let key = Self::key(self.rounds.load(Ordering::Relaxed), rank);
+        let _ = self.exchange.leave_note(&key, &Told::Left(how).encode(), LAST);
+    }
+
+    fn last_of(&self) -> Option<String> {
+        locked(&self.last).map(|last| last.describe())
+    }
+
+    /// For whom this rank waits in a round, in words.
+    pub(crate) fn absent(&self, round: &Round, missing: &[usize]) -> String {
+        let passed = self.passed.load(Ordering::Relaxed);
+        // They are as far as this rank was before.
+        let where_to = |rank: &usize| ledger::whereabouts(*rank, passed, || self.last_of());
+        let all: Vec<_> = missing.iter().take(4).map(where_to).collect();
+        let who = match missing {
+            [one] => format!("rank {one}"),
+            many => format!("ranks {}", many.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+        };
+        format!("rank {} waits for {who} to come to {}; {}", self.rank(), round.doing(), all.join("; "))
+    }
+}
+
+fn word(operation: &'static str, key: &str, bytes: &[u8]) -> Result<Word> {
+    told::decode_word(bytes).ok_or_else(|| unreadable(operation, key.to_owned(), bytes.len()))
+}
+
+/// What stands under a key is nothing that a rank has written.
+#[cold]
+fn unreadable(operation: &'static str, key: String, len: usize) -> Error {
+    let reason = format!("expected what a rank is about to do, got {len} bytes that are something else");
+    Error::Exchange { operation, key, reason }
+}

@@ -1,0 +1,148 @@
+//! Comparing calls with the other ranks of a checked communicator, which live in other processes, before they are launched.
+//!
+//! Who drives several ranks, or several communicators, says first what all of them are about to do, and waits for the others then.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::said::{self, collectives, message_of};
+use crate::error::Result;
+use crate::nccl::agree::checked::{Checked, Heard};
+use crate::nccl::agree::numbers::Numbers;
+use crate::nccl::agree::pair::End;
+use crate::nccl::agree::past;
+use crate::nccl::agree::round::Round;
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::calls::call::Call;
+use crate::nccl::state::inner::Inner;
+use crate::nccl::wait::patience::Patience;
+
+/// How long a rank waits for others before it looks whether its communicator has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A communicator that has come to a round.
+pub(super) type Told<'a> = (&'a Inner, &'a Checked, Round);
+
+/// Compares a call that is in no group, of a communicator that has no family.
+///
+/// # Errors
+/// What ends the communicator.
+#[cold]
+pub(super) fn one(call: &Call<'_>, checked: &Checked) -> Result<()> {
+    let inner = call.comm;
+    if call.kind.message().is_some() {
+        return message(call, checked);
+    }
+    let told = signature(call, 1);
+    let exchanges = call.kind.exchange().filter(|_| call.count > 0).map(|kind| (kind, told.describe()));
+    let round = checked.tell(vec![told], exchanges.into_iter().collect(), inner.timeout())?;
+    call.agreed.set(wait(&[inner], (inner, checked, round), call.operation)?);
+    Ok(())
+}
+
+/// What the ranks compare of a collective, in numbers that all processes have in common.
+fn signature(call: &Call<'_>, group: usize) -> Signature {
+    #[cfg(nccl_ge_2_31)]
+    if let Some(config) = call.config {
+        return call.signature(group).configured(config.digest());
+    }
+    call.signature(group)
+}
+
+/// Says what a group holds of these communicators, as far as they are checked.
+pub(super) fn tell<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<SmallVec<[Told<'a>; 4]>> {
+    let mut all = SmallVec::new();
+    for &inner in members {
+        let Some(checked) = inner.checked.get() else { continue };
+        let count = collectives(calls, inner).count();
+        if count == 0 {
+            continue;
+        }
+        let told = collectives(calls, inner).map(|call| signature(call, count)).collect();
+        let exchanges = collectives(calls, inner).filter(|call| call.count > 0);
+        let exchanges = exchanges.filter_map(|call| Some((call.kind.exchange()?, signature(call, count).describe())));
+        all.push((inner, &**checked, checked.tell(told, exchanges.collect(), inner.timeout())?));
+    }
+    Ok(all)
+}
+
+/// Waits for the other ranks of these communicators, which have said what a group holds, and compares its messages.
+pub(super) fn hear(
+    calls: &[Call<'_>],
+    members: &[&Inner],
+    all: SmallVec<[Told<'_>; 4]>,
+    operation: &'static str,
+) -> Result<()> {
+    for one in all {
+        let inner = one.0;
+        let first = wait(members, one, operation)?;
+        collectives(calls, inner).zip(first..).for_each(|(call, number)| call.agreed.set(number));
+    }
+    for call in calls.iter().filter(|call| call.kind.message().is_some()) {
+        if let Some(checked) = call.comm.checked.get() {
+            message(call, checked)?;
+        }
+    }
+    Ok(())
+}
+
+/// `inner`, of several that one thread drives, comes to something that all ranks do together, and waits for them: its number among the
+/// collectives.
+pub(super) fn together(
+    inner: &Inner,
+    checked: &Checked,
+    operation: &'static str,
+    signature: &Signature,
+) -> Result<u64> {
+    let round = checked.tell(vec![*signature], Vec::new(), inner.timeout())?;
+    wait(&[inner], (inner, checked, round), operation)
+}
+
+/// The same of a launch of a graph, in which these collectives are messages to NCCL; waited for by [`wait`].
+pub(super) fn tell_launch<'a>(
+    inner: &'a Inner,
+    signature: &Signature,
+    exchanges: &[past::Exchange],
+) -> Result<Option<Told<'a>>> {
+    let Some(checked) = inner.checked.get() else { return Ok(None) };
+    let what = || format!("{}, all_to_all, gather or scatter among them,", signature.describe());
+    let exchanges = exchanges.iter().map(|kind| (*kind, what())).collect();
+    Ok(Some((inner, checked, checked.tell(vec![*signature], exchanges, inner.timeout())?)))
+}
+
+/// Waits until all have come to a round. The locks of `members` are held, which an abort gets, as this then waits no longer.
+pub(super) fn wait(members: &[&Inner], (_, checked, round): Told<'_>, operation: &'static str) -> Result<u64> {
+    let mut patience = Patience::default();
+    loop {
+        match checked.hear(operation, &round, LOOK)? {
+            Heard::Agreed(number) => return Ok(number),
+            Heard::Missing(missing) => {
+                patience.look(operation, members, |_| None, || checked.absent(&round, &missing))?;
+            }
+        }
+    }
+}
+
+/// Compares a message.
+fn message(call: &Call<'_>, checked: &Checked) -> Result<()> {
+    let (rank, Some((end, peer))) = (call.comm.rank, call.kind.message()) else { return Ok(()) };
+    if peer == rank {
+        // Both ends are in this group, which was looked at before.
+        return Ok(());
+    }
+    let message = message_of(call, checked.past(), end, peer);
+    call.agreed.set(checked.message(call.operation, (end, peer), message, call.comm.timeout())?);
+    Ok(())
+}
+
+/// Compares that a graph is launched that has these messages between a rank and a peer.
+pub(super) fn launched(
+    inner: &Inner,
+    operation: &'static str,
+    (peer, end, numbers): &(usize, End, Numbers),
+) -> Result<()> {
+    let Some(checked) = inner.checked.get().filter(|_| *peer != inner.rank) else { return Ok(()) };
+    let message = said::launched(checked.past(), (inner.rank, *end), *peer, numbers);
+    checked.message(operation, (*end, *peer), message, inner.timeout()).map(drop)
+}

@@ -1,0 +1,80 @@
+//! Listening how a checked communicator ends in other processes, and telling them how it does here: on a thread of its own, as who has gone
+//! on to wait for a device, or inside NCCL, hears of nothing.
+
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use super::abort::start_abort;
+use crate::error::Result;
+use crate::nccl::agree::checked::Checked;
+use crate::nccl::agree::told::End;
+use crate::nccl::state::helper::cannot_start;
+use crate::nccl::state::inner::Inner;
+use crate::nccl::state::standing::State;
+
+/// How long one look into the store takes, and so how late the others may hear of an end here.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The thread, and what a communicator compares that is about to be made.
+#[derive(Debug, Clone)]
+pub(crate) struct Listener {
+    checked: Arc<Checked>,
+    sender: Sender<Weak<Inner>>,
+}
+
+impl Listener {
+    /// Starts the thread, before there is a communicator.
+    pub(crate) fn start(operation: &'static str, checked: Checked) -> Result<Self> {
+        let (sender, receiver) = mpsc::channel::<Weak<Inner>>();
+        let checked = Arc::new(checked);
+        let compared = Arc::clone(&checked);
+        let listen = move || {
+            if let Ok(inner) = receiver.recv() {
+                while let Some(true) = inner.upgrade().map(|inner| go_on(&inner, &compared)) {
+                    match compared.ended(LOOK) {
+                        Ok(None) => {}
+                        Ok(Some(end)) => {
+                            if let Some(inner) = inner.upgrade() {
+                                start_abort(&inner.relatives(), &end.error("wait"));
+                            }
+                            return;
+                        }
+                        // There is nobody left to tell, or to hear of.
+                        Err(_) => return,
+                    }
+                }
+            }
+        };
+        let started = thread::Builder::new().name("gpucomm-checked".into()).spawn(listen);
+        started.map_err(|error| cannot_start(operation, &error))?;
+        Ok(Self { checked, sender })
+    }
+
+    /// The same for a child in which these ranks are, in their order there, where it is `part`.
+    pub(crate) fn of_child(operation: &'static str, parent: &Checked, ranks: &[usize], part: &str) -> Result<Self> {
+        Self::start(operation, parent.child(ranks, part.to_owned())?)
+    }
+
+    /// Has `inner` compare, before it does anything.
+    pub(crate) fn listen(self, inner: &Arc<Inner>) {
+        let _ = inner.checked.set(self.checked);
+        let _ = self.sender.send(Arc::downgrade(inner));
+    }
+}
+
+/// Whether there is something to listen for; where there is not, the others are told why.
+fn go_on(inner: &Inner, checked: &Checked) -> bool {
+    match inner.state() {
+        State::Active | State::Suspended => true,
+        // Each rank revokes for itself, and ends or goes on then.
+        State::Revoked | State::Closing | State::Closed => false,
+        State::Aborting | State::Aborted => {
+            if let Some(cause) = inner.cause() {
+                checked.end(End::of(inner.rank, cause));
+            }
+            false
+        }
+    }
+}

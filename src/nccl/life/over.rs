@@ -1,0 +1,109 @@
+//! Starts over an exchange: all ranks get an id, and agree on what they start with.
+
+use std::sync::Arc;
+
+use super::init;
+use super::listener::Listener;
+use crate::cuda::Device;
+use crate::error::{Error, Result};
+use crate::exchange::{Exchange, Reader, Writer};
+use crate::nccl::agree::checked::Checked;
+use crate::nccl::agree::terms::{self, Terms};
+use crate::nccl::agree::told::{decode_terms, encode_terms};
+use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::setup::environment;
+use crate::nccl::setup::init_options::InitOptions;
+use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::state::inner::Inner;
+use crate::version;
+
+/// What a rank starts with that all have to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Begins {
+    is_checked: bool,
+    nccl: String,
+    terms: Terms,
+}
+
+impl Begins {
+    fn encode(&self) -> Writer {
+        let writer = Writer::default().u8(self.is_checked.into()).text(&self.nccl);
+        encode_terms(writer, Some(&self.terms))
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let (is_checked, nccl) = (reader.u8()? != 0, reader.text()?.to_owned());
+        Some(Self { is_checked, nccl, terms: decode_terms(reader)?? })
+    }
+
+    /// In words, of that in which `other` differs.
+    fn against(&self, other: &Self) -> String {
+        if self.is_checked != other.is_checked {
+            let is = if self.is_checked { "a checked communicator" } else { "a communicator that is not checked" };
+            return is.to_owned();
+        }
+        if self.nccl != other.nccl {
+            return format!("NCCL {}", self.nccl);
+        }
+        terms::against(Some(&self.terms), Some(&other.terms))
+    }
+}
+
+/// The rank that this process is in `exchange`.
+pub(crate) fn one_rank(
+    operation: &'static str,
+    device: Device,
+    exchange: &Exchange,
+    options: &InitOptions,
+) -> Result<Arc<Inner>> {
+    outside_of_host_functions(operation)?;
+    version::check_nccl()?;
+    environment::check(operation)?;
+    options.config.check(operation)?;
+    let exchange = exchange.within(options.timeout);
+    let is_checked = environment::checked(operation)? || options.checked;
+    let nccl = version::running_nccl()?.to_string();
+    let own = Begins { is_checked, nccl, terms: options.config.terms() };
+    let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
+    let told = exchange.all_gather(&own.encode().bytes(&id).0)?;
+    let mut id = None;
+    let mut first = None;
+    for (rank, bytes) in told.iter().enumerate() {
+        let mut reader = Reader(bytes);
+        let read = Begins::decode(&mut reader).and_then(|begins| Some((begins, reader.bytes()?)));
+        let (begins, bytes) = read.ok_or_else(|| unreadable(operation, rank, bytes.len()))?;
+        id = id.or_else(|| Some(UniqueId::from_bytes(bytes.try_into().ok()?)));
+        let expected = first.get_or_insert_with(|| begins.clone());
+        if *expected != begins {
+            let (expected, got) = (expected.against(&begins), begins.against(expected));
+            return Err(Error::Disagreement { operation, rank, peer: 0, expected, got });
+        }
+    }
+    let id = id.ok_or_else(|| unreadable(operation, 0, 0))?;
+    start(operation, device, &exchange, &id, options, is_checked)
+}
+
+/// The same by an id that all have, after they have agreed whether they compare.
+pub(crate) fn start(
+    operation: &'static str,
+    device: Device,
+    exchange: &Exchange,
+    id: &UniqueId,
+    options: &InitOptions,
+    is_checked: bool,
+) -> Result<Arc<Inner>> {
+    let listener = match is_checked {
+        true => Some(Listener::start(operation, Checked::new(exchange, None)?)?),
+        false => None,
+    };
+    let options = InitOptions { checked: false, ..options.clone() };
+    let inner = init::one_rank(operation, device, exchange.size(), id, exchange.rank(), &options)?;
+    listener.into_iter().for_each(|listener| listener.listen(&inner));
+    Ok(inner)
+}
+
+#[cold]
+fn unreadable(operation: &'static str, rank: usize, len: usize) -> Error {
+    let reason = format!("expected what it starts with, got {len} bytes that are something else");
+    Error::Exchange { operation, key: format!("rank {rank}"), reason }
+}

@@ -1,0 +1,155 @@
+//! Ends of checked communicators: a rank that does not come, dies, aborts, or is not checked.
+
+use std::time::Instant;
+
+use gpucomm::nccl::{Config, InitOptions};
+use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId};
+
+use crate::checked::{CASE, Job, PATIENT, begin, end_of, exchange, said};
+use crate::support::process::{Finished, Role, all_succeed};
+use crate::support::{rank_counts, slower, still_works, watched};
+
+/// The last rank does nothing, or is killed.
+pub fn one_is_missing(role: Role) {
+    let exchange = exchange(&role);
+    let comm = begin(&role, &exchange, true).unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+    stream.wait(slower(PATIENT)).unwrap();
+    exchange.barrier().unwrap();
+    let dies = std::env::var(CASE).unwrap() == "dies";
+    if role.rank == role.size - 1 {
+        println!("here");
+        std::thread::sleep(slower(if dies { PATIENT } else { 4.0 }));
+        // It comes, too late.
+        let error = comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).and_then(|()| stream.wait(slower(5.0)));
+        println!("late: {}", error.expect_err("nobody else is there"));
+        return;
+    }
+    let (start, limit) = (Instant::now(), slower(if dies { PATIENT } else { 1.0 }));
+    comm.set_timeout(limit);
+    let error = comm.reduce(InPlace(&mut x), ReduceOp::Sum, 0, &stream);
+    let error = error.expect_err("a rank is missing");
+    match (&error, dies) {
+        (Error::Gone { rank, .. }, true) => assert_eq!(*rank, role.size - 1),
+        (Error::Timeout { .. }, false) => {
+            assert!(start.elapsed() >= limit);
+            let who = format!("waits for rank {} to come to reduce of 12 f32, sum, root 0", role.size - 1);
+            assert!(error.to_string().contains(&who), "{error}");
+            assert!(
+                error.to_string().contains("has come to 1 collective, the last was all_reduce of 12 f32"),
+                "{error}"
+            );
+        }
+        // Whoever is first tells the others.
+        (Error::Aborted { reason, .. }, _) => assert!(reason.contains("of another process"), "{error}"),
+        _ => panic!("{error:?}"),
+    }
+    println!("told: {error}");
+    assert!(start.elapsed() < slower(PATIENT / 2.0), "{:?}", start.elapsed());
+    still_works(1);
+}
+
+#[test]
+fn who_does_not_come_is_named() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let ends = Job::start("one is missing", ranks, "", &[(CASE, "is late")]).ends();
+            ends.iter().for_each(Finished::assert_success);
+            assert!(ends.iter().any(|end| end.text.contains("has come to 1 collective, the last was")), "{ends:?}");
+            let late = said(ends.last().unwrap(), "late: ").unwrap();
+            assert!(late.contains("of another process: reduce: not done within"), "{late}");
+        }
+    });
+}
+
+#[test]
+fn who_dies_is_named_at_once() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let mut job = Job::start("one is missing", ranks, "", &[(CASE, "dies")]);
+            let mut last = job.children.pop().unwrap();
+            last.wait_for("here", slower(40.0));
+            last.kill();
+            let ends = std::mem::take(&mut job.children);
+            all_succeed(ends, slower(40.0));
+        }
+    });
+}
+
+/// The last rank wants a communicator that is not checked, of another configuration, or nothing that there is.
+pub fn one_is_not_checked(role: Role) {
+    let exchange = exchange(&role);
+    let last = role.rank == role.size - 1;
+    let error = begin(&role, &exchange, !last).expect_err("they start with different things");
+    let text = error.to_string();
+    assert!(matches!(error, Error::Disagreement { peer: 0, rank, .. } if rank == role.size - 1), "{error:?}");
+    assert!(text.ends_with("expected a checked communicator, got a communicator that is not checked"), "{text}");
+    let options = InitOptions { config: Config::new().min_ctas(1 + i32::from(last)), ..InitOptions::default() };
+    // SAFETY: nothing is done with it.
+    let made = unsafe { Communicator::init_rank_over(role.device().unwrap(), &exchange, &options) };
+    let error = made.expect_err("they start with different things").to_string();
+    assert!(
+        error.ends_with("expected a configuration with min_ctas 1, got a configuration with min_ctas 2"),
+        "{error}"
+    );
+    let comm = begin(&role, &exchange, true).unwrap();
+    comm.close(slower(PATIENT)).unwrap();
+    exchange.barrier().unwrap();
+}
+
+#[test]
+fn all_are_checked_or_none() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            Job::start("one is not checked", ranks, "", &[]).succeed();
+        }
+        // There is nothing to compare over.
+        let options = InitOptions { checked: true, ..InitOptions::default() };
+        // SAFETY: there is one rank.
+        let alone = unsafe {
+            Communicator::init_rank_with(gpucomm::Device::new(0).unwrap(), 1, &UniqueId::new().unwrap(), 0, &options)
+        };
+        assert!(matches!(alone, Err(Error::InvalidArgument { what: "checked", .. })), "{alone:?}");
+        still_works(1);
+    });
+}
+
+/// The last rank aborts, while the others wait for the device.
+pub fn one_aborts(role: Role) {
+    let exchange = exchange(&role);
+    let comm = begin(&role, &exchange, true).unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
+    let last = role.size - 1;
+    // Connected, so that nobody waits in NCCL.
+    for round in 0..2 {
+        match role.rank {
+            0 => comm.send(&x, last, &stream).unwrap(),
+            rank if rank == last && round == 0 => comm.recv(&mut x, 0, &stream).unwrap(),
+            _ => {}
+        }
+        exchange.barrier().unwrap();
+    }
+    if role.rank == last {
+        let _ = comm.aborter().abort("the test wants it");
+        exchange.barrier().unwrap();
+        return;
+    }
+    let start = Instant::now();
+    let error = end_of(&comm, &stream, Ok(()));
+    assert!(start.elapsed() < slower(PATIENT / 4.0), "not at once: {:?}", start.elapsed());
+    let who = format!("rank {last}, of another process: the test wants it");
+    assert!(matches!(&error, Error::Aborted { reason, .. } if reason.starts_with(&who)), "{error:?}");
+    exchange.barrier().unwrap();
+}
+
+#[test]
+fn others_are_told_of_an_abort() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            Job::start("one aborts", ranks, "", &[]).succeed();
+        }
+    });
+}
