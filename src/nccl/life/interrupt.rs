@@ -24,6 +24,10 @@ use crate::nccl::state::inner::Inner;
 /// [`GRACE`](crate::nccl::life::abort::GRACE), so that an abort comes through within that.
 pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
 
+/// How long kernels take to leave that were told to.
+#[cfg(nccl_ge_2_28_7)]
+const LEAVING: Duration = Duration::from_millis(300);
+
 /// Whether what NCCL does can be stopped.
 pub(super) const IS_POSSIBLE: bool = cfg!(nccl_ge_2_28_7);
 
@@ -53,11 +57,26 @@ pub(crate) fn revoke(inner: &Inner) -> Result<()> {
     use crate::nccl::raw::check::check;
     use crate::sys;
 
+    spare_others(inner);
     // SAFETY: the handle is live: what ends the communicator comes after this on the same thread. Revoking sets flags that NCCL
     // reads while it waits, and is made to be called while calls are under way. It takes them back, for all of this rank that share them:
     // who ends one of those has the turn of their lock.
     let code = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
     check("ncclCommRevoke", code)
+}
+
+/// NCCL frees what a rank receives by as soon as its own kernels have left, and those of the other ranks of this process write there until
+/// they have. They are stopped at the same time; a rank that has none of its own waits for that, a moment.
+#[cfg(nccl_ge_2_28_7)]
+fn spare_others(inner: &Inner) {
+    let is_idle = |one: &Inner| {
+        let streams = one.lock_within(&Deadline::after(Duration::ZERO)).map(|guard| guard.streams.all().to_vec());
+        streams.is_some_and(|all| all.iter().all(|stream| stream.is_idle().unwrap_or(true)))
+    };
+    let members = inner.household.members();
+    if members.len() > 1 && is_idle(inner) {
+        let _ = Deadline::after(LEAVING).until(|| Ok(members.iter().all(|member| is_idle(member)).then_some(())));
+    }
 }
 
 /// There is no such function before NCCL 2.28.7.

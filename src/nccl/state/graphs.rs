@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
 use std::time::Duration;
 
+use super::helper;
 use crate::cuda::{Access, Mortal, Stream, Tracker};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -196,8 +196,8 @@ impl Graphs {
             }
             drop(left);
         };
-        // The driver may be held up by what comes next ends. Where there is no thread to be had, this one drops them.
-        let _ = thread::Builder::new().name("gpucomm-graphs".into()).spawn(wait);
+        // The driver may be held up by what comes next ends.
+        helper::aside("gpucomm-graphs", wait);
     }
 }
 

@@ -7,9 +7,9 @@
 //! was to end with: so its end waits for them, for a while.
 
 use std::ffi::c_int;
-use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -55,6 +55,25 @@ impl Helper {
         JOBS.fetch_add(1, Ordering::AcqRel);
         // The thread is there as long as this value, unless a job has panicked: none does.
         let _ = self.jobs.send(Box::new(job));
+    }
+}
+
+/// Does `job` on a thread of its own, for which the end of the process waits as for any; on this one, where there is none to be had.
+pub(crate) fn aside(name: &str, job: impl FnOnce() + Send + 'static) {
+    JOBS.fetch_add(1, Ordering::AcqRel);
+    let job: Job = Box::new(job);
+    let shared = Arc::new(Mutex::new(Some(job)));
+    let own = Arc::clone(&shared);
+    if thread::Builder::new().name(name.into()).spawn(move || do_once(&own)).is_err() {
+        do_once(&shared);
+    }
+}
+
+fn do_once(job: &Mutex<Option<Job>>) {
+    let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(job) = job {
+        job();
+        JOBS.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
