@@ -75,7 +75,7 @@ impl MpiPlace {
     /// As [`new`](Self::new); this and what it [joins](Self::join) wait for `timeout` at most.
     ///
     /// The deadline is for ranks that do not come. Where a rank dies that has come, what becomes of the others is up to MPI, which ends all of
-    /// them unless it was told otherwise. After an [`Error::Timeout`], MPI still has a barrier open on `comm`: no collective works there any more.
+    /// them unless it was told otherwise. After an [`Error::Timeout`], MPI still has a barrier open on `comm`: no collective works there any more, and the end of MPI (`MPI_Finalize`) may wait for it.
     ///
     /// ```
     /// # use gpucomm::exchange::MpiPlace;
