@@ -61,6 +61,32 @@ impl Stream {
     }
 
     /// As [`Stream::capture`], with errors of your own.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// #[derive(Debug)]
+    /// enum Failure {
+    ///     Gpu(gpucomm::Error),
+    ///     Empty,
+    /// }
+    ///
+    /// impl From<gpucomm::Error> for Failure {
+    ///     fn from(error: gpucomm::Error) -> Self {
+    ///         Self::Gpu(error)
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let mut layers: Vec<DeviceBuffer<f32>> = Vec::new();
+    /// let graph = stream.try_capture(|stream| {
+    ///     let first = layers.first_mut().ok_or(Failure::Empty)?;
+    ///     Ok(first.fill(stream, 1.0)?)
+    /// });
+    /// assert!(matches!(graph, Err(Failure::Empty)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_capture<E: From<Error>>(&self, f: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Graph, E> {
         let device = self.device();
         let captured = capture(device, f)?;
@@ -103,6 +129,25 @@ impl Stream {
 
     /// Wraps `cudaEventRecord` and `cudaStreamWaitEvent`, in a capture: what this stream is given from now on comes after what `other`, a
     /// stream of the same capture, has been given so far. What uses the same memory comes in order without this.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # let (mut x, mut y) = (DeviceBuffer::<i32>::zeroed(&stream, 9)?, DeviceBuffer::<i32>::zeroed(&stream, 9)?);
+    /// let graph = stream.capture(|stream| {
+    ///     let side = stream.fork(stream.device())?;
+    ///     x.fill(&side, 1)?;
+    ///     y.fill(stream, 2)?;
+    ///     // What follows comes after both, whatever memory it uses.
+    ///     stream.join(&side)?;
+    ///     y.fill(stream, 3)
+    /// })?;
+    /// graph.launch(&stream)?;
+    /// assert_eq!((x.to_vec(&stream)?, y.to_vec(&stream)?), (vec![1; 9], vec![3; 9]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`InvalidUsage`](Error::InvalidUsage) outside of captures, and for streams of different ones; what CUDA says.

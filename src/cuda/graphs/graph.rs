@@ -61,11 +61,33 @@ impl Graph {
     }
 
     /// The device on whose streams it is launched.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # let mut x = DeviceBuffer::<i32>::zeroed(&stream, 9)?;
+    /// let graph = stream.capture(|stream| x.fill(stream, 7))?;
+    /// assert_eq!(graph.device(), stream.device());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn device(&self) -> Device {
         self.shared().device
     }
 
     /// Wraps `cudaGraphGetNodes`: how many nodes it has, those included that NCCL and this crate have added.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # let mut x = DeviceBuffer::<i32>::zeroed(&stream, 9)?;
+    /// let graph = stream.capture(|stream| x.fill(stream, 7))?;
+    /// assert!(graph.nodes() >= 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn nodes(&self) -> usize {
         self.shared().nodes
     }

@@ -58,6 +58,24 @@ impl Stream {
     /// Moves pinned memory into the capture that this stream belongs to: the graph keeps it, and nobody else looks at it while that may be
     /// launched. Wraps nothing of CUDA. See [`GraphPinned`].
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # let mut x = DeviceBuffer::<i32>::zeroed(&stream, 4)?;
+    /// let mut memory = None;
+    /// let graph = stream.capture(|stream| {
+    ///     let input = stream.move_in(PinnedBuffer::from_slice(&[1, 2, 3, 4])?)?;
+    ///     x.copy_from_pinned(stream, &input)?;
+    ///     memory = Some(input);
+    ///     Ok(())
+    /// })?;
+    /// graph.launch(&stream)?;
+    /// assert_eq!(x.to_vec(&stream)?, [1, 2, 3, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`InvalidUsage`](Error::InvalidUsage) outside of captures. The memory is gone then.
     pub fn move_in<T: Element>(&self, pinned: PinnedBuffer<T>) -> Result<GraphPinned<T>> {
@@ -77,6 +95,24 @@ impl Graph {
     ///
     /// Whoever has the graph alone can look at what it may change: while the elements are there, it is not launched.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # let x = DeviceBuffer::from_slice(&stream, &[5; 4])?;
+    /// let mut memory = None;
+    /// let mut graph = stream.capture(|stream| {
+    ///     let mut output = stream.move_in(PinnedBuffer::<i32>::new(4)?)?;
+    ///     x.copy_to_pinned(stream, &mut output)?;
+    ///     memory = Some(output);
+    ///     Ok(())
+    /// })?;
+    /// graph.launch(&stream)?;
+    /// assert_eq!(graph.pinned(&memory.expect("it was captured"))?, [5; 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for memory that is no part of this graph, or elements that are no values of their type; as
     /// [`PinnedBuffer::as_slice`](crate::PinnedBuffer::as_slice).
@@ -88,6 +124,28 @@ impl Graph {
 
     /// The elements, after the launches that use them are done. Waits for those, no longer than the default timeout. See
     /// [`Graph::pinned`].
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # let mut x = DeviceBuffer::<i32>::zeroed(&stream, 4)?;
+    /// let mut memory = None;
+    /// let mut graph = stream.capture(|stream| {
+    ///     let input = stream.move_in(PinnedBuffer::<i32>::new(4)?)?;
+    ///     x.copy_from_pinned(stream, &input)?;
+    ///     memory = Some(input);
+    ///     Ok(())
+    /// })?;
+    /// let input = memory.expect("it was captured");
+    /// for step in 0..3 {
+    ///     graph.pinned_mut(&input)?.fill(step);
+    ///     graph.launch(&stream)?;
+    ///     assert_eq!(x.to_vec(&stream)?, [step; 4]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -108,6 +166,19 @@ impl Graph {
 
 impl<T: Element> GraphPinned<T> {
     /// How many elements.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # stream.capture(|stream| {
+    /// let input = stream.move_in(PinnedBuffer::<i32>::new(4)?)?;
+    /// assert_eq!((input.len(), input.is_empty()), (4, false));
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn len(&self) -> usize {
         self.len
     }
@@ -119,6 +190,21 @@ impl<T: Element> GraphPinned<T> {
 
     /// The elements of `range`, for copies and kernels of the capture.
     ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// # let mut x = DeviceBuffer::<i32>::zeroed(&stream, 2)?;
+    /// let graph = stream.capture(|stream| {
+    ///     let input = stream.move_in(PinnedBuffer::from_slice(&[1, 2, 3, 4])?)?;
+    ///     x.copy_from_pinned(stream, &input.slice(1..3))
+    /// })?;
+    /// graph.launch(&stream)?;
+    /// assert_eq!(x.to_vec(&stream)?, [2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Where the range does not lie within the memory.
     #[track_caller]
@@ -127,6 +213,25 @@ impl<T: Element> GraphPinned<T> {
     }
 
     /// The elements of `range`, for copies and kernels of the capture that write them.
+    ///
+    /// ```
+    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let stream = Stream::new(Device::new(0)?)?;
+    /// let (x, y) = (DeviceBuffer::from_slice(&stream, &[1; 2])?, DeviceBuffer::from_slice(&stream, &[2; 2])?);
+    /// let mut memory = None;
+    /// let mut graph = stream.capture(|stream| {
+    ///     let mut output = stream.move_in(PinnedBuffer::<i32>::new(4)?)?;
+    ///     x.copy_to_pinned(stream, &mut output.slice_mut(..2))?;
+    ///     y.copy_to_pinned(stream, &mut output.slice_mut(2..))?;
+    ///     memory = Some(output);
+    ///     Ok(())
+    /// })?;
+    /// graph.launch(&stream)?;
+    /// assert_eq!(graph.pinned(&memory.expect("it was captured"))?, [1, 1, 2, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Where the range does not lie within the memory.
