@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Backend, Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
+use gpucomm::{Backend, Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
 
 use super::alone::{alone, is_alone};
 use super::places::places;
@@ -82,8 +82,8 @@ pub fn devices() -> usize {
 /// Whether the devices reduce numbers of eight bits.
 #[cfg(all(feature = "float8", nccl_ge_2_24))]
 pub fn reduces_float8() -> bool {
-    let can = |device: &Device| device.compute_capability().expect("the compute capability") >= (9, 0);
-    let all = Device::all().expect("devices").iter().all(can);
+    let can = |device: &gpucomm::Device| device.compute_capability().expect("the compute capability") >= (9, 0);
+    let all = gpucomm::Device::all().expect("devices").iter().all(can);
     if !all {
         skip("f8e4m3 and f8e5m2: a device is older than compute capability 9.0");
     }
