@@ -66,6 +66,7 @@ pub mod known_bugs;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 pub mod sys;
+mod trace;
 pub mod version;
 
 pub use backend::{Backend, backend, emulator_violations};

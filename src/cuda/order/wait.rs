@@ -11,7 +11,7 @@ use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, backoff, default_timeout};
 use crate::error::{Error, Result};
-use crate::sys;
+use crate::{sys, trace};
 
 impl Stream {
     /// Wraps `cudaStreamQuery`: whether all work is done. Not while a failed communicator is still being stopped.
@@ -115,7 +115,9 @@ impl Stream {
 
     /// The wait of `operation`.
     pub(crate) fn wait_until(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
-        Wait::begin(operation, self, *deadline)?.block()
+        let wait = Wait::begin(operation, self, *deadline)?;
+        let _span = trace::wait(operation, self.device().ordinal(), self.serial());
+        wait.block()
     }
 
     /// Whether the stream has come to `mark`, a point of its own.

@@ -21,6 +21,7 @@ use crate::nccl::life::graph_memory::Registered;
 use crate::nccl::state::gate::LockedAll;
 use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::state::traced::Traced;
 
 /// The method that launches.
 pub(super) const OPERATION: &str = "Graph::launch";
@@ -223,6 +224,13 @@ impl Part {
             self.inner.rank
         );
         Err(Error::InvalidUsage { operation: OPERATION, reason })
+    }
+
+    /// A launch on `stream`.
+    pub(super) fn traced(&self, stream: &Stream) -> Traced {
+        let signature = Signature::launch(&self.collectives);
+        let (head, count, stream) = (signature.head(), signature.count(), stream.serial());
+        Traced { operation: OPERATION, head, count, stream, captured: false }
     }
 
     pub(super) fn record(&self, number: u64, agreed: u64, stream: &Stream) -> Record {

@@ -20,6 +20,7 @@ use crate::nccl::calls::call::Call;
 use crate::nccl::raw::check;
 use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::inner::Inner;
+use crate::nccl::state::traced::Traced;
 use crate::nccl::wait::entry;
 use crate::sys;
 
@@ -54,6 +55,7 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     }
     call.stream.count(LAUNCH);
     note(call);
+    trace(call);
     if captured {
         keep(call, slice::from_ref(call));
         return check::check(call.function(), result);
@@ -65,6 +67,18 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     check::check(call.function(), result)?;
     call.comm.graphs.count_group();
     Ok(())
+}
+
+/// NCCL was given a call.
+#[inline]
+fn trace(call: &Call<'_>) {
+    call.comm.trace(|| Traced {
+        operation: call.operation,
+        head: call.head,
+        count: call.elements as u64,
+        stream: call.stream.serial(),
+        captured: call.stream.records(),
+    });
 }
 
 /// What is kept of a call that NCCL is given next, as operation `number`.
@@ -162,6 +176,7 @@ pub(crate) fn group(
     });
     for (at, call) in all.iter().enumerate().filter(|(_, call)| call.count > 0) {
         let place = place(call.comm.id, members);
+        trace(call);
         if call.stream.records() {
             keep(call, all);
             continue;

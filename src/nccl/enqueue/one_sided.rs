@@ -15,6 +15,7 @@ use crate::nccl::agree::signature;
 use crate::nccl::agree::types::Type;
 use crate::nccl::calls::site::Site;
 use crate::nccl::raw::{check, data_type};
+use crate::nccl::state::traced::Traced;
 use crate::sys;
 
 /// The first signal of the first context: NCCL has no other as yet.
@@ -203,6 +204,10 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         }
     }
     guard.streams.remember(stream);
+    inner.trace(|| {
+        let (head, count) = what.head();
+        Traced { operation, head, count, stream: stream.serial(), captured: false }
+    });
     let (work, number) = guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
     let all = written.into_iter().chain(windows.iter().map(|memory| memory.lineage()));
     let mut carried = false;

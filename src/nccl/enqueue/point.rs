@@ -8,6 +8,7 @@ use crate::nccl::agree::recent::{NOWHERE, Record};
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::inner::Inner;
+use crate::nccl::state::traced::Traced;
 
 /// `inner`, whose lock is held, comes to a point; its number in the sequence of collectives, where ranks compare.
 ///
@@ -20,6 +21,10 @@ pub(crate) fn come(
     signature: &Signature,
 ) -> Result<Option<u64>> {
     inner.issued.point(operation, signature.head(), signature.count());
+    inner.trace(|| {
+        let (head, count) = (signature.head(), signature.count());
+        Traced { operation, head, count, stream: 0, captured: false }
+    });
     let entry = match (&inner.family, inner.checked.get()) {
         (Some(family), _) => {
             let entry = agreement::collective(family, inner, operation, signature)?;

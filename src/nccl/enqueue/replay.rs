@@ -98,6 +98,7 @@ fn replay(
         // An abort has to know them.
         guard.streams.remember(stream);
         inner.graphs.note_launch(stream);
+        inner.trace(|| part.traced(stream));
         let (work, number) = guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
         part.count(number);
         launch.carry(work, number);

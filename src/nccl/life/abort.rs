@@ -127,6 +127,7 @@ fn abort_all(all: &[(Arc<Inner>, Error)]) -> bool {
         all.iter().filter(|(inner, cause)| inner.condemn(cause.clone())).collect()
     };
     condemned.iter().for_each(|(inner, _)| doom(inner));
+    condemned.iter().for_each(|(inner, cause)| inner.trace_abort(cause));
     let trouble = Trouble::of(condemned.iter().map(|(inner, cause)| (&**inner, cause)));
     for (inner, _) in &condemned {
         let inner = Arc::clone(inner);

@@ -138,6 +138,7 @@ fn welcome_in(
 ) -> Result<()> {
     warnings::all_went_well();
     watchdog::look_after(members);
+    members.iter().for_each(|inner| inner.trace_start());
     if let Some(cause) = household.admit(members) {
         start_abort(members, &cause);
         return Err(members.first().and_then(|inner| inner.refusal(operation)).unwrap_or(cause));

@@ -302,6 +302,7 @@ impl Inner {
     /// NCCL has let go of this rank.
     pub(crate) fn set_ended(&self) {
         if self.standing.end() {
+            self.trace_end();
             self.household.leave(self);
         }
     }
@@ -316,8 +317,7 @@ impl Inner {
         self.state() == State::Closing && self.household.sharers().is_some_and(|sharers| sharers.rests(self))
     }
 
-    /// Whether NCCL has let go of all ranks of this process: nothing of the communicator uses memory any more, and its
-    /// windows are gone.
+    /// Whether NCCL has let go of all ranks of this process: nothing of it uses memory any more, and its windows are gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.household.is_empty()
     }

@@ -22,6 +22,7 @@ pub(crate) mod standing;
 pub(crate) mod streams;
 pub(crate) mod suspended;
 pub(crate) mod together;
+pub(crate) mod traced;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 pub(crate) mod windows;
 pub(crate) mod works;
