@@ -112,7 +112,7 @@ impl Talk<'_> {
 
     fn wrong(&self, expected: &str, got: &str) -> Error {
         let got: String = got.chars().take(80).collect();
-        let got = format_args!("{got:?} from {}", self.address);
+        let got = format!("{got:?} from {}", self.address);
         Error::argument(self.operation, "answer of NCCL's RAS service", expected, got)
     }
 

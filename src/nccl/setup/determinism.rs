@@ -108,7 +108,7 @@ impl Rule {
             Some((value, place)) => format!("{value:?} in {place}"),
             None => "that it is not set".to_owned(),
         };
-        let expected = format_args!("{}; see nccl::prepare_determinism", self.expected);
+        let expected = format!("{}; see nccl::prepare_determinism", self.expected);
         Error::argument(operation, self.name, expected, format_args!("{got}{when}"))
     }
 }
