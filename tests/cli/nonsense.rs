@@ -56,7 +56,7 @@ fn nonsense_is_one_line_and_exit_code_2() {
         (&["perf", "all_reduce", "--json"], "--json"),
         (&["perf", "all_reduce", "--plot"], "--plot"),
         (&["perf", "all_reduce", "--plot", "x", "--json", "x"], "same file"),
-        (&["perf", "all_reduce", "--plot", "x", "-d", "all"], "room for 8 lines, and this run has 10"),
+        (&["perf", "all_reduce", "--plot", "x", "-d", "all"], "room for 8 lines, and this run has 12"),
         (&["perf", "all_reduce", "--plot", "x", "-o", "all", "-R", "0,2"], "this run has 12"),
         (&["perf", "all_reduce", "--plot", "x", "-b", "0", "-e", "0"], "nothing to show"),
         (&["perf", "all_gather", "--plot", "x", "-b", "8", "-e", "15", "-f", "2"], "nothing to show"),

@@ -217,6 +217,31 @@ fn launches_that_hang_are_aborted() {
     });
 }
 
+/// NCCL frees what a launch uses as soon as no graph is left: one that is dropped stays until its launches have left.
+#[test]
+fn dropped_while_a_launch_hangs() {
+    since(FIRST, 90.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let clique = clique(ranks, one());
+            let streams = clique.spmd(|comm| {
+                let stream = Stream::new(comm.device())?;
+                let (graph, _x) = sum(comm, &stream)?;
+                if comm.rank() > 0 {
+                    graph.launch(&stream)?;
+                }
+                Ok(stream)
+            });
+            let streams = streams.unwrap();
+            let _ = clique.abort("the test aborts");
+            for stream in &streams {
+                let _ = stream.wait(slower(10.0));
+            }
+            drop(streams);
+            crate::support::still_works(ranks);
+        }
+    });
+}
+
 /// Of what shares its resources not all is in one graph.
 #[test]
 fn sharers_capture_nothing() {
