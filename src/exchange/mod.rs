@@ -90,6 +90,8 @@ pub use mpi_place::MpiPlace;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
 pub use tcp::{Tcp, TcpPlace};
 pub use threads::{ThreadStore, Threads};
+#[cfg(feature = "nccl")]
 pub(crate) use view::Came;
 pub use vote::Vote;
+#[cfg(feature = "nccl")]
 pub(crate) use wire::{Reader, Writer};

@@ -48,6 +48,16 @@ const SINCE_ALL: &[&str] = &[
     "gpucommNcclPeerPointer",
 ];
 
+/// Called by test programs since that run, but for the last one.
+const SINCE_GRAPHS: &[&str] = &[
+    "cudaGraphGetNodes",
+    "cudaGraphInstantiate",
+    "cudaGraphExecUpdate",
+    "cudaGraphUpload",
+    "cudaGraphLaunch",
+    "cudaGraphExecDestroy",
+];
+
 /// Newer than any NCCL that ran, or than the last run, or, with NVLS off, nothing but an error.
 const NEVER: &[&str] = &[
     "ncclAllReduceConfig",
@@ -221,8 +231,17 @@ pub const ALL: &[Run] = &[
         nccl: "2.30.7",
         commit: "46195d2",
         what: What::Programs(&["conformance", "random"]),
-        newer: &[],
+        newer: SINCE_GRAPHS,
         page: "2026-11-23-h200-newer.md",
+    },
+    Run {
+        date: "2026-11-23",
+        gpus: "1 H200",
+        nccl: "2.30.7",
+        commit: "7fb397c",
+        what: What::Programs(&["conformance"]),
+        newer: &[],
+        page: "2026-11-23-h200-one.md",
     },
 ];
 

@@ -10,7 +10,9 @@ use std::thread::ThreadId;
 
 use crate::cuda::devices::device::Device;
 use crate::deadline::{Deadline, default_timeout};
-use crate::error::{Error, Result};
+#[cfg(feature = "nccl")]
+use crate::error::Error;
+use crate::error::Result;
 
 /// What there is of both.
 struct All {
