@@ -7,7 +7,7 @@ use gpucomm::{
     Clique, Communicator, DeviceBuffer, Error, Event, Graph, InPlace, PinnedBuffer, ReduceOp, Result, Stream, group,
 };
 
-use crate::support::{Rig, assert_names, places, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
 
 /// A sum over the ranks, doubled each time that the graph is launched.
 fn sum(comm: &Communicator, stream: &Stream) -> Result<(Graph, DeviceBuffer<i64>)> {
@@ -327,6 +327,8 @@ fn closures_that_fail() {
 fn as_much_as_was_said() {
     use gpucomm::Version;
     use gpucomm::nccl::{Config, GraphUsage, InitOptions};
+
+    use crate::support::places;
 
     crate::support::newer::since(Version::new(2, 29, 2), 60.0, || {
         for ranks in rank_counts(&[1, 2]) {

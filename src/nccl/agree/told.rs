@@ -233,9 +233,11 @@ mod tests {
             check(&word, &encode_word(word), decode_word);
             let told = Told::Does { signatures, messages: numbers(2 * len), shown: vec![7; len] };
             check(&told, &told.encode(), Told::decode);
-            let point = (numbers(len), len);
             #[cfg(nccl_ge_2_27)]
-            check(&point, &encode_point(&point.0, point.1), decode_point);
+            {
+                let point = (numbers(len), len);
+                check(&point, &encode_point(&point.0, point.1), decode_point);
+            }
             let terms = (len > 0).then(|| Arc::new(Terms::new([("a", "1".to_owned()), ("b", "\u{e9}".to_owned())])));
             let choice = Some(Choice { color: len, key: 5, terms });
             check(&choice, &encode_choice(choice.as_ref()), decode_choice);
