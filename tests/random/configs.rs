@@ -14,8 +14,8 @@ use gpucomm::version::Version;
 
 /// What a configuration is drawn from.
 ///
-/// Left out is what other steps rest on: whether parts share, how many peers messages have, and in which order kernels start; and the network,
-/// of which a machine may have none.
+/// Left out is what other steps rest on: whether parts share, how many peers messages have, in which order kernels start, and that graphs and
+/// the rest may be mixed; and the network, of which a machine may have none.
 #[derive(Clone, Copy)]
 pub struct Settings(u64);
 
@@ -69,12 +69,11 @@ impl Settings {
         }
         #[cfg(nccl_ge_2_29)]
         {
-            let usage = [GraphUsage::None, GraphUsage::One, GraphUsage::Mixed];
-            if let Some(number) = take(2, 29, 2) {
-                config = config.graph_usage(usage[number as usize % 3]);
+            if take(2, 29, 2).is_some() {
+                config = config.graph_usage(GraphUsage::Mixed);
                 #[cfg(nccl_ge_2_30_7)]
                 if running >= Version::new(2, 30, 7) {
-                    config = config.graph_stream_ordering(number % 3 == 2 || number / 3 % 2 == 0);
+                    config = config.graph_stream_ordering(true);
                 }
             }
             if let Some(number) = take(2, 29, 2) {
