@@ -248,6 +248,11 @@ fn what_cannot_be_captured() {
                     usage("to_vec", x.to_vec(lent).map(drop));
                     usage("copy_from_slice", x.copy_from_slice(lent, &[2; 50]));
                     usage("zeroed", DeviceBuffer::<u8>::zeroed(lent, 9).map(drop));
+                    usage("nccl::alloc", gpucomm::nccl::alloc::<u8>(lent, 9).map(drop));
+                    usage("alloc", comm.alloc::<u8>(lent, 9).map(drop));
+                    usage("alloc_local", comm.alloc_local::<u8>(lent, 9).map(drop));
+                    usage("alloc_from", comm.alloc_from(lent, &[1u8; 9]).map(drop));
+                    usage("alloc_symmetric", comm.alloc_symmetric::<u8>(lent, 9).map(drop));
                     usage("synchronize", lent.synchronize());
                     usage("query", lent.query().map(drop));
                     usage("launch_host", lent.launch_host(|| ()));

@@ -242,6 +242,38 @@ fn dropped_while_a_launch_hangs() {
     });
 }
 
+/// A graph of all ranks that one thread drops while it is on its way holds up none of them when it is done.
+#[test]
+fn dropped_by_one_thread_for_all() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let mut comms = clique(ranks, one()).into_ranks();
+            let streams: Vec<_> = comms.iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
+            let mut buffers: Vec<_> =
+                streams.iter().map(|stream| DeviceBuffer::from_slice(stream, &[1i64; 77]).unwrap()).collect();
+            let graph = streams[0].capture(|stream| {
+                let lanes: Vec<_> = comms[1..].iter().map(|comm| stream.fork(comm.device())).collect::<Result<_>>()?;
+                group(|g| {
+                    for ((comm, x), lane) in comms.iter().zip(&mut buffers).zip([stream].into_iter().chain(&lanes)) {
+                        g.all_reduce(comm, InPlace(x), ReduceOp::Sum, lane)?;
+                    }
+                    Ok(())
+                })
+            });
+            let graph = graph.unwrap();
+            graph.launch(&streams[0]).unwrap();
+            drop(graph);
+            for (x, stream) in buffers.iter().zip(&streams) {
+                assert_eq!(x.to_vec(stream).unwrap(), [ranks as i64; 77]);
+            }
+            // The last one first, while the others live.
+            while let Some(comm) = comms.pop() {
+                comm.close(slower(10.0)).unwrap();
+            }
+        }
+    });
+}
+
 /// Of what shares its resources not all is in one graph.
 #[test]
 fn sharers_capture_nothing() {

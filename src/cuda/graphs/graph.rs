@@ -105,13 +105,29 @@ impl Drop for Graph {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let (Some(party), Some(executable)) = (&self.party, self.life.take_out()) {
+        drop(self.life.take_out().map(|executable| self.left(executable)));
+    }
+}
+
+/// What is left of a graph that is gone, or has ended.
+struct Left {
+    executable: Option<Executable>,
+    party: Option<Arc<dyn Party>>,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if let (Some(party), Some(executable)) = (&self.party, self.executable.take()) {
             party.bury(Box::new(executable));
         }
     }
 }
 
 impl Shared {
+    fn left(&self, executable: Executable) -> Left {
+        Left { executable: Some(executable), party: self.party.clone() }
+    }
+
     /// The uses of its memory.
     pub(super) fn trackers(&self) -> impl Iterator<Item = &Tracker> {
         self.memory.iter().map(|kept| kept.used().tracker())
@@ -120,7 +136,7 @@ impl Shared {
 
 impl Mortal for Shared {
     fn end(&self, cause: &Error) -> Option<Box<dyn Send>> {
-        self.life.end(cause).map(|executable| Box::new(executable) as Box<dyn Send>)
+        self.life.end(cause).map(|executable| Box::new(self.left(executable)) as Box<dyn Send>)
     }
 
     fn is_alive(&self) -> bool {

@@ -46,6 +46,11 @@ impl Stream {
         self.capture_of().map_or(Ok(()), |capture| capture.check(operation))
     }
 
+    /// Fails where the stream was lent to the closure of a capture: `operation` cannot be part of one.
+    pub(crate) fn no_part_of_capture(&self, operation: &'static str) -> Result<()> {
+        self.capture_of().map_or(Ok(()), |capture| Err(capture.refusal(operation)))
+    }
+
     /// Before an enqueue that takes one place; see [`Stream::make_room`].
     #[inline]
     pub(crate) fn room_for_one(&self, operation: &'static str, timeout: Duration) -> Result<()> {

@@ -45,8 +45,18 @@ impl Stream {
         }
     }
 
-    /// Wraps `cudaStreamQuery`: whether the device is done with all work, well or not. Not known of what is being captured.
+    /// Wraps `cudaStreamQuery`: whether the device is done with all work, well or not. Not known of what is being captured. Frees what was
+    /// used here, if it is.
     pub(crate) fn is_idle(&self) -> Result<bool> {
+        let done = self.is_drained()?;
+        if done {
+            later::retry(self);
+        }
+        Ok(done)
+    }
+
+    /// The same, and frees nothing.
+    pub(crate) fn is_drained(&self) -> Result<bool> {
         self.device().ready("cudaStreamQuery")?;
         if self.is_captured() {
             return Ok(false);
@@ -59,7 +69,6 @@ impl Stream {
             undisturbing(|| check_ready(device, "cudaStreamQuery", unsafe { sys::cudaStreamQuery(self.raw()) }))?;
         if done {
             self.in_flight().see(position);
-            later::retry(self);
         }
         Ok(done)
     }

@@ -20,6 +20,7 @@ use crate::nccl::agree::pair::{End, Word};
 use crate::nccl::agree::recent::NOWHERE;
 use crate::nccl::agree::track::Turn;
 use crate::nccl::state::gate::LockedAll;
+use crate::nccl::state::graphs::drop_after;
 use crate::nccl::state::guarded::Guarded;
 use crate::nccl::state::inner::{Family, Inner};
 use crate::nccl::wait::entry;
@@ -63,10 +64,10 @@ impl Party for Captured {
     }
 
     fn bury(&self, left: Box<dyn Send>) {
-        let runs = |part: &&Part| !part.inner.graphs.have_left().unwrap_or(true);
-        match self.parts().iter().find(runs) {
-            Some(part) => part.inner.graphs.bury(left),
-            None => drop(left),
+        let unseen: Vec<_> = self.parts().iter().filter_map(|part| part.inner.graphs.unseen()).collect();
+        // Otherwise NCCL waits for launches itself: it goes now.
+        if !unseen.is_empty() {
+            drop_after(unseen, left);
         }
     }
 
@@ -151,7 +152,8 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
             let slow = &parts[slow].inner;
             let waited = patience.wait(OPERATION, &members, agreement::in_vain(OPERATION), || agreement::behind(slow));
             waited.map_err(|error| match error {
-                Error::Timeout { .. } if before == all => NotAgreed::Nothing(error),
+                // Ranks in other processes have been told.
+                Error::Timeout { .. } if before == all && told.iter().all(Option::is_none) => NotAgreed::Nothing(error),
                 _ => NotAgreed::InPart(error),
             })?;
         }

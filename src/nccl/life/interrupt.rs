@@ -71,7 +71,7 @@ pub(crate) fn revoke(inner: &Inner) -> Result<()> {
 fn spare_others(inner: &Inner) {
     let is_idle = |one: &Inner| {
         let streams = one.lock_within(&Deadline::after(Duration::ZERO)).map(|guard| guard.streams.all().to_vec());
-        streams.is_some_and(|all| all.iter().all(|stream| stream.is_idle().unwrap_or(true)))
+        streams.is_some_and(|all| all.iter().all(|stream| stream.is_drained().unwrap_or(true)))
     };
     let members = inner.household.members();
     if members.len() > 1 && is_idle(inner) {

@@ -55,7 +55,10 @@ fn stop(inner: &Inner) {
     // Who is inside and waits for a peer is woken; who is not leaves by itself. All ranks of this process come to that before one is
     // revoked: NCCL frees then what it receives by, and kernels of the others would go on writing there.
     let members = inner.household.members();
-    until(|| members.iter().all(|member| member.is_left()) || interruption.is_due());
+    // One that never leaves does not keep the others from being stopped.
+    let patience = Deadline::after(2 * BLOCKED);
+    let are_left = || members.iter().all(|member| member.is_left());
+    until(|| are_left() || interruption.is_due() || (inner.is_left() && patience.expired()));
     let woken = !inner.is_left();
     // NCCL would not wait for launches of such graphs: it takes its flag back and ends its threads, and they run afterwards.
     let mut stopped = launches_are_done(&members).and_then(|()| interrupt::revoke(inner));

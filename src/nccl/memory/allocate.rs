@@ -131,6 +131,7 @@ fn begin<T: Element>(
     let size = Size::of::<T>(operation, len)?;
     for (inner, stream) in members.iter().zip(streams) {
         Site::new(operation, inner, stream)?;
+        stream.no_part_of_capture(operation)?;
     }
     Ok(size)
 }

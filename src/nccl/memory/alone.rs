@@ -38,6 +38,7 @@ pub fn alloc<T: Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>>
     const OPERATION: &str = "nccl::alloc";
     submit::outside_of_groups(OPERATION)?;
     outside_of_host_functions(OPERATION)?;
+    stream.no_part_of_capture(OPERATION)?;
     version::check_nccl()?;
     let (size, device) = (Size::of::<T>(OPERATION, len)?, stream.device());
     reaper::start(OPERATION)?;

@@ -2,18 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use super::helper;
 use crate::cuda::{Access, Mortal, Stream, Tracker};
-use crate::deadline::Deadline;
+use crate::deadline::backoff;
 use crate::error::{Error, Result};
 
 /// Graphs that are remembered before those are forgotten that are gone.
 const MANY: usize = 16;
-
-/// How long launches are waited for that an abort stops. It does so within a second, but for those behind something else that hangs.
-const STOPPED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Graphs {
     all: Mutex<All>,
@@ -48,8 +44,6 @@ impl Default for Graphs {
 #[derive(Default)]
 struct All {
     graphs: Vec<Weak<dyn Mortal>>,
-    /// What is left of graphs that are gone, and whose launches are on their way.
-    left: Vec<Box<dyn Send>>,
     /// Why there are none any more.
     over: Option<Error>,
 }
@@ -134,27 +128,12 @@ impl Graphs {
 
     /// Whether no launch is on its way that NCCL does not know of.
     pub(crate) fn have_left(&self) -> Result<bool> {
-        if !self.are_alone() {
-            return Ok(true);
-        }
-        let done = self.launched.is_done()?;
-        if done {
-            let left = std::mem::take(&mut self.all().left);
-            drop(left);
-        }
-        Ok(done)
+        if self.are_alone() { self.launched.is_done() } else { Ok(true) }
     }
 
-    /// What is left of a graph whose launches NCCL knows nothing of, and which are on their way: it is destroyed after those. NCCL would
-    /// free what they use, as soon as no graph is left.
-    pub(crate) fn bury(&self, left: Box<dyn Send>) {
-        let mut all = self.all();
-        if all.over.is_none() {
-            all.left.push(left);
-        } else {
-            drop(all);
-            self.drop_afterwards(left);
-        }
+    /// The launches that NCCL knows nothing of, if there are such.
+    pub(crate) fn unseen(&self) -> Option<Arc<Tracker>> {
+        self.are_alone().then(|| Arc::clone(&self.launched))
     }
 
     /// Whether there are any. Holds none of them for a moment: with a graph goes its memory, at a point that ranks have in common.
@@ -171,34 +150,38 @@ impl Graphs {
 
     /// The communicator is about to end, because of `cause`: none is launched any more. NCCL waits for that.
     pub(crate) fn end(&self, cause: &Error) {
-        let (graphs, mut left) = {
+        let graphs = {
             let mut all = self.all();
             all.over.get_or_insert_with(|| cause.clone());
-            (std::mem::take(&mut all.graphs), std::mem::take(&mut all.left))
+            std::mem::take(&mut all.graphs)
         };
         let graphs: Vec<_> = graphs.iter().filter_map(Weak::upgrade).collect();
-        left.extend(graphs.iter().filter_map(|graph| graph.end(cause)));
-        if left.is_empty() && graphs.is_empty() {
-            self.launched.let_go();
-        } else {
-            self.drop_afterwards((left, graphs));
+        let left: Vec<_> = graphs.iter().filter_map(|graph| graph.end(cause)).collect();
+        // The driver may be held up by what comes next ends: no call of CUDA here.
+        if !graphs.is_empty() {
+            helper::aside("gpucomm-graphs", move || drop((left, graphs)));
+        }
+        if let Some(launched) = self.unseen() {
+            drop_after(vec![launched], ());
         }
     }
+}
 
-    /// Drops `left` when launches have left the device that NCCL does not wait for: it frees what they use when no graph is left.
-    fn drop_afterwards(&self, left: impl Send + 'static) {
-        let launched = self.are_alone().then(|| Arc::clone(&self.launched));
-        let wait = move || {
-            if let Some(launched) = launched {
-                // A device that is lost does nothing any more.
-                let _ = Deadline::after(STOPPED).until(|| Ok(launched.is_done()?.then_some(())));
-                launched.let_go();
+/// Drops `left` when `launched` have left their devices, elsewhere: NCCL, which knows nothing of them, frees what they use as soon as no
+/// graph is left. An abort stops them, unless they are behind something else that hangs: then `left` stays.
+pub(crate) fn drop_after(launched: Vec<Arc<Tracker>>, left: impl Send + 'static) {
+    helper::aside("gpucomm-graphs", move || {
+        for one in launched {
+            let mut round = 0;
+            // A device that is lost does nothing any more.
+            while let Ok(false) = one.is_done() {
+                backoff(round);
+                round += 1;
             }
-            drop(left);
-        };
-        // The driver may be held up by what comes next ends.
-        helper::aside("gpucomm-graphs", wait);
-    }
+            one.let_go();
+        }
+        drop(left);
+    });
 }
 
 impl std::fmt::Debug for Graphs {

@@ -58,22 +58,22 @@ impl Helper {
     }
 }
 
-/// Does `job` on a thread of its own, for which the end of the process waits as for any; on this one, where there is none to be had.
+/// Does `job` on a thread of its own, for which the end of the process waits as for any. Where there is none to be had, it is not done, and
+/// what it holds stays for good.
 pub(crate) fn aside(name: &str, job: impl FnOnce() + Send + 'static) {
-    JOBS.fetch_add(1, Ordering::AcqRel);
-    let job: Job = Box::new(job);
-    let shared = Arc::new(Mutex::new(Some(job)));
-    let own = Arc::clone(&shared);
-    if thread::Builder::new().name(name.into()).spawn(move || do_once(&own)).is_err() {
-        do_once(&shared);
-    }
-}
-
-fn do_once(job: &Mutex<Option<Job>>) {
-    let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(job) = job {
-        job();
+    let job = Arc::new(Mutex::new(Some(job)));
+    let own = Arc::clone(&job);
+    let run = move || {
+        let job = own.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(job) = job {
+            job();
+        }
         JOBS.fetch_sub(1, Ordering::AcqRel);
+    };
+    JOBS.fetch_add(1, Ordering::AcqRel);
+    if thread::Builder::new().name(name.into()).spawn(run).is_err() {
+        JOBS.fetch_sub(1, Ordering::AcqRel);
+        std::mem::forget(job);
     }
 }
 

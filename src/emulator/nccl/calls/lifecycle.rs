@@ -189,17 +189,18 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     Ok(ncclResult_t::ncclSuccess)
 }
 
-/// The threads of a rank that is revoked free what it receives by, when they end: half a second later. Reports ranks of this process that
-/// still write there then, as nobody has stopped them. Other processes have mapped it, and that lasts.
+/// The threads of a rank that is revoked free what it receives by, when they end: half a second later. Reports ranks of this process whose
+/// graphs still write there then, as nobody has stopped them. Other processes have mapped it, and that lasts.
 fn spare_mates(comm: &Comm) {
     let goes_on = |mate: &&Arc<Comm>| {
-        !mate.is_revoked() && !mate.resources.abort.is_set() && mate.has_started() && mate.has_work()
+        let is_stopped = mate.is_revoked() || mate.resources.abort.is_set();
+        !is_stopped && mate.resources.mixing.is_unseen(mate.config.graphs) && mate.has_work()
     };
     let begin = Instant::now();
     while let Some(mate) = registry::mates(comm).iter().find(goes_on) {
         if begin.elapsed() > THREADS_END {
             report::violation(format!(
-                "rank {} is revoked while rank {}, of the same process, has work on its device that uses memory of the first, and is not: \
+                "rank {} is revoked while rank {}, of the same process, has a graph on its device that uses memory of the first, and is not: \
                  expected that both are",
                 comm.rank, mate.rank
             ));

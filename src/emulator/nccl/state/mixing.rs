@@ -17,10 +17,15 @@ pub(crate) struct Mixing {
 }
 
 impl Mixing {
+    /// Whether a launch of a graph may be on its way that NCCL does not see.
+    pub(crate) fn is_unseen(&self, graphs: Graphs) -> bool {
+        graphs.usage != Usage::Mixed && lock(&self.captured).as_ref().is_some_and(|last| !last.is_seen())
+    }
+
     /// Reports launches of graphs that may be on their way when all is to be stopped, where NCCL does not see them: it takes its flag back
     /// and ends its threads, and they run afterwards.
     pub(crate) fn stop(&self, graphs: Graphs, rank: usize) {
-        if graphs.usage != Usage::Mixed && lock(&self.captured).as_ref().is_some_and(|last| !last.is_seen()) {
+        if self.is_unseen(graphs) {
             report::violation(format!(
                 "rank {rank} is revoked while a graph with operations of it is on its way, and graphUsageMode is not 2: expected a wait of \
                  the host for the graph before it"
@@ -31,7 +36,7 @@ impl Mixing {
     /// Reports launches of graphs that may be on their way when what they use is freed: in an abort NCCL waits for the graphs themselves, which
     /// CUDA lets go of before that.
     pub(crate) fn free(&self, graphs: Graphs, rank: usize) {
-        if graphs.usage != Usage::Mixed && lock(&self.captured).as_ref().is_some_and(|last| !last.is_seen()) {
+        if self.is_unseen(graphs) {
             report::violation(format!(
                 "rank {rank} is freed while a graph with operations of it is on its way, and graphUsageMode is not 2: expected that the graph \
                  is destroyed when the host has seen it done"
