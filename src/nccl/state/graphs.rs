@@ -174,7 +174,7 @@ pub(crate) fn drop_after(launched: Vec<Arc<Tracker>>, left: impl Send + 'static)
         for one in launched {
             let mut round = 0;
             // A device that is lost does nothing any more.
-            while let Ok(false) = one.is_done() {
+            while one.is_done().is_ok_and(|done| !done) {
                 backoff(round);
                 round += 1;
             }
