@@ -45,8 +45,7 @@
 //!
 //! By default `nccl`, `half` (`f16` and `bf16` are [elements](Element)) and `bindgen` (without it the committed bindings are held against the
 //! installed headers, and no libclang is needed); `float8` (`F8E4M3` and `F8E5M2` are [elements](Element)), `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), `cli` for the
-//! program `gpucomm`,
-//! and for other libraries `cudarc` (its memory and streams in operations), `dlpack` (tensors in and out) and `mpi` (ranks that MPI has started).
+//! program `gpucomm`, `signals` (dumps when a signal comes), and for other libraries `tracing` (events and spans), `cudarc` (its memory and streams in operations), `dlpack` (tensors in and out) and `mpi` (ranks that MPI has started).
 
 // The rooms below nccl/ offer it things that nobody else uses.
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]

@@ -21,7 +21,8 @@ impl Stream {
     /// what it likes.
     ///
     /// Buffers are borrowed for the calls only. The graph keeps their memory alive for as long as it lives, and each launch is ordered and
-    /// remembered like an operation that reads and writes all of it. Memory of others without an owner, and pinned memory, cannot be part.
+    /// remembered like an operation that reads and writes all of it. Memory of others without an owner cannot be part; pinned
+    /// memory can where it has moved in, by [`Stream::move_in`]. A host that fills the input of the next launch while one is under way has two graphs.
     ///
     /// All ranks of a communicator capture the same operations, in the same order among all that they issue, and launch their graphs
     /// in the same order. In a [`Clique`](crate::Clique) that is compared, operation by operation when they are captured, and once in each

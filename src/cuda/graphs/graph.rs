@@ -23,8 +23,9 @@ const LEAST: u64 = CHUNK / 3;
 /// It keeps the memory that it uses alive, also where the buffers are dropped, and counts as one use of all of it in each launch: what
 /// others do with that memory comes before or after. It may be launched from any thread, and sent to others.
 ///
-/// A graph with operations of communicators ends before they do: [`Communicator::close`](crate::Communicator::close) refuses while one
-/// lives, and where one is dropped or aborted the graphs end with it: they are launched no more, and say why. Dropping a
+/// A graph with operations of communicators ends before they do. Drop it before you close one:
+/// [`Communicator::close`](crate::Communicator::close) is an error while one lives, and ends the communicator all the same, with its
+/// graphs. So do drops and aborts. A graph that has ended is launched no more, and says why. Dropping a
 /// graph does not wait; what it was launched for is still done.
 #[must_use = "a graph does nothing unless it is launched"]
 pub struct Graph {
