@@ -4,6 +4,7 @@ mod driver;
 #[allow(dead_code)]
 #[path = "../../examples/cudarc.rs"]
 mod example;
+mod order;
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Memory of cudarc while it is lent.
 
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::{CudaStream, DeviceSlice};
 use smallvec::SmallVec;
 
-use super::held::Held;
+use super::held::{Held, RECORDING};
 use super::pair::{Pair, device_of};
 use crate::cuda::memory::allocated::allocation::Allocation;
 use crate::cuda::memory::basics::address::Address;
@@ -70,7 +70,7 @@ impl<'m> Desk<'m> {
         }
         let bytes = bytes_of::<T>(LEND, len)?;
         ours.room_or_part(BEFORE + AFTER, LEND, default_timeout(), || None)?;
-        let events = self.keeps_events(&home);
+        let events = self.pair.keeps_events(&home);
         let mut held: Box<dyn Held + 'm> = Box::new(view);
         let address = held.wait(theirs);
         if !events && home != *theirs {
@@ -95,13 +95,6 @@ impl<'m> Desk<'m> {
         &self.parts[place.number].memory
     }
 
-    /// Whether cudarc keeps events of what uses memory of `home`'s context, on this stream.
-    fn keeps_events(&self, home: &CudaStream) -> bool {
-        // The context of a stream may be another object than that of a slice, for the same context of CUDA.
-        let contexts = [home.context(), self.pair.theirs.context()];
-        contexts.iter().all(|context| context.is_managing_stream_synchronization())
-    }
-
     /// The stream comes after all uses, and cudarc's events are recorded there.
     pub(super) fn close(mut self) -> Result<()> {
         self.settle()
@@ -121,13 +114,13 @@ impl<'m> Desk<'m> {
                 result = result.and(done);
             }
         }
-        for at in 0..self.parts.len() {
-            let part = &mut self.parts[at];
+        for part in &mut self.parts {
+            let _recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
             part.held.record(theirs);
             ours.count(AFTER);
             let (home, events) = (Arc::clone(&part.home), part.events);
             // Asked again after that: it has recorded nothing if the last stream of the context went meanwhile.
-            if !(events && self.keeps_events(&home)) && home != *theirs {
+            if !(events && self.pair.keeps_events(&home)) && home != *theirs {
                 result = result.and(home.join(theirs).map_err(|error| self.pair.failed("cuStreamWaitEvent", error)));
             }
         }

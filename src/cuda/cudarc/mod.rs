@@ -31,8 +31,9 @@
 //! enqueues later, on any of its streams, comes between, and memory that is dropped is freed behind it. Where cudarc keeps no
 //! such events, as long as its context has no stream but the default one, the stream of the slice takes their place: it is waited for, and waits.
 //!
-//! What cudarc does not see to itself, nobody does here: it keeps *one* event for all reads of a slice. Where two streams read a slice and then
-//! a third one writes to it, or it is dropped, that comes after the later read only. Where that may be, lend it by `&mut`, which counts as a write, and whose view
+//! It keeps *one* event for all reads of a slice, and one for all writes, whatever parts of it they are of. What is lent comes behind what they were recorded for before: they cover all
+//! that was lent, on however many streams. What cudarc does not see to itself, nobody does here: where a stream of cudarc reads a slice that is being
+//! read on another one, by whichever library, what writes to it then, or frees it, comes after that later read only. Where that may be, lend it by `&mut`, which counts as a write, and whose view
 //! shows itself to be read ([`SliceMut::as_slice`](crate::cuda::SliceMut::as_slice)).
 //!
 //! # Failed work

@@ -23,6 +23,13 @@ impl Pair {
         self.theirs.context().check_err().map_err(|error| self.failed("cudarc", error))
     }
 
+    /// Whether cudarc keeps events of what uses memory of `home`'s context, on this stream.
+    pub(super) fn keeps_events(&self, home: &CudaStream) -> bool {
+        // The context of a stream may be another object than that of a slice, for the same context of CUDA.
+        let contexts = [home.context(), self.theirs.context()];
+        contexts.iter().all(|context| context.is_managing_stream_synchronization())
+    }
+
     /// An error of the driver, whose codes are those of the runtime.
     pub(super) fn failed(&self, operation: &'static str, error: DriverError) -> Error {
         let code = sys::cudaError(error.0 as u32);

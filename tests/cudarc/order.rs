@@ -1,0 +1,104 @@
+//! Work on one stream that takes long, and what must not come before it.
+
+use std::sync::Barrier;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use gpucomm::{DeviceBuffer, Error, Result, Stream};
+
+use crate::driver::HESITANT;
+use crate::two_streams;
+
+/// The stream goes no further until that is sent to, or dropped.
+fn gate(stream: &Stream) -> Result<Sender<()>> {
+    let (open, opened) = channel();
+    stream.launch_host(move || _ = opened.recv())?;
+    Ok(open)
+}
+
+/// Opens it when whoever does not wait for it has long gone on.
+fn open_late(gate: Sender<()>) {
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        drop(gate);
+    });
+}
+
+#[test]
+fn events_cover_both_parts_of_a_slice_that_two_threads_lend_at_a_time() {
+    let (context, theirs, shared) = two_streams();
+    let third = context.new_stream().unwrap();
+    let mut x = theirs[0].alloc_zeros::<u32>(1000).unwrap();
+    let (mut front, mut back) = x.split_at_mut(333);
+    let (sender, gates) = channel();
+    let both = Barrier::new(2);
+    // The second one has waited when the first one records, and records after it.
+    HESITANT.store(theirs[1].cu_stream().addr(), Ordering::Relaxed);
+    thread::scope(|scope| {
+        let (shared, both) = (&shared, &both);
+        scope.spawn(move || {
+            shared[0].lend(front.slice_mut(..), |mut front| {
+                sender.send(gate(&shared[0])?).unwrap();
+                front.fill(&shared[0], 7)?;
+                both.wait();
+                thread::sleep(Duration::from_millis(100));
+                Ok::<_, Error>(())
+            })
+        });
+        scope.spawn(move || {
+            shared[1].lend(back.slice_mut(..), |mut back| {
+                back.fill(&shared[1], 8)?;
+                both.wait();
+                Ok::<_, Error>(())
+            })
+        });
+    });
+    HESITANT.store(0, Ordering::Relaxed);
+    open_late(gates.recv().unwrap());
+    let got = third.clone_dtoh(&x).unwrap();
+    assert_eq!((&got[..333], &got[333..]), (&[7; 333][..], &[8; 667][..]));
+}
+
+#[test]
+fn what_two_streams_read_is_freed_behind_both() {
+    let (_context, theirs, shared) = two_streams();
+    let values: Vec<u64> = (1..=1001).collect();
+    let mut own = DeviceBuffer::<u64>::zeroed(&shared[0], values.len()).unwrap();
+    // Whole, and parts that do not overlap: both have the events of the slice.
+    for (slow, fast) in [(0..1001, 0..1001), (0..501, 501..1001), (501..1001, 0..501)] {
+        let x = theirs[1].clone_htod(&values).unwrap();
+        let read = shared[0].lend(x.slice(slow.clone()), |x| {
+            let gate = gate(&shared[0])?;
+            own.slice_mut(slow.clone()).copy_from(&shared[0], x)?;
+            Ok::<_, Error>(gate)
+        });
+        shared[1].lend(x.slice(fast), |x| x.to_vec(&shared[1])).unwrap();
+        drop(x);
+        // In the place of it, as soon as it is free.
+        let y = theirs[1].clone_htod(&vec![0u64; values.len()]).unwrap();
+        open_late(read.unwrap());
+        theirs[1].synchronize().unwrap();
+        assert_eq!(own.to_vec(&shared[0]).unwrap()[slow.clone()], values[slow]);
+        drop(y);
+    }
+}
+
+#[test]
+fn what_two_streams_read_is_written_to_behind_both() {
+    let (context, theirs, shared) = two_streams();
+    let third = context.new_stream().unwrap();
+    let mut x = theirs[0].clone_htod(&[5i16; 99]).unwrap();
+    let mut own = DeviceBuffer::<i16>::zeroed(&shared[0], 99).unwrap();
+    let read = shared[0].lend(&x, |x| {
+        let gate = gate(&shared[0])?;
+        own.copy_from(&shared[0], x)?;
+        Ok::<_, Error>(gate)
+    });
+    shared[1].lend(&x, |x| x.to_vec(&shared[1])).unwrap();
+    third.memset_zeros(&mut x).unwrap();
+    open_late(read.unwrap());
+    third.synchronize().unwrap();
+    assert_eq!(own.to_vec(&shared[0]).unwrap(), [5; 99]);
+}
