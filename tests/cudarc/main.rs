@@ -1,5 +1,6 @@
 //! Memory and streams of cudarc in operations, on the emulator, which looks whether all work that conflicts is in some order.
 
+mod capture;
 mod driver;
 #[allow(dead_code)]
 #[path = "../../examples/cudarc.rs"]
@@ -182,6 +183,16 @@ fn what_cudarc_could_tell_nobody_is_told() {
     assert_eq!(shared[0].lend(&x, |x| x.to_vec(&shared[0])).unwrap(), [0.0; 4]);
 }
 
+/// Ends a capture that cudarc has begun.
+fn end_capture(stream: &CudaStream) {
+    let mut graph = std::ptr::null_mut();
+    // SAFETY: ends the capture that was begun.
+    let code = unsafe { gpucomm::sys::cudaStreamEndCapture(stream.cu_stream().cast(), &raw mut graph) };
+    assert_eq!(code, gpucomm::sys::cudaError::cudaSuccess);
+    // SAFETY: the graph that has come of it.
+    assert_eq!(unsafe { gpucomm::sys::cudaGraphDestroy(graph) }, gpucomm::sys::cudaError::cudaSuccess);
+}
+
 fn never(_: Slice<'_, f32>) -> Result<()> {
     panic!("this was lent");
 }
@@ -201,12 +212,7 @@ fn what_cannot_be_lent_is_refused() {
     theirs[0].begin_capture(cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).unwrap();
     let error = shared[0].lend(&near, never).unwrap_err();
     assert!(matches!(error, Error::InvalidUsage { .. }), "{error}");
-    let mut graph = std::ptr::null_mut();
-    // SAFETY: ends the capture that was begun above.
-    let code = unsafe { gpucomm::sys::cudaStreamEndCapture(theirs[0].cu_stream().cast(), &raw mut graph) };
-    assert_eq!(code, gpucomm::sys::cudaError::cudaSuccess);
-    // SAFETY: the graph that has come of it.
-    assert_eq!(unsafe { gpucomm::sys::cudaGraphDestroy(graph) }, gpucomm::sys::cudaError::cudaSuccess);
+    end_capture(&theirs[0]);
     assert_eq!(shared[0].lend(&near, |x| x.to_vec(&shared[0])).unwrap(), [0.0; 4]);
 }
 

@@ -6,13 +6,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use cudarc::driver::CudaContext;
+use gpucomm::cuda::cudarc::SharedStream;
 use gpucomm::{DeviceBuffer, Error, Result, Stream};
 
 use crate::driver::HESITANT;
 use crate::two_streams;
 
 /// The stream goes no further until that is sent to, or dropped.
-fn gate(stream: &Stream) -> Result<Sender<()>> {
+pub fn gate(stream: &Stream) -> Result<Sender<()>> {
     let (open, opened) = channel();
     stream.launch_host(move || _ = opened.recv())?;
     Ok(open)
@@ -87,9 +89,9 @@ fn what_two_streams_read_is_freed_behind_both() {
 
 #[test]
 fn what_two_streams_read_is_written_to_behind_both() {
-    let (context, theirs, shared) = two_streams();
+    let (context, _theirs, shared) = two_streams();
     let third = context.new_stream().unwrap();
-    let mut x = theirs[0].clone_htod(&[5i16; 99]).unwrap();
+    let mut x = third.clone_htod(&[5i16; 99]).unwrap();
     let mut own = DeviceBuffer::<i16>::zeroed(&shared[0], 99).unwrap();
     let read = shared[0].lend(&x, |x| {
         let gate = gate(&shared[0])?;
@@ -101,4 +103,38 @@ fn what_two_streams_read_is_written_to_behind_both() {
     open_late(read.unwrap());
     third.synchronize().unwrap();
     assert_eq!(own.to_vec(&shared[0]).unwrap(), [5; 99]);
+}
+
+#[test]
+fn memory_that_nothing_has_written_to_is_lent_when_it_is_there() {
+    let (_context, theirs, shared) = two_streams();
+    let held = gate(&shared[0]).unwrap();
+    let before = theirs[0].clone_htod(&[1u8; 4099]).unwrap();
+    drop(before);
+    // SAFETY: it is written to before it is read.
+    let mut x = unsafe { theirs[0].alloc::<u8>(4099) }.unwrap();
+    shared[1].lend(&mut x, |mut x| x.fill(&shared[1], 9)).unwrap();
+    open_late(held);
+    assert_eq!(theirs[0].clone_dtoh(&x).unwrap(), [9; 4099]);
+}
+
+#[test]
+fn streams_of_the_memory_come_after_another_that_keeps_no_events() {
+    let (context, theirs, shared) = two_streams();
+    // Another object of the same context, which has no stream but this one, and the same one of this object.
+    let plain = CudaContext::new(0).unwrap().default_stream();
+    assert!(!plain.context().is_managing_stream_synchronization());
+    let lender = SharedStream::new(&plain).unwrap();
+    for home in [&theirs[0], &context.default_stream()] {
+        let mut x = home.clone_htod(&[1i32; 501]).unwrap();
+        let held = lender.lend(&mut x, |mut x| {
+            let held = gate(&lender)?;
+            x.fill(&lender, 2)?;
+            Ok::<_, Error>(held)
+        });
+        // It looks at events alone.
+        open_late(held.unwrap());
+        assert_eq!(theirs[1].clone_dtoh(&x).unwrap(), [2; 501]);
+    }
+    drop(shared);
 }

@@ -1,7 +1,7 @@
 //! Memory of cudarc while it is lent.
 
-use std::ptr;
 use std::sync::{Arc, PoisonError};
+use std::{mem, process, ptr};
 
 use cudarc::driver::{CudaStream, DeviceSlice};
 use smallvec::SmallVec;
@@ -12,6 +12,7 @@ use crate::cuda::memory::allocated::allocation::Allocation;
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::bytes::bytes_of;
 use crate::cuda::order::in_flight::ENTRY;
+use crate::cuda::order::mark::Mark;
 use crate::cuda::order::uses::Access;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
@@ -40,7 +41,7 @@ struct Part<'m> {
     /// Who uses it while it is lent.
     memory: Allocation,
     held: Box<dyn Held + 'm>,
-    /// The stream on which cudarc frees it, and all that has used it, where cudarc keeps no events.
+    /// The stream that has it first and last; where cudarc keeps no events, all that has used it is there.
     home: Arc<CudaStream>,
     /// Whether cudarc kept events when it was lent.
     events: bool,
@@ -73,7 +74,9 @@ impl<'m> Desk<'m> {
         let events = self.pair.keeps_events(&home);
         let mut held: Box<dyn Held + 'm> = Box::new(view);
         let address = held.wait(theirs);
-        if !events && home != *theirs {
+        if home != *theirs {
+            // Events do not tell when the memory is there: its home does, and all uses where there are no events.
+            self.pair.not_captured(LEND, &home)?;
             theirs.join(&home).map_err(|error| self.pair.failed("cuStreamWaitEvent", error))?;
         }
         ours.count(BEFORE);
@@ -102,34 +105,79 @@ impl<'m> Desk<'m> {
 
     fn settle(&mut self) -> Result<()> {
         self.open = false;
-        let Pair { ours, theirs } = &self.pair;
-        let mut result: Result<()> = Ok(());
-        for part in &mut self.parts {
-            if let Err(error) = part.memory.return_to(ours) {
-                // In no order with this stream: it stays lent until it is used no more.
-                let deadline = Deadline::after(default_timeout());
-                let done =
-                    deadline.poll(LEND, || "what uses memory of cudarc".to_owned(), || part.memory.tracker().is_done());
-                result = result.and(Err(error));
-                result = result.and(done);
+        let Self { pair, parts, .. } = self;
+        // What is told below is of what is done here.
+        let mut result = pair.told();
+        let returned =
+            |part: &mut Part<'_>| pair.ours.not_captured(LEND).and_then(|()| part.memory.return_to(&pair.ours));
+        parts.retain_mut(|part| match returned(part) {
+            Ok(()) => true,
+            Err(error) => {
+                // In no order with this stream.
+                until_unused(|| part.memory.tracker().is_done());
+                result = mem::replace(&mut result, Ok(())).and(Err(error));
+                false
             }
+        });
+        if parts.is_empty() {
+            return result;
         }
-        for part in &mut self.parts {
-            let _recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
-            part.held.record(theirs);
-            ours.count(AFTER);
-            let (home, events) = (Arc::clone(&part.home), part.events);
-            // Asked again after that: it has recorded nothing if the last stream of the context went meanwhile.
-            if !(events && self.pair.keeps_events(&home)) && home != *theirs {
-                result = result.and(home.join(theirs).map_err(|error| self.pair.failed("cuStreamWaitEvent", error)));
-            }
-        }
-        result = result.and(self.pair.told());
-        if result.is_err() {
+        let told = pair.ours.not_captured(LEND).and_then(|()| parts.iter_mut().try_for_each(|part| part.tell(pair)));
+        if told.is_err() {
             // Nothing tells cudarc of the uses: they are done when it goes on.
-            result = result.and(ours.synchronize());
+            let mut mark = None;
+            until_unused(|| {
+                if mark.is_none() {
+                    pair.ours.not_captured(LEND)?;
+                    mark = Some(pair.ours.mark()?);
+                }
+                mark.as_ref().map_or(Ok(false), Mark::reached)
+            });
         }
-        result
+        result.and(told)
+    }
+}
+
+impl Part<'_> {
+    /// What cudarc enqueues on any stream comes after what `pair` was given.
+    fn tell(&mut self, pair: &Pair) -> Result<()> {
+        let Pair { ours, theirs } = pair;
+        let _recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
+        self.held.record(theirs);
+        ours.count(AFTER);
+        pair.told()?;
+        // Asked again after that: it has recorded nothing if the last stream of the context went meanwhile.
+        if !(self.events && pair.keeps_events(&self.home)) {
+            if self.home != *theirs {
+                self.home.join(theirs).map_err(|error| pair.failed("cuStreamWaitEvent", error))?;
+            }
+            // The context of the memory may keep them all the same: other streams look at these alone.
+            self.held.record(&self.home);
+            self.home.context().check_err().map_err(|error| pair.failed("cudarc", error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits until memory that was lent is used no more, or its device is lost. Where that cannot be known within the default timeout, the process ends: who goes on
+/// would write to memory that is in use, or free it.
+fn until_unused(mut is_done: impl FnMut() -> Result<bool>) {
+    let mut last = None;
+    let waited = Deadline::after(default_timeout()).until(|| match is_done() {
+        Ok(true) | Err(Error::DeviceLost { .. }) => Ok(Some(())),
+        Ok(false) => Ok(None),
+        Err(error) => {
+            last = Some(error);
+            Ok(None)
+        }
+    });
+    if !matches!(waited, Ok(Some(()))) {
+        let why = last.map_or_else(
+            || "it is in use, or a stream that uses it is being captured".to_owned(),
+            |error| error.to_string(),
+        );
+        eprintln!("gpucomm: {LEND}: memory of cudarc cannot be given back after {:?}: {why}", default_timeout());
+        process::abort();
     }
 }
 

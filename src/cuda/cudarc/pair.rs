@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUstreamCaptureStatus;
 use cudarc::driver::{CudaStream, DriverError};
 
 use crate::cuda::devices::check::check_on;
@@ -18,6 +19,16 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// Fails while the home of what is to be lent is being captured: who waits for that becomes part of the capture.
+    pub(super) fn not_captured(&self, operation: &'static str, home: &CudaStream) -> Result<()> {
+        let status = home.capture_status().map_err(|error| self.failed("cuStreamIsCapturing", error))?;
+        if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+            return Ok(());
+        }
+        let reason = "the stream of the memory is being captured into a graph: end the capture first".to_owned();
+        Err(Error::InvalidUsage { operation, reason })
+    }
+
     /// What cudarc could not say where it happened.
     pub(super) fn told(&self) -> Result<()> {
         self.theirs.context().check_err().map_err(|error| self.failed("cudarc", error))

@@ -69,13 +69,16 @@ impl SharedStream {
     ///
     /// What is lent may be used on any stream of this crate, in any number of operations. Before that, this stream waits for what cudarc has enqueued with the memory; after
     /// it, this stream comes behind all these uses, and cudarc's events are recorded there: see [what comes after what](crate::cuda::cudarc#what-comes-after-what).
-    /// Nothing waits on the host. The uses count whatever `f` returns, and where it panics.
+    /// It also waits for all that the stream of the memory was given so far. Nothing waits on the host. The uses count whatever `f` returns, and where it panics.
+    ///
+    /// Where a use cannot be put in order, as the stream is being captured when `f` returns, or cudarc's events cannot be recorded, this waits until the uses are done. If they are not within the [default timeout](crate::default_timeout),
+    /// **the process is aborted**, with a message: cudarc would go on to write to memory that is in use, or free it. Where the device is lost, nothing uses it.
     ///
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for memory of another device or context, and for elements that are not aligned;
-    /// [`Timeout`](Error::Timeout) where too much is on its way; [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the stream is being captured;
+    /// [`Timeout`](Error::Timeout) where too much is on its way; [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the stream or that of the memory is being captured;
     /// what CUDA says, by way of cudarc, which also tells here what it could tell nobody before (`CudaContext::check_err`). `f` has not run then. Those of `f`; and where cudarc's events cannot be
-    /// recorded, what CUDA says: `f` has run then, and the stream was waited for.
+    /// recorded, what CUDA says: `f` has run then, and the uses are done.
     pub fn lend<'m, M: Lendable<'m>, R, E: From<Error>>(
         &self,
         memory: M,
