@@ -29,7 +29,8 @@ impl<T: Typed> DeviceBuffer<T> {
     /// Makes a `DLManagedTensor` or a `DLManagedTensorVersioned`: the buffer as a tensor of this shape, row by row, for others, to whom it belongs from now on.
     ///
     /// They use it on `stream`, or in an order with it: that stream waits for all uses of the buffer here, and when the deleter is called, which any thread may
-    /// do, the memory is freed behind all that was enqueued there until then. Nothing waits on the host.
+    /// do, the memory is freed behind all that was enqueued there until then. Nothing waits on the host. From now on others may enqueue there: as after [`Stream::as_raw`], fewer
+    /// operations of this crate may be on their way on `stream`, for as long as it lives.
     ///
     /// Whether the work that wrote it has failed they do not learn: wait for a stream that comes after it first, where that may be
     /// ([failed work](crate::cuda#failed-work)).
