@@ -14,6 +14,9 @@ fn in_a_child() {
     let (what, expected, got) = match () {
         () if Role::of_this_process("blocking").is_some() => ("NCCL_COMM_BLOCKING", "1", "\"0\" in the environment"),
         () if Role::of_this_process("file").is_some() => ("NCCL_COMM_BLOCKING", "1", "\"0\" in /"),
+        () if Role::of_this_process("elsewhere").is_some() => {
+            return drop(Clique::init_all(&[Device::new(0).expect("a device")]).expect("a clique"));
+        }
         () if Role::of_this_process("engines").is_some() => ("NCCL_CTA_POLICY", "0 or 1", "\"2\" in the environment"),
         () if Role::of_this_process("named").is_some() => ("NCCL_CTA_POLICY", "0 or 1", "\"Zero\" in /"),
         () => return,
@@ -88,6 +91,23 @@ fn communicators_that_would_not_block_are_refused() {
     watched(60.0, || {
         with_variable("blocking", ("NCCL_COMM_BLOCKING", "0"));
         with_file("file", "NCCL_COMM_BLOCKING=0\n");
+    });
+}
+
+/// Of 2.30.3 and newer, which also take lines as other systems end them. Before, the file is where the user database says.
+#[test]
+fn the_file_of_a_user_is_where_home_says() {
+    watched(60.0, || {
+        let home = std::env::temp_dir().join(format!("gpucomm-home-{}", std::process::id()));
+        std::fs::create_dir_all(&home).expect("a directory");
+        std::fs::write(home.join(".nccl.conf"), "NCCL_COMM_BLOCKING=0\r\n").expect("a file");
+        for (role, version) in [("file", "2.30.7"), ("elsewhere", "2.29.7")] {
+            let env = [("HOME", home.to_str().expect("a path in UTF-8")), ("GPUCOMM_EMULATOR_NCCL", version)];
+            if gpucomm::backend() == gpucomm::Backend::Emulator {
+                all_succeed(spawn_all(HIDDEN, role, 1, &env), slower(40.0));
+            }
+        }
+        std::fs::remove_dir_all(&home).expect("the directory");
     });
 }
 

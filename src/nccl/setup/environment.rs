@@ -133,7 +133,7 @@ pub(super) fn seen(
     }
     files.iter().find_map(|file| {
         let text = std::fs::read(file).ok()?;
-        let value = line_of(name, &String::from_utf8_lossy(&text))?.to_owned();
+        let value = line_of(name, &String::from_utf8_lossy(&text), is_portable())?.to_owned();
         Some((value, file.display().to_string()))
     })
 }
@@ -141,11 +141,20 @@ pub(super) fn seen(
 /// The files that NCCL reads, in its order.
 pub(super) fn files() -> Vec<PathBuf> {
     let named = std::env::var_os("NCCL_CONF_FILE").filter(|name| !name.is_empty()).map(PathBuf::from);
-    let user = named.or_else(|| home().map(|home| home.join(".nccl.conf")));
+    let user = named.or_else(|| {
+        let mut file = if is_portable() { std::env::var_os("HOME")? } else { home()?.into_os_string() };
+        file.push("/.nccl.conf");
+        Some(PathBuf::from(file))
+    });
     user.into_iter().chain([PathBuf::from("/etc/nccl.conf")]).collect()
 }
 
-/// The home directory as NCCL finds it: that of the user, whatever `HOME` says.
+/// Whether NCCL reads its files as on any system, which it does since 2.30.3: it goes by `HOME`, and lines may end with `\r\n`.
+fn is_portable() -> bool {
+    version::running_nccl().is_ok_and(|running| running >= Version::new(2, 30, 3))
+}
+
+/// The home directory as NCCL finds it before that: that of the user, whatever `HOME` says.
 fn home() -> Option<PathBuf> {
     let user = std::fs::metadata("/proc/self").ok()?.uid().to_string();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -157,9 +166,10 @@ fn home() -> Option<PathBuf> {
     }
 }
 
-/// The value in the text of a file: lines of `NAME=value`, without any spaces around.
-fn line_of<'a>(name: &str, text: &'a str) -> Option<&'a str> {
-    text.split('\n').find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+/// The value in the text of a file: lines of `NAME=value`, without any spaces around, of which `is_portable` says how they may end.
+fn line_of<'a>(name: &str, text: &'a str, is_portable: bool) -> Option<&'a str> {
+    let whole = |line: &'a str| if is_portable { line.strip_suffix('\r').unwrap_or(line) } else { line };
+    text.split('\n').map(whole).find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Whether NCCL takes a value for zero.
@@ -226,7 +236,8 @@ mod tests {
 
     #[test]
     fn lines_of_a_file() {
-        let line_of = |text: &'static str| line_of(BLOCKING, text);
+        let with = line_of;
+        let line_of = |text: &'static str| with(BLOCKING, text, true);
         assert_eq!(line_of("NCCL_DEBUG=INFO\nNCCL_COMM_BLOCKING=0\n"), Some("0"));
         assert_eq!(line_of("NCCL_COMM_BLOCKING=1\nNCCL_COMM_BLOCKING=0"), Some("1"));
         for other in
@@ -234,6 +245,8 @@ mod tests {
         {
             assert_eq!(line_of(other), None, "{other:?}");
         }
+        let text = "NCCL_DEBUG=INFO\r\nNCCL_CTA_POLICY=ZERO\r\n";
+        assert_eq!([true, false].map(|portable| with(POLICY, text, portable)), [Some("ZERO"), Some("ZERO\r")]);
     }
 
     #[test]
