@@ -45,11 +45,21 @@ impl Exchange {
             *times += 1;
             *times
         };
-        let base = format!("{}v/{:032x}-{times}/", self.view.path, digest(ranks));
+        let base = format!("{}v/{:032x}-{times}/", self.view.path, list_digest(ranks));
         let expected = || format!("a list with this rank, {}", self.rank());
         let view = self.view.child(base, ranks);
         let view = view.ok_or_else(|| Error::argument(operation, "ranks", expected(), format_args!("{ranks:?}")))?;
         Ok(self.with_view(Arc::new(view)))
+    }
+
+    /// An exchange of all ranks of this one, under a name that all have, and that nothing else has here: ranks of which one has made more of
+    /// them than another still meet.
+    pub(crate) fn named(&self, name: &[u8]) -> Result<Self> {
+        let all: Vec<_> = (0..self.size()).collect();
+        let base = format!("{}k/{:032x}/", self.view.path, digest(name.iter().copied()));
+        let view = self.view.child(base, &all);
+        let missing = || Error::argument("Exchange::named", "ranks", "a list with this rank", format_args!("{all:?}"));
+        Ok(self.with_view(Arc::new(view.ok_or_else(missing)?)))
     }
 
     /// Divides all ranks by colour, as `ncclCommSplit` and `MPI_Comm_split` do: those of one colour become an exchange, in the order of
@@ -146,9 +156,13 @@ impl Exchange {
     }
 }
 
-/// A name for a list of ranks: FNV-1a, of 128 bits.
-fn digest(ranks: &[usize]) -> u128 {
-    let bytes = ranks.iter().flat_map(|rank| (*rank as u64).to_le_bytes());
+/// A name for a list of ranks.
+fn list_digest(ranks: &[usize]) -> u128 {
+    digest(ranks.iter().flat_map(|rank| (*rank as u64).to_le_bytes()))
+}
+
+/// FNV-1a, of 128 bits.
+fn digest(bytes: impl Iterator<Item = u8>) -> u128 {
     bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     })

@@ -62,6 +62,11 @@ impl Communicator {
 impl Drop for Communicator {
     fn drop(&mut self) {
         drop_members(std::slice::from_ref(self));
+        // One that lives still, in a host function, goes on to compare.
+        let inner = self.inner();
+        if let (Some(checked), false) = (inner.checked.get(), inner.is_active() || inner.is_suspended()) {
+            checked.let_go();
+        }
     }
 }
 

@@ -145,7 +145,9 @@ impl Communicator {
     /// What is shrunk or grown is not, nor what is made of a revoked or suspended communicator.
     /// What it costs is two trips to the store for each operation, and that no rank is ahead of another: it is for finding mistakes. Without it,
     /// nothing is asked and nothing waits. The ranks must not leave the exchange, nor begin its next generation, before they have closed the
-    /// communicator.
+    /// communicator. Where rank 0 of a [`Tcp`](crate::exchange::Tcp) has ended, which serves the others, nobody is told of anything any more:
+    /// each finds that at its next operation, with [`Error::Gone`]. A communicator leaves the exchange when it is dropped or closed, once the
+    /// others have been told, which may take a moment.
     ///
     /// ```
     /// use gpucomm::exchange::{Exchange, Threads};

@@ -7,10 +7,11 @@ use gpucomm::exchange::{Directory, Exchange, TcpPlace};
 use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
-use crate::checked_ends;
+use crate::checked_starts::{ASKED, Way, by_way};
 use crate::processes::use_all;
 use crate::support::process::{Child, Finished, Role, all_succeed, spawn};
 use crate::support::{rank_counts, slower, watched};
+use crate::{checked_ends, checked_starts};
 
 const CHILD: &str = "checked::child";
 
@@ -26,12 +27,14 @@ pub const PATIENT: f64 = 40.0;
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(PATIENT));
-    let roles: [(&str, fn(Role)); 5] = [
+    let roles: [(&str, fn(Role)); 7] = [
         ("alike", alike),
         ("one differs", one_differs),
         ("one is missing", checked_ends::one_is_missing),
         ("one is not checked", checked_ends::one_is_not_checked),
         ("one aborts", checked_ends::one_aborts),
+        ("recovers", checked_starts::recovers),
+        ("one aborts, stores fail", checked_starts::one_aborts),
     ];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
@@ -72,8 +75,13 @@ impl Drop for Job {
     }
 }
 
+/// Where the ranks of this one meet.
+pub fn place() -> String {
+    std::env::var(PLACE).unwrap()
+}
+
 pub fn exchange(role: &Role) -> Exchange {
-    let place = std::env::var(PLACE).unwrap();
+    let place = place();
     match place.strip_prefix("tcp ") {
         Some(address) => Exchange::join(TcpPlace::new(address).store(role.rank, role.size).unwrap()).unwrap(),
         None => Exchange::join(Directory::open(place, role.rank, role.size).unwrap()).unwrap(),
@@ -124,9 +132,14 @@ fn alike(role: Role) {
         part.close(slower(PATIENT)).unwrap();
     }
     drop(graph);
-    comm.close(slower(PATIENT)).unwrap();
-    // Rank 0 may leave before this one has seen that it has come.
-    let _ = exchange.barrier();
+    // Rank 0, which serves the others, waits for them where it leaves.
+    if rank % 2 == 0 {
+        drop(exchange);
+        comm.close(slower(PATIENT)).unwrap();
+    } else {
+        comm.close(slower(PATIENT)).unwrap();
+        drop(exchange);
+    }
 }
 
 /// Waits for what the rank has issued, and for the end of its communicator: why that came.
@@ -199,9 +212,9 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
 }
 
 /// A case, and what its error must hold.
-type Case = (&'static str, &'static [&'static str]);
+pub type Case = (&'static str, &'static [&'static str]);
 
-const CASES: &[Case] = &[
+pub const CASES: &[Case] = &[
     ("count", &["all_reduce of 12 f32, sum", "all_reduce of 13 f32, sum"]),
     ("operation", &["expected all_reduce of 12 f32", "got broadcast of 12 f32, root 0"]),
     ("root", &["broadcast of 12 f32, root 0", "broadcast of 12 f32, root 1"]),
@@ -221,8 +234,7 @@ const CASES: &[Case] = &[
 
 fn one_differs(role: Role) {
     let case = std::env::var(CASE).unwrap();
-    let exchange = exchange(&role);
-    let comm = begin(&role, &exchange, true).unwrap();
+    let (comm, exchange) = by_way(&role);
     let stream = Stream::new(comm.device()).unwrap();
     if case == "close" {
         let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
@@ -252,9 +264,9 @@ pub fn said<'a>(end: &'a Finished, mark: &str) -> Option<&'a str> {
 }
 
 /// All ranks are told at once, and the same.
-fn check(case: &Case, ranks: usize, place: &str) {
+pub fn check(case: &Case, ranks: usize, place: &str, way: &Way) {
     let (name, holds) = case;
-    let ends = Job::start("one differs", ranks, place, &[(CASE, name)]).ends();
+    let ends = Job::start("one differs", ranks, place, &[&[(CASE, *name)], way].concat()).ends();
     ends.iter().for_each(Finished::assert_success);
     let told: Vec<_> = ends.iter().filter_map(|end| said(end, "told: ")).collect();
     assert_eq!(told.len(), if *name == "close" { ranks - 1 } else { ranks }, "{name}: {ends:?}");
@@ -267,12 +279,12 @@ fn all_are_told_how_one_differs() {
     watched(240.0, || {
         for case in CASES {
             for ranks in rank_counts(&[3]) {
-                check(case, ranks, "");
+                check(case, ranks, "", ASKED);
             }
         }
         for ranks in rank_counts(&[2]) {
             for case in &CASES[..2] {
-                check(case, ranks, "");
+                check(case, ranks, "", ASKED);
             }
         }
     });
@@ -288,8 +300,8 @@ fn address() -> String {
 fn over_tcp_too() {
     watched(90.0, || {
         for ranks in rank_counts(&[2, 4]) {
-            check(&CASES[0], ranks, &address());
-            check(CASES.iter().find(|(name, _)| *name == "message").unwrap(), ranks, &address());
+            check(&CASES[0], ranks, &address(), ASKED);
+            check(CASES.iter().find(|(name, _)| *name == "message").unwrap(), ranks, &address(), ASKED);
         }
     });
 }

@@ -26,6 +26,7 @@ mod capture;
 mod causes;
 mod checked;
 mod checked_ends;
+mod checked_starts;
 mod collectives;
 mod config;
 mod dead_peers;

@@ -8,6 +8,7 @@
 //! How the communicator ends is written once, by whoever finds it out; all report that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,14 +33,21 @@ const BATCH: u64 = 64;
 /// How long it may take to say how a communicator has ended, or that a rank leaves.
 const LAST: Duration = Duration::from_secs(1);
 
+/// How long the end of a communicator waits for whoever listens to notice: longer than it takes to tell the others.
+const NOTICED: Duration = Duration::from_secs(2);
+
 /// The key of how all ends.
 const END: &str = "end";
 
 /// This rank among the others of its communicator.
 #[derive(Debug)]
 pub(crate) struct Checked {
-    /// Of these ranks alone, and for nothing else.
-    exchange: Exchange,
+    rank: usize,
+    size: usize,
+    /// Of these ranks alone, and for nothing else; none once the communicator has ended.
+    exchange: Mutex<Option<Exchange>>,
+    /// Ends when nobody listens any more.
+    listener: Mutex<Option<Receiver<()>>>,
     /// Rounds that this rank has come to, and collectives that all have.
     rounds: AtomicU64,
     passed: AtomicU64,
@@ -71,12 +79,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Checked {
-    /// Of the ranks of an exchange, which are `part` ("of color" and so on) of others perhaps. All of them make one, in the same order among
-    /// the others of this exchange.
-    pub(crate) fn new(exchange: &Exchange, part: Option<String>) -> Result<Self> {
-        let size = exchange.size();
-        Ok(Self {
-            exchange: exchange.subset(&(0..size).collect::<Vec<_>>())?,
+    /// Of the ranks of an exchange that is for nothing else, which are `part` ("of color" and so on) of others perhaps. All of them make one.
+    pub(crate) fn new(exchange: Exchange, part: Option<String>) -> Self {
+        let (rank, size) = (exchange.rank(), exchange.size());
+        Self {
+            rank,
+            size,
+            exchange: Mutex::new(Some(exchange)),
+            listener: Mutex::default(),
             rounds: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             last: Mutex::default(),
@@ -88,20 +98,42 @@ impl Checked {
             points: Points::new(size),
             splits: Splits::new(size),
             dispute: Dispute::new(part),
-        })
+        }
     }
 
     /// That of a child in which these ranks are, in their order there. All of them make one.
-    pub(crate) fn child(&self, ranks: &[usize], part: String) -> Result<Self> {
-        Self::new(&self.exchange.subset(ranks)?, Some(part))
+    pub(crate) fn child(&self, operation: &'static str, ranks: &[usize], part: String) -> Result<Self> {
+        Ok(Self::new(self.exchange(operation)?.subset(ranks)?, Some(part)))
     }
 
     fn rank(&self) -> usize {
-        self.exchange.rank()
+        self.rank
     }
 
     fn size(&self) -> usize {
-        self.exchange.size()
+        self.size
+    }
+
+    fn exchange(&self, operation: &'static str) -> Result<Exchange> {
+        let ended = || Error::Aborted { operation, reason: "it has ended, and left the exchange".to_owned() };
+        locked(&self.exchange).clone().ok_or_else(ended)
+    }
+
+    /// Somebody listens, who drops this when that is over, and nothing of the exchange is held there any more.
+    pub(crate) fn is_heard(&self) -> Sender<()> {
+        let (sender, receiver) = channel();
+        *locked(&self.listener) = Some(receiver);
+        sender
+    }
+
+    /// Leaves the exchange, once the communicator has ended and the others have been told: on this thread, which waits where this is the last
+    /// use of a store that serves others.
+    pub(crate) fn let_go(&self) {
+        let listener = locked(&self.listener).take();
+        // Nothing ever comes but the end.
+        let _ = listener.map(|listener| listener.recv_timeout(NOTICED));
+        let exchange = locked(&self.exchange).take();
+        drop(exchange);
     }
 
     /// What this rank has done.
@@ -168,7 +200,7 @@ impl Checked {
         let messages: Vec<u64> = if exchanges.is_empty() { Vec::new() } else { counts.collect() };
         let shown = std::mem::take(&mut *locked(&self.shows));
         let says = Told::Does { signatures: told.clone(), messages: messages.clone(), shown };
-        self.exchange.leave_note(&Self::key(number, self.rank()), &says.encode(), within)?;
+        self.exchange("tell")?.leave_note(&Self::key(number, self.rank()), &says.encode(), within)?;
         self.rounds.store(number + 1, Ordering::Relaxed);
         Ok(Round::new(number, told, messages, exchanges))
     }
@@ -180,7 +212,7 @@ impl Checked {
     pub(crate) fn hear(&self, operation: &'static str, round: &Round, within: Duration) -> Result<Heard> {
         let others = (0..self.size()).filter(|rank| *rank != self.rank());
         let keys: Vec<_> = others.map(|rank| (rank, Self::key(round.number, rank))).collect();
-        let came = self.exchange.notes(&keys, within)?;
+        let came = self.exchange(operation)?.notes(&keys, within)?;
         let mut all: Vec<Option<Told>> = vec![None; self.size()];
         let (mut missing, mut ended) = (Vec::new(), None);
         for ((rank, key), came) in keys.into_iter().zip(came) {
@@ -254,7 +286,8 @@ impl Checked {
         round.exchanges.iter().for_each(|(kind, _)| self.past.exchange(*kind));
         if round.number > 0 && round.number.is_multiple_of(BATCH) {
             // Who has come here has read all before.
-            self.exchange.take_notes(&format!("c/{}/{}/", self.rank(), round.number / BATCH - 1));
+            let read = format!("c/{}/{}/", self.rank(), round.number / BATCH - 1);
+            locked(&self.exchange).clone().into_iter().for_each(|exchange| exchange.take_notes(&read));
         }
         self.passed.fetch_add(round.told.len() as u64, Ordering::Relaxed)
     }
@@ -276,14 +309,15 @@ impl Checked {
         let number = count.load(Ordering::Relaxed);
         let key = Self::message_key(key.0, key.1, number);
         let bytes = told::encode_word(Word::new(side, message));
-        let stands = word(operation, &key, &self.exchange.leave_first(operation, &key, &bytes, within)?)?;
+        let exchange = self.exchange(operation)?;
+        let stands = word(operation, &key, &exchange.leave_first(operation, &key, &bytes, within)?)?;
         let mine = word(operation, &key, &bytes)?;
         if stands != mine {
             if stands != mine.mirrored() {
                 let (expected, got) = (stands.against(mine, own), mine.against(stands, peer));
                 return Err(self.decide(operation, Verdict { rank: own, peer, expected, got }));
             }
-            self.exchange.take_note(&key);
+            exchange.take_note(&key);
         }
         count.store(number + 1, Ordering::Relaxed);
         Ok(number)
@@ -291,7 +325,7 @@ impl Checked {
 
     /// What the first to come has said of a message, if it waits still.
     fn word(&self, operation: &'static str, key: &str) -> Result<Option<Word>> {
-        let bytes = self.exchange.note_of_any(key, Duration::ZERO)?;
+        let bytes = self.exchange(operation)?.note_of_any(key, Duration::ZERO)?;
         bytes.map(|bytes| word(operation, key, &bytes)).transpose()
     }
 
@@ -304,13 +338,13 @@ impl Checked {
 
     /// Says how all ends, unless somebody has said so before: what holds.
     pub(crate) fn end(&self, end: End) -> End {
-        let holds = self.exchange.leave_first("end", END, &end.encode(), LAST);
+        let holds = self.exchange("end").and_then(|exchange| exchange.leave_first("end", END, &end.encode(), LAST));
         holds.ok().and_then(|bytes| End::decode(&bytes)).unwrap_or(end)
     }
 
     /// How all has ended, if it has; waits `within` for that.
     pub(crate) fn ended(&self, within: Duration) -> Result<Option<End>> {
-        Ok(self.exchange.note_of_any(END, within)?.and_then(|bytes| End::decode(&bytes)))
+        Ok(self.exchange("end")?.note_of_any(END, within)?.and_then(|bytes| End::decode(&bytes)))
     }
 
     /// This rank comes to nothing more, as it is closed.
@@ -318,7 +352,7 @@ impl Checked {
         let (rank, passed) = (self.rank(), self.passed.load(Ordering::Relaxed));
         let how = presence::gone(rank, Departure::Closed, passed, self.last_of());
         let key = Self::key(self.rounds.load(Ordering::Relaxed), rank);
-        let _ = self.exchange.leave_note(&key, &Told::Left(how).encode(), LAST);
+        let _ = self.exchange("close").and_then(|exchange| exchange.leave_note(&key, &Told::Left(how).encode(), LAST));
     }
 
     fn last_of(&self) -> Option<String> {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::abort::start_abort;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nccl::agree::checked::Checked;
 use crate::nccl::agree::told::End;
 use crate::nccl::state::helper::cannot_start;
@@ -17,50 +17,63 @@ use crate::nccl::state::standing::State;
 /// How long one look into the store takes, and so how late the others may hear of an end here.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How long it is until the next look, after several that have failed.
+const PAUSE: Duration = Duration::from_millis(400);
+
 /// The thread, and what a communicator compares that is about to be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Listener {
     checked: Arc<Checked>,
-    sender: Sender<Weak<Inner>>,
+    sender: Sender<(Weak<Inner>, Arc<Checked>)>,
 }
 
 impl Listener {
-    /// Starts the thread, before there is a communicator.
+    /// Starts the thread, before there is a communicator. Until there is one, it holds nothing of the exchange.
     pub(crate) fn start(operation: &'static str, checked: Checked) -> Result<Self> {
-        let (sender, receiver) = mpsc::channel::<Weak<Inner>>();
-        let checked = Arc::new(checked);
-        let compared = Arc::clone(&checked);
-        let listen = move || {
-            if let Ok(inner) = receiver.recv() {
-                while let Some(true) = inner.upgrade().map(|inner| go_on(&inner, &compared)) {
-                    match compared.ended(LOOK) {
-                        Ok(None) => {}
-                        Ok(Some(end)) => {
-                            if let Some(inner) = inner.upgrade() {
-                                start_abort(&inner.relatives(), &end.error("wait"));
-                            }
-                            return;
-                        }
-                        // There is nobody left to tell, or to hear of.
-                        Err(_) => return,
-                    }
-                }
+        let (sender, receiver) = mpsc::channel::<(Weak<Inner>, Arc<Checked>)>();
+        let heard = checked.is_heard();
+        let run = move || {
+            if let Ok((inner, checked)) = receiver.recv() {
+                listen(&inner, &checked);
             }
+            drop(heard);
         };
-        let started = thread::Builder::new().name("gpucomm-checked".into()).spawn(listen);
+        let started = thread::Builder::new().name("gpucomm-checked".into()).spawn(run);
         started.map_err(|error| cannot_start(operation, &error))?;
-        Ok(Self { checked, sender })
+        Ok(Self { checked: Arc::new(checked), sender })
     }
 
     /// The same for a child in which these ranks are, in their order there, where it is `part`.
     pub(crate) fn of_child(operation: &'static str, parent: &Checked, ranks: &[usize], part: &str) -> Result<Self> {
-        Self::start(operation, parent.child(ranks, part.to_owned())?)
+        Self::start(operation, parent.child(operation, ranks, part.to_owned())?)
     }
 
     /// Has `inner` compare, before it does anything.
     pub(crate) fn listen(self, inner: &Arc<Inner>) {
-        let _ = inner.checked.set(self.checked);
-        let _ = self.sender.send(Arc::downgrade(inner));
+        let _ = inner.checked.set(Arc::clone(&self.checked));
+        let _ = self.sender.send((Arc::downgrade(inner), self.checked));
+    }
+}
+
+/// Listens until the communicator has ended, here or elsewhere.
+fn listen(inner: &Weak<Inner>, checked: &Checked) {
+    let mut pause = LOOK;
+    while let Some(true) = inner.upgrade().map(|inner| go_on(&inner, checked)) {
+        match checked.ended(LOOK) {
+            Ok(None) => pause = LOOK,
+            Ok(Some(end)) => {
+                if let Some(inner) = inner.upgrade() {
+                    start_abort(&inner.relatives(), &end.error("wait"));
+                }
+                return;
+            }
+            // There is nobody any more who would serve this rank: its next operation says so.
+            Err(Error::Gone { .. }) => return,
+            Err(_) => {
+                thread::sleep(pause);
+                pause = (2 * pause).min(PAUSE);
+            }
+        }
     }
 }
 

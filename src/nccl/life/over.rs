@@ -93,7 +93,8 @@ pub(crate) fn start(
     is_checked: bool,
 ) -> Result<Arc<Inner>> {
     let listener = match is_checked {
-        true => Some(Listener::start(operation, Checked::new(exchange, None)?)?),
+        // By the id, as not all may have come here in a start that failed.
+        true => Some(Listener::start(operation, Checked::new(exchange.named(id.as_bytes())?, None))?),
         false => None,
     };
     let options = InitOptions { checked: false, ..options.clone() };

@@ -1,0 +1,173 @@
+//! Ways to a checked communicator: the environment, a split, a recovery; and stores that fail meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gpucomm::exchange::{Directory, Exchange, Store, Swap};
+use gpucomm::{Communicator, Error, Result, Stream};
+
+use crate::checked::{CASES, Job, PATIENT, begin, check, end_of, exchange, place};
+use crate::split::{gathered, sum};
+use crate::support::process::Role;
+use crate::support::{rank_counts, slower, watched};
+
+/// How ranks come to the communicator on which one differs.
+const WAY: &str = "GPUCOMM_TEST_WAY";
+
+/// What the environment says of a way.
+pub type Way = [(&'static str, &'static str)];
+
+pub const ASKED: &Way = &[];
+const SAID: &Way = &[("GPUCOMM_CHECKED", "1"), (WAY, "said")];
+const PART: &Way = &[(WAY, "part")];
+const RECOVERED: &Way = &[(WAY, "recovered")];
+
+/// The communicator, and the exchange that is its ranks'.
+pub fn by_way(role: &Role) -> (Communicator, Exchange) {
+    let (exchange, way) = (exchange(role), std::env::var(WAY).unwrap_or_default());
+    let comm = begin(role, &exchange, way != "said").unwrap();
+    match &*way {
+        "part" => (comm.split(Some(3), 0).unwrap().unwrap(), exchange),
+        "recovered" => {
+            let recovered = comm.recover(&exchange).unwrap();
+            assert_eq!(recovered.survivors, (0..role.size).collect::<Vec<_>>());
+            (recovered.comm, recovered.exchange)
+        }
+        _ => (comm, exchange),
+    }
+}
+
+#[test]
+fn all_are_told_whatever_the_way() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[3]) {
+            for way in [SAID, PART, RECOVERED] {
+                check(&CASES[0], ranks, "", way);
+            }
+        }
+    });
+}
+
+/// A store that fails where `fails` says so, of who asks for these keys.
+struct Failing<F>(Directory, F);
+
+impl<F: Fn(&[&str]) -> bool + Send + Sync> Store for Failing<F> {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.0.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.0.set(key, value, within)
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        if (self.1)(keys) {
+            let reason = "the test wants it".to_owned();
+            return Err(Error::Exchange { operation: "get", key: keys[0].to_owned(), reason });
+        }
+        self.0.get(keys, within)
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        self.0.add(key, by, within)
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        self.0.compare_and_set(key, expected, value, within)
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.0.delete(key, within)
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        self.0.clear(prefix, within)
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        self.0.ended(ids, within)
+    }
+}
+
+fn failing(role: &Role, fails: impl Fn(&[&str]) -> bool + Send + Sync + 'static) -> Exchange {
+    let directory = Directory::open(place(), role.rank, role.size).unwrap();
+    Exchange::join(Failing(directory, fails)).unwrap()
+}
+
+/// All but rank 0 cannot read the id of the first start that a recovery tries: all try again, and meet.
+pub fn recovers(role: Role) {
+    gpucomm::set_default_timeout(slower(10.0));
+    let failures = Arc::new(AtomicUsize::new(0));
+    let (count, is_first) = (Arc::clone(&failures), role.rank == 0);
+    let exchange = failing(&role, move |keys| {
+        let fails = !is_first && keys.iter().any(|key| key.contains("/s/v/0/c/1/"));
+        fails && count.fetch_add(1, Ordering::Relaxed) == 0
+    });
+    let comm = begin(&role, &exchange, true).unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    sum(&comm, &stream).unwrap();
+    exchange.barrier().unwrap();
+    // What rank 0 waits for in vain is not to outlast the vote.
+    comm.set_timeout(slower(2.0));
+    let recovered = comm.recover(&exchange).unwrap();
+    let all: Vec<_> = (0..role.size).collect();
+    assert_eq!(recovered.survivors, all);
+    assert_eq!(failures.load(Ordering::Relaxed), usize::from(!is_first));
+    let (comm, exchange) = (recovered.comm, recovered.exchange);
+    comm.set_timeout(slower(10.0));
+    assert_eq!(gathered(&comm, &stream, role.rank).unwrap(), all);
+    // An abort is one of all ranks.
+    exchange.barrier().unwrap();
+    let again = comm.recover(&exchange).unwrap();
+    assert_eq!(gathered(&again.comm, &stream, role.rank).unwrap(), all);
+}
+
+#[test]
+fn who_could_not_start_meets_the_others() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[3, 4]) {
+            Job::start("recovers", ranks, "", &[]).succeed();
+        }
+    });
+}
+
+/// The last rank aborts; the others, which listen, cannot read for a while.
+pub fn one_aborts(role: Role) {
+    let failures = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&failures);
+    let exchange = failing(&role, move |_| {
+        let listens = std::thread::current().name() == Some("gpucomm-checked");
+        listens && count.fetch_add(1, Ordering::Relaxed) < 3
+    });
+    let comm = begin(&role, &exchange, true).unwrap();
+    while failures.load(Ordering::Relaxed) < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    exchange.barrier().unwrap();
+    if role.rank == role.size - 1 {
+        let _ = comm.abort("the test wants it");
+        return;
+    }
+    let (start, stream) = (Instant::now(), Stream::new(comm.device()).unwrap());
+    let error = end_of(&comm, &stream, Ok(()));
+    assert!(start.elapsed() < slower(PATIENT / 4.0), "not at once: {:?}", start.elapsed());
+    assert!(matches!(&error, Error::Aborted { reason, .. } if reason.contains("the test wants it")), "{error:?}");
+}
+
+#[test]
+fn who_cannot_read_for_a_while_hears_of_an_abort() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            Job::start("one aborts, stores fail", ranks, "", &[]).succeed();
+        }
+    });
+}
