@@ -11,6 +11,7 @@ use super::handle::Exchange;
 use super::tcp::Tcp;
 #[cfg(doc)]
 use super::tcp::TcpPlace;
+use super::views::digest;
 use crate::deadline::{Deadline, default_timeout};
 #[cfg(doc)]
 use crate::error::Error;
@@ -61,7 +62,7 @@ enum Server {
 }
 
 impl MpiPlace {
-    /// Wraps `MPI_Ibarrier`, `MPI_Comm_split_type` and `MPI_Bcast`: a place for all ranks of `comm`, with their ranks there. All of them call it,
+    /// Wraps `MPI_Iallgather` and `MPI_Ibcast`: a place for all ranks of `comm`, with their ranks there. All of them call it,
     /// in the same order as their other collectives on `comm`.
     ///
     /// It waits for the [default timeout](crate::default_timeout); see [`within`](Self::within).
@@ -74,8 +75,8 @@ impl MpiPlace {
 
     /// As [`new`](Self::new); this and what it [joins](Self::join) wait for `timeout` at most.
     ///
-    /// The deadline is for ranks that do not come. Where a rank dies that has come, what becomes of the others is up to MPI, which ends all of
-    /// them unless it was told otherwise. After an [`Error::Timeout`], MPI still has a barrier open on `comm`: no collective works there any more, and the end of MPI (`MPI_Finalize`) may wait for it.
+    /// The deadline is for ranks that do not come, and for one that comes when others have given up. Where a rank dies that has come, what becomes of the others is up to MPI, which ends all of
+    /// them unless it was told otherwise. After an [`Error::Timeout`], MPI still has a collective open on `comm`, and some memory for it is kept: no collective works there any more, and the end of MPI (`MPI_Finalize`) may wait for it.
     ///
     /// ```
     /// # use gpucomm::exchange::MpiPlace;
@@ -90,27 +91,22 @@ impl MpiPlace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where a rank does not come; [`Error::Exchange`] on all ranks where rank 0 cannot listen.
+    /// [`Error::Timeout`] where a rank does not come, or others have given up; rank 0 may hear of that when it [joins](Self::join) only; [`Error::Exchange`] on all ranks where rank 0 cannot listen.
     pub fn within(comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
         Self::make("MpiPlace::within", comm, timeout)
     }
 
     fn make(operation: &'static str, comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
         let (rank, size) = (number(comm.rank()), number(comm.size()));
-        // The one wait for ranks that may not come. What follows waits for ranks that are here.
-        let deadline = Deadline::after(timeout);
-        let mut barrier: Option<Request<'static, (), StaticScope>> = Some(comm.immediate_barrier());
-        let come = deadline.until(|| {
-            barrier = barrier.take().and_then(|barrier| barrier.test().err());
-            Ok(barrier.is_none().then_some(()))
-        })?;
-        if come.is_none() {
-            // It cannot be taken back, and is dropped with a panic.
-            std::mem::forget(barrier);
-            return Err(deadline.error(operation, format!("rank {rank} of {size}: not all ranks have come")));
-        }
-        let host = comm.split_shared(comm.rank());
-        let (local_rank, local_size) = (number(host.rank()), number(host.size()));
+        // Who is late has a deadline, too: so no collective here is one that blocks.
+        let call = Call { operation, rank, size, deadline: Deadline::after(timeout) };
+        let here = host();
+        let all = vec![0u64; 2 * size].leak();
+        let gathered = comm.immediate_all_gather_into(StaticScope, Box::leak(Box::new(here)), all);
+        let all = call.within(gathered, "not all ranks have come")?;
+        let hosts: Vec<[u64; 2]> = all.chunks_exact(2).map(|host| [host[0], host[1]]).collect();
+        let local_rank = hosts[..rank].iter().filter(|host| **host == here).count();
+        let local_size = hosts.iter().filter(|host| **host == here).count();
 
         let (mut own, mut failed, mut told) = (None, None, Vec::new());
         if rank == 0 {
@@ -125,14 +121,13 @@ impl MpiPlace {
             };
             told = Announced::encode(&announced);
         }
-        let mut len = u64::try_from(told.len()).unwrap_or(u64::MAX);
         let root = comm.process_at_rank(0);
-        root.broadcast_into(&mut len);
-        told.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
-        root.broadcast_into(&mut told[..]);
-        // Those that share rank 0's host are told so by it.
-        let mut beside = rank == 0;
-        host.process_at_rank(0).broadcast_into(&mut beside);
+        let len = Box::leak(Box::new(u64::try_from(told.len()).unwrap_or(u64::MAX)));
+        let len = call.within(root.immediate_broadcast_into(StaticScope, len), "rank 0 has not said where it is")?;
+        told.resize(usize::try_from(*len).unwrap_or(usize::MAX), 0);
+        let told =
+            call.within(root.immediate_broadcast_into(StaticScope, told.leak()), "rank 0 has not said where it is")?;
+        let beside = hosts[0] == here;
 
         if let Some(error) = failed {
             return Err(error);
@@ -140,7 +135,7 @@ impl MpiPlace {
         let server = match own {
             Some(server) => Server::Own(server),
             None => {
-                let announced = Announced::decode(operation, &told)?;
+                let announced = Announced::decode(operation, told)?;
                 Server::Other(if beside { announced.beside() } else { announced })
             }
         };
@@ -157,7 +152,7 @@ impl MpiPlace {
         self.size
     }
 
-    /// Which one this is of the ranks that share its host (`MPI_COMM_TYPE_SHARED`), in their order: the device to take, where each has one.
+    /// Which one this is of the ranks that share its host (by `MPI_Get_processor_name`, and what the system says), in their order: the device to take, where each has one.
     pub fn local_rank(&self) -> usize {
         self.local_rank
     }
@@ -196,6 +191,41 @@ impl MpiPlace {
             Server::Other(announced) => announced.reach("MpiPlace::store", self.rank, self.size, self.timeout),
         }
     }
+}
+
+/// What all ranks do together to begin with.
+struct Call {
+    operation: &'static str,
+    rank: usize,
+    size: usize,
+    deadline: Deadline,
+}
+
+impl Call {
+    /// What `request` was for, when it is done. Its memory lasts as long as the process: a request cannot be taken back.
+    fn within<D: ?Sized>(&self, request: Request<'static, D, StaticScope>, missing: &str) -> Result<&'static D> {
+        let mut request = Some(request);
+        let done = self.deadline.until(|| match request.take().map(Request::test_with_data) {
+            Some(Ok((_, data))) => Ok(Some(data)),
+            Some(Err(open)) => {
+                request = Some(open);
+                Ok(None)
+            }
+            None => Ok(None),
+        })?;
+        // Dropped, it panics.
+        std::mem::forget(request);
+        let Self { operation, rank, size, .. } = self;
+        done.ok_or_else(|| self.deadline.error(operation, format!("rank {rank} of {size}: {missing}")))
+    }
+}
+
+/// A name of this host, as MPI and the system have it.
+fn host() -> [u64; 2] {
+    let name = mpi::environment::processor_name().unwrap_or_default();
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let name = digest(name.into_bytes().into_iter().chain([0]).chain(boot)).to_le_bytes();
+    [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| name[at + byte])))
 }
 
 /// The number of a rank, or of ranks, which MPI has as a signed one.

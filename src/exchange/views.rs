@@ -162,7 +162,7 @@ fn list_digest(ranks: &[usize]) -> u128 {
 }
 
 /// FNV-1a, of 128 bits.
-fn digest(bytes: impl Iterator<Item = u8>) -> u128 {
+pub(super) fn digest(bytes: impl Iterator<Item = u8>) -> u128 {
     bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     })

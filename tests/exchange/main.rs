@@ -11,6 +11,8 @@ mod ends;
 mod fds;
 mod generations;
 mod keys;
+#[cfg(feature = "mpi")]
+mod mpi_late;
 mod processes;
 mod random;
 mod support;
