@@ -88,6 +88,8 @@ pub use handle::Exchange;
 #[cfg(feature = "mpi")]
 pub use mpi_place::MpiPlace;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
+#[cfg(feature = "nccl")]
+pub(crate) use tcp::resolve;
 pub use tcp::{Tcp, TcpPlace};
 pub use threads::{ThreadStore, Threads};
 #[cfg(feature = "nccl")]

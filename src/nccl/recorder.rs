@@ -58,7 +58,7 @@ impl Communicator {
 /// ```
 ///
 /// # Errors
-/// [`InvalidUsage`](Error::InvalidUsage) where a file cannot be written.
+/// [`InvalidUsage`](Error::InvalidUsage) where a file cannot be written: the others are, all the same.
 pub fn dump_all(directory: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     let written = files::write_all(directory.as_ref(), ASKED);
     files::write_ras(directory.as_ref());

@@ -16,7 +16,7 @@ const CHILD: &str = "GPUCOMM_TEST_DIAGNOSE";
 const THREADS: &str = "GPUCOMM_TEST_DIAGNOSE_THREADS";
 
 /// What a rank does wrong.
-const FAULTS: [&str; 7] = ["skips", "counts", "crosses", "sleeps", "dies", "deaf", "never"];
+const FAULTS: [&str; 9] = ["skips", "counts", "crosses", "sleeps", "dies", "deaf", "points", "graphs", "never"];
 
 /// One program, the same for all ranks but for what the culprit does wrong.
 struct Program {
@@ -32,9 +32,12 @@ struct Program {
 impl Program {
     fn new(fault: &'static str, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let size = rng.usize(2..=4);
-        let steps = rng.usize(2..12);
-        Self { fault, seed, size, culprit: rng.usize(..size), at: rng.usize(1..steps), steps }
+        // Beside those that have a graph, there is one that has none.
+        let size = rng.usize(if fault == "graphs" { 3 } else { 2 }..=4);
+        // More points than are kept.
+        let steps = if fault == "points" { rng.usize(100..300) } else { rng.usize(2..12) };
+        let at = rng.usize(if fault == "points" { 80 } else { 1 }..steps);
+        Self { fault, seed, size, culprit: rng.usize(..size), at, steps }
     }
 
     /// What one rank does in a process of its own, until it waits in vain.
@@ -68,12 +71,20 @@ impl Program {
         let part = comm.split(Some(0), rank)?.expect("all are in it");
         let stream = Stream::new(comm.device())?;
         let mut rng = Rng::with_seed(self.seed);
+        let mut message = DeviceBuffer::from_slice(&stream, &[rank as i32; 10])?;
+        let graph = (self.fault == "graphs" && rank < 2).then(|| {
+            stream.capture(|stream| match rank {
+                0 => comm.send(&message, 1, stream),
+                _ => comm.recv(&mut message, 0, stream),
+            })
+        });
+        let graph = graph.transpose()?;
         for step in 0..self.steps {
             let wrong = rank == self.culprit && step == self.at;
             let (len, kind, root) = (rng.usize(1..1000), rng.usize(..4), rng.usize(..self.size));
             let mut x = DeviceBuffer::from_slice(&stream, &vec![1i32; 2000])?;
             match (wrong, self.fault) {
-                (true, "skips") => break,
+                (true, "skips" | "points" | "graphs") => break,
                 (true, "sleeps") => {
                     std::thread::sleep(Duration::from_secs(4));
                     break;
@@ -99,6 +110,12 @@ impl Program {
                 }
                 continue;
             }
+            if self.fault == "points" {
+                let mut window = comm.alloc::<i32>(&stream, len)?;
+                comm.all_reduce(InPlace(&mut window), ReduceOp::Sum, &stream)?;
+                continue;
+            }
+            graph.iter().try_for_each(|graph| graph.launch(&stream))?;
             let part = x.slice_mut(..len);
             match kind {
                 0 | 1 => comm.all_reduce(InPlace(part), ReduceOp::Sum, &stream)?,
@@ -179,7 +196,7 @@ fn the_culprit_is_named_among_processes() {
 /// In a clique ranks compare what they do, and hear of it at once; so do the dumps.
 #[test]
 fn the_culprit_is_named_among_threads() {
-    cases(true, &FAULTS[..6]);
+    cases(true, &FAULTS[..8]);
 }
 
 fn cases(threads: bool, faults: &[&'static str]) {
@@ -215,8 +232,8 @@ fn one(fault: &'static str, threads: bool, seed: u64) {
     let said = match fault {
         // It has left, or did something else: ranks of a clique hear of it, and the dumps say what they heard.
         "counts" if threads => told.contains("have found: ") && told.contains(&name),
-        "skips" | "dies" | "deaf" if threads => told.contains(&name),
-        "skips" | "sleeps" => told.contains(&format!("{name} has not come to collective")),
+        "skips" | "points" | "graphs" | "dies" | "deaf" if threads => told.contains(&name),
+        "skips" | "points" | "graphs" | "sleeps" => told.contains(&format!("{name} has not come to collective")),
         "counts" => told.contains(&format!("{name} called")),
         "crosses" => told.contains("opposite orders"),
         "dies" => told.contains(&format!("{name} has left no dump")),

@@ -37,6 +37,7 @@ mod determinism;
 #[cfg(nccl_ge_2_29)]
 mod device_address;
 mod disagreement;
+mod dump_entries;
 mod dumps;
 mod emulator_settings;
 #[cfg(nccl_ge_2_32)]

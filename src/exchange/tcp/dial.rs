@@ -1,11 +1,11 @@
 //! How a client comes to the server, which may not be there yet.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::message::{Hello, Reception, Welcome};
+use super::resolve::resolve;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -70,22 +70,6 @@ fn once(address: &str, hello: &Hello, deadline: &Deadline) -> Result<(TcpStream,
         }
     }
     Err(why)
-}
-
-/// The addresses of a name. Asking for them has no deadline of its own, so a thread does it, which is left behind where that takes too
-/// long.
-fn resolve(address: &str, deadline: &Deadline) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = address.parse() {
-        return Ok(vec![address]);
-    }
-    let (tell, told) = mpsc::sync_channel(1);
-    let name = address.to_owned();
-    let ask = move || {
-        let _ = tell.send(name.to_socket_addrs().map(Vec::from_iter));
-    };
-    std::thread::Builder::new().name("gpucomm-resolve".into()).spawn(ask)?;
-    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nobody says which address {address} has"));
-    told.recv_timeout(left(deadline)).map_err(slow)?
 }
 
 fn greet(address: &SocketAddr, hello: &Hello, deadline: &Deadline) -> Result<(TcpStream, Welcome), Failure> {

@@ -7,8 +7,11 @@ mod dial;
 mod events;
 mod message;
 mod place;
+mod resolve;
 mod server;
 mod service;
 
 pub use client::Tcp;
 pub use place::TcpPlace;
+#[cfg(feature = "nccl")]
+pub(crate) use resolve::resolve;

@@ -29,6 +29,9 @@ pub(crate) struct Record {
     /// Its number in the ledger: among the collectives, or the messages from the one rank to the other; [`NOWHERE`] where nobody
     /// compares.
     pub(crate) agreed: u64,
+    /// Its number in the sequence of this rank: among the collectives and points, or the messages to or from its peer, from 1 on, as if all
+    /// before it had been issued; 0 where it is in none.
+    pub(crate) sequence: u64,
     /// The method that the user called.
     pub(crate) operation: &'static str,
     /// When it was written down; see [`tick`](crate::clock::tick).
@@ -48,6 +51,7 @@ struct Slot {
     head: AtomicU64,
     count: AtomicU64,
     agreed: AtomicU64,
+    sequence: AtomicU64,
     name: AtomicU64,
     when: AtomicU64,
     stream: AtomicU64,
@@ -73,7 +77,7 @@ impl Recent {
     /// time.
     #[inline]
     pub(crate) fn keep(&self, record: Record) {
-        let Record { number, head, count, agreed, operation, when, stream, visit, joined } = record;
+        let Record { number, head, count, agreed, sequence, operation, when, stream, visit, joined } = record;
         let slot = self.slot(number);
         slot.number.store(0, Ordering::Relaxed);
         // Who reads any of what follows reads no number before it.
@@ -82,6 +86,7 @@ impl Recent {
         slot.head.store(head, Ordering::Relaxed);
         slot.count.store(count, Ordering::Relaxed);
         slot.agreed.store(agreed, Ordering::Relaxed);
+        slot.sequence.store(sequence, Ordering::Relaxed);
         slot.name.store(pack(operation), Ordering::Relaxed);
         slot.when.store(when, Ordering::Relaxed);
         slot.stream.store(stream, Ordering::Relaxed);
@@ -92,8 +97,8 @@ impl Recent {
     pub(crate) fn get(&self, number: u64) -> Option<Record> {
         let slot = self.slot(number);
         let before = slot.number.load(Ordering::Acquire);
-        let words = [&slot.head, &slot.count, &slot.agreed, &slot.name, &slot.when, &slot.stream];
-        let [head, count, agreed, name, when, stream] = words.map(|word| word.load(Ordering::Relaxed));
+        let words = [&slot.head, &slot.count, &slot.agreed, &slot.sequence, &slot.name, &slot.when, &slot.stream];
+        let [head, count, agreed, sequence, name, when, stream] = words.map(|word| word.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let undisturbed = before == number && slot.number.load(Ordering::Relaxed) == number;
         (undisturbed && number != 0).then(|| Record {
@@ -101,6 +106,7 @@ impl Recent {
             head: head & ((1 << VISIT) - 1),
             count,
             agreed,
+            sequence,
             operation: unpack(name),
             when,
             stream,
@@ -145,6 +151,7 @@ mod tests {
             head: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ((1 << VISIT) - 1),
             count: !number,
             agreed: number ^ 0x55,
+            sequence: number / 3,
             operation: NAMES[(number % 3) as usize],
             when: number << 20,
             stream: number % 7,

@@ -49,7 +49,8 @@ impl Part {
     pub(super) fn count(&self, number: u64) {
         let (inner, messages) = (&self.inner, self.pairs.iter().map(|(peer, end, _)| Some((*end, *peer))));
         let collectives = (self.collectives.count > 0).then_some(None);
-        collectives.into_iter().chain(messages).for_each(|message| inner.issued.count(message, number, inner.size));
+        collectives.into_iter().chain(messages).for_each(|message| inner.issued.count(message, inner.size));
+        inner.issued.give(number);
     }
 
     pub(super) fn signature(&self) -> Option<(&Family, Signature)> {
@@ -237,6 +238,8 @@ impl Part {
         let signature = Signature::launch(&self.collectives);
         let (head, count, visit) = (signature.head(), signature.count(), self.inner.next_visit());
         let (when, stream) = (clock::tick(), stream.serial());
-        Record { number, head, count, agreed, operation: OPERATION, when, stream, visit, joined: false }
+        // One with messages alone is no collective.
+        let sequence = if self.collectives.count > 0 { self.inner.issued.next(None, self.inner.size) } else { 0 };
+        Record { number, head, count, agreed, sequence, operation: OPERATION, when, stream, visit, joined: false }
     }
 }

@@ -44,7 +44,8 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     if captured {
         captured::put_in_order(slice::from_ref(call))?;
     } else {
-        call.comm.recent.keep(record(call, guard.works.next(), false));
+        let sequence = call.comm.issued.next(call.kind.message(), call.comm.size);
+        call.comm.recent.keep(record(call, guard.works.next(), sequence, false));
     }
     // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
     // they have compared, and who made a communicator across processes has promised it. Its other work comes before this: NCCL sees to that,
@@ -62,11 +63,18 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     }
     guard.streams.remember(call.stream);
     let operation = guard.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
-    call.comm.issued.count(call.kind.message(), operation.1, call.comm.size);
+    count(call, operation.1);
     call.carry(operation, read, slice::from_ref(call));
     check::check(call.function(), result)?;
     call.comm.graphs.count_group();
     Ok(())
+}
+
+/// NCCL was given a call as operation `number`.
+#[inline]
+fn count(call: &Call<'_>, number: u64) {
+    call.comm.issued.count(call.kind.message(), call.comm.size);
+    call.comm.issued.give(number);
 }
 
 /// NCCL was given a call.
@@ -83,12 +91,13 @@ fn trace(call: &Call<'_>) {
 
 /// What is kept of a call that NCCL is given next, as operation `number`.
 #[inline]
-fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
+fn record(call: &Call<'_>, number: u64, sequence: u64, joined: bool) -> Record {
     Record {
         number,
         head: call.head,
         count: call.elements as u64,
         agreed: call.agreed.get(),
+        sequence,
         operation: call.operation,
         when: clock::tick(),
         stream: call.stream.serial(),
@@ -100,9 +109,11 @@ fn record(call: &Call<'_>, number: u64, joined: bool) -> Record {
 /// Writes down calls that were agreed on, before anything of them may wait.
 pub(crate) fn write_down(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
     for Member { inner, guarded, .. } in members {
-        let own = calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0 && !call.stream.records());
-        for (number, call) in (guarded.works.next()..).zip(own) {
-            inner.recent.keep(record(call, number, number != guarded.works.next()));
+        let own = || calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0 && !call.stream.records());
+        own().for_each(|call| inner.issued.begin_group(call.kind.message(), inner.size));
+        for (number, call) in (guarded.works.next()..).zip(own()) {
+            let sequence = inner.issued.next_of_group(call.kind.message(), inner.size);
+            inner.recent.keep(record(call, number, sequence, number != guarded.works.next()));
         }
     }
 }
@@ -185,7 +196,7 @@ pub(crate) fn group(
         // An abort has to know them.
         guarded.streams.remember(call.stream);
         let operation = guarded.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
-        call.comm.issued.count(call.kind.message(), operation.1, call.comm.size);
+        count(call, operation.1);
         call.carry(operation, reads.next(at), all);
     }
     if result.is_ok() && !first.stream.records() {

@@ -172,6 +172,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         head,
         count,
         agreed: NOWHERE,
+        sequence: 0,
         operation,
         when: clock::tick(),
         stream: stream.serial(),
@@ -209,6 +210,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         Traced { operation, head, count, stream: stream.serial(), captured: false }
     });
     let (work, number) = guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
+    inner.issued.give(number);
     let all = written.into_iter().chain(windows.iter().map(|memory| memory.lineage()));
     let mut carried = false;
     for lineage in all {

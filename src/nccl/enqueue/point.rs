@@ -52,6 +52,8 @@ pub(crate) fn write_down(
         head: signature.head(),
         count: signature.count(),
         agreed: entry.unwrap_or(NOWHERE),
+        // It is numbered where it is kept among points.
+        sequence: 0,
         operation,
         when: clock::tick(),
         stream: 0,

@@ -3,17 +3,15 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::entry::{Entry, Stage, peer};
+use super::entry::{Entry, Stage};
 use super::json::Object;
 use crate::clock;
 use crate::cuda::Device;
 use crate::error::Result;
-use crate::nccl::agree::code::{PUT_SIGNAL, SIGNAL, WAIT_SIGNAL};
 use crate::nccl::agree::recent::{KEPT, Record};
 use crate::nccl::agree::signature;
 use crate::nccl::state::household::Lineage;
 use crate::nccl::state::inner::Inner;
-use crate::nccl::state::issued::Totals;
 use crate::nccl::wait::pending;
 use crate::version;
 
@@ -46,7 +44,7 @@ impl Dump {
     /// That of `inner`, written because of `occasion`. Waits for no lock, and calls neither CUDA nor NCCL.
     pub(crate) fn of(inner: &Inner, occasion: String) -> Self {
         let (totals, seen) = (inner.issued.totals(), Seen::of(inner));
-        let last = inner.recent.last();
+        let records = records(inner);
         Self {
             key: key(&inner.household.lineage),
             rank: inner.rank,
@@ -57,8 +55,8 @@ impl Dump {
             cause: inner.cause().map(|cause| (cause.variant(), cause.to_string())),
             occasion,
             when: clock::tick(),
-            waits: seen.open(last).and_then(|done| pending::waits(inner, done, last)),
-            entries: entries(inner, &totals, &seen),
+            waits: seen.open(&records).and_then(|(first, last)| pending::waits(inner, first - 1, last)),
+            entries: entries(inner, &records, &seen),
             collectives: totals.collectives,
             messages: totals.messages,
         }
@@ -110,53 +108,43 @@ impl Seen {
         all.into_iter().any(|(stream, number)| *stream == record.stream && record.number <= *number)
     }
 
-    /// Up to which operation all is done, if that is not so up to the `last`.
-    fn open(&self, last: u64) -> Option<u64> {
-        let least = self.0.as_ref().map_or(Some(0), |all| all.iter().map(|(_, number)| *number).min());
-        least.filter(|number| *number < last)
+    /// The first operation that is not known to be done, and the last one, if there are any. Who comes to a point is inside as long as it
+    /// waits there.
+    fn open(&self, records: &[Record]) -> Option<(u64, u64)> {
+        let known = self.0.is_some();
+        let is_open =
+            |record: &&Record| if known { !signature::is_point(record.head) && !self.is_done(record) } else { true };
+        let mut open = records.iter().filter(is_open).map(|record| record.number);
+        open.next().map(|first| (first, open.next_back().unwrap_or(first)))
     }
+}
+
+/// What is kept, the oldest first.
+fn records(inner: &Inner) -> Vec<Record> {
+    let last = inner.recent.last();
+    let numbers = (last + 1).saturating_sub(KEPT).max(1)..=last;
+    numbers.filter_map(|number| inner.recent.get(number)).collect()
 }
 
 /// Operations and points, the oldest first.
-fn entries(inner: &Inner, totals: &Totals, seen: &Seen) -> Vec<Entry> {
-    let last = inner.recent.last();
-    let numbers = (last + 1).saturating_sub(KEPT).max(1)..=last;
-    // A point is written down under the number of the operation that comes after it, too.
-    let records =
-        numbers.filter_map(|number| inner.recent.get(number)).filter(|record| !signature::is_point(record.head));
-    let (old, new): (Vec<_>, Vec<_>) = records.partition(|record| record.number <= totals.number);
-    let points = inner.issued.points();
-    let mut entries: Vec<_> = points.iter().map(Entry::point).collect();
-    let mut back = totals.clone();
-    let mut issued = Vec::new();
-    for record in old.iter().rev() {
-        let sequence = in_sequence(record).then(|| {
-            let peer = peer(record.head);
-            loop {
-                let number = back.take_back(peer);
-                if peer.is_some() || !points.iter().any(|point| point.sequence == number) {
-                    break number;
-                }
-            }
-        });
-        let stage = if seen.is_done(record) { Stage::Done } else { Stage::Issued };
-        issued.push(Entry::of(record, sequence.filter(|number| *number > 0), stage));
-    }
-    entries.extend(issued.into_iter().rev());
-    let mut ahead = totals.clone();
-    for record in &new {
-        let visit = inner.visit();
+fn entries(inner: &Inner, records: &[Record], seen: &Seen) -> Vec<Entry> {
+    // In this order: what is given to NCCL by now was inside before, if it was not given then.
+    let (visit, given) = (inner.visit(), inner.issued.number());
+    let stage = |record: &Record| {
         let inside = visit % 2 == 1 && visit as u16 == record.visit;
-        let sequence = in_sequence(record).then(|| ahead.add(peer(record.head), inner.size));
-        entries.push(Entry::of(record, sequence, if inside { Stage::Inside } else { Stage::Waits }));
-    }
+        match (record.number <= given, inside) {
+            (true, _) if seen.is_done(record) => Stage::Done,
+            (true, _) => Stage::Issued,
+            (false, true) => Stage::Inside,
+            (false, false) => Stage::Waits,
+        }
+    };
+    let of = |record: &Record| Entry::of(record, Some(record.sequence).filter(|number| *number > 0), stage(record));
+    let mut entries: Vec<_> = inner.issued.points().iter().map(Entry::point).collect();
+    // A point is written down under the number of the operation that comes after it, too.
+    entries.extend(records.iter().filter(|record| !signature::is_point(record.head)).map(of));
     entries.sort_by_key(Entry::when);
     entries
-}
-
-/// Whether other ranks come to it as well, one after the other.
-fn in_sequence(record: &Record) -> bool {
-    !matches!(record.head as u8, PUT_SIGNAL | SIGNAL | WAIT_SIGNAL)
 }
 
 impl fmt::Display for Dump {

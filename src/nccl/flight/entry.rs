@@ -91,6 +91,6 @@ impl Entry {
 }
 
 /// The other rank of a message.
-pub(crate) fn peer(head: u64) -> Option<(End, usize)> {
+fn peer(head: u64) -> Option<(End, usize)> {
     signature::peer(head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
 }

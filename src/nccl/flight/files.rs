@@ -33,10 +33,11 @@ pub(crate) fn write(dump: &Dump, directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes down all ranks of the process that have not ended.
+/// Writes down all ranks of the process that have not ended, as far as that can be; the first error, where some cannot be written.
 pub(crate) fn write_all(directory: &Path, occasion: &str) -> Result<Vec<PathBuf>> {
     let open = HOUSEHOLDS.members().into_iter().filter(|inner| !inner.has_ended());
-    open.map(|inner| write(&Dump::of(&inner, occasion.to_owned()), directory)).collect()
+    let written: Vec<_> = open.map(|inner| write(&Dump::of(&inner, occasion.to_owned()), directory)).collect();
+    written.into_iter().collect()
 }
 
 /// Asks NCCL's RAS service, where it runs, and writes down what it says; not for long, and not beside another thread that is at it.

@@ -5,12 +5,13 @@
 //! since 2.28.7 in JSON. It gathers that from the other processes, and waits for them.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::backend::{Backend, backend};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::exchange;
 use crate::nccl::setup::environment;
 use crate::version::{Version, running_nccl};
 
@@ -68,7 +69,7 @@ pub(crate) fn ask(operation: &'static str, address: &str, timeout: Duration) -> 
 
 fn connect(address: &str, deadline: &Deadline) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(ErrorKind::NotFound, "no such address");
-    for address in address.to_socket_addrs()? {
+    for address in exchange::resolve(address, deadline)? {
         match TcpStream::connect_timeout(&address, remaining(deadline)?) {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,

@@ -12,39 +12,80 @@ pub(crate) struct Issued {
     /// The number of the last operation that NCCL was given.
     number: AtomicU64,
     /// How many of them are collectives, points included.
-    collectives: AtomicU64,
+    collectives: Count,
     /// For each rank: messages to it, and from it.
-    messages: OnceLock<Box<[[AtomicU64; 2]]>>,
+    messages: OnceLock<Box<[[Count; 2]]>>,
     points: Points,
 }
 
+/// One sequence, in which others count as well.
+#[derive(Debug, Default)]
+struct Count {
+    issued: AtomicU64,
+    /// Of a group that is written down: how many have been, but were not issued yet.
+    ahead: AtomicU64,
+}
+
 /// What was issued up to one moment.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(crate) struct Totals {
-    pub(crate) number: u64,
     pub(crate) collectives: u64,
     /// Empty where there were no messages.
     pub(crate) messages: Vec<[u64; 2]>,
 }
 
 impl Issued {
-    /// NCCL was given operation `number`, of a communicator of `size` ranks: a collective, or a message to or from a peer.
+    /// The sequence that a collective counts in, or a message to or from a peer, in a communicator of `size` ranks.
     #[inline]
-    pub(crate) fn count(&self, message: Option<(End, usize)>, number: u64, size: usize) {
-        match message {
-            None => add(&self.collectives),
-            Some((end, peer)) => {
-                let all = self.messages.get_or_init(|| (0..size).map(|_| Default::default()).collect());
-                all.get(peer).into_iter().for_each(|ends| add(&ends[side(end)]));
-            }
-        }
+    fn sequence(&self, message: Option<(End, usize)>, size: usize) -> Option<&Count> {
+        let Some((end, peer)) = message else { return Some(&self.collectives) };
+        let all = self.messages.get_or_init(|| (0..size).map(|_| Default::default()).collect());
+        all.get(peer).map(|ends| &ends[side(end)])
+    }
+
+    /// Its number in its sequence, from 1 on, if it is issued next.
+    #[inline]
+    pub(crate) fn next(&self, message: Option<(End, usize)>, size: usize) -> u64 {
+        self.sequence(message, size).map_or(0, |count| count.issued.load(Ordering::Relaxed) + 1)
+    }
+
+    /// What is issued as one group is going to be written down, this with it.
+    #[inline]
+    pub(crate) fn begin_group(&self, message: Option<(End, usize)>, size: usize) {
+        self.sequence(message, size).into_iter().for_each(|count| count.ahead.store(0, Ordering::Relaxed));
+    }
+
+    /// The same as `next`, behind what of the group has come here before.
+    #[inline]
+    pub(crate) fn next_of_group(&self, message: Option<(End, usize)>, size: usize) -> u64 {
+        self.sequence(message, size).map_or(0, |count| {
+            add(&count.ahead);
+            count.issued.load(Ordering::Relaxed) + count.ahead.load(Ordering::Relaxed)
+        })
+    }
+
+    /// NCCL was given a collective, or a message to or from a peer.
+    #[inline]
+    pub(crate) fn count(&self, message: Option<(End, usize)>, size: usize) {
+        self.sequence(message, size).into_iter().for_each(|count| add(&count.issued));
+    }
+
+    /// NCCL was given operation `number`, which was counted.
+    #[inline]
+    pub(crate) fn give(&self, number: u64) {
         self.number.store(number, Ordering::Release);
+    }
+
+    /// The number of the last operation that NCCL was given.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
     }
 
     /// The rank has come to a point in the sequence of collectives.
     pub(crate) fn point(&self, operation: &'static str, head: u64, count: u64) {
-        add(&self.collectives);
-        self.points.add(operation, (head, count), self.collectives.load(Ordering::Relaxed));
+        let sequence = self.next(None, 0);
+        self.count(None, 0);
+        self.points.add(operation, (head, count), sequence);
     }
 
     /// The points that it came to last.
@@ -54,41 +95,12 @@ impl Issued {
 
     /// All of it; a little old where somebody counts at the same time.
     pub(crate) fn totals(&self) -> Totals {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let load = |count: &Count| count.issued.load(Ordering::Relaxed);
         let messages = self
             .messages
             .get()
             .map_or_else(Vec::new, |all| all.iter().map(|[to, from]| [load(to), load(from)]).collect());
-        Totals { number: self.number.load(Ordering::Acquire), collectives: load(&self.collectives), messages }
-    }
-}
-
-impl Totals {
-    /// Adds what comes next: its number in its sequence, from 1 on.
-    pub(crate) fn add(&mut self, message: Option<(End, usize)>, size: usize) -> u64 {
-        let count = match message {
-            None => &mut self.collectives,
-            Some((end, peer)) => {
-                self.messages.resize(size.max(peer + 1), [0; 2]);
-                &mut self.messages[peer][side(end)]
-            }
-        };
-        *count += 1;
-        *count
-    }
-
-    /// Takes back what came last: its number in its sequence, from 1 on.
-    pub(crate) fn take_back(&mut self, message: Option<(End, usize)>) -> u64 {
-        let count = match message {
-            None => &mut self.collectives,
-            Some((end, peer)) => match self.messages.get_mut(peer) {
-                Some(ends) => &mut ends[side(end)],
-                None => return 0,
-            },
-        };
-        let number = *count;
-        *count = count.saturating_sub(1);
-        number
+        Totals { collectives: load(&self.collectives), messages }
     }
 }
 

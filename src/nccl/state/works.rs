@@ -1,5 +1,6 @@
 //! The numbers of a communicator's operations, and its works: one for each stream.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::cuda::{Fate, Stream, Work};
@@ -7,12 +8,17 @@ use crate::cuda::{Fate, Stream, Work};
 /// Streams whose works are at hand; those of others are found again at their stream.
 const AT_HAND: usize = 4;
 
+/// Streams that were used before those, of which it is known still what is done.
+const BEFORE: usize = 128;
+
 #[derive(Debug, Default)]
 pub(crate) struct Works {
     /// The last operation, on whatever stream.
     number: u64,
     /// By the serial number of the stream; the one that was used last comes first.
     at_hand: Vec<(u64, Arc<Work>)>,
+    /// Those that were at hand before; the one that was used last comes last.
+    before: VecDeque<(u64, Arc<Work>)>,
 }
 
 impl Works {
@@ -29,9 +35,9 @@ impl Works {
         found.map(|(_, work)| &**work).filter(|work| work.reaches(self.next()))
     }
 
-    /// By the serial numbers of the streams that are at hand: the last operation that somebody has seen to be done.
+    /// By the serial numbers of the streams that were used last: the last operation that somebody has seen to be done.
     pub(crate) fn seen(&self) -> Vec<(u64, u64)> {
-        self.at_hand.iter().map(|(stream, work)| (*stream, work.observed())).collect()
+        self.at_hand.iter().chain(&self.before).map(|(stream, work)| (*stream, work.observed())).collect()
     }
 
     /// After the enqueue of an operation on `stream`, or an attempt: the work that it belongs to, and its number. `fate` is how the
@@ -66,7 +72,9 @@ impl Works {
             Some(at) => self.at_hand.swap(0, at),
             None => {
                 let work = stream.history().adopt(fate, number, || make(number - 1));
-                self.at_hand.truncate(AT_HAND - 1);
+                self.before.retain(|(known, _)| *known != serial);
+                self.before.extend(self.at_hand.drain((AT_HAND - 1).min(self.at_hand.len())..));
+                self.before.drain(..self.before.len().saturating_sub(BEFORE));
                 self.at_hand.insert(0, (serial, work));
             }
         }

@@ -125,8 +125,11 @@ impl Communicator {
 
     /// Who has not come to the collective in which the others wait.
     fn missing(&self) -> Option<String> {
-        let front = self.front();
-        let (mut behind, absent) = (self.behind(), self.absent());
+        // Points count as done as soon as a rank has come to them: what is waited for may lie before one.
+        let open =
+            |dump: &Dump| dump.collectives().filter(|(_, entry)| !entry.is_done()).map(|(number, _)| number).max();
+        let (front, absent) = (self.dumps().filter_map(open).max()?, self.absent());
+        let mut behind: Vec<_> = self.dumps().filter(|dump| dump.progress() < front).map(|dump| dump.rank).collect();
         let at = |dump: &Dump| dump.collectives().find(|(number, _)| *number == front).map(|(_, entry)| entry.clone());
         let here: Vec<_> = self.dumps().filter_map(|dump| Some((dump.rank, at(dump)?))).collect();
         let (_, entry) = here.iter().find(|(_, entry)| !entry.is_done())?;
