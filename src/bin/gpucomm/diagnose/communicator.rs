@@ -57,20 +57,18 @@ impl Communicator {
             .or_else(|| self.differences())
             .or_else(|| self.blocked())
             .or_else(|| self.missing());
-        let told = told.or_else(|| self.messages()).or_else(|| self.lost())?;
+        let told = told.or_else(|| self.messages()).or_else(|| self.lost()).or_else(|| self.ended())?;
         Some(format!("{}, {} ranks: {told}", self.name(), self.size))
     }
 
     /// That nothing is.
     pub fn well(&self) -> String {
         let waits = self.dumps().filter(|dump| dump.waits.is_some()).count();
-        let cause = self.dumps().find_map(|dump| dump.cause.clone()).map(|cause| format!(" It has ended: {cause}"));
         format!(
-            "{}, {} ranks: all have come to the same {} collectives and to each other's messages; {waits} wait for the device.{}",
+            "{}, {} ranks: all have come to the same {} collectives and to each other's messages; {waits} wait for the device.",
             self.name(),
             self.size,
-            self.front(),
-            cause.unwrap_or_default()
+            self.front()
         )
     }
 
@@ -94,6 +92,12 @@ impl Communicator {
     fn heard(&self) -> Option<String> {
         let cause = self.dumps().filter(|dump| dump.differs).find_map(|dump| dump.cause.clone());
         cause.map(|cause| format!("its ranks compare what they do, and have found: {cause}."))
+    }
+
+    /// Why it has ended, where nothing else tells: what a rank waits for before it is issued is not written down.
+    fn ended(&self) -> Option<String> {
+        let cause = self.dumps().find_map(|dump| dump.cause.clone())?;
+        Some(format!("nothing differs in what its ranks have issued. It has ended: {cause}."))
     }
 
     /// The first collective in which ranks do different things.
@@ -149,7 +153,7 @@ impl Communicator {
         }
         if !absent.is_empty() {
             told.push(format!(
-                "{} {} left no dump: it has died, or never came so far, or its dump is elsewhere",
+                "{} {} left no dump: it has died, or hangs outside of this crate (nccl::dump_on_signal makes it tell), or never came so far, or its dump is elsewhere",
                 ranks(&absent),
                 has(&absent)
             ));
