@@ -81,6 +81,8 @@ impl Communicator {
     /// begin wait for it. Captures that are not made by this crate it does not know: nobody has one then on the device of a rank.
     /// Until it is resumed, every other call, the making of others of it and a revoke too, gets
     /// [`Error::Suspended`](crate::Error::Suspended) with this `reason`, on each rank that of its own.
+    /// Where a device works on something that another rank comes to only after a capture, both wait for each other, up to the deadline: capture before
+    /// you launch.
     ///
     /// Buffers, windows and registrations stay as they are, and what was written to them; they may be used, copied and dropped meanwhile.
     /// Communicators that were split off go on.
