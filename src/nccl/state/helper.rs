@@ -7,9 +7,10 @@
 //! was to end with: so its end waits for them, for a while.
 
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -61,19 +62,15 @@ impl Helper {
 /// Does `job` on a thread of its own, for which the end of the process waits as for any. Where there is none to be had, it is not done, and
 /// what it holds stays for good.
 pub(crate) fn aside(name: &str, job: impl FnOnce() + Send + 'static) {
-    let job = Arc::new(Mutex::new(Some(job)));
-    let own = Arc::clone(&job);
+    // Not dropped with the closure of a thread that does not start.
+    let job = ManuallyDrop::new(job);
     let run = move || {
-        let job = own.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(job) = job {
-            job();
-        }
+        ManuallyDrop::into_inner(job)();
         JOBS.fetch_sub(1, Ordering::AcqRel);
     };
     JOBS.fetch_add(1, Ordering::AcqRel);
     if thread::Builder::new().name(name.into()).spawn(run).is_err() {
         JOBS.fetch_sub(1, Ordering::AcqRel);
-        std::mem::forget(job);
     }
 }
 
