@@ -110,10 +110,13 @@ fn build() -> Result<(), String> {
     }
     let feature = |name: &str| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
     let emulated = feature("EMULATOR") && !flag(emulator::REFUSED)?;
-    let with = With { nccl: feature("NCCL"), nvshmem: feature("NVSHMEM") };
-    if emulated || variable("DOCS_RS").is_some() {
+    let with = With { nccl: feature("NCCL"), nvshmem: feature("NVSHMEM"), pmix: feature("PMIX") };
+    let documented = variable("DOCS_RS").is_some();
+    if emulated || documented {
         tell(format!("cargo::rustc-cfg={}", if emulated { "gpucomm_emulator" } else { "gpucomm_snapshot" }));
-        snapshot(&root, with, emulated)
+        snapshot(&root, with, emulated)?;
+        // The emulator has no PMIx.
+        if with.pmix && !documented { pmix_alone(&root, &out) } else { Ok(()) }
     } else {
         libraries(&root, &out, with)
     }
@@ -124,6 +127,7 @@ fn build() -> Result<(), String> {
 struct With {
     nccl: bool,
     nvshmem: bool,
+    pmix: bool,
 }
 
 /// No headers, no libclang, no linking: the versions are those of our own declarations.
@@ -141,18 +145,13 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
     if cargo("CARGO_CFG_TARGET_OS") != "linux" {
         return Err(format!("error: NCCL exists for Linux only; for the CPU emulator {}", instead()));
     }
-    let (cuda, nccl, nvshmem) = find_all(with)?;
+    let Installed { cuda, nccl, nvshmem, pmix } = find_all(with)?;
     // What uses a library comes before it.
     let all: Vec<&Found> = nccl.iter().chain(&nvshmem).chain([&cuda]).collect();
-    for warning in all.iter().flat_map(|found| &found.warnings) {
-        tell(format!("cargo::warning={warning}"));
-    }
+    let linked: Vec<&Found> = all.iter().copied().chain(&pmix).collect();
 
     let staged = |error: std::io::Error| format!("error: {}: {error}", out.display());
-    let lib = out.join("lib");
-    if lib.exists() {
-        std::fs::remove_dir_all(&lib).map_err(staged)?;
-    }
+    let lib = stage(&linked, out)?;
     let mut includes = Vec::new();
     for found in nccl.iter().chain(&nvshmem) {
         let include = out.join("include").join(found.stem);
@@ -161,12 +160,6 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
     }
     includes.push(cuda.include.clone());
     includes.extend(cuda.companions.iter().cloned());
-    for found in &all {
-        tell(format!("cargo::rerun-if-changed={}", found.file.display()));
-        if !found.fixed {
-            link::stage_library(found, &lib).map_err(staged)?;
-        }
-    }
 
     // The user has the headers where they were found, not the links to them.
     let original = |error: String| {
@@ -178,13 +171,10 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
     let wanted = wanted::Wanted { root, out, includes: &includes, all: &all, instead: instead() };
     tell_all(bindings::bind(&wanted).map_err(original)?);
     tools::shim(root, &includes, &all)?;
-    tell(format!("cargo::rustc-link-search=native={}", out.display()));
-    tell("cargo::rustc-link-lib=static=gpucomm_shim");
-    let target = cargo("TARGET");
-    for name in tools::VARIABLES {
-        variable(name);
-        variable(&format!("{name}_{target}"));
-        variable(&format!("{name}_{}", target.replace('-', "_")));
+    shim("gpucomm_shim", out);
+    if let Some(pmix) = &pmix {
+        tools::shim_of_pmix(root, pmix)?;
+        shim("gpucomm_pmix", out);
     }
 
     let upto = |library: &Library, found: &Found| -> Result<_, String> {
@@ -195,23 +185,72 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
     tell_all(link::reached(upto(&library::CUDA, &cuda)?, for_nccl, for_nvshmem));
     let (nccl, nvshmem) = (nccl.as_ref().map(|found| found.version), nvshmem.as_ref().map(|found| found.version));
     tell_all(link::versions(cuda.version, nccl, nvshmem, false));
-    tell_all(link::directives(&all, &lib));
-    tell_all(link::report(&all));
+    tell_all(link::directives(&linked, &lib));
+    tell_all(link::report(&linked));
     Ok(())
 }
 
-/// The CUDA runtime, and what is wanted beside it; or all that failed.
-fn find_all(with: With) -> Result<(Found, Option<Found>, Option<Found>), String> {
+/// PMIx beside the emulator: found and linked.
+fn pmix_alone(root: &Path, out: &Path) -> Result<(), String> {
+    let pmix = find(&library::PMIX).map_err(|failure| failure.to_string())?;
+    let lib = stage(&[&pmix], out)?;
+    tools::shim_of_pmix(root, &pmix)?;
+    shim("gpucomm_pmix", out);
+    tell_all(link::directives(&[&pmix], &lib));
+    tell_all(link::report(&[&pmix]));
+    Ok(())
+}
+
+/// Puts links to libraries into a directory of `out`, and says what the user should know of them.
+fn stage(all: &[&Found], out: &Path) -> Result<PathBuf, String> {
+    for warning in all.iter().flat_map(|found| &found.warnings) {
+        tell(format!("cargo::warning={warning}"));
+    }
+    let staged = |error: std::io::Error| format!("error: {}: {error}", out.display());
+    let lib = out.join("lib");
+    if lib.exists() {
+        std::fs::remove_dir_all(&lib).map_err(staged)?;
+    }
+    for found in all {
+        tell(format!("cargo::rerun-if-changed={}", found.file.display()));
+        if !found.fixed {
+            link::stage_library(found, &lib).map_err(staged)?;
+        }
+    }
+    Ok(lib)
+}
+
+/// What cargo is told of C that was compiled into `out`.
+fn shim(name: &str, out: &Path) {
+    tell(format!("cargo::rustc-link-search=native={}", out.display()));
+    tell(format!("cargo::rustc-link-lib=static={name}"));
+    let target = cargo("TARGET");
+    for name in tools::VARIABLES {
+        variable(name);
+        variable(&format!("{name}_{target}"));
+        variable(&format!("{name}_{}", target.replace('-', "_")));
+    }
+}
+
+/// Finds a library on this machine.
+fn find(library: &Library) -> Result<Found, find::Failure> {
     let (target, host) = (cargo("TARGET"), cargo("HOST"));
-    let search = find::Search {
-        env: &variable,
-        package: &tools::pkg_config,
-        root: Path::new("/"),
-        target: &target,
-        host: &host,
-    };
+    let package = &tools::pkg_config;
+    find::find(library, &find::Search { env: &variable, package, root: Path::new("/"), target: &target, host: &host })
+}
+
+/// What was found of what is wanted.
+struct Installed {
+    cuda: Found,
+    nccl: Option<Found>,
+    nvshmem: Option<Found>,
+    pmix: Option<Found>,
+}
+
+/// The CUDA runtime, and what is wanted beside it; or all that failed.
+fn find_all(with: With) -> Result<Installed, String> {
     let mut failures = String::new();
-    let mut found = |library: &Library| match find::find(library, &search) {
+    let mut found = |library: &Library| match find(library) {
         Ok(found) => Some(found),
         Err(failure) => {
             failures += &failure.to_string();
@@ -222,8 +261,9 @@ fn find_all(with: With) -> Result<(Found, Option<Found>, Option<Found>), String>
     let nccl = if with.nccl { found(&library::NCCL) } else { None };
     let for_cuda = cuda.as_ref().map(|cuda| cuda.version.0);
     let nvshmem = if with.nvshmem { found(&Library { for_cuda, ..library::NVSHMEM }) } else { None };
+    let pmix = if with.pmix { found(&library::PMIX) } else { None };
     match cuda {
-        Some(cuda) if failures.is_empty() => Ok((cuda, nccl, nvshmem)),
+        Some(cuda) if failures.is_empty() => Ok(Installed { cuda, nccl, nvshmem, pmix }),
         _ => Err(failures),
     }
 }

@@ -54,7 +54,8 @@ fn run(rank: usize, size: usize, place: &str) -> Result<()> {
         Some(address) => Exchange::join(TcpPlace::new(address).store(rank, size)?)?,
         None => Exchange::join(Directory::open(place, rank, size)?)?,
     };
-    let device = Device::new(rank)?;
+    // Newer versions of NCCL let ranks share a device: NCCL_MULTI_RANK_GPU_ENABLE=1.
+    let device = Device::new(rank % Device::count()?)?;
     // SAFETY: all ranks run this, and so do the same.
     let comm = unsafe { Communicator::init_rank_over(device, &exchange, &InitOptions::default())? };
     let stream = Stream::new(device)?;

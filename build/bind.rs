@@ -315,10 +315,11 @@ impl bindgen::callbacks::ParseCallbacks for Headers {
 }
 
 const NO_LIBCLANG: &str = "\
-error: libclang is missing: it reads the headers of CUDA and NCCL. Install it with `apt install libclang-dev` or
+error: libclang is missing: it reads the headers of CUDA, NCCL and NVSHMEM. Install it with `apt install libclang-dev` or
   `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
   LIBCLANG_PATH set to the directory of its libclang.so. Without the feature `bindgen`, which is on by default, the committed
-  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"]. Nor is it with the emulator:";
+  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"]; the feature `nvshmem` has it on.
+  Nor is it with the emulator:";
 
 /// The directory of the C compiler's own headers, `stddef.h` among them.
 fn compiler_headers() -> Option<String> {
@@ -351,8 +352,8 @@ fn builder(request: &Request, more: &[String]) -> bindgen::Builder {
     let (functions, types, constants) = match request.part {
         Part::Cuda | Part::Nccl => (FUNCTIONS.to_vec(), TYPES, CONSTANTS),
         Part::Nvshmem => {
-            // Without the names that C has for them, types of CUDA are those of the other bindings.
-            builder = builder.blocklist_type("cuda.*|CU.*");
+            // Types of streams are those of the other bindings; modules nothing else has.
+            builder = builder.blocklist_type("cuda.*|CUstream.*");
             let prefixed = format!("{}.*", nvshmem::PREFIX);
             builder = builder.allowlist_var(prefixed);
             ([nvshmem::FUNCTIONS, nvshmem::NEWER].concat(), &[][..], nvshmem::CONSTANTS)

@@ -286,7 +286,7 @@ impl Attempt<'_> {
                 // pip installs into environments of conda as well.
                 _ => layout::wheels(base).iter().flat_map(|site| below(site, self.library.wheels)).collect(),
             };
-            let none = wheels.is_empty() && name != "NVHPC_ROOT";
+            let none = wheels.is_empty() && name != "NVHPC_ROOT" && !self.library.wheels.is_empty();
             for prefix in prefixes.into_iter().chain(wheels) {
                 if let Some(found) = self.implicit(place.clone(), name, &prefix) {
                     return Some(found);
@@ -300,8 +300,9 @@ impl Attempt<'_> {
     }
 
     fn distributions(&mut self) -> Option<Found> {
+        let multiarch = layout::multiarch(self.search.target).unwrap_or("none");
         for below in self.library.prefixes {
-            let prefix = self.search.root.join(below);
+            let prefix = self.search.root.join(below.replace("{multiarch}", multiarch));
             let layout = Layout::of(self.library, &prefix, self.search.target);
             let place = layout.includes[0].join(self.library.header).display().to_string();
             if let Some(found) = self.implicit(place.clone(), &prefix.display().to_string(), &prefix) {
@@ -345,15 +346,22 @@ impl Attempt<'_> {
             None => format!("export {home}=/path"),
         };
         let refused = (self.search.env)(emulator::REFUSED).is_some_and(|value| value == "1");
+        let emulator = format!("{} for the CPU emulator", emulator::how(refused));
         let third = match *key {
-            // The emulator has none of its functions.
-            "NVSHMEM" => "leave out the feature nvshmem".into(),
-            _ => format!("{} for the CPU emulator", emulator::how(refused)),
+            "NVSHMEM" => format!("{emulator} | leave out the feature nvshmem"),
+            // The emulator has none.
+            "PMIX" => "leave out the feature pmix".to_owned(),
+            _ => emulator,
+        };
+        // Packages of several versions of CUDA are named by the newest one.
+        let install = match self.library.for_cuda {
+            Some(major) => self.library.install.replace("-cuda-13", &format!("-cuda-{major}")),
+            None => self.library.install.to_owned(),
         };
         Failure {
             summary: format!("{name} {what} (need {header} >= {minimum} and {wanted})"),
             tried: self.tried.clone(),
-            fixes: [self.library.install.into(), second, third],
+            fixes: [install, second, third],
         }
     }
 }

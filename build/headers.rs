@@ -26,7 +26,7 @@ pub fn unbound(complaint: &str) -> String {
     format!("error: the headers cannot be bound: {complaint}{}", if missing { fix } else { "" })
 }
 
-/// The number that `#define NAME number` gives to `name`; comments after it are ignored.
+/// The number that `#define NAME number` gives to `name`, also one with an L behind it; comments after it are ignored.
 pub fn define(text: &str, name: &str) -> Option<u32> {
     text.lines().find_map(|line| {
         let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("define")?;
@@ -34,7 +34,7 @@ pub fn define(text: &str, name: &str) -> Option<u32> {
         if words.next()? != name {
             return None;
         }
-        words.next()?.parse().ok()
+        words.next()?.trim_end_matches('L').parse().ok()
     })
 }
 
@@ -47,6 +47,12 @@ pub fn nccl(text: &str) -> Option<Version> {
 pub fn nvshmem(text: &str) -> Option<Version> {
     let part = |name| define(text, &format!("NVSHMEM_VENDOR_{name}_VERSION"));
     Some(Version(part("MAJOR")?, part("MINOR")?, part("PATCH")?))
+}
+
+/// The version in the text of `pmix_version.h`, whose numbers are longs.
+pub fn pmix(text: &str) -> Option<Version> {
+    let part = |name| define(text, &format!("PMIX_VERSION_{name}"));
+    Some(Version(part("MAJOR")?, part("MINOR")?, part("RELEASE")?))
 }
 
 /// The version in the text of `cuda_runtime_api.h`.

@@ -1,4 +1,4 @@
-//! What is looked for: the CUDA runtime, NCCL and NVSHMEM, as data.
+//! What is looked for: the CUDA runtime, NCCL, NVSHMEM and PMIx, as data.
 
 use std::path::Path;
 
@@ -25,6 +25,8 @@ pub struct Library {
     pub stem: &'static str,
     /// `libX.so.N` for the version of the headers.
     pub soname: fn(Version) -> String,
+    /// Whether the numbers in the name of its file are those of the headers.
+    pub numbered: bool,
     /// Whether it comes as an archive too.
     pub archive: bool,
     /// The major version of CUDA that it is for, where packages of it for several lie side by side: the N of
@@ -36,7 +38,7 @@ pub struct Library {
     pub hpc_sdk: &'static [&'static str],
     /// Below `site-packages/nvidia`.
     pub wheels: &'static [&'static str],
-    /// Prefixes of distributions.
+    /// Prefixes of distributions; `{multiarch}` stands for Debian's name of the target.
     pub prefixes: &'static [&'static str],
     /// The command that installs it.
     pub install: &'static str,
@@ -62,6 +64,7 @@ pub const CUDA: Library = Library {
     minimum: Version(12, 0, 0),
     stem: "cudart",
     soname: |version| format!("libcudart.so.{}", version.0),
+    numbered: true,
     archive: true,
     for_cuda: None,
     packages: || {
@@ -87,6 +90,7 @@ pub const NCCL: Library = Library {
     minimum: Version(2, 19, 0),
     stem: "nccl",
     soname: |version| format!("libnccl.so.{}", version.0),
+    numbered: true,
     archive: true,
     for_cuda: None,
     packages: || vec!["nccl".to_string()],
@@ -107,6 +111,7 @@ pub const NVSHMEM: Library = Library {
     minimum: Version(3, 2, 0),
     stem: "nvshmem_host",
     soname: |version| format!("libnvshmem_host.so.{}", version.0),
+    numbered: true,
     archive: false,
     for_cuda: None,
     packages: Vec::new,
@@ -114,4 +119,25 @@ pub const NVSHMEM: Library = Library {
     wheels: &["nvshmem"],
     prefixes: &["usr", "usr/local", "usr/local/nvshmem"],
     install: "apt install libnvshmem3-dev-cuda-13",
+};
+
+/// PMIx's library for clients: the same name since PMIx 2, whatever the version.
+pub const PMIX: Library = Library {
+    name: "PMIx",
+    key: "PMIX",
+    homes: &["PMIX_HOME", "PMIX_ROOT"],
+    within: &[],
+    header: "pmix_version.h",
+    version: headers::pmix,
+    minimum: Version(3, 1, 0),
+    stem: "pmix",
+    soname: |_| "libpmix.so.2".to_string(),
+    numbered: false,
+    archive: false,
+    for_cuda: None,
+    packages: || vec!["pmix".to_string()],
+    hpc_sdk: &[],
+    wheels: &[],
+    prefixes: &["usr/lib/{multiarch}/pmix2", "usr", "usr/local", "opt/pmix"],
+    install: "apt install libpmix-dev",
 };

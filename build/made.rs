@@ -46,10 +46,5 @@ pub fn write(arguments: &[PathBuf], instead: &'static str) -> Result<(), String>
         part.header(),
         bind::generate(&request)?.0
     );
-    // The emulator has no functions of NVSHMEM; the documentation of the crate, which is made with it, shows them.
-    let text = match part {
-        Part::Nvshmem => text.replace("unsafe extern ", "#[cfg(any(not(gpucomm_emulator), doc))]\nunsafe extern "),
-        _ => text,
-    };
     std::fs::write(output, text).map_err(|error| format!("error: {}: {error}", output.display()))
 }

@@ -21,14 +21,22 @@ pub const FUNCTIONS: &[&str] = &[
     "nvshmemx_(barrier|barrier_all|team_sync|sync_all|quiet)_on_stream",
     "nvshmem_(put|get)mem(_nbi)?",
     "nvshmemx_(put|get)mem(_nbi)?_on_stream",
+    // Single elements go by their width, whatever their type.
+    "nvshmem_uint(8|16|32|64)_[pg]",
+    "nvshmemx_uint(8|16|32|64)_p_on_stream",
+    "nvshmem_i(put|get)(8|16|32|64|128)",
+    "nvshmemx_i(put|get)(8|16|32|64|128)_on_stream",
+    "nvshmemx_u?int(32|64)_wait_until(_all|_all_vector)?_on_stream",
     "nvshmem_signal_fetch",
     "nvshmemx_putmem_signal(_nbi)?_on_stream",
     "nvshmemx_signal_(op|wait_until)_on_stream",
+    "nvshmemx_cu(module|library)_(init|finalize)",
     "nvshmem_(alltoall|broadcast|fcollect)mem",
     "nvshmemx_(alltoall|broadcast|fcollect)mem_on_stream",
     "nvshmemx_(u?int(8|16|32|64)|half|bfloat16|float|double)_(sum|prod|min|max)_reduce(scatter)?_on_stream",
     "nvshmemx_u?int(8|16|32|64)_(and|or|xor)_reduce(scatter)?_on_stream",
     "gpucommNvshmem(UniqueId|Attr|TeamConfig)Init",
+    "gpucommNvshmemCollectiveLaunch(Config|Grid)?",
 ];
 
 /// Functions that came later, bound where the headers have them: vendor/shim calls them, if the library has them.
@@ -39,6 +47,9 @@ pub const NEWER: &[&str] = &[
     "nvshmemx_buffer_unregister_symmetric",
     "nvshmemx_flush",
     "nvshmemx_flush_on_stream",
+    "nvshmemx_region_start",
+    "nvshmemx_region_stop",
+    "nvshmemx_qp_create",
 ];
 
 /// Constants that are macros.

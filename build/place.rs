@@ -27,7 +27,9 @@ pub fn inspect(library: &Library, layout: &Layout, target: &str, fixed: bool, or
         let file = match fixed {
             true => elf::archive(&path, target).map(|()| path),
             false => elf::library(&path, target).and_then(|file| {
-                agrees(&file, version)?;
+                if library.numbered {
+                    agrees(&file, version)?;
+                }
                 run_path(&file)?;
                 Ok(file)
             }),
@@ -58,7 +60,10 @@ pub fn inspect(library: &Library, layout: &Layout, target: &str, fixed: bool, or
     }
     Err(refused.unwrap_or_else(|| match fixed {
         true => format!("headers of {version}, but no {} beside them", names[0]),
-        false => format!("headers of {version}, but no lib{}.so[.{}] beside them", library.stem, version.0),
+        false => {
+            let major = soname.rsplit('.').next().unwrap_or_default();
+            format!("headers of {version}, but no lib{}.so[.{major}] beside them", library.stem)
+        }
     }))
 }
 

@@ -50,6 +50,14 @@ pub fn shim(root: &Path, includes: &[PathBuf], all: &[&Found]) -> Result<(), Str
     build.try_compile("gpucomm_shim").map_err(|error| refused(&error, "vendor/shim cannot be compiled"))
 }
 
+/// Compiles the part of vendor/shim that calls PMIx, which has nothing to do with CUDA, into `OUT_DIR`.
+pub fn shim_of_pmix(root: &Path, pmix: &Found) -> Result<(), String> {
+    let mut build = compiler(root, std::slice::from_ref(&pmix.include), &[]);
+    build.file(root.join("vendor/shim/gpucomm_pmix.c"));
+    let what = "vendor/shim/gpucomm_pmix.c cannot be compiled";
+    build.try_compile("gpucomm_pmix").map_err(|error| refused(&error, what))
+}
+
 /// What the C compiler, or the lack of one, means for the user.
 pub fn refused(error: &cc::Error, what: &str) -> String {
     let error = error.to_string();

@@ -89,6 +89,16 @@ pub enum Error {
         last: Option<String>,
     },
 
+    /// A call of NVSHMEM failed.
+    Nvshmem {
+        /// The C function.
+        operation: &'static str,
+        /// What it returned.
+        code: i32,
+        /// What that means.
+        message: String,
+    },
+
     /// An argument cannot be right: nothing was submitted.
     InvalidArgument {
         /// The method.
@@ -226,6 +236,9 @@ impl std::fmt::Display for Error {
                 write!(f, "{operation}: NCCL error {code} ({message})")?;
                 last.as_ref().map_or(Ok(()), |last| write!(f, ": {last}"))
             }
+            Self::Nvshmem { operation, code, message } => {
+                write!(f, "{operation}: NVSHMEM error {code} ({message})")
+            }
             Self::InvalidArgument { operation, what, expected, got } => {
                 write!(f, "{operation}: {what}: expected {expected}, got {got}")
             }
@@ -244,24 +257,16 @@ impl std::fmt::Display for Error {
             Self::Suspended { operation, reason } => {
                 write!(f, "{operation}: the communicator is suspended: {reason}")
             }
-            Self::Gone { operation, rank, how } => {
-                write!(f, "{operation}: rank {rank} {how}")
-            }
-            Self::Exchange { operation, key, reason } => {
-                write!(f, "{operation}: {key:?}: {reason}")
-            }
-            Self::Unsupported { operation, needs } => {
-                write!(f, "{operation}: not supported: needs {needs}")
-            }
+            Self::Gone { operation, rank, how } => write!(f, "{operation}: rank {rank} {how}"),
+            Self::Exchange { operation, key, reason } => write!(f, "{operation}: {key:?}: {reason}"),
+            Self::Unsupported { operation, needs } => write!(f, "{operation}: not supported: needs {needs}"),
             Self::LibraryTooOld { library, built, running } => {
                 write!(
                     f,
                     "{library} {running} is running, but this program was built for {built}: use {library} {built} or newer at run time, or build against {running}"
                 )
             }
-            Self::InvalidUsage { operation, reason } => {
-                write!(f, "{operation}: {reason}")
-            }
+            Self::InvalidUsage { operation, reason } => write!(f, "{operation}: {reason}"),
         }
     }
 }
@@ -287,6 +292,7 @@ impl Error {
             Self::Cuda { .. } => "Cuda",
             Self::DeviceLost { .. } => "DeviceLost",
             Self::Nccl { .. } => "Nccl",
+            Self::Nvshmem { .. } => "Nvshmem",
             Self::InvalidArgument { .. } => "InvalidArgument",
             Self::Disagreement { .. } => "Disagreement",
             Self::Timeout { .. } => "Timeout",
@@ -339,7 +345,7 @@ impl Error {
             | Self::InvalidUsage { reason, .. } => reason,
             Self::DriverTooOld { runtime, .. } => runtime,
             Self::OutOfMemory { place, .. } => place,
-            Self::Cuda { message, .. } | Self::DeviceLost { message, .. } => message,
+            Self::Cuda { message, .. } | Self::DeviceLost { message, .. } | Self::Nvshmem { message, .. } => message,
             Self::Nccl { message, last, .. } => last.as_mut().unwrap_or(message),
             Self::InvalidArgument { got, .. } | Self::Disagreement { got, .. } => got,
             Self::Timeout { detail, .. } => detail,

@@ -1,4 +1,4 @@
-//! NCCL for Rust: linked at build time, safe, as fast as C, and testable on a machine without a GPU.
+//! NCCL and NVSHMEM for Rust: linked at build time, safe, as fast as C, and testable on a machine without a GPU.
 //!
 //! # Quick start
 //!
@@ -19,8 +19,11 @@
 //! | [`cuda`] | [`Device`], [`Stream`], [`Event`], [`DeviceBuffer`], [`PinnedBuffer`] |
 //! | [`Element`], [`Reduce`] | what memory may hold and operations may move, and what of it NCCL reduces |
 //! | [`nccl`] | [`Clique`], [`Communicator`], [`CommBuffer`], [`group`], the table of operations |
+//! | `nvshmem` (with the feature of that name) | memory that processes have in common, puts, gets, signals, teams |
 //! | [`cuda::vmm`] | virtual memory: seen by several devices, growing, shared between processes |
 //! | [`exchange`] | what ranks tell each other outside NCCL: ids, votes, who is left |
+//! | [`launch`] | [`Launch`]: what `torchrun`, `srun`, `mpirun` and the like have started |
+//! | `signals` (with the feature of that name) | signals that ask the program to end, and communicators that end in order then |
 //! | [`sys`] | the C interface as it is |
 //! | [`version`] | versions at build time and at run time |
 //! | [`known_bugs`] | bugs of library versions, and what is done about each |
@@ -44,8 +47,8 @@
 //! # Features
 //!
 //! By default `nccl`, `half` (`f16` and `bf16` are [elements](Element)) and `bindgen` (without it the committed bindings are held against the
-//! installed headers, and no libclang is needed); `float8` (`F8E4M3` and `F8E5M2` are [elements](Element)), `nvshmem` (its C interface, in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), `cli` for the
-//! program `gpucomm`, `signals` (dumps when a signal comes), and for other libraries `tracing` (events and spans), `cudarc` (its memory and streams in operations), `dlpack` (tensors in and out) and `mpi` (ranks that MPI has started).
+//! installed headers, and no libclang is needed); `float8` (`F8E4M3` and `F8E5M2` are [elements](Element)), `nvshmem` (the module `nvshmem`, and its C interface in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), `cli` for the
+//! program `gpucomm`, `signals` (the module `signals`: waiting for signals that ask the program to end; and dumps when one comes), and for other libraries `tracing` (events and spans), `cudarc` (its memory and streams in operations), `dlpack` (tensors in and out) and `mpi` (ranks that MPI has started).
 
 // The rooms below nccl/ offer it things that nobody else uses.
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]
@@ -62,8 +65,13 @@ mod emulator_settings;
 mod error;
 pub mod exchange;
 pub mod known_bugs;
+pub mod launch;
 #[cfg(feature = "nccl")]
 pub mod nccl;
+#[cfg(feature = "nvshmem")]
+pub mod nvshmem;
+#[cfg(feature = "signals")]
+pub mod signals;
 pub mod sys;
 mod trace;
 pub mod version;
@@ -81,6 +89,7 @@ pub use error::{Error, Result};
 pub use float8::{F8E4M3, F8E5M2};
 #[cfg(feature = "half")]
 pub use half::{bf16, f16};
+pub use launch::{Launch, Launcher};
 #[cfg(feature = "nccl")]
 pub use nccl::{
     Clique, CommBuffer, Communicator, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, UniqueId, group, try_group,

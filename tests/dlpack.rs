@@ -185,9 +185,12 @@ fn what_is_no_such_tensor_is_refused_and_deleted() {
     let wrong = [
         ("strides [1, 3]", Made { strides: Some(vec![1, 3]), ..made() }),
         ("strides [8, 1]", Made { strides: Some(vec![8, 1]), ..made() }),
-        ("elements of type", Made { dtype: DLDataType::I32, ..made() }),
-        ("elements of type", Made { dtype: DLDataType::F16, ..made() }),
-        ("elements of type", Made { dtype: DLDataType { lanes: 2, ..DLDataType::F32 }, ..made() }),
+        ("expected elements of type float32, got elements of type int32", Made { dtype: DLDataType::I32, ..made() }),
+        ("got elements of type float16", Made { dtype: DLDataType::F16, ..made() }),
+        (
+            "got elements of type float32 in 2 lanes",
+            Made { dtype: DLDataType { lanes: 2, ..DLDataType::F32 }, ..made() },
+        ),
         ("device type 1", Made { device: DLDevice::CPU, ..made() }),
         ("got 1000", Made { device: DLDevice::cuda(1000), ..made() }),
         ("got -1", Made { device: DLDevice::cuda(-1), ..made() }),

@@ -1,9 +1,11 @@
 //! What is told by the crate `tracing`, to a subscriber of this test.
 
 use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use gpucomm::nccl::AbortOutcome;
 use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -11,6 +13,9 @@ use tracing::{Event, Metadata, Subscriber};
 
 /// What was told, a line each: the level, the name of a span, and all fields.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Whether the subscriber panics over each event.
+static PANICS: AtomicBool = AtomicBool::new(false);
 
 struct Listener;
 
@@ -43,6 +48,7 @@ impl Subscriber for Listener {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
+        assert!(!PANICS.load(Ordering::Relaxed), "whoever listens panics");
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
         tell(line);
@@ -71,7 +77,8 @@ fn work(clique: &Clique) -> Result<()> {
         })?;
         let graph = stream.capture(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Min, stream))?;
         graph.launch(&stream)?;
-        stream.synchronize()
+        stream.synchronize()?;
+        x.to_vec(&stream).map(drop)
     })?;
     Ok(())
 }
@@ -100,11 +107,31 @@ fn operations_waits_and_ends_are_told() -> Result<()> {
     assert_eq!(told(&["enqueued", "element=\"f32\"", "count=7", "captured=true"]), size);
     assert_eq!(told(&["captured=true"]), size);
     assert!(told(&["TRACE span wait", "operation=\"Stream::synchronize\"", "device=0"]) > 0);
+    assert_eq!(told(&["TRACE span wait", "operation=\"Slice::to_vec\"", "device=0"]), 1);
     clique.close(Duration::from_secs(20))?;
     assert_eq!((told(&["DEBUG", "communicator ended"]), told(&["WARN"])), (size, 0));
 
     let clique = Clique::init_all(&devices[..1])?;
     let _ = clique.abort("the test wants it");
     assert_eq!(told(&["WARN", "communicator aborted", "size=1", "the test wants it"]), 1);
+    // Who panics over what is told ends nothing.
+    let clique = Clique::init_all(&devices)?;
+    PANICS.store(true, Ordering::Relaxed);
+    panics(clique)
+}
+
+/// Who is told panics: the operation is done, and the abort goes on.
+fn panics(clique: Clique) -> Result<()> {
+    let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<Result<_>>()?;
+    let buffers = streams.iter().map(|stream| DeviceBuffer::from_slice(stream, &[1.0f32; 7]));
+    let mut buffers = buffers.collect::<Result<Vec<_>>>()?;
+    group(|g| {
+        let ranks = clique.ranks().iter().zip(&mut buffers).zip(&streams);
+        ranks.into_iter().try_for_each(|((rank, x), stream)| g.all_reduce(rank, InPlace(x), ReduceOp::Sum, stream))
+    })?;
+    for (x, stream) in buffers.iter().zip(&streams) {
+        assert_eq!(x.to_vec(stream)?, [clique.size() as f32; 7]);
+    }
+    assert_eq!(clique.abort("the test wants it"), AbortOutcome::Done);
     Ok(())
 }

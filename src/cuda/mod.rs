@@ -69,6 +69,9 @@
 //! The current device of a thread, of which CUDA makes so much, is of no importance here: every object knows its
 //! device.
 
+// Of what both libraries are offered, NVSHMEM needs some.
+#![cfg_attr(not(feature = "nccl"), allow(unused_imports))]
+
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
 mod devices;
@@ -81,80 +84,98 @@ pub mod vmm;
 mod works;
 
 pub use devices::attribute::{DeviceAttribute, P2pAttribute};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use devices::check::check;
 pub use devices::check::error_string;
 pub use devices::current::CurrentDevice;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use devices::current::restoring;
 pub use devices::device::{Device, MemoryInfo};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use devices::driver::mapping;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use devices::owners;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use devices::scarce;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use devices::settle::{settle, undisturbing};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use devices::thread::in_host_function;
+#[cfg(feature = "nvshmem")]
+pub(crate) use devices::thread::outside_host_functions;
 pub use devices::versions::{driver_version, runtime_version};
 pub use graphs::graph::Graph;
 pub use graphs::pinned::GraphPinned;
-#[cfg(feature = "nccl")]
+#[cfg(feature = "nvshmem")]
+pub(crate) use memory::allocated::allocation::drop_deadline;
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::allocated::backing::Backing;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::allocated::hold::Hold;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::allocated::region::Region;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::basics::address::Address;
 pub use memory::basics::chunks::Chunks;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::basics::chunks::Cut;
-#[cfg(feature = "nccl")]
+#[cfg(feature = "nvshmem")]
+pub(crate) use memory::basics::range::{or_panic, resolve};
+#[cfg(feature = "nvshmem")]
+pub(crate) use memory::basics::values;
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::bracket::LentUses;
 pub use memory::bracket::{Lend, Lent, LentMut};
 pub use memory::buffers::buffer::DeviceBuffer;
+#[cfg(feature = "nvshmem")]
+pub(crate) use memory::foreign::{is_mapped, memory_at};
 pub use memory::host::block::trim_pinned;
+#[cfg(feature = "nvshmem")]
+pub(crate) use memory::host::memory::PinnedMemory;
 pub use memory::host::pinned::PinnedBuffer;
 pub use memory::host::slice::{AsPinned, PinnedSlice};
 pub use memory::host::slice_mut::{AsPinnedMut, PinnedSliceMut};
 pub use memory::launch::LentStream;
 pub use memory::views::slice::{AsSlice, Slice};
 pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[cfg_attr(not(nccl_ge_2_29_7), allow(unused_imports))]
 pub(crate) use order::captures::Quiet;
 pub use order::done::Done;
 pub use order::event::Event;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use order::lanes::{Tracker, Uses};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::mark::Mark;
-#[cfg(feature = "nccl")]
+#[cfg(feature = "nvshmem")]
+pub(crate) use order::recording::Used;
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::recording::{Launch, Mortal, Party, Recording};
 pub use order::stream::{Stream, StreamOptions};
 pub use order::thread_stream::ThreadStream;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
+#[cfg(feature = "nvshmem")]
+pub(crate) use order::turns::Lends;
 pub(crate) use order::turns::{Turns, Waits, outside_of_lending};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use order::uses::Access;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::wait::Ask;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use works::carry;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use works::carry::Form;
-#[cfg(feature = "nccl")]
+#[cfg(feature = "nvshmem")]
+pub(crate) use works::lineage::Lineage;
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use works::work::{Fate, Origins, Work, Worker, now};

@@ -18,12 +18,28 @@ pub(in crate::emulator) const NEWEST: Nccl = 2_32_99;
 /// What the variable may hold.
 pub(in crate::emulator) const EXPECTED: &str = "a version of NCCL, such as 2.29.7, from 2.28.7 to 2.32";
 
-/// A version of three numbers, or two.
+/// The version of NVSHMEM that it stands for unless it is told otherwise: that of the declarations, and the newest.
+pub(in crate::emulator) const NVSHMEM: u32 = 3_08_00;
+
+/// What the variable for that may hold.
+pub(in crate::emulator) const EXPECTED_NVSHMEM: &str = "a version of NVSHMEM, such as 3.4.5, from 3.4.5 to 3.8.0";
+
+/// A version of NVSHMEM.
+pub(in crate::emulator) fn nvshmem(text: &str) -> Option<u32> {
+    numbers(text).filter(|version| (3_04_05..=NVSHMEM).contains(version))
+}
+
+/// A version of NCCL.
 pub(in crate::emulator) fn version(text: &str) -> Option<Nccl> {
+    numbers(text).filter(|version| VERSIONS.contains(version))
+}
+
+/// A version of three numbers, or two.
+fn numbers(text: &str) -> Option<u32> {
     let mut parts = text.split('.').map(|part| part.parse().ok().filter(|part: &Nccl| *part < 100));
     let (major, minor, patch) = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
     let version = major * 1_00_00 + minor * 1_00 + patch;
-    (parts.next().is_none() && VERSIONS.contains(&version)).then_some(version)
+    parts.next().is_none().then_some(version)
 }
 
 /// A version, as people write it.

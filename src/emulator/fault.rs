@@ -17,7 +17,7 @@
 //! | `die=0.001` `hang=0.001` `late=0.01:5ms` `async_error=0.001` `oom=0.01` `start=0.01` `lose=0.001` `slow=0.1:2ms` | the same, with that chance, at each operation, allocation, start, piece of work or wait |
 //!
 //! Operations are the collectives, sends and receives that a rank issues on one communicator, counted from 1 in the order
-//! of their launch; collectives of nothing are never launched. Devices are meant by their numbers on the machine, whatever a process calls them. Allocations are counted from 1 on each device, and so is its work: kernels, copies, fills and host
+//! of their launch; collectives of nothing are never launched. Those of a PE of NVSHMEM are its meetings with others, on the host and on streams. Devices are meant by their numbers on the machine, whatever a process calls them. Allocations are counted from 1 on each device, and so is its work: kernels, copies, fills and host
 //! functions, in the order in which they begin; and so are its waits. Slow work changes nothing in a program that waits where it must,
 //! so it is not told; in another one, what is missing shows in the data. A rule that names a number acts once in a process. A chance depends on nothing but the seed, the rule, the rank or device and the number, so the same program
 //! meets the same faults again. A value that does not follow this grammar is an error at the
@@ -137,6 +137,12 @@ pub(in crate::emulator) fn loses(device: i32, number: u64) -> bool {
 /// How long that work of `device` is to begin late: its work number so much, or its wait.
 pub(in crate::emulator) fn slows(device: i32, work: Work, number: u64) -> Option<Duration> {
     if PLAN.rules.is_empty() { None } else { PLAN.slows(u64::from(device.unsigned_abs()), work, number) }
+}
+
+/// A number from 0 to 1 for something of `who`, as the seed says.
+#[cfg(feature = "nvshmem")]
+pub(in crate::emulator) fn chance(who: u64, number: u64) -> f64 {
+    draw(PLAN.seed, u64::MAX, who, number)
 }
 
 /// Whether the allocation of `bytes` bytes on `device` is to fail. Counts the allocations.

@@ -1,7 +1,7 @@
 //! The emulator: the same C interface, on the CPU.
 //!
-//! `cuda` implements the functions of the CUDA runtime and driver, `nccl` those of NCCL. Both move real data on threads of
-//! this process, with the order and the errors of the originals, and both check what a GPU does not: see `report`. What
+//! `cuda` implements the functions of the CUDA runtime and driver, `nccl` those of NCCL, `nvshmem` those of NVSHMEM's host
+//! interface. All move real data, with the order and the errors of the originals, and check what a GPU does not: see `report`. What
 //! may be asked of them by environment variables is in `settings` and `fault`.
 //!
 //! Below both lie `memory`, what devices hold and what addresses mean, `meet`, where threads and processes of one machine
@@ -16,11 +16,13 @@ mod given;
 #[cfg(test)]
 mod isolated;
 pub(in crate::emulator) mod lock;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) mod meet;
 pub(crate) mod memory;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
+#[cfg(feature = "nvshmem")]
+pub(crate) mod nvshmem;
 pub(in crate::emulator) mod patience;
 pub(crate) mod races;
 pub(in crate::emulator) mod report;
@@ -40,4 +42,7 @@ pub mod exports {
 
     #[cfg(feature = "nccl")]
     pub use super::nccl::exports::*;
+
+    #[cfg(feature = "nvshmem")]
+    pub use super::nvshmem::exports::*;
 }

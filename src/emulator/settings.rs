@@ -36,6 +36,10 @@ pub(in crate::emulator) struct Settings {
     pub driver_lock: u32,
     /// GPUCOMM_EMULATOR_NCCL: which version of NCCL this is.
     pub nccl: Nccl,
+    /// GPUCOMM_EMULATOR_NVSHMEM: which version of NVSHMEM this is.
+    pub nvshmem: u32,
+    /// GPUCOMM_EMULATOR_NVLS: whether switches add up and spread data for teams of NVSHMEM.
+    pub nvls: bool,
     /// GPUCOMM_EMULATOR_BUGS: which bugs of that version there are.
     pub bugs: Bugs,
     /// GPUCOMM_EMULATOR_WINDOWS: whether ranks can map each other's memory, which windows need.
@@ -44,6 +48,8 @@ pub(in crate::emulator) struct Settings {
     pub order: bool,
     /// GPUCOMM_EMULATOR_FLOATS: how reductions of floats round.
     pub floats: Floats,
+    /// GPUCOMM_EMULATOR_NODE: how many PEs of NVSHMEM a node has, which alone reach each other's memory; `None`: all are on one.
+    pub node: Option<usize>,
     /// GPUCOMM_EMULATOR_DEAD_PEER: who learns that a process has ended.
     pub dead_peer: DeadPeer,
     /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
@@ -74,10 +80,13 @@ impl Default for Settings {
             queue: 1021,
             driver_lock: 1,
             nccl: bugs::NCCL,
+            nvshmem: bugs::NVSHMEM,
+            nvls: false,
             bugs: Bugs::default(),
             windows: true,
             order: false,
             floats: Floats::default(),
+            node: None,
             dead_peer: DeadPeer::Silent,
             deadlock: Some(Duration::from_secs(10)),
             strict: false,
@@ -151,11 +160,16 @@ impl Variables<'_> {
             text.parse().ok().filter(|level| *level <= 2)
         });
         self.take("NCCL", &mut all.nccl, bugs::EXPECTED, bugs::version);
+        self.take("NVSHMEM", &mut all.nvshmem, bugs::EXPECTED_NVSHMEM, bugs::nvshmem);
+        self.take("NVLS", &mut all.nvls, "0 or 1", flag);
         self.take("BUGS", &mut all.bugs, Bugs::EXPECTED, Bugs::parse);
         all.bugs = all.bugs.of(all.nccl);
         self.take("WINDOWS", &mut all.windows, "0 or 1", flag);
         self.take("ORDER", &mut all.order, "0 or 1", flag);
         self.take("FLOATS", &mut all.floats, Floats::EXPECTED, Floats::parse);
+        self.take("NODE", &mut all.node, "a number from 1 to 256", |text| {
+            text.parse().ok().filter(|pes| (1..=256).contains(pes)).map(Some)
+        });
         self.take("DEAD_PEER", &mut all.dead_peer, "silent, told or ends", |text| match text {
             "silent" => Some(DeadPeer::Silent),
             "told" => Some(DeadPeer::Told),
@@ -243,8 +257,7 @@ mod tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            let names =
-                "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS WINDOWS ORDER FLOATS DEAD_PEER DEADLOCK STRICT RACES QUIET";
+            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS WINDOWS ORDER FLOATS NODE DEAD_PEER DEADLOCK STRICT RACES QUIET";
             for name in names.split(' ') {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");

@@ -20,22 +20,22 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What rank 0 says of the generation that it makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Now {
-    path: String,
-    generation: u64,
+pub(super) struct Now {
+    pub(super) path: String,
+    pub(super) generation: u64,
     /// The start of rank 0 that makes it.
-    id: u64,
+    pub(super) id: u64,
     /// Generations before, of which keys may be left.
-    old: Vec<String>,
+    pub(super) old: Vec<String>,
 }
 
 impl Now {
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let writer = Writer::default().text(&self.path).u64(self.generation).u64(self.id).count(self.old.len());
         self.old.iter().fold(writer, |writer, old| writer.text(old)).0
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let (path, generation, id) = (reader.text()?.to_owned(), reader.u64()?, reader.u64()?);
         let old = reader.list(|reader| Some(reader.text()?.to_owned()))?;
@@ -45,17 +45,17 @@ impl Now {
 
 /// A start of a rank, and the number that it has drawn for this meeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Comer {
+pub(super) struct Comer {
     id: u64,
     nonce: u64,
 }
 
 impl Comer {
-    fn encode(self) -> Vec<u8> {
+    pub(super) fn encode(self) -> Vec<u8> {
         Writer::default().u64(self.id).u64(self.nonce).0
     }
 
-    fn decode(mut reader: Reader<'_>) -> Option<Self> {
+    pub(super) fn decode(mut reader: Reader<'_>) -> Option<Self> {
         let comer = Self { id: reader.u64()?, nonce: reader.u64()? };
         reader.end(comer)
     }

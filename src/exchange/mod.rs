@@ -41,8 +41,10 @@
 //! | [`Threads`] | threads of one process | when a store is dropped | yes |
 //! | [`Directory`] | processes that share a directory | by a lock that goes with the process | yes |
 //! | [`Tcp`] | processes that reach rank 0 | by a connection that goes with the process | no |
+//! | [`C10d`] | processes that reach a TCPStore of PyTorch, or rank 0 | at the deadline | where the server does |
 //!
-//! Processes that MPI has started meet at an `MpiPlace`, with the feature `mpi`: MPI tells them where rank 0 is, and a [`Tcp`] does the rest.
+//! Processes that MPI has started meet at an `MpiPlace`, with the feature `mpi`: MPI tells them where rank 0 is, and a [`Tcp`] does the rest. Those that a
+//! launcher with PMIx has started, such as Slurm, meet in the same way at a `PmixPlace`, with the feature `pmix`.
 //!
 //! Between the processes of one host an [`FdSocket`] passes file descriptors.
 //!
@@ -59,18 +61,28 @@
 //! all ranks, each of which is known by a number drawn anew: a run never reads what another run has left in a store that outlives
 //! it, whoever died and when. What is left is removed by the next generation.
 
-#[cfg(any(feature = "mpi", test))]
+#[cfg(any(feature = "mpi", feature = "pmix", test, fuzzing))]
 mod announced;
+mod c10d;
+mod digest;
 mod directory;
 mod fds;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod generation;
 mod handle;
-#[cfg(any(feature = "mpi", test))]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
+mod id;
+#[cfg(any(feature = "mpi", feature = "pmix", test, fuzzing))]
 mod interfaces;
 mod kind;
 #[cfg(feature = "mpi")]
 mod mpi_place;
+mod net;
 mod notes;
+#[cfg(feature = "pmix")]
+mod pmix;
 mod store;
 mod system;
 mod table;
@@ -82,17 +94,23 @@ mod views;
 mod vote;
 mod wire;
 
+pub use c10d::{C10d, C10dPlace};
+#[cfg(feature = "nccl")]
+pub(crate) use digest::digest;
 pub use directory::Directory;
 pub use fds::{FdSocket, MAX_FDS};
 pub use handle::Exchange;
 #[cfg(feature = "mpi")]
 pub use mpi_place::MpiPlace;
-pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
+pub(crate) use net::listen::PATIENCE;
 #[cfg(feature = "nccl")]
-pub(crate) use tcp::resolve;
+pub(crate) use net::resolve::resolve;
+#[cfg(feature = "pmix")]
+pub use pmix::PmixPlace;
+pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
 pub use tcp::{Tcp, TcpPlace};
 pub use threads::{ThreadStore, Threads};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use view::Came;
 pub use vote::Vote;
 #[cfg(feature = "nccl")]

@@ -7,11 +7,11 @@ use mpi::request::{Request, StaticScope};
 use mpi::topology::{Communicator, SimpleCommunicator};
 
 use super::announced::Announced;
+use super::digest::digest;
 use super::handle::Exchange;
 use super::tcp::Tcp;
 #[cfg(doc)]
 use super::tcp::TcpPlace;
-use super::views::digest;
 use crate::deadline::{Deadline, default_timeout};
 #[cfg(doc)]
 use crate::error::Error;
@@ -57,7 +57,7 @@ pub struct MpiPlace {
 /// The server of the exchange, as a rank has it.
 #[derive(Debug)]
 enum Server {
-    Own(Tcp),
+    Own(Box<Tcp>),
     Other(Announced),
 }
 
@@ -133,7 +133,7 @@ impl MpiPlace {
             return Err(error);
         }
         let server = match own {
-            Some(server) => Server::Own(server),
+            Some(server) => Server::Own(Box::new(server)),
             None => {
                 let announced = Announced::decode(operation, told)?;
                 Server::Other(if beside { announced.beside() } else { announced })
@@ -187,7 +187,7 @@ impl MpiPlace {
     /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses; those of [`TcpPlace::connect`].
     pub fn store(self) -> Result<Tcp> {
         match self.server {
-            Server::Own(server) => Ok(server),
+            Server::Own(server) => Ok(*server),
             Server::Other(announced) => announced.reach("MpiPlace::store", self.rank, self.size, self.timeout),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::handle::Exchange;
-use super::store::Swap;
+use super::store::{MAX_KEYS, Swap};
 use super::view::{Came, GRACE};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -49,6 +49,20 @@ impl Exchange {
             Err(Error::Timeout { .. }) => Ok(vec![Came::NotYet; keys.len()]),
             came => came,
         }
+    }
+
+    /// The notes that stand under these keys now.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where the store does not answer: nobody knows whether they stand there.
+    pub(crate) fn notes_now(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut all = Vec::with_capacity(keys.len());
+        for part in keys.chunks(MAX_KEYS) {
+            let names: Vec<_> = part.iter().map(|key| self.note(key)).collect();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            all.extend(self.view.store.get(&names, Duration::ZERO)?);
+        }
+        Ok(all)
     }
 
     /// The note under a key that any rank may leave; waits `within` for it.

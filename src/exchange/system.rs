@@ -19,6 +19,16 @@ pub(super) fn milliseconds(time: Option<Duration>) -> c_int {
     time.map_or(-1, |time| c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX))
 }
 
+/// How many files this process may have open at once.
+pub(super) fn most_files() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one limit, for which there is room.
+    match checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }) {
+        Ok(_) => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
+        Err(_) => 1024,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,15 +1,19 @@
 //! The keys and the ranks of a store that lies in the memory of one process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::store::Swap;
 
 /// What keys and values may take together, in bytes: a program that runs wild fails, and not its machine.
-const MAX_BYTES: usize = 1 << 30;
+pub(super) const MAX_BYTES: usize = 1 << 30;
 
 /// What one key costs beside its bytes, about.
-const ENTRY: usize = 64;
+pub(super) const ENTRY: usize = 64;
+
+/// Of so many that have ended it is known how. Who waits for one that ended before them waits until its deadline.
+const MAX_ENDS: usize = 1 << 16;
 
 /// What can be wrong with a request, in words.
 pub(super) type Outcome<T> = Result<T, String>;
@@ -20,6 +24,9 @@ pub(super) struct Table {
     values: BTreeMap<String, Arc<[u8]>>,
     bytes: usize,
     ended: HashMap<u64, String>,
+    /// Those that have ended, in this order.
+    order: VecDeque<u64>,
+    ends: usize,
 }
 
 impl Table {
@@ -74,12 +81,27 @@ impl Table {
 
     /// Notes how a rank ended, the first time that it is said.
     pub(super) fn end(&mut self, id: u64, how: &str) {
-        self.ended.entry(id).or_insert_with(|| how.to_owned());
+        let Entry::Vacant(entry) = self.ended.entry(id) else { return };
+        entry.insert(how.to_owned());
+        self.ends += 1;
+        self.order.push_back(id);
+        if self.order.len() > MAX_ENDS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ended.remove(&oldest);
+        }
     }
 
-    /// How many have ended.
+    /// How often somebody has ended.
     pub(super) fn ends(&self) -> usize {
-        self.ended.len()
+        self.ends
+    }
+
+    /// Whether it has counted right.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn adds_up(&self) -> bool {
+        self.bytes == self.values.iter().map(|(key, value)| cost(key, value)).sum()
+            && self.ended.len() == self.order.len()
     }
 
     pub(super) fn ended(&self, id: u64) -> Option<&str> {

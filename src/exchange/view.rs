@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::digest::short;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -92,6 +93,7 @@ impl View {
     /// A view with other members, below this one. It must hold this rank.
     pub(super) fn child(&self, base: String, ranks: &[usize]) -> Option<Self> {
         let rank = ranks.iter().position(|rank| *rank == self.rank)?;
+        let base = short(base);
         Some(Self {
             store: Arc::clone(&self.store),
             path: format!("{base}0/"),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::digest::digest;
 use super::handle::Exchange;
 use super::kind;
 use super::store::check_rank;
@@ -161,9 +162,34 @@ fn list_digest(ranks: &[usize]) -> u128 {
     digest(ranks.iter().flat_map(|rank| (*rank as u64).to_le_bytes()))
 }
 
-/// FNV-1a, of 128 bits.
-pub(super) fn digest(bytes: impl Iterator<Item = u8>) -> u128 {
-    bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
-        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::store::MAX_NAME;
+    use crate::exchange::{MAX_KEY, Threads};
+
+    /// However deep exchanges are made of exchanges, their keys fit, and are those of no other.
+    #[test]
+    fn keys_are_short_in_any_depth() {
+        let mut some = Exchange::join(Threads::new(1).store(0).unwrap()).unwrap();
+        let generation = some.view.path.clone();
+        let mut paths = Vec::new();
+        for depth in 0..60_u8 {
+            let below = some.named(&[depth]).unwrap().subset(&[0]).unwrap();
+            // What is made anew has other keys; what has the same name, the same.
+            paths.extend(
+                [&some.named(b"twin").unwrap(), &some.subset(&[0]).unwrap(), &below].map(|x| x.view.path.clone()),
+            );
+            assert_eq!(some.named(b"twin").unwrap().view.path, paths[paths.len() - 3]);
+            some = below;
+        }
+        let longest = paths.iter().map(String::len).max().unwrap();
+        assert!(longest < MAX_KEY - 2 * MAX_NAME, "{longest}");
+        assert!(paths.iter().all(|path| path.starts_with(&generation)), "not of this generation: {paths:#?}");
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), 180);
+        some.set("k", b"v").unwrap();
+        assert_eq!(some.get("k").unwrap(), b"v");
+    }
 }

@@ -144,7 +144,7 @@ fn absent(came: &Came) -> Option<String> {
 }
 
 /// What the ballots come to.
-fn count(round: u64, came: &[Came]) -> Vote {
+pub(super) fn count(round: u64, came: &[Came]) -> Vote {
     let mut vote = Vote::default();
     for (rank, came) in came.iter().enumerate() {
         if let Some(how) = absent(came) {
@@ -170,14 +170,14 @@ fn clipped(why: &str) -> &str {
     &why[..end.unwrap_or_default()]
 }
 
-fn encode(vote: &Vote) -> Vec<u8> {
+pub(super) fn encode(vote: &Vote) -> Vec<u8> {
     let list = |writer: Writer, list: &[(usize, String)]| {
         list.iter().fold(writer.count(list.len()), |writer, (rank, why)| writer.count(*rank).text(clipped(why)))
     };
     list(list(Writer::default(), &vote.no), &vote.missing).0
 }
 
-fn decode(bytes: &[u8]) -> Option<Vote> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Vote> {
     let mut reader = Reader(bytes);
     let mut list = || reader.list(|reader| Some((reader.count()?, reader.text()?.to_owned())));
     let (no, missing) = (list()?, list()?);

@@ -4,7 +4,10 @@
 //! two the same. Whatever goes around a bug asks the table whether the *running* version has it.
 
 mod bug;
+mod nvshmem;
 mod table;
+#[cfg(feature = "nvshmem")]
+mod tell;
 
 pub use bug::{Answer, KnownBug, Library};
 #[cfg(nccl_ge_2_27)]
@@ -15,6 +18,8 @@ pub(crate) use table::{
     ABORT_KEEPS_WINDOWS, MIN_CTAS_ALONE, MISALIGNED_WINDOWS, MISALIGNED_WITH_ONE_WINDOW, ONE_RANK_FLOAT8,
     ONE_RANK_PREMULSUM, REGISTRATIONS_LEFT, SPLIT_WITHOUT_PART, WINDOW_AVERAGES,
 };
+#[cfg(feature = "nvshmem")]
+pub(crate) use tell::tell;
 
 #[cfg(test)]
 mod tests;

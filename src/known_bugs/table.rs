@@ -1,6 +1,7 @@
 //! The bugs that are known.
 
 use super::bug::{Answer, EVER, KnownBug, Library};
+use super::nvshmem;
 use crate::version::Version;
 
 /// The kernels for small messages between windows read beside an address that is no multiple of four bytes.
@@ -313,6 +314,13 @@ pub const TABLE: &[KnownBug] = &[
         how: "use 3.3.24 or newer, or a symmetric heap whose granularity is 2 GiB or more",
         place: "",
     },
+    nvshmem::HEAP_GROWTH,
+    nvshmem::SWITCHED_INTEGERS,
+    nvshmem::SWITCHED_WORDS,
+    nvshmem::EARLY_SWITCHES,
+    nvshmem::TEAM_COPIES,
+    nvshmem::COPY_ENGINE_GRAPHS,
+    nvshmem::HOST_TRANSFERS,
     KnownBug {
         name: "uid-bootstrap",
         library: Library::Nvshmem,
@@ -323,6 +331,18 @@ pub const TABLE: &[KnownBug] = &[
                (NVIDIA/nvshmem#97)",
         answer: Answer::Told,
         how: "start again, or use a newer NVSHMEM",
+        place: "",
+    },
+    KnownBug {
+        name: "fabric-state",
+        library: Library::Nvshmem,
+        first: EVER,
+        last: None,
+        compute_capability: None,
+        what: "where the driver's NVLink fabric state is out of sync, a start with NVLS fails: it maps all of the heap's addresses, 256 GB, to a \
+               multicast object that has none of that memory (NVIDIA/nvshmem#40)",
+        answer: Answer::Told,
+        how: "start the fabric manager anew, or set NVSHMEM_DISABLE_NVLS=1",
         place: "",
     },
     KnownBug {

@@ -125,6 +125,23 @@ impl Communicator {
         self.inner.state()
     }
 
+    /// Whether its ranks compare what they do before it is launched: those of a clique, and those that were started
+    /// [checked](Self::init_rank_over), with what was made of them since. Wraps nothing.
+    ///
+    /// ```
+    /// # use gpucomm::{Communicator, Clique, Device, UniqueId};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let clique = Clique::init_all(&[Device::new(0)?])?;
+    /// // SAFETY: there is one rank.
+    /// let alone = unsafe { Communicator::init_rank(Device::new(0)?, 1, &UniqueId::new()?, 0)? };
+    /// assert!(clique.rank(0).is_checked() && !alone.is_checked());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_checked(&self) -> bool {
+        self.inner.compares()
+    }
+
     /// Whether calls are still possible: neither aborted nor failed.
     ///
     /// ```

@@ -13,6 +13,7 @@ use super::life::abort::start_abort;
 use super::life::init;
 use super::life::under_way::UnderWay;
 use super::raw::outside::outside_of_host_functions;
+use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use super::state::inner::Inner;
@@ -176,6 +177,7 @@ impl Communicator {
         rank: usize,
         options: &InitOptions,
     ) -> Result<PendingCommunicator> {
+        environment::cannot_check(OPERATION)?;
         let start = init::begin_rank(OPERATION, device, size, id, rank, options)?;
         let progress = Arc::new(Progress(Mutex::new(Stage::GoesOn(Box::new(start)))));
         let done = Done::of(Ok(Asked(Arc::clone(&progress))));

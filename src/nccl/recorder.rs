@@ -39,8 +39,8 @@ impl Communicator {
     }
 }
 
-/// Writes what each rank of this process has issued last, of every communicator that has not ended, into files in `directory`, which is
-/// made if need be: their paths. Wraps nothing, and waits for nobody but NCCL's RAS service, where it runs, for two seconds at most; what
+/// Writes what each rank of this process has issued last, of every communicator that has not ended, and of the last 64 ranks whose
+/// communicators have, into files in `directory`, which is made if need be: their paths. Wraps nothing, and waits for nobody but NCCL's RAS service, where it runs, for two seconds at most; what
 /// that says lies beside them.
 ///
 /// With the variable `GPUCOMM_DUMP` the same comes of its own, into the directory that it names, wherever a communicator fails.
@@ -52,7 +52,8 @@ impl Communicator {
 /// let directory = std::env::temp_dir().join(format!("dumps-{}", std::process::id()));
 /// // `gpucomm diagnose DIRECTORY/*` says what they come to.
 /// assert!(nccl::dump_all(&directory)?.len() >= clique.size());
-/// # std::fs::remove_dir_all(&directory).expect("a directory");
+/// # // What RAS says may still come.
+/// # let _ = std::fs::remove_dir_all(&directory);
 /// # Ok(())
 /// # }
 /// ```
@@ -60,8 +61,9 @@ impl Communicator {
 /// # Errors
 /// [`InvalidUsage`](Error::InvalidUsage) where a file cannot be written: the others are, all the same.
 pub fn dump_all(directory: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
-    let written = files::write_all(directory.as_ref(), ASKED);
-    files::write_ras(directory.as_ref());
+    let dumps = files::all(ASKED);
+    let written = files::write_each(&dumps, directory.as_ref());
+    files::add_ras(dumps, directory.as_ref());
     written
 }
 
@@ -94,8 +96,8 @@ pub fn ras_status(address: Option<&str>, timeout: Duration) -> Result<String> {
 /// Has every panic of the process do what [`dump_all`] does, by a panic hook that then calls the hook which was there. Wraps nothing.
 ///
 /// Panics that somebody catches count as well; the last one stands in the files. Without it, a panic that ends a communicator, by
-/// dropping it or as the program of a rank in [`Clique::spmd`](super::Clique::spmd), writes dumps with `GPUCOMM_DUMP`. A directory
-/// that cannot be written is passed over. The panic waits for files for two seconds at most.
+/// dropping it or as the program of a rank in [`Clique::spmd`](super::Clique::spmd), writes dumps with `GPUCOMM_DUMP`. That a
+/// directory cannot be written is said once, on stderr. The panic waits for files for two seconds at most.
 ///
 /// ```
 /// # use gpucomm::{Clique, Device, nccl};
@@ -106,7 +108,8 @@ pub fn ras_status(address: Option<&str>, timeout: Duration) -> Result<String> {
 /// let panicked = std::thread::spawn(|| panic!("out of ideas")).join();
 /// assert!(panicked.is_err());
 /// assert!(std::fs::read_dir(&directory).expect("a directory").count() >= clique.size());
-/// # std::fs::remove_dir_all(&directory).expect("a directory");
+/// # // What RAS says may still come.
+/// # let _ = std::fs::remove_dir_all(&directory);
 /// # Ok(())
 /// # }
 /// ```
@@ -121,8 +124,8 @@ pub fn dump_on_panic(directory: impl Into<PathBuf>) -> Result<()> {
 /// feature `signals`.
 ///
 /// The files are written by a thread that waits for the signal from now on, as long as the process lives. The handler wakes it, and calls
-/// the one that was there before; a signal that would have ended the process does no more. A directory that cannot be written is
-/// passed over.
+/// the one that was there before; a signal that would have ended the process does no more. That a directory cannot be
+/// written is said once, on stderr.
 ///
 /// ```
 /// # use gpucomm::{Clique, Device, nccl};
@@ -138,7 +141,8 @@ pub fn dump_on_panic(directory: impl Into<PathBuf>) -> Result<()> {
 /// # while files() < clique.size() {
 /// #     assert!(start.elapsed().as_secs() < 10);
 /// # }
-/// # std::fs::remove_dir_all(&directory).expect("a directory");
+/// # // What RAS says may still come.
+/// # let _ = std::fs::remove_dir_all(&directory);
 /// # Ok(())
 /// # }
 /// ```

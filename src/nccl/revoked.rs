@@ -167,9 +167,9 @@ impl Communicator {
     /// This communicator is as it was, and can be shrunk again.
     ///
     /// # Errors
-    /// [`Error::Timeout`](crate::Error::Timeout) where a rank does not come, or what was enqueued is not done, within [`Communicator::timeout`]: in a clique
-    /// nothing has happened then. [`Error::Disagreement`](crate::Error::Disagreement) where ranks of a clique leave out other ranks, or one has left; what
-    /// NCCL says: the communicator is aborted then, with all its ranks in this process. [`Error::InvalidArgument`](crate::Error::InvalidArgument) where `without` has no rank, one
+    /// [`Error::Timeout`](crate::Error::Timeout) where a rank does not come, or what was enqueued is not done, within [`Communicator::timeout`]: in a clique,
+    /// and where ranks are [checked](Communicator::is_checked), nothing has happened then, unless their store does not say so in time: that ends the
+    /// communicator. [`Error::Disagreement`](crate::Error::Disagreement) where such ranks leave out other ranks, or one has left; what NCCL says: the communicator is aborted then, with all its ranks in this process. [`Error::InvalidArgument`](crate::Error::InvalidArgument) where `without` has no rank, one
     /// twice, this one, or one that there is not. [`Error::InvalidUsage`](crate::Error::InvalidUsage) where [`Config::shrink_share`](super::Config::shrink_share) is set, and it was not revoked.
     ///
     /// # Examples

@@ -2,6 +2,7 @@
 
 use super::communicator::Communicator;
 use super::life::init;
+use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use crate::cuda::Device;
@@ -52,6 +53,7 @@ impl Communicator {
         rank: usize,
         options: &InitOptions,
     ) -> Result<Self> {
+        environment::cannot_check("Communicator::init_rank_scalable")?;
         let inner = init::one_of_many("Communicator::init_rank_scalable", device, size, ids, rank, options);
         inner.map(Self::from_inner)
     }

@@ -7,6 +7,7 @@ use super::communicator::Communicator;
 use super::end::{aborted, inners};
 use super::life::abort::{AbortOutcome, GRACE};
 use super::life::{each, failure, init};
+use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use crate::cuda::Device;
@@ -50,6 +51,7 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<Vec<Self>> {
         let ranks = ranks.iter().map(|(device, rank)| (*rank, *device)).collect();
+        environment::cannot_check("Communicator::init_ranks")?;
         let members = init::some_ranks("Communicator::init_ranks", ranks, size, id, options)?;
         Ok(members.into_iter().map(Self::from_inner).collect())
     }

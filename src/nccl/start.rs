@@ -2,6 +2,7 @@
 
 use super::communicator::Communicator;
 use super::life::{init, over};
+use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use crate::cuda::Device;
@@ -35,7 +36,8 @@ impl Communicator {
     /// environment or a file of NCCL's sets `NCCL_COMM_BLOCKING` to 0, which would make a communicator whose operations fail, or
     /// `NCCL_CTA_POLICY` to the copy engines (2, or `ZERO`), for which ranks agree on too little; [`Error::LibraryTooOld`];
     /// [`Error::InvalidUsage`] within a host function, or where no thread can be started; [`Error::Aborted`] where the
-    /// [`Clique::spmd`](super::Clique::spmd) that this is called in has failed; what NCCL says.
+    /// [`Clique::spmd`](super::Clique::spmd) that this is called in has failed; what NCCL says. `GPUCOMM_CHECKED` checks nothing here: where it is
+    /// 1, that is said once on stderr; what is neither 0 nor 1 is an [`Error::InvalidArgument`].
     ///
     /// # Safety
     /// No rank can see what another one passes, and a peer that passes something else makes NCCL write beyond the buffers of this rank,
@@ -89,6 +91,7 @@ impl Communicator {
     /// the others that wait for it may complete, without an error, on data that was never sent. See [`Aborter::abort`](super::Aborter::abort). Ranks of one
     /// process are aborted together, also where each was made by this function.
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
+        environment::cannot_check("Communicator::init_rank")?;
         let inner = init::one_rank("Communicator::init_rank", device, size, id, rank, &InitOptions::default());
         inner.map(Self::from_inner)
     }
@@ -121,6 +124,7 @@ impl Communicator {
         rank: usize,
         options: &InitOptions,
     ) -> Result<Self> {
+        environment::cannot_check("Communicator::init_rank_with")?;
         init::one_rank("Communicator::init_rank_with", device, size, id, rank, options).map(Self::from_inner)
     }
 
@@ -141,8 +145,15 @@ impl Communicator {
     /// - A message is compared by the two ranks that it concerns: the first to come goes on, the second compares.
     /// - Where a rank aborts the communicator, or has to, those in other processes are told, and end as well.
     ///
-    /// Parts that are [split](Communicator::split) off are checked too, and so is what comes of a [recovery](Communicator::recover).
-    /// What is shrunk or grown is not, nor what is made of a revoked or suspended communicator.
+    /// They compare also what they make of the communicator: [`split`](Communicator::split), [`shrink`](Communicator::shrink),
+    /// [`grow`](Communicator::grow), and what is made of a [revoked](Communicator::revoke) or
+    /// [suspended](Communicator::suspend) one. A shrink, and a split of what was revoked, to which a rank does not come in time may be tried again;
+    /// otherwise what is said above holds for these, too. What comes of that is checked as well, and so is what comes of a
+    /// [recovery](Communicator::recover). What has grown is not, as those that come are in no exchange with the others:
+    /// [`is_checked`](Communicator::is_checked) says so.
+    ///
+    /// A message that its other end leaves unanswered as it closes is told as such, at once. Where `GPUCOMM_CHECKED` is 1, ranks that start by an
+    /// id alone ([`init_rank`](Communicator::init_rank) and its like) say once, on stderr, that they have nothing to compare over.
     /// What it costs is two trips to the store for each operation, and that no rank is ahead of another: it is for finding mistakes. Without it,
     /// nothing is asked and nothing waits. The ranks must not leave the exchange, nor begin its next generation, before they have closed the
     /// communicator. Where rank 0 of a [`Tcp`](crate::exchange::Tcp) has ended, which serves the others, nobody is told of anything any more:
@@ -188,8 +199,7 @@ impl Communicator {
     /// # Safety
     /// As [`Communicator::init_rank`]. Checked mode finds what breaks most of these promises, but for these, which are the reason why it is unsafe
     /// all the same: nobody compares one-sided operations, in which order communicators are used that share their resources, when graphs are
-    /// dropped, what is done with communicators that are made of others otherwise than by a split, and what NCCL is told by its own
-    /// variables.
+    /// dropped, what is done with communicators that have grown, and what NCCL is told by its own variables.
     pub unsafe fn init_rank_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
         over::one_rank("Communicator::init_rank_over", device, exchange, options).map(Self::from_inner)
     }

@@ -7,8 +7,7 @@
 //!
 //! The feature `nvshmem` adds what a host program needs of NVSHMEM. Its constants are integers, as the parameters are that
 //! they are for. Three of its initialisers are macros that Rust cannot read: `gpucommNvshmemUniqueIdInit`,
-//! `gpucommNvshmemAttrInit` and `gpucommNvshmemTeamConfigInit` do what they do. The emulator has none of its functions:
-//! with it, only types and constants are there, and a call does not compile.
+//! `gpucommNvshmemAttrInit` and `gpucommNvshmemTeamConfigInit` do what they do.
 #![allow(
     dead_code,
     missing_docs,
@@ -30,19 +29,6 @@ mod snapshot;
 #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
 pub use snapshot::*;
 
-// NVSHMEM's bindings are made apart: its headers need declarations before them that NCCL's must not see.
-#[cfg(feature = "nvshmem")]
-mod nvshmem {
-    use super::cudaStream_t;
-
-    #[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
-    include!(concat!(env!("OUT_DIR"), "/bindings_nvshmem.rs"));
-    #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
-    include!("snapshot_nvshmem.rs");
-}
-#[cfg(feature = "nvshmem")]
-pub use nvshmem::*;
-
 /// A window of memory: NCCL before 2.27 has none, but its name is needed all the same.
 #[cfg(all(feature = "nccl", not(nccl_ge_2_27)))]
 pub type ncclWindow_t = *mut ::std::os::raw::c_void;
@@ -51,11 +37,19 @@ pub type ncclWindow_t = *mut ::std::os::raw::c_void;
 // literal coerces its elements to one function pointer type, and does not compile where they differ.
 #[cfg(gpucomm_emulator)]
 macro_rules! emulated {
-    ($($name:ident)*) => {
+    (of $bindings:ident: $($name:ident)*) => {
         pub use crate::emulator::exports::{$($name),*};
-        const _: () = { $( let _ = [snapshot::$name, $name]; )* };
+        const _: () = { $( let _ = [$bindings::$name, $name]; )* };
     };
+    ($($name:ident)*) => { emulated! { of snapshot: $($name)* } };
 }
+
+#[cfg(feature = "nvshmem")]
+mod nvshmem;
+#[cfg(feature = "nvshmem")]
+pub use nvshmem::*;
+#[cfg(feature = "pmix")]
+pub(crate) mod pmix;
 
 #[cfg(gpucomm_emulator)]
 emulated! {

@@ -2,6 +2,8 @@
 
 pub type half = ::std::os::raw::c_ushort;
 pub type __nv_bfloat16 = ::std::os::raw::c_ushort;
+pub type CUmodule = *mut CUmod_st;
+pub type CUlibrary = *mut CUlib_st;
 pub type nvshmem_team_t = i32;
 pub type nvshmemx_team_uniqueid_t = u64;
 pub type nvshmemx_uniqueid_t = nvshmemx_uniqueid_v1;
@@ -9,6 +11,19 @@ pub type nvshmemx_uniqueid_args_t = nvshmemx_uniqueid_args_v1;
 pub type nvshmemx_init_args_t = nvshmemx_init_args_v2;
 pub type nvshmemx_init_attr_t = nvshmemx_init_attr_v2;
 pub type nvshmem_team_config_t = nvshmem_team_config_v2;
+pub type nvshmemx_region_handle_t = u64;
+pub type nvshmemx_region_attrs_t = nvshmemx_region_attrs;
+pub type nvshmemx_qp_handle_t = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUmod_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUlib_st {
+    _unused: [u8; 0],
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct nvshmemx_uniqueid_v1 {
@@ -45,6 +60,12 @@ pub struct nvshmem_team_config_v2 {
     pub num_contexts: ::std::os::raw::c_int,
     pub uniqueid: nvshmemx_team_uniqueid_t,
     pub padding: [::std::os::raw::c_char; 48usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvshmemx_region_attrs {
+    pub hints: u32,
+    pub reserved: [::std::os::raw::c_char; 60usize],
 }
 pub const NVSHMEM_VENDOR_MAJOR_VERSION: u32 = 3;
 pub const NVSHMEM_VENDOR_MINOR_VERSION: u32 = 8;
@@ -148,6 +169,21 @@ const _: () = {
         "Offset of field: nvshmem_team_config_v2::padding",
     ][::std::mem::offset_of!(nvshmem_team_config_v2, padding) - 16usize];
 };
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of nvshmemx_region_attrs",
+    ][::std::mem::size_of::<nvshmemx_region_attrs>() - 64usize];
+    [
+        "Alignment of nvshmemx_region_attrs",
+    ][::std::mem::align_of::<nvshmemx_region_attrs>() - 4usize];
+    [
+        "Offset of field: nvshmemx_region_attrs::hints",
+    ][::std::mem::offset_of!(nvshmemx_region_attrs, hints) - 0usize];
+    [
+        "Offset of field: nvshmemx_region_attrs::reserved",
+    ][::std::mem::offset_of!(nvshmemx_region_attrs, reserved) - 4usize];
+};
 pub const NVSHMEMX_INIT_WITH_UNIQUEID: ::std::os::raw::c_uint = 8;
 pub const NVSHMEM_STATUS_NOT_INITIALIZED: ::std::os::raw::c_int = 0;
 pub const NVSHMEM_STATUS_IS_BOOTSTRAPPED: ::std::os::raw::c_int = 1;
@@ -181,7 +217,9 @@ pub const NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED: ::std::os::raw::c_int = 6;
 pub const NVSHMEMX_ERROR_INTERNAL: ::std::os::raw::c_int = 7;
 pub const NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS: ::std::os::raw::c_long = 1;
 pub const NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID: ::std::os::raw::c_long = 2;
-#[cfg(any(not(gpucomm_emulator), doc))]
+pub const NVSHMEM_TEAM_MC_SHARED: nvshmem_team_t = 6;
+pub const NVSHMEMX_REGION_HINT_NONE: ::std::os::raw::c_uint = 0;
+pub const NVSHMEMX_REGION_HINT_BATCH_RMA: ::std::os::raw::c_uint = 1;
 unsafe extern "C" {
     pub fn nvshmemx_get_uniqueid(
         uniqueid: *mut nvshmemx_uniqueid_t,
@@ -359,6 +397,296 @@ unsafe extern "C" {
         pe: ::std::os::raw::c_int,
         stream: cudaStream_t,
     );
+    pub fn nvshmem_uint8_p(dest: *mut u8, value: u8, pe: ::std::os::raw::c_int);
+    pub fn nvshmem_uint8_g(src: *const u8, pe: ::std::os::raw::c_int) -> u8;
+    pub fn nvshmemx_uint8_p_on_stream(
+        dest: *mut u8,
+        value: u8,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_uint16_p(dest: *mut u16, value: u16, pe: ::std::os::raw::c_int);
+    pub fn nvshmem_uint16_g(src: *const u16, pe: ::std::os::raw::c_int) -> u16;
+    pub fn nvshmemx_uint16_p_on_stream(
+        dest: *mut u16,
+        value: u16,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_uint32_p(dest: *mut u32, value: u32, pe: ::std::os::raw::c_int);
+    pub fn nvshmem_uint32_g(src: *const u32, pe: ::std::os::raw::c_int) -> u32;
+    pub fn nvshmemx_uint32_p_on_stream(
+        dest: *mut u32,
+        value: u32,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_uint64_p(dest: *mut u64, value: u64, pe: ::std::os::raw::c_int);
+    pub fn nvshmem_uint64_g(src: *const u64, pe: ::std::os::raw::c_int) -> u64;
+    pub fn nvshmemx_uint64_p_on_stream(
+        dest: *mut u64,
+        value: u64,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_iput8(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_iget8(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmemx_iput8_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_iget8_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_iput16(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_iget16(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmemx_iput16_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_iget16_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_iput32(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_iget32(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmemx_iput32_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_iget32_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_iput64(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_iget64(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmemx_iput64_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_iget64_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmem_iput128(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmem_iget128(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+    );
+    pub fn nvshmemx_iput128_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_iget128_on_stream(
+        dest: *mut ::std::os::raw::c_void,
+        source: *const ::std::os::raw::c_void,
+        dst: isize,
+        sst: isize,
+        nelems: usize,
+        pe: ::std::os::raw::c_int,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_int32_wait_until_on_stream(
+        ivar: *mut i32,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: i32,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_int32_wait_until_all_on_stream(
+        ivars: *mut i32,
+        nelems: usize,
+        status: *const ::std::os::raw::c_int,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: i32,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_int32_wait_until_all_vector_on_stream(
+        ivars: *mut i32,
+        nelems: usize,
+        status: *const ::std::os::raw::c_int,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: *mut i32,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_int64_wait_until_on_stream(
+        ivar: *mut i64,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: i64,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_int64_wait_until_all_on_stream(
+        ivars: *mut i64,
+        nelems: usize,
+        status: *const ::std::os::raw::c_int,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: i64,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_int64_wait_until_all_vector_on_stream(
+        ivars: *mut i64,
+        nelems: usize,
+        status: *const ::std::os::raw::c_int,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: *mut i64,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_uint32_wait_until_on_stream(
+        ivar: *mut u32,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: u32,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_uint32_wait_until_all_on_stream(
+        ivars: *mut u32,
+        nelems: usize,
+        status: *const ::std::os::raw::c_int,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: u32,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_uint32_wait_until_all_vector_on_stream(
+        ivars: *mut u32,
+        nelems: usize,
+        status: *const ::std::os::raw::c_int,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: *mut u32,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_uint64_wait_until_on_stream(
+        ivar: *mut u64,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: u64,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_uint64_wait_until_all_on_stream(
+        ivars: *mut u64,
+        nelems: usize,
+        status: *const ::std::os::raw::c_int,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: u64,
+        stream: cudaStream_t,
+    );
+    pub fn nvshmemx_uint64_wait_until_all_vector_on_stream(
+        ivars: *mut u64,
+        nelems: usize,
+        status: *const ::std::os::raw::c_int,
+        cmp: ::std::os::raw::c_int,
+        cmp_value: *mut u64,
+        stream: cudaStream_t,
+    );
     pub fn nvshmem_signal_fetch(sig_addr: *mut u64) -> u64;
     pub fn nvshmemx_putmem_signal_on_stream(
         dest: *mut ::std::os::raw::c_void,
@@ -393,6 +721,24 @@ unsafe extern "C" {
         cmp_value: u64,
         stream: cudaStream_t,
     );
+    #[link_name = "\u{1}gpucomm_nvshmemx_region_start"]
+    pub fn nvshmemx_region_start(
+        handle: *mut nvshmemx_region_handle_t,
+        attrs: *const nvshmemx_region_attrs_t,
+    ) -> ::std::os::raw::c_int;
+    #[link_name = "\u{1}gpucomm_nvshmemx_region_stop"]
+    pub fn nvshmemx_region_stop(
+        handle: nvshmemx_region_handle_t,
+    ) -> ::std::os::raw::c_int;
+    #[link_name = "\u{1}gpucomm_nvshmemx_qp_create"]
+    pub fn nvshmemx_qp_create(
+        num_qps: ::std::os::raw::c_int,
+        out_qp_array: *mut *mut nvshmemx_qp_handle_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_cumodule_init(module: CUmodule) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_cumodule_finalize(module: CUmodule) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_culibrary_init(library: CUlibrary) -> ::std::os::raw::c_int;
+    pub fn nvshmemx_culibrary_finalize(library: CUlibrary) -> ::std::os::raw::c_int;
     pub fn nvshmem_alltoallmem(
         team: nvshmem_team_t,
         dest: *mut ::std::os::raw::c_void,
@@ -1445,4 +1791,23 @@ unsafe extern "C" {
     pub fn gpucommNvshmemUniqueIdInit(id: *mut nvshmemx_uniqueid_t);
     pub fn gpucommNvshmemAttrInit(attr: *mut nvshmemx_init_attr_t);
     pub fn gpucommNvshmemTeamConfigInit(config: *mut nvshmem_team_config_t);
+    pub fn gpucommNvshmemCollectiveLaunch(
+        kernel: *const ::std::os::raw::c_void,
+        grid: *const ::std::os::raw::c_uint,
+        block: *const ::std::os::raw::c_uint,
+        args: *mut *mut ::std::os::raw::c_void,
+        shared: usize,
+        stream: cudaStream_t,
+    ) -> ::std::os::raw::c_int;
+    pub fn gpucommNvshmemCollectiveLaunchConfig(
+        config: *const ::std::os::raw::c_void,
+        kernel: *const ::std::os::raw::c_void,
+        args: *mut *mut ::std::os::raw::c_void,
+    ) -> ::std::os::raw::c_int;
+    pub fn gpucommNvshmemCollectiveLaunchGrid(
+        kernel: *const ::std::os::raw::c_void,
+        block: *const ::std::os::raw::c_uint,
+        shared: usize,
+        blocks: *mut ::std::os::raw::c_int,
+    ) -> ::std::os::raw::c_int;
 }

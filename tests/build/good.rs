@@ -78,12 +78,37 @@ fn documentation_needs_nothing() {
     }
     script.without_libclang();
     script.set("DOCS_RS", "1");
+    script.set("CARGO_FEATURE_PMIX", "1");
+    script.set("PMIX_HOME", "/nowhere");
     let lines = script.lines().expect("no tool is needed");
     assert!(lines.contains(&"cargo::rustc-cfg=gpucomm_snapshot".to_string()), "{}", lines.join("\n"));
     assert!(!lines.iter().any(|line| line.contains("rustc-link")), "{}", lines.join("\n"));
-    script.env.remove("DOCS_RS");
+    for name in ["DOCS_RS", "CARGO_FEATURE_PMIX"] {
+        script.env.remove(name);
+    }
     script.set("CARGO_FEATURE_EMULATOR", "1");
     let lines = script.lines().expect("no tool is needed");
     assert!(lines.contains(&"cargo::rustc-cfg=gpucomm_emulator".to_string()), "{}", lines.join("\n"));
     assert!(lines.contains(&"cargo::metadata=EMULATED=1".to_string()), "{}", lines.join("\n"));
+}
+
+#[cfg(feature = "pmix")]
+#[test]
+fn pmix_is_linked_with_the_emulator_and_without() {
+    let Some(mut script) = Script::new() else { return };
+    let lib = std::path::Path::new(env!("GPUCOMM_PMIX_LIBRARY")).parent().expect("a directory").display().to_string();
+    script.set("CARGO_FEATURE_PMIX", "1");
+    script.set("PMIX_INCLUDE_DIR", env!("GPUCOMM_PMIX_INCLUDE_DIR"));
+    script.set("PMIX_LIB_DIR", &lib);
+    let of = |lines: &[String]| -> Vec<String> {
+        lines.iter().filter_map(|line| line.strip_prefix("cargo::rustc-link-lib=").map(String::from)).collect()
+    };
+    let Some(lines) = script.lines() else { return };
+    let wanted = ["static=gpucomm_shim", "static=gpucomm_pmix", "dylib=nccl", "dylib=cudart", "dylib=pmix"];
+    assert_eq!(of(&lines), wanted, "{}", lines.join("\n"));
+    script.set("CARGO_FEATURE_EMULATOR", "1");
+    let lines = script.lines().expect("it has been compiled before");
+    assert_eq!(of(&lines), ["static=gpucomm_pmix", "dylib=pmix"], "{}", lines.join("\n"));
+    assert!(lines.contains(&format!("cargo::rustc-link-arg=-Wl,-rpath,{lib}")), "{}", lines.join("\n"));
+    assert!(script.root.join("out/lib/libpmix.so.2").exists() && !script.root.join("out/lib/libnccl.so").exists());
 }

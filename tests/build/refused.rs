@@ -32,10 +32,11 @@ fn without_libclang() {
     assert_eq!(
         ours,
         "\
-error: libclang is missing: it reads the headers of CUDA and NCCL. Install it with `apt install libclang-dev` or
+error: libclang is missing: it reads the headers of CUDA, NCCL and NVSHMEM. Install it with `apt install libclang-dev` or
   `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
   LIBCLANG_PATH set to the directory of its libclang.so. Without the feature `bindgen`, which is on by default, the committed
-  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"]. Nor is it with the emulator: --features gpucomm/emulator.
+  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"]; the feature `nvshmem` has it on.
+  Nor is it with the emulator: --features gpucomm/emulator.
 "
     );
     assert_eq!(theirs.lines().count(), 1, "{theirs}");
@@ -191,4 +192,21 @@ fn flags_that_are_neither_0_nor_1() {
     script.set("CARGO_FEATURE_EMULATOR", "1");
     script.set("GPUCOMM_NO_EMULATOR", "0");
     assert!(script.run().stdout.contains("gpucomm_emulator"));
+}
+
+#[test]
+fn pmix_that_is_not_there() {
+    let Some(mut script) = Script::new() else { return };
+    script.set("CARGO_FEATURE_PMIX", "1");
+    script.set("PMIX_HOME", &script.at("sdk"));
+    for emulator in [false, true] {
+        if emulator {
+            script.set("CARGO_FEATURE_EMULATOR", "1");
+        }
+        let Some(text) = script.failure() else { return };
+        let wanted = "error: PMIx not found through PMIX_HOME (need pmix_version.h >= 3.1 and libpmix.so[.2])|\
+                      PMIX_HOME=ROOT/sdk|include/pmix_version.h missing|";
+        assert_eq!(essence(&text), wanted);
+        assert!(text.ends_with("| correct or unset PMIX_HOME | leave out the feature pmix\n"), "{text}");
+    }
 }

@@ -2,10 +2,25 @@
 
 #[cfg(gpucomm_emulator)]
 mod diagnose;
+#[cfg(gpucomm_emulator)]
+mod diagnose_broken;
+#[cfg(gpucomm_emulator)]
+mod diagnose_dumps;
+#[cfg(gpucomm_emulator)]
+mod diagnose_places;
+mod doctor;
 mod faults;
 mod harness;
 mod nonsense;
+#[cfg(feature = "nvshmem")]
+mod nvshmem;
+#[cfg(gpucomm_emulator)]
+mod place;
 mod plots;
 mod processes;
 mod ras;
+mod run;
+mod run_ends;
+mod run_print;
+mod run_signals;
 mod tables;

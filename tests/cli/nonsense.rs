@@ -152,11 +152,24 @@ fn info_tells_what_there_is() {
         assert!(output.out.contains(text), "no {text} in\n{}", output.out);
     }
     let json: Value = serde_json::from_str(&run(&["info", "--json"]).out).unwrap();
-    for library in ["nccl", "cuda_runtime"] {
+    for library in [
+        "nccl",
+        "cuda_runtime",
+        #[cfg(feature = "nvshmem")]
+        "nvshmem",
+    ] {
         for version in ["built_for", "running"] {
             let text = json["libraries"][library][version].as_str().unwrap();
             assert!(text.starts_with(|c: char| c.is_ascii_digit()), "{library} {version}: {text}");
         }
+    }
+    #[cfg(feature = "nvshmem")]
+    {
+        let text = json["libraries"]["nvshmem"]["collectives"].as_str().unwrap();
+        assert!(
+            text.contains(if cfg!(gpucomm_emulator) { "no NCCL" } else { "libnccl" }) && output.out.contains(text),
+            "{text}"
+        );
     }
     for (ordinal, device) in json["devices"].as_array().unwrap().iter().enumerate() {
         assert_eq!(device["ordinal"], ordinal);

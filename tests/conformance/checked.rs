@@ -7,6 +7,8 @@ use gpucomm::exchange::{Directory, Exchange, TcpPlace};
 use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
+#[cfg(nccl_ge_2_28_7)]
+use crate::checked_made;
 use crate::checked_starts::{ASKED, Way, by_way};
 use crate::processes::use_all;
 use crate::support::process::{Child, Finished, Role, all_succeed, spawn};
@@ -27,12 +29,17 @@ pub const PATIENT: f64 = 40.0;
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(PATIENT));
-    let roles: [(&str, fn(Role)); 7] = [
+    let roles: &[(&str, fn(Role))] = &[
         ("alike", alike),
         ("one differs", one_differs),
         ("one is missing", checked_ends::one_is_missing),
         ("one is not checked", checked_ends::one_is_not_checked),
         ("one aborts", checked_ends::one_aborts),
+        ("by an id", checked_ends::not_over_an_exchange),
+        #[cfg(nccl_ge_2_28_7)]
+        ("one differs, made", checked_made::one_differs),
+        #[cfg(nccl_ge_2_28_7)]
+        ("alike, made", checked_made::alike),
         ("recovers", checked_starts::recovers),
         ("one aborts, stores fail", checked_starts::one_aborts),
     ];

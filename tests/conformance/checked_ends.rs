@@ -41,6 +41,8 @@ pub fn one_is_missing(role: Role) {
                 error.to_string().contains("has come to 1 collective, the last was all_reduce of 12 f32"),
                 "{error}"
             );
+            let dump = comm.dump().to_string();
+            assert!(dump.contains(&format!("\"comparison\": \"rank {} {who}", role.rank)), "{dump}");
         }
         // Whoever is first tells the others.
         (Error::Aborted { reason, .. }, _) => assert!(reason.contains("of another process"), "{error}"),
@@ -113,6 +115,28 @@ fn all_are_checked_or_none() {
         };
         assert!(matches!(alone, Err(Error::InvalidArgument { what: "checked", .. })), "{alone:?}");
         still_works(1);
+    });
+}
+
+/// Ranks that start by an id, which have nothing to compare over, though the environment wants them to.
+pub fn not_over_an_exchange(_: Role) {
+    for _ in 0..2 {
+        let (device, id) = (gpucomm::Device::new(0).unwrap(), UniqueId::new().unwrap());
+        // SAFETY: there is one rank.
+        let alone = unsafe { Communicator::init_rank(device, 1, &id, 0) }.unwrap();
+        assert!(!alone.is_checked());
+    }
+}
+
+#[test]
+fn who_cannot_be_checked_says_so_once() {
+    watched(60.0, || {
+        for (value, times) in [("1", 1), ("0", 0)] {
+            let ends = Job::start("by an id", 1, "", &[("GPUCOMM_CHECKED", value)]).ends();
+            ends.iter().for_each(Finished::assert_success);
+            let said = ends[0].text.matches("have no exchange to compare over").count();
+            assert_eq!(said, times, "{ends:?}");
+        }
     });
 }
 

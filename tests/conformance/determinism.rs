@@ -21,11 +21,12 @@ const RUNS: usize = 100;
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    let roles: [(&str, fn(usize)); 6] = [
+    let roles: [(&str, fn(usize)); 7] = [
         ("sums", sums),
         ("without", without),
         ("configured", configured),
         ("variables", variables),
+        ("nothing", nothing),
         ("late", late),
         ("limits", limits),
     ];
@@ -206,17 +207,39 @@ fn the_configuration_says_it_where_it_can() {
         return skip("only the emulator is told, by a variable, which version it is");
     }
     watched(60.0, || {
-        let said = [("NCCL_TUNER_PLUGIN", "none"), ("NCCL_GRAPH_REGISTER", "0"), ("GPUCOMM_EMULATOR_NCCL", "2.32.3")];
+        let said = [
+            ("NCCL_ENV_PLUGIN", "none"),
+            ("NCCL_TUNER_PLUGIN", "none"),
+            ("NCCL_GRAPH_REGISTER", "0"),
+            ("GPUCOMM_EMULATOR_NCCL", "2.32.3"),
+        ];
         run("configured", &said);
         // And nothing of it is lost on the way to versions in which only the environment says it.
         run("limits", &said);
     });
 }
 
+/// What has to be set is named at once, where nothing is.
+fn nothing(ranks: usize) {
+    let error = clique(ranks, Config::new().deterministic(true)).expect_err("an environment that says nothing");
+    let said = |name: &'static str| std::env::var_os(name).is_some();
+    let needed = ["NCCL_ENV_PLUGIN", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_GRAPH_REGISTER"];
+    // With newer versions the configuration switches NVLS off.
+    let names: Vec<_> = needed.into_iter().filter(|name| !said(name) && (*name != NVLS || !SAYS_NVLS)).collect();
+    assert!(names.len() > 1, "set from without: {names:?} are left");
+    assert!(matches!(error, Error::InvalidArgument { what: "the environment", .. }), "{error:?}");
+    assert_names(&error, &names);
+    assert_names(&error, &["Clique::init_all_with", "prepare_determinism"]);
+}
+
+const NVLS: &str = "NCCL_NVLS_ENABLE";
+const SAYS_NVLS: bool = cfg!(nccl_ge_2_32);
+
 /// Each variable that says something else, or nothing where it has to, is named.
 fn variables(ranks: usize) {
     prepare();
     for (name, wrong) in [
+        ("NCCL_ENV_PLUGIN", "some"),
         ("NCCL_NVLS_ENABLE", "1"),
         ("NCCL_TUNER_PLUGIN", "some"),
         ("NCCL_GRAPH_REGISTER", "1"),
@@ -257,6 +280,7 @@ fn late(ranks: usize) {
     assert!(std::env::var_os("NCCL_GRAPH_REGISTER").is_none(), "something was set");
     // SAFETY: as in `prepare`.
     unsafe {
+        std::env::set_var("NCCL_ENV_PLUGIN", "none");
         std::env::set_var("NCCL_NVLS_ENABLE", "0");
         std::env::set_var("NCCL_TUNER_PLUGIN", "none");
         std::env::set_var("NCCL_GRAPH_REGISTER", "0");
@@ -268,6 +292,7 @@ fn late(ranks: usize) {
 #[test]
 fn variables_that_contradict_are_named() {
     watched(60.0, || {
+        run("nothing", &[]);
         run("variables", &[]);
         run("late", &[]);
     });

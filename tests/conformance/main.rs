@@ -26,6 +26,8 @@ mod capture;
 mod causes;
 mod checked;
 mod checked_ends;
+#[cfg(nccl_ge_2_28_7)]
+mod checked_made;
 mod checked_starts;
 mod collectives;
 mod config;

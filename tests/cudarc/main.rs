@@ -206,6 +206,13 @@ fn what_cannot_be_lent_is_refused() {
     assert!(error.contains("memory of device 0") && error.contains("memory of device 1"), "{error}");
     let error = SharedStream::new(&context.per_thread_stream()).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { what: "stream", .. }), "{error}");
+    // Another one in each thread: who frees it may be one that waits for nothing.
+    // SAFETY: nobody reads it.
+    if let Ok(of_thread) = unsafe { context.per_thread_stream().alloc::<f32>(4) } {
+        let error = shared[0].lend(&of_thread, never).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { what: "memory", .. }), "{error}");
+        std::mem::forget(of_thread);
+    }
     // While cudarc captures it.
     let near = theirs[0].alloc_zeros::<f32>(4).unwrap();
     theirs[0].synchronize().unwrap();

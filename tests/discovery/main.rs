@@ -26,4 +26,5 @@ mod machine;
 mod nvshmem;
 #[path = "../../build/place.rs"]
 mod place;
+mod pmix;
 mod within;

@@ -176,9 +176,10 @@ error: NVSHMEM not found (need non_abi/nvshmem_version.h >= 3.2 and libnvshmem_h
   ROOT/usr/include/nvshmem_13/non_abi/nvshmem_version.h  missing
   ROOT/usr/local/include/nvshmem_13/non_abi/nvshmem_version.h  3.1.7 (too old)
   ROOT/usr/local/nvshmem/include/nvshmem_13/non_abi/nvshmem_version.h  headers of 3.4.5, but no libnvshmem_host.so[.3] beside them
-  fix: apt install libnvshmem3-dev-cuda-13 | export NVSHMEM_HOME=/path | leave out the feature nvshmem
+  fix: apt install libnvshmem3-dev-cuda-13 | export NVSHMEM_HOME=/path | --features gpucomm/emulator for the CPU emulator | leave out the feature nvshmem
 ";
     assert_eq!(machine.failure(&FOR_13), text);
+    assert!(machine.failure(&FOR_12).contains("libnvshmem3-dev-cuda-12 |"));
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn an_archive_is_refused() {
     let text = "\
 error: NVSHMEM cannot be linked statically: unset NVSHMEM_STATIC (need non_abi/nvshmem_version.h >= 3.2 and libnvshmem_host.so[.3])
   NVSHMEM_STATIC=1  there is no archive of it, libnvshmem_host.so only
-  fix: apt install libnvshmem3-dev-cuda-13 | correct or unset NVSHMEM_STATIC | leave out the feature nvshmem
+  fix: apt install libnvshmem3-dev-cuda-13 | correct or unset NVSHMEM_STATIC | --features gpucomm/emulator for the CPU emulator | leave out the feature nvshmem
 ";
     assert_eq!(machine.failure(&FOR_13), text);
     machine.env.insert("NVSHMEM_STATIC".into(), "0".into());

@@ -9,12 +9,15 @@ use gpucomm::{Error, Result};
 
 use crate::support::{free_address, seed, slower};
 
-fn frame(bytes: &[u8]) -> Vec<u8> {
+/// The version of the protocol.
+pub const VERSION: u32 = 2;
+
+pub fn frame(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_le_bytes(), bytes].concat()
 }
 
 /// What a client says first, as the protocol has it.
-fn hello(version: u32, purpose: u8, (rank, size): (u32, u32), job: &str) -> Vec<u8> {
+pub fn hello(version: u32, purpose: u8, (rank, size): (u32, u32), job: &str) -> Vec<u8> {
     let mut bytes = b"gpucommX".to_vec();
     bytes.extend(version.to_le_bytes());
     bytes.push(purpose);
@@ -24,13 +27,15 @@ fn hello(version: u32, purpose: u8, (rank, size): (u32, u32), job: &str) -> Vec<
     bytes.extend(u32::try_from(job.len()).unwrap().to_le_bytes());
     bytes.extend(job.as_bytes());
     bytes.extend(0_u64.to_le_bytes());
+    // Without a secret.
+    bytes.push(0);
     frame(&bytes)
 }
 
 /// A connection that has been let in, for requests.
-fn inside(address: &str) -> TcpStream {
+pub fn inside(address: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(&hello(1, 1, (1, 2), "")).unwrap();
+    stream.write_all(&hello(VERSION, 1, (1, 2), "")).unwrap();
     let mut len = [0; 4];
     stream.read_exact(&mut len).unwrap();
     let mut answer = vec![0; u32::from_le_bytes(len) as usize];
@@ -40,16 +45,21 @@ fn inside(address: &str) -> TcpStream {
 }
 
 /// Whether the server closes a connection within the time.
-fn closes(stream: &mut TcpStream, within: Duration) -> bool {
+pub fn closes(stream: &mut TcpStream, within: Duration) -> bool {
     stream.set_read_timeout(Some(within)).unwrap();
     let mut rest = Vec::new();
     !matches!(stream.read_to_end(&mut rest), Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut))
 }
 
 /// Two ranks at work while `attack` is on; returns what it returns, once they have worked on after it.
-fn beside<R: Send>(attack: impl FnOnce(&str) -> R + Send) -> R {
+pub fn beside<R: Send>(attack: impl FnOnce(&str) -> R + Send) -> R {
     let address = free_address();
-    let place = TcpPlace::new(&address).within(slower(20.0));
+    beside_at(TcpPlace::new(&address), || attack(&address))
+}
+
+/// The same at this place.
+pub fn beside_at<R: Send>(place: TcpPlace, attack: impl FnOnce() -> R + Send) -> R {
+    let place = place.within(slower(20.0));
     let work = |x: &Exchange, rounds: u8| {
         for round in 0..rounds {
             assert_eq!(x.all_gather(&[round, x.rank() as u8]).unwrap(), [[round, 0], [round, 1]]);
@@ -69,7 +79,7 @@ fn beside<R: Send>(attack: impl FnOnce(&str) -> R + Send) -> R {
             })
         });
         let x = place.connect(1, 2).unwrap();
-        let result = attack(&address);
+        let result = attack();
         let path = {
             // The only key that says where the generation lies.
             let now = x.get(&["g/now"], slower(5.0)).unwrap().swap_remove(0).expect("a generation");
@@ -97,17 +107,21 @@ fn garbage_harms_nobody() {
                 0 => (0..random.usize(1..3000)).map(|_| random.u8(..)).collect(),
                 1 => b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
                 2 => u32::MAX.to_le_bytes().to_vec(),
-                3 => hello(1, 1, (1, 2), "")[..random.usize(1..30)].to_vec(),
+                3 => hello(VERSION, 1, (1, 2), "")[..random.usize(1..30)].to_vec(),
                 4 => [
-                    hello(1, 1, (1, 2), ""),
+                    hello(VERSION, 1, (1, 2), ""),
                     frame(&(0..random.usize(..200)).map(|_| random.u8(..)).collect::<Vec<_>>()),
                 ]
                 .concat(),
                 // Half of a long request.
-                5 => [hello(1, 1, (1, 2), ""), (20_u32 << 20).to_le_bytes().to_vec(), vec![0; random.usize(..9000)]]
-                    .concat(),
-                6 => [hello(1, 1, (1, 2), ""), u32::MAX.to_le_bytes().to_vec()].concat(),
-                _ => [hello(1, 7, (1, 2), ""), vec![0; 64]].concat(),
+                5 => [
+                    hello(VERSION, 1, (1, 2), ""),
+                    (20_u32 << 20).to_le_bytes().to_vec(),
+                    vec![0; random.usize(..9000)],
+                ]
+                .concat(),
+                6 => [hello(VERSION, 1, (1, 2), ""), u32::MAX.to_le_bytes().to_vec()].concat(),
+                _ => [hello(VERSION, 7, (1, 2), ""), vec![0; 64]].concat(),
             };
             let _ = stream.write_all(&bytes);
             if at % 3 == 0 {
@@ -123,7 +137,7 @@ fn connections_that_say_nothing_make_room() {
     beside(|address| {
         let mut silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut half = TcpStream::connect(address).unwrap();
-        half.write_all(&hello(1, 0, (1, 2), "")[..20]).unwrap();
+        half.write_all(&hello(VERSION, 0, (1, 2), "")[..20]).unwrap();
         // There is still room for those who speak.
         drop(inside(address));
         assert!(closes(&mut silent[0], slower(2.0)), "the oldest one is not closed");
@@ -195,9 +209,16 @@ fn who_is_no_rank_of_this_job_is_told_so() {
     stream.write_all(&hello(9, 0, (1, 2), "ours")).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    assert!(String::from_utf8_lossy(&answer).contains("expected version 1 of the protocol, got 9"), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer).contains("expected version 2 of the protocol, got 9"), "{answer:?}");
+    // As version 1 was, whose hello was shorter.
+    let mut old = TcpStream::connect(&address).unwrap();
+    let said = hello(1, 0, (1, 2), "ours");
+    old.write_all(&frame(&said[4..said.len() - 1])).unwrap();
+    let mut answer = Vec::new();
+    old.read_to_end(&mut answer).unwrap();
+    assert!(String::from_utf8_lossy(&answer).contains("expected version 2 of the protocol, got 1"), "{answer:?}");
     // The address is taken.
-    let error = TcpPlace::new(&address).serve(2).unwrap_err();
+    let error = TcpPlace::new(&address).within(Duration::from_millis(200)).serve(2).unwrap_err();
     assert!(matches!(&error, Error::Exchange { key, .. } if *key == address), "{error}");
 }
 

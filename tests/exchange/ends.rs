@@ -3,14 +3,14 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Directory, Exchange, Store, Swap, Threads};
+use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, Swap, TcpPlace, Threads};
 use gpucomm::{Error, Result};
 
-use crate::support::{everywhere, new_path, slower};
+use crate::support::{everywhere, free_address, new_path, slower, where_ends_are_known};
 
 #[test]
 fn who_leaves_is_told_at_once() {
-    everywhere(&[3], |x| {
+    where_ends_are_known(&[3], |x| {
         x.barrier().unwrap();
         x.set(&format!("last/{}", x.rank()), b"words").unwrap();
         if x.rank() == 1 {
@@ -39,7 +39,7 @@ fn who_leaves_is_told_at_once() {
 
 #[test]
 fn when_all_others_have_ended_nobody_waits() {
-    everywhere(&[3], |x| {
+    where_ends_are_known(&[3], |x| {
         x.barrier().unwrap();
         if x.rank() > 0 {
             std::thread::sleep(Duration::from_millis(50 * x.rank() as u64));
@@ -173,4 +173,40 @@ fn a_directory_of_another_size() {
     drop(Directory::open(&path, 2, 3).unwrap());
     assert!(!path.join("gpucomm-exchange").exists());
     std::fs::remove_dir(&path).unwrap();
+}
+
+/// The server of one run stays for its ranks; those of the next one, at the same address, wait until it has ended.
+#[test]
+fn the_next_run_waits_for_the_server_of_the_last_one() {
+    let place = TcpPlace::new(free_address()).within(slower(20.0));
+    let (server, other) = (place.serve(2).unwrap(), place.connect(1, 2).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(server));
+        std::thread::sleep(Duration::from_millis(100));
+        let next = |rank| {
+            let place = &place;
+            move || {
+                let x = Exchange::join_within(place.store(rank, 2).unwrap(), slower(20.0)).unwrap();
+                x.all_gather(&[x.rank() as u8]).unwrap()
+            }
+        };
+        let ranks = [1, 0].map(|rank| scope.spawn(next(rank)));
+        // Its rank is at its last words, which it may still say.
+        std::thread::sleep(Duration::from_millis(200));
+        other.set("last", b"words", slower(5.0)).unwrap();
+        drop(other);
+        for rank in ranks {
+            assert_eq!(rank.join().unwrap(), [[0], [1]]);
+        }
+    });
+    let place = C10dPlace::new(free_address()).within(slower(20.0));
+    let (server, other) = (place.serve(2).unwrap(), place.connect(1, 2).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(server));
+        std::thread::sleep(Duration::from_millis(50));
+        let next = scope.spawn(|| place.serve(1).map(drop));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(other);
+        next.join().unwrap().unwrap();
+    });
 }

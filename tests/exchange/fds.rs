@@ -16,7 +16,7 @@ use rustix::net::{
 };
 
 use crate::processes::{Child, ROLE, all_succeed, kill, line, spawn};
-use crate::support::{everywhere, new_path, slower};
+use crate::support::{everywhere, new_path, slower, where_ends_are_known};
 
 /// A file in memory that holds a text.
 fn memory(text: &str) -> File {
@@ -109,7 +109,7 @@ fn what_cannot_be() {
 #[test]
 fn late_and_wrong_peers() {
     let directory = std::env::temp_dir();
-    everywhere(&[3], |x| {
+    where_ends_are_known(&[3], |x| {
         let post = FdSocket::new(&x.within(slower(1.0)), &directory).unwrap();
         x.barrier().unwrap();
         match x.rank() {

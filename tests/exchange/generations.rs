@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpucomm::exchange::Exchange;
 
-use crate::support::{everywhere, sites, slower};
+use crate::support::{everywhere, sites, slower, where_keys_are_listed};
 
 #[test]
 fn within_a_run() {
@@ -23,7 +23,19 @@ fn within_a_run() {
             x = x.next_generation().unwrap();
         }
         x.barrier().unwrap();
-        // The old ones are gone: rank 0 has removed them before it came here.
+    });
+}
+
+#[test]
+fn old_ones_are_removed() {
+    where_keys_are_listed(&[3], |first| {
+        if first.rank() == 0 {
+            first.set("id", b"old").unwrap();
+        }
+        assert_eq!(first.get("id").unwrap(), b"old");
+        let x = first.next_generation().unwrap();
+        x.barrier().unwrap();
+        // Rank 0 has removed them before it came here.
         assert_eq!(first.try_get("id").unwrap(), None);
         x.barrier().unwrap();
     });

@@ -1,20 +1,26 @@
-//! What ranks tell each other outside NCCL: one suite over threads, a shared directory and TCP, and random programs against a model.
+//! What ranks tell each other outside NCCL: one suite over threads, a shared directory, TCP and c10d's TCPStore, and random programs against a model.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `GPUCOMM_TEST_SEED` | the seed of the random programs; printed at the start of each |
+//! | `GPUCOMM_TEST_PYTHON` | a Python that has PyTorch, for the ignored tests of `pytorch`: `scripts/c10d` |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit, for slow machines |
 
 mod attack;
+mod c10d;
 mod deadlines;
 mod ends;
 mod fds;
 mod generations;
 mod keys;
+mod load;
 #[cfg(feature = "mpi")]
 mod mpi_late;
 mod processes;
+mod pytorch;
 mod random;
+#[cfg(feature = "secret")]
+mod secrets;
 mod support;
 mod together;
 mod views;

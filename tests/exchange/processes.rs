@@ -27,6 +27,7 @@ fn child() {
         }
     };
     match role {
+        "serve" => crate::load::serve(place, size),
         "together" => together(&join().unwrap()),
         "victim" => victim(&join().unwrap()),
         "first" => first(&join().unwrap()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Directory, Exchange, Store, TcpPlace, Threads};
+use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, TcpPlace, Threads};
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
 pub fn slower(seconds: f64) -> Duration {
@@ -20,6 +20,9 @@ pub enum Place {
     Threads(Threads),
     Directory(PathBuf),
     Tcp(TcpPlace),
+    C10d(C10dPlace),
+    /// As PyTorch 1.13 has it.
+    OldC10d(C10dPlace),
 }
 
 /// What keeps a place, and takes it away in the end.
@@ -40,12 +43,23 @@ impl Place {
         matches!(self, Self::Threads(_) | Self::Directory(_))
     }
 
+    /// Whether it is known of a rank that it has ended.
+    pub fn knows_ends(&self) -> bool {
+        !matches!(self, Self::C10d(_) | Self::OldC10d(_))
+    }
+
+    /// Whether its keys can be listed, and so removed by what they begin with.
+    pub fn lists_keys(&self) -> bool {
+        !matches!(self, Self::OldC10d(_))
+    }
+
     /// The store of one rank. That of rank 0 first, where it has the server.
     pub fn store(&self, rank: usize, size: usize) -> gpucomm::Result<Arc<dyn Store>> {
         Ok(match self {
             Self::Threads(threads) => Arc::new(threads.store(rank)?),
             Self::Directory(path) => Arc::new(Directory::open(path, rank, size)?),
             Self::Tcp(place) => Arc::new(place.store(rank, size)?),
+            Self::C10d(place) | Self::OldC10d(place) => Arc::new(place.store(rank, size)?),
         })
     }
 }
@@ -55,7 +69,12 @@ pub fn sites(size: usize) -> Vec<Site> {
     let threads = Site { name: "threads", place: Place::Threads(Threads::new(size)), size };
     let directory = Site { name: "directory", place: Place::Directory(new_path()), size };
     let tcp = Site { name: "TCP", place: Place::Tcp(TcpPlace::new(free_address()).within(slower(20.0))), size };
-    vec![threads, directory, tcp]
+    let c10d = |place: C10dPlace| place.within(slower(20.0));
+    let today = Place::C10d(c10d(C10dPlace::new(free_address()).prefix("p/")));
+    let today = Site { name: "c10d", place: today, size };
+    let old = Place::OldC10d(c10d(C10dPlace::new(free_address()).old_protocol()));
+    let old = Site { name: "c10d as of 1.13", place: old, size };
+    vec![threads, directory, tcp, today, old]
 }
 
 /// An address of this host at which nobody listens.
@@ -119,8 +138,22 @@ impl Site {
 
 /// Runs `body` as every rank in every form, with each of the sizes.
 pub fn everywhere(sizes: &[usize], body: impl Fn(Exchange) + Sync) {
+    at(sizes, |_| true, body);
+}
+
+/// The same in those forms in which it is known of a rank that it has ended.
+pub fn where_ends_are_known(sizes: &[usize], body: impl Fn(Exchange) + Sync) {
+    at(sizes, Place::knows_ends, body);
+}
+
+/// The same in those forms that can list their keys.
+pub fn where_keys_are_listed(sizes: &[usize], body: impl Fn(Exchange) + Sync) {
+    at(sizes, Place::lists_keys, body);
+}
+
+fn at(sizes: &[usize], these: impl Fn(&Place) -> bool, body: impl Fn(Exchange) + Sync) {
     for size in sizes {
-        for site in sites(*size) {
+        for site in sites(*size).into_iter().filter(|site| these(&site.place)) {
             let start = Instant::now();
             site.run(&body);
             println!("{} ranks, {}: {:?}", size, site.name, start.elapsed());

@@ -22,16 +22,18 @@ pub fn declared() -> Vec<String> {
     names(&read("src/sys/snapshot.rs"), "pub fn ")
 }
 
-/// How many functions of NVSHMEM are declared, of which the emulator has none.
-pub fn of_nvshmem() -> usize {
-    names(&read("src/sys/snapshot_nvshmem.rs"), "pub fn ").len()
+/// What is declared of NVSHMEM.
+pub fn declared_of_nvshmem() -> Vec<String> {
+    names(&read("src/sys/snapshot_nvshmem.rs"), "pub fn ")
 }
 
 /// What the emulator has.
 pub fn emulated() -> Vec<String> {
-    let text = read("src/sys/mod.rs");
+    let text = read("src/sys/mod.rs") + &read("src/sys/nvshmem.rs");
     let lists = text.split("\nemulated! {").skip(1).map(|rest| rest.split('}').next().unwrap_or_default());
-    lists.flat_map(str::split_whitespace).map(str::to_owned).collect()
+    // A list may begin with the module that declares its functions: `of bindings:`.
+    let names = lists.map(|list| list.rsplit(':').next().unwrap_or_default());
+    names.flat_map(str::split_whitespace).map(str::to_owned).collect()
 }
 
 /// All source files below a folder, with their text.
@@ -54,13 +56,13 @@ fn files(folder: &str) -> Vec<(PathBuf, String)> {
 }
 
 /// The source: of the crate, and of tests.
-fn sources() -> &'static [(PathBuf, String)] {
+pub fn sources() -> &'static [(PathBuf, String)] {
     static SOURCES: OnceLock<Vec<(PathBuf, String)>> = OnceLock::new();
     SOURCES.get_or_init(|| [files("src"), files("tests")].concat())
 }
 
 /// Whether a text has this as a word.
-fn mentions(text: &str, word: &str) -> bool {
+pub fn mentions(text: &str, word: &str) -> bool {
     let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     text.match_indices(word)
         .any(|(at, _)| !part(text[..at].chars().next_back()) && !part(text[at + word.len()..].chars().next()))

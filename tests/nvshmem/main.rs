@@ -2,6 +2,7 @@
 //! it. Needs the library, so not with the emulator.
 #![cfg(all(feature = "nvshmem", not(any(gpucomm_emulator, gpucomm_snapshot))))]
 
+mod bootstraps;
 mod processes;
 
 use std::mem::{MaybeUninit, size_of};

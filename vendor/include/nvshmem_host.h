@@ -2,6 +2,7 @@
 #ifndef GPUCOMM_VENDOR_NVSHMEM_HOST_H
 #define GPUCOMM_VENDOR_NVSHMEM_HOST_H
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <non_abi/nvshmem_version.h>
 #include <stddef.h>
@@ -36,7 +37,8 @@ enum gpucommTeams {
   NVSHMEM_TEAM_WORLD = 0,
   NVSHMEM_TEAM_SHARED = 1,
   NVSHMEMX_TEAM_NODE = 2,
-  NVSHMEMX_TEAM_SAME_MYPE_NODE = 3
+  NVSHMEMX_TEAM_SAME_MYPE_NODE = 3,
+  NVSHMEM_TEAM_MC_SHARED = 6
 };
 enum gpucommComparisons {
   NVSHMEM_CMP_EQ = 0,
@@ -163,12 +165,67 @@ void nvshmemx_putmem_nbi_on_stream(void *dest, const void *source, size_t bytes,
 void nvshmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, cudaStream_t stream);
 void nvshmemx_getmem_nbi_on_stream(void *dest, const void *source, size_t bytes, int pe, cudaStream_t stream);
 
+/* Single elements, by their width. */
+#define GPUCOMM_ELEMENT(name, type) \
+  void nvshmem_##name##_p(type *dest, const type value, int pe); \
+  type nvshmem_##name##_g(const type *src, int pe); \
+  void nvshmemx_##name##_p_on_stream(type *dest, const type value, int pe, cudaStream_t stream);
+GPUCOMM_ELEMENT(uint8, uint8_t)
+GPUCOMM_ELEMENT(uint16, uint16_t)
+GPUCOMM_ELEMENT(uint32, uint32_t)
+GPUCOMM_ELEMENT(uint64, uint64_t)
+#undef GPUCOMM_ELEMENT
+
+/* Elements at distances, by their bits. */
+#define GPUCOMM_STRIDED(bits) \
+  void nvshmem_iput##bits(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe); \
+  void nvshmem_iget##bits(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe); \
+  void nvshmemx_iput##bits##_on_stream(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe, cudaStream_t stream); \
+  void nvshmemx_iget##bits##_on_stream(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe, cudaStream_t stream);
+GPUCOMM_STRIDED(8)
+GPUCOMM_STRIDED(16)
+GPUCOMM_STRIDED(32)
+GPUCOMM_STRIDED(64)
+GPUCOMM_STRIDED(128)
+#undef GPUCOMM_STRIDED
+
+/* Waits for values in memory of this PE. */
+#define GPUCOMM_WAIT(name, type) \
+  void nvshmemx_##name##_wait_until_on_stream(type *ivar, int cmp, type cmp_value, cudaStream_t stream); \
+  void nvshmemx_##name##_wait_until_all_on_stream(type *ivars, size_t nelems, const int *status, int cmp, type cmp_value, cudaStream_t stream); \
+  void nvshmemx_##name##_wait_until_all_vector_on_stream(type *ivars, size_t nelems, const int *status, int cmp, type *cmp_value, cudaStream_t stream);
+GPUCOMM_WAIT(int32, int32_t)
+GPUCOMM_WAIT(int64, int64_t)
+GPUCOMM_WAIT(uint32, uint32_t)
+GPUCOMM_WAIT(uint64, uint64_t)
+#undef GPUCOMM_WAIT
+
 /* Signals. */
 uint64_t nvshmem_signal_fetch(uint64_t *sig_addr);
 void nvshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe, cudaStream_t stream);
 void nvshmemx_putmem_signal_nbi_on_stream(void *dest, const void *source, size_t bytes, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe, cudaStream_t stream);
 void nvshmemx_signal_op_on_stream(uint64_t *sig_addr, uint64_t signal, int sig_op, int pe, cudaStream_t stream);
 void nvshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cmp_value, cudaStream_t stream);
+
+/* Regions in which transfers are sent in batches. */
+typedef uint64_t nvshmemx_region_handle_t;
+typedef struct nvshmemx_region_attrs {
+  uint32_t hints;
+  char reserved[60];
+} nvshmemx_region_attrs_t;
+enum gpucommRegionHints { NVSHMEMX_REGION_HINT_NONE = 0, NVSHMEMX_REGION_HINT_BATCH_RMA = 1 };
+int nvshmemx_region_start(nvshmemx_region_handle_t *handle, const nvshmemx_region_attrs_t *attrs);
+int nvshmemx_region_stop(nvshmemx_region_handle_t handle);
+
+/* Queue pairs of the network, for kernels. */
+typedef int nvshmemx_qp_handle_t;
+int nvshmemx_qp_create(int num_qps, nvshmemx_qp_handle_t **out_qp_array);
+
+/* Modules with kernels that use NVSHMEM. */
+int nvshmemx_cumodule_init(CUmodule module);
+int nvshmemx_cumodule_finalize(CUmodule module);
+int nvshmemx_culibrary_init(CUlibrary library);
+int nvshmemx_culibrary_finalize(CUlibrary library);
 
 /* Collectives. */
 int nvshmem_alltoallmem(nvshmem_team_t team, void *dest, const void *src, size_t nelems);

@@ -1,5 +1,9 @@
 #include "gpucomm_nvshmem.h"
 
+#if GPUCOMM_NVSHMEM_VERSION >= 30800
+#include <device/nvshmemx_collective_launch_apis.h>
+#endif
+
 /* What the Rust side takes for granted. */
 _Static_assert(sizeof(nvshmemx_uniqueid_t) == 128, "nvshmemx_uniqueid_t has 128 bytes");
 _Static_assert(sizeof(nvshmem_team_t) == 4, "nvshmem_team_t is a C int");
@@ -69,5 +73,57 @@ void gpucomm_nvshmemx_flush_on_stream(cudaStream_t stream);
 void gpucomm_nvshmemx_flush_on_stream(cudaStream_t stream) {
   if (nvshmemx_flush_on_stream != NULL) nvshmemx_flush_on_stream(stream);
   else nvshmemx_quiet_on_stream(stream);
+}
+#endif
+
+/* To send in batches is a hint: a library that cannot does not. */
+#if GPUCOMM_NVSHMEM_VERSION >= 30800
+#pragma weak nvshmemx_region_start
+#pragma weak nvshmemx_region_stop
+#pragma weak nvshmemx_qp_create
+#pragma weak nvshmemx_collective_launch
+#pragma weak nvshmemx_collective_launch_attr
+#pragma weak nvshmemx_collective_launch_query_gridsize
+
+int gpucomm_nvshmemx_region_start(nvshmemx_region_handle_t *handle, const nvshmemx_region_attrs_t *attrs);
+int gpucomm_nvshmemx_region_start(nvshmemx_region_handle_t *handle, const nvshmemx_region_attrs_t *attrs) {
+  if (nvshmemx_region_start != NULL && nvshmemx_region_stop != NULL) return nvshmemx_region_start(handle, attrs);
+  *handle = 0;
+  return NVSHMEMX_SUCCESS;
+}
+
+int gpucomm_nvshmemx_region_stop(nvshmemx_region_handle_t handle);
+int gpucomm_nvshmemx_region_stop(nvshmemx_region_handle_t handle) {
+  if (nvshmemx_region_start != NULL && nvshmemx_region_stop != NULL) return nvshmemx_region_stop(handle);
+  return NVSHMEMX_SUCCESS;
+}
+
+int gpucomm_nvshmemx_qp_create(int count, nvshmemx_qp_handle_t **handles);
+int gpucomm_nvshmemx_qp_create(int count, nvshmemx_qp_handle_t **handles) {
+  return nvshmemx_qp_create != NULL ? nvshmemx_qp_create(count, handles) : NVSHMEMX_ERROR_NOT_SUPPORTED;
+}
+
+static dim3 dimensions(const unsigned int *numbers) {
+  dim3 all = {numbers[0], numbers[1], numbers[2]};
+  return all;
+}
+
+int gpucommNvshmemCollectiveLaunch(const void *kernel, const unsigned int *grid, const unsigned int *block, void **args,
+                                   size_t shared, cudaStream_t stream) {
+  if (nvshmemx_collective_launch == NULL) return NVSHMEMX_ERROR_NOT_SUPPORTED;
+  return nvshmemx_collective_launch(kernel, dimensions(grid), dimensions(block), args, shared, stream);
+}
+
+int gpucommNvshmemCollectiveLaunchConfig(const void *config, const void *kernel, void **args) {
+  nvshmemx_collective_launch_attr_t attr;
+  if (nvshmemx_collective_launch_attr == NULL) return NVSHMEMX_ERROR_NOT_SUPPORTED;
+  attr.cuda_config = *(const cudaLaunchConfig_t *)config;
+  return nvshmemx_collective_launch_attr(&attr, kernel, args);
+}
+
+int gpucommNvshmemCollectiveLaunchGrid(const void *kernel, const unsigned int *block, size_t shared, int *blocks) {
+  if (nvshmemx_collective_launch_query_gridsize == NULL) return NVSHMEMX_ERROR_NOT_SUPPORTED;
+  /* The arguments are not looked at. */
+  return nvshmemx_collective_launch_query_gridsize(kernel, dimensions(block), NULL, shared, blocks);
 }
 #endif

@@ -64,6 +64,11 @@ GPUCOMM_CONSTANT(int, NVSHMEMX_ERROR_INTERNAL);
 GPUCOMM_CONSTANT(long, NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS);
 GPUCOMM_CONSTANT(long, NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID);
 #endif
+#if GPUCOMM_NVSHMEM_VERSION >= 30800
+GPUCOMM_CONSTANT(nvshmem_team_t, NVSHMEM_TEAM_MC_SHARED);
+GPUCOMM_CONSTANT(unsigned int, NVSHMEMX_REGION_HINT_NONE);
+GPUCOMM_CONSTANT(unsigned int, NVSHMEMX_REGION_HINT_BATCH_RMA);
+#endif
 #undef GPUCOMM_CONSTANT
 
 #if defined(__cplusplus)
@@ -75,6 +80,14 @@ extern "C" {
 void gpucommNvshmemUniqueIdInit(nvshmemx_uniqueid_t *id);
 void gpucommNvshmemAttrInit(nvshmemx_init_attr_t *attr);
 void gpucommNvshmemTeamConfigInit(nvshmem_team_config_t *config);
+
+#if GPUCOMM_NVSHMEM_VERSION >= 30800
+/* nvshmemx_collective_launch, _attr and _query_gridsize, without the types of their headers, which are written for C++:
+ * `grid` and `block` have three numbers each, and `config` is a cudaLaunchConfig_t. */
+int gpucommNvshmemCollectiveLaunch(const void *kernel, const unsigned int *grid, const unsigned int *block, void **args, size_t shared, cudaStream_t stream);
+int gpucommNvshmemCollectiveLaunchConfig(const void *config, const void *kernel, void **args);
+int gpucommNvshmemCollectiveLaunchGrid(const void *kernel, const unsigned int *block, size_t shared, int *blocks);
+#endif
 
 #if defined(__cplusplus)
 }

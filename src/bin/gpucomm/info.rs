@@ -3,22 +3,30 @@
 mod bugs;
 mod capabilities;
 mod devices;
-mod loaded;
 mod probe;
+mod ranks;
 mod text;
 
-use gpucomm::version::{Build, built_cuda, built_nccl, check_cuda, check_nccl};
-#[cfg(feature = "nvshmem")]
-use gpucomm::version::{built_nvshmem, check_nvshmem, running_nvshmem};
+use std::fmt::Display;
+
 use gpucomm::{Backend, backend};
 use serde_json::{Value, json};
 
 use crate::failure::Result;
+use crate::libraries::{self, Library, cuda};
 use crate::options::InfoArgs;
 use crate::output;
 
 /// Prints everything. Only a closed standard output is a failure: without a GPU, that is what the answer says.
+///
+/// Of several ranks that a launcher has started rank 0 prints, who all are included.
 pub fn run(options: &InfoArgs) -> Result<()> {
+    // What is installed can be said wherever this was started, and whoever does not come.
+    let ranks = match ranks::describe() {
+        Ok(Some((1.., _))) => return Ok(()),
+        Ok(ranks) => ranks.map(|(_, ranks)| ranks),
+        Err(failure) => Some(failure.one_line().into()),
+    };
     let devices = devices::describe();
     let info = json!({
         "program": concat!("gpucomm ", env!("CARGO_PKG_VERSION")),
@@ -31,6 +39,7 @@ pub fn run(options: &InfoArgs) -> Result<()> {
             0 => "none".to_owned(),
             code => cuda(code),
         })),
+        "ranks": ranks,
         "devices": devices,
         "capabilities": capabilities::describe(),
         "known_bugs": bugs::describe(),
@@ -46,40 +55,29 @@ pub fn run(options: &InfoArgs) -> Result<()> {
 }
 
 fn libraries() -> Value {
-    let nccl = gpucomm::nccl::version().map(|version| version.to_string());
-    let mut libraries = json!({ "nccl": library("libnccl.so", &built_nccl(), nccl, check_nccl()) });
+    let mut libraries = json!({ "nccl": library(&libraries::nccl()) });
     #[cfg(feature = "nvshmem")]
     {
-        let nvshmem = running_nvshmem().map(|version| version.to_string());
-        libraries["nvshmem"] = library("libnvshmem_host.so", &built_nvshmem(), nvshmem, check_nvshmem());
+        libraries["nvshmem"] = library(&libraries::nvshmem());
+        libraries["nvshmem"]["collectives"] = libraries::collectives().into();
     }
-    let runtime = gpucomm::cuda::runtime_version().map(cuda);
-    libraries["cuda_runtime"] = library("libcudart.so", &built_cuda(), runtime, check_cuda());
+    libraries["cuda_runtime"] = library(&libraries::cuda_runtime());
     libraries
 }
 
-fn library(file: &str, built: &Build, running: gpucomm::Result<String>, usable: gpucomm::Result<()>) -> Value {
-    let refused = match usable {
-        Err(error @ gpucomm::Error::LibraryTooOld { .. }) => Some(error.to_string()),
-        _ => None,
-    };
+fn library(library: &Library) -> Value {
     json!({
-        "refused": refused,
-        "built_for": built.version.to_string(),
-        "running": answer(running),
-        "headers": built.include_dir,
-        "library": built.library,
-        "loaded": loaded::path(file),
-        "found_by": built.origin,
+        "refused": library.refused,
+        "built_for": library.built,
+        "running": answer(library.running.clone()),
+        "headers": library.headers,
+        "library": library.linked,
+        "loaded": library.loaded,
+        "found_by": library.origin,
     })
 }
 
 /// The answer, or why there is none.
-fn answer(result: gpucomm::Result<String>) -> Value {
+fn answer<E: Display>(result: Result<String, E>) -> Value {
     result.unwrap_or_else(|error| format!("unknown: {error}")).into()
-}
-
-/// A version of CUDA from its code, such as 13000.
-fn cuda(code: i32) -> String {
-    format!("{}.{}", code / 1000, code % 1000 / 10)
 }

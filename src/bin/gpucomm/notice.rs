@@ -1,6 +1,7 @@
 //! When to say that this is the emulator: not before it is clear that there is something to run, so that an error stays
 //! one line.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpucomm::{Backend, backend};
@@ -25,5 +26,12 @@ pub fn give(devices: usize) {
     if WANTED.swap(false, Ordering::Relaxed) {
         let noun = if devices == 1 { "device" } else { "devices" };
         output::note(&format!("running on the CPU emulator ({devices} {noun}), not on a GPU"));
+    }
+}
+
+/// Lets a program that is started say it for itself.
+pub fn pass_on(command: &mut Command) {
+    if WANTED.load(Ordering::Relaxed) {
+        command.env_remove(QUIET);
     }
 }

@@ -1,5 +1,9 @@
 //! The command line. Nonsense is one line that says what is wrong, never a page of usage.
 
+pub mod doctor;
+#[cfg(feature = "nvshmem")]
+pub mod nvshmem;
+mod run;
 mod values;
 
 use std::ffi::OsString;
@@ -8,11 +12,13 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use gpucomm::ElementKind;
+use gpucomm::{ElementKind, Launch};
 
+pub use self::run::{Engine, Place, RunArgs, RunOptions};
 pub use self::values::{Average, Buffers, RedOp, Root, Way, kind_name};
 use self::values::{List, average, buffers, factor, increment, kinds, launches, natural, positive, redops, root};
 use crate::failure::{Failure, Result};
+use crate::launch;
 use crate::neutral::Neutral;
 use crate::perf::operation::Operation;
 use crate::perf::plot;
@@ -23,7 +29,11 @@ use crate::size::{self, Step, sweep};
 pub enum Command {
     Info(InfoArgs),
     Perf(Box<PerfOptions>),
+    #[cfg(feature = "nvshmem")]
+    PerfNvshmem(nvshmem::NvshmemOptions),
     Diagnose(DiagnoseArgs),
+    Doctor(doctor::DoctorOptions),
+    Run(Box<RunOptions>),
     /// Help, or the version: to be printed.
     Text(String),
 }
@@ -45,13 +55,41 @@ enum Verb {
     ///
     /// OP is one of all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, sendrecv,
     /// all_to_all_v. Options are those of nccl-tests; those that are not listed are taken where they change nothing (-p 0).
-    /// Exits with 1 if any value is wrong, and with 2 if the options make no sense.
+    /// Exits with 1 if any value is wrong, and with 2 if the options make no sense. With --nvshmem, OP is one of NVSHMEM's: put, get,
+    /// put_signal, barrier, reduce, broadcast, fcollect, alltoall, reducescatter; `gpucomm perf --nvshmem --help` has its options.
     Perf(Box<PerfArgs>),
+    /// Time an operation of NVSHMEM, check every element, and print perftest's table
+    ///
+    /// OP is one of put, get, put_signal, barrier, reduce, broadcast, fcollect, alltoall, reducescatter. Each PE is a process; where there are
+    /// fewer GPUs than PEs, they share them, as far as NVSHMEM does. Options are those of perftest.
+    /// Exits with 1 if any value is wrong, and with 2 if the options make no sense.
+    #[cfg(feature = "nvshmem")]
+    #[command(name = PERF_NVSHMEM, hide = true, override_usage = "gpucomm perf <OP> --nvshmem [OPTIONS]")]
+    PerfNvshmem(Box<nvshmem::NvshmemArgs>),
     /// Say which rank did not come, or did something else, from the dumps of all ranks
     ///
     /// Dumps are what GPUCOMM_DUMP=DIRECTORY leaves in that directory when something fails, and what nccl::dump_all writes. While the
     /// program hangs, NCCL's RAS service can be asked, with --ras.
     Diagnose(DiagnoseArgs),
+    /// Say what will go wrong, before NCCL starts
+    ///
+    /// Looks at driver, GPUs, libraries and their known bugs, links, RDMA, shared memory, limits, interfaces, NCCL's variables and files, and
+    /// what a launcher has set. Each check is ok, a note, a warning (slow, or well by luck) or a problem, with one line of what was found
+    /// and one of what to do. With --exchange, started once a rank, whether all ranks reach each other as well.
+    /// Exits with 1 if there is a problem, and with 2 if the options make no sense.
+    ///
+    /// JSON is an object of `program`, `backend` (nvidia or emulator), `verdict` (the worst), `findings` (a list of `check`, `verdict`,
+    /// `found`, `advice` or null, and with --exchange the `ranks` that have found it) and `reach` (null, or `size`, `missing` ranks, `hosts`
+    /// by rank, interfaces that are `open` between all, and `closed` ways: `from`, `to`, `interface`, `address`, `used` by NCCL, `why`).
+    Doctor(doctor::DoctorArgs),
+    /// Start ranks of a program on this machine, and end all when one fails
+    ///
+    /// Each is a process, with torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...), and leads a process group. Signals are passed
+    /// on to all; a second SIGINT kills them. Exits with the code of the rank that failed first; 128 + N where signal N has killed it; 127 where
+    /// there is no such program.
+    /// Rank 0 reads what comes here on standard input, unless that is a terminal. What ranks have started, and is left at the end, is ended too, be it in a
+    /// session of its own. On several machines, other engines start ranks: --print has the line for them.
+    Run(Box<RunArgs>),
 }
 
 /// Options of `gpucomm diagnose`.
@@ -171,32 +209,59 @@ pub struct PerfOptions {
     pub json: Option<PathBuf>,
     pub plot: Option<PathBuf>,
     pub child: Option<usize>,
+    /// What a launcher has started, if this is one of several ranks.
+    pub launch: Option<Launch>,
 }
+
+/// What clap calls `perf` with `--nvshmem`.
+const PERF_NVSHMEM: &str = "perf-nvshmem";
 
 /// Reads the arguments, the program's own name first.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    if args.get(1).is_some_and(|verb| verb == "perf") && args.iter().any(|arg| arg == "--nvshmem") {
+        if cfg!(not(feature = "nvshmem")) {
+            return Err(Failure::usage("this gpucomm is built without NVSHMEM: `--features nvshmem` puts it in"));
+        }
+        args[1] = PERF_NVSHMEM.into();
+    }
+    let of_nvshmem = args.get(1).is_some_and(|verb| verb == PERF_NVSHMEM);
     match Program::try_parse_from(args) {
         Ok(Program { command: Verb::Info(args) }) => Ok(Command::Info(args)),
         Ok(Program { command: Verb::Diagnose(args) }) => Ok(Command::Diagnose(args)),
-        Ok(Program { command: Verb::Perf(args) }) => args.checked().map(|options| Command::Perf(Box::new(options))),
+        Ok(Program { command: Verb::Doctor(args) }) => args.checked().map(Command::Doctor),
+        Ok(Program { command: Verb::Run(args) }) => args.checked().map(|options| Command::Run(Box::new(options))),
+        #[cfg(feature = "nvshmem")]
+        Ok(Program { command: Verb::PerfNvshmem(args) }) => {
+            let launch = if args.is_child() { None } else { launch::found()? };
+            args.checked(launch).map(Command::PerfNvshmem)
+        }
+        Ok(Program { command: Verb::Perf(args) }) => {
+            let launch = if args.child.is_some() { None } else { launch::found()? };
+            args.checked(launch).map(|options| Command::Perf(Box::new(options)))
+        }
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Command::Text(error.render().to_string())),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => Err(Failure::usage(
-                "no command: expected `gpucomm info`, `gpucomm perf OP` or `gpucomm diagnose DUMP` (--help tells more)",
+                "no command: expected `gpucomm info`, `gpucomm doctor`, `gpucomm perf OP`, `gpucomm diagnose DUMP` or `gpucomm run PROGRAM` (--help tells more)",
             )),
             _ => {
                 // Clap's first paragraph says what is wrong; tips and usage follow it.
                 let text = error.render().to_string();
                 let first = text.split("\n\n").next().unwrap_or(&text);
                 let words: Vec<_> = first.lines().map(str::trim).collect();
-                Err(Failure::usage(words.join(" ").trim_start_matches("error: ")))
+                let mut line = words.join(" ").trim_start_matches("error: ").to_owned();
+                if of_nvshmem && error.kind() == ErrorKind::UnknownArgument {
+                    line.push_str(" (`gpucomm perf --nvshmem --help` lists the options: --procs N for so many PEs)");
+                }
+                Err(Failure::usage(line))
             }
         },
     }
 }
 
 impl PerfArgs {
-    fn checked(self) -> Result<PerfOptions> {
+    fn checked(self, launch: Option<Launch>) -> Result<PerfOptions> {
         const DEFAULT: usize = 32 << 20;
         // A bound that is not given makes room for the one that is.
         let min = self.min.unwrap_or(self.max.map_or(DEFAULT, |max| max.min(DEFAULT)));
@@ -212,7 +277,11 @@ impl PerfArgs {
         if min == 0 && max > 0 && matches!(step, Step::Factor(_)) {
             return Err(Failure::usage("-b 0 never grows by a factor (-f): start above 0, or use -i"));
         }
-        let ranks = match self.procs {
+        if let Some(launch) = &launch {
+            launch::one_rank_each(launch, self.procs.is_none() && self.gpus == 1 && self.threads == 1)?;
+        }
+        let procs = self.procs.or(launch.as_ref().map(Launch::size));
+        let ranks = match procs {
             Some(procs) => procs,
             None => self.gpus.checked_mul(self.threads).ok_or_else(|| Failure::usage("-g times -t is too large"))?,
         };
@@ -233,7 +302,7 @@ impl PerfArgs {
             warmup: self.warmup,
             gpus: self.gpus,
             threads: self.threads,
-            procs: self.procs,
+            procs,
             kinds: self.kinds.0,
             redops: self.redops.0,
             root: self.root,
@@ -245,6 +314,7 @@ impl PerfArgs {
             json: self.json,
             plot: self.plot,
             child: self.child,
+            launch,
         };
         options.drawable()?;
         Ok(options)

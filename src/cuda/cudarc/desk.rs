@@ -7,7 +7,7 @@ use cudarc::driver::{CudaStream, DeviceSlice};
 use smallvec::SmallVec;
 
 use super::held::{Held, RECORDING};
-use super::pair::{Pair, device_of};
+use super::pair::{Pair, device_of, is_of_thread};
 use crate::cuda::memory::allocated::allocation::Allocation;
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::bytes::bytes_of;
@@ -68,6 +68,11 @@ impl<'m> Desk<'m> {
         if device != ours.device() || home.context().cu_ctx() != theirs.context().cu_ctx() {
             let expected = format!("memory of {}", ours.device());
             return Err(Error::argument(LEND, "memory", expected, format_args!("memory of {device}")));
+        }
+        if is_of_thread(&home) {
+            // Who drops it may be another thread, whose stream is another one.
+            let expected = "memory of a stream that all threads see";
+            return Err(Error::argument(LEND, "memory", expected, "memory of the default stream of a thread"));
         }
         let bytes = bytes_of::<T>(LEND, len)?;
         ours.room_or_part(BEFORE + AFTER, LEND, default_timeout(), || None)?;
@@ -147,10 +152,14 @@ impl Part<'_> {
         ours.count(AFTER);
         pair.told()?;
         // Asked again after that: it has recorded nothing if the last stream of the context went meanwhile.
-        if !(self.events && pair.keeps_events(&self.home)) {
-            if self.home != *theirs {
-                self.home.join(theirs).map_err(|error| pair.failed("cuStreamWaitEvent", error))?;
-            }
+        let events = self.events && pair.keeps_events(&self.home);
+        // cudarc frees the memory there, whatever its events say by then: it looks at them only while its context has a stream that it has made, and
+        // whether the home is one, or was wrapped, it does not tell.
+        if self.home != *theirs {
+            pair.not_captured(LEND, &self.home)?;
+            self.home.join(theirs).map_err(|error| pair.failed("cuStreamWaitEvent", error))?;
+        }
+        if !events {
             // The context of the memory may keep them all the same: other streams look at these alone.
             self.held.record(&self.home);
             self.home.context().check_err().map_err(|error| pair.failed("cudarc", error))?;

@@ -93,7 +93,7 @@ macro_rules! as_views {
 
             #[allow(private_interfaces)]
             fn enter(self, desk: &mut Desk<'m>) -> Result<Place> {
-                self.$as().enter(desk)
+                desk.put(self.$as())
             }
 
             #[allow(private_interfaces)]

@@ -32,8 +32,13 @@
 //! such events, as long as its context has no stream but the default one, the stream of the slice takes their place: it is waited for, and waits.
 //!
 //! It keeps *one* event for all reads of a slice, and one for all writes, whatever parts of it they are of. What is lent comes behind what they were recorded for before: they cover all
-//! that was lent, on however many streams. What cudarc does not see to itself, nobody does here: where a stream of cudarc reads a slice that is being
-//! read on another one, by whichever library, what writes to it then, or frees it, comes after that later read only. Where that may be, lend it by `&mut`, which counts as a write, and whose view
+//! that was lent, on however many streams. But cudarc's own reads do not wait for other reads, nor do uses of one part that begin before another one is recorded: they
+//! record the event anew, and what it said before is lost. So the stream of the slice, on which cudarc frees it, waits as well: memory is freed behind all that was
+//! lent, whatever the events say by then. That holds up what comes later on that stream, and what is lent later of its memory on others, as that waits for it.
+//! Memory of the stream that it is lent on holds up nothing: what computes goes on while such memory is communicated, and waits for it by cudarc's events when it uses it.
+//!
+//! What is left is cudarc's own: where one of its streams reads a slice that is being read on another one, by whichever library, what writes to it on a third one comes after the later
+//! read only, and the first may get what is written. Where that may be, lend it by `&mut`, which counts as a write, and whose view
 //! shows itself to be read ([`SliceMut::as_slice`](crate::cuda::SliceMut::as_slice)).
 //!
 //! # Failed work

@@ -49,6 +49,11 @@ impl Pair {
     }
 }
 
+/// Whether it is `CU_STREAM_PER_THREAD`, another stream for each thread.
+pub(super) fn is_of_thread(stream: &CudaStream) -> bool {
+    stream.cu_stream().addr() == 2
+}
+
 /// The device of a stream, whose context is the one that all libraries share.
 pub(super) fn device_of(operation: &'static str, stream: &CudaStream) -> Result<Device> {
     let context = stream.context();

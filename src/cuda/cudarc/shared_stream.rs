@@ -8,13 +8,10 @@ use cudarc::driver::CudaStream;
 
 use super::desk::{Desk, LEND};
 use super::lendable::Lendable;
-use super::pair::{Pair, device_of};
+use super::pair::{Pair, device_of, is_of_thread};
 use crate::cuda::order::stream::Stream;
 use crate::error::{Error, Result};
 use crate::sys;
-
-/// `CU_STREAM_PER_THREAD`.
-const PER_THREAD: usize = 2;
 
 /// A stream of cudarc, on which this crate enqueues too. It is a [`Stream`] wherever one is asked for, and keeps cudarc's alive.
 ///
@@ -51,7 +48,7 @@ impl SharedStream {
         let device = device_of(OPERATION, stream)?;
         device.ready(OPERATION)?;
         let raw: sys::cudaStream_t = stream.cu_stream().cast();
-        if raw.addr() == PER_THREAD {
+        if is_of_thread(stream) {
             let expected = "a stream that all threads see";
             return Err(Error::argument(OPERATION, "stream", expected, "the default stream of a thread"));
         }
@@ -69,13 +66,13 @@ impl SharedStream {
     ///
     /// What is lent may be used on any stream of this crate, in any number of operations. Before that, this stream waits for what cudarc has enqueued with the memory; after
     /// it, this stream comes behind all these uses, and cudarc's events are recorded there: see [what comes after what](crate::cuda::cudarc#what-comes-after-what).
-    /// It also waits for all that the stream of the memory was given so far. Nothing waits on the host. The uses count whatever `f` returns, and where it panics.
+    /// It also waits for all that the stream of the memory was given so far. That stream in turn waits for the uses. Nothing waits on the host. The uses count whatever `f` returns, and where it panics.
     ///
-    /// Where a use cannot be put in order, as the stream is being captured when `f` returns, or cudarc's events cannot be recorded, this waits until the uses are done. If they are not within the [default timeout](crate::default_timeout),
+    /// Where a use cannot be put in order, as the stream or that of the memory is being captured when `f` returns, or cudarc's events cannot be recorded, this waits until the uses are done. If they are not within the [default timeout](crate::default_timeout),
     /// **the process is aborted**, with a message: cudarc would go on to write to memory that is in use, or free it. Where the device is lost, nothing uses it.
     ///
     /// # Errors
-    /// [`InvalidArgument`](Error::InvalidArgument) for memory of another device or context, and for elements that are not aligned;
+    /// [`InvalidArgument`](Error::InvalidArgument) for memory of another device or context, for memory of the default stream of a thread, and for elements that are not aligned;
     /// [`Timeout`](Error::Timeout) where too much is on its way; [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the stream or that of the memory is being captured;
     /// what CUDA says, by way of cudarc, which also tells here what it could tell nobody before (`CudaContext::check_err`). `f` has not run then. Those of `f`; and where cudarc's events cannot be
     /// recorded, what CUDA says: `f` has run then, and the uses are done.

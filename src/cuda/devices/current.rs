@@ -99,7 +99,7 @@ impl Device {
 }
 
 /// Runs `calls` of a library that leaves another device current where it fails, and restores that of this thread then.
-pub(crate) fn restoring<R>(calls: impl FnOnce() -> Result<R>) -> Result<R> {
+pub(crate) fn restoring<R, E>(calls: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
     let before = current();
     calls().inspect_err(|_| {
         let _ = before.map(|device| driver::in_use(device.0).then(|| set(device)));

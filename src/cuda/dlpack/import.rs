@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use dlpark::ffi::DLDeviceType;
+use dlpark::ffi::{DLDataType, DLDataTypeCode, DLDeviceType};
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
 
 use super::typed::Typed;
@@ -50,8 +50,8 @@ impl<T: Typed> DeviceBuffer<T> {
                 return Err(wrong("tensor", &"one that may be written to", &"one to read only"));
             }
             if view.dtype() != T::TYPE {
-                let expected = format!("elements of type {:?}", T::TYPE);
-                return Err(wrong("tensor", &expected, &format_args!("elements of type {:?}", view.dtype())));
+                let expected = format!("elements of type {}", named(T::TYPE));
+                return Err(wrong("tensor", &expected, &format_args!("elements of type {}", named(view.dtype()))));
             }
             let (kind, number) = (view.device().device_type, view.device().device_id);
             if kind != DLDeviceType::CUDA {
@@ -92,6 +92,23 @@ fn is_contiguous(shape: &[i64], strides: Option<&[i64]>) -> bool {
             expected = expected.saturating_mul(*len);
             right
         })
+}
+
+/// A type of elements, by a name as NumPy has it.
+fn named(of: DLDataType) -> String {
+    let bits = of.bits;
+    let name = match of.code {
+        DLDataTypeCode::INT => format!("int{bits}"),
+        DLDataTypeCode::UINT => format!("uint{bits}"),
+        DLDataTypeCode::FLOAT => format!("float{bits}"),
+        DLDataTypeCode::BFLOAT => format!("bfloat{bits}"),
+        DLDataTypeCode::COMPLEX => format!("complex{bits}"),
+        DLDataTypeCode::BOOL => "bool".to_owned(),
+        DLDataTypeCode::FLOAT8_E4M3FN => "float8_e4m3fn".to_owned(),
+        DLDataTypeCode::FLOAT8_E5M2 => "float8_e5m2".to_owned(),
+        DLDataTypeCode(code) => format!("{code}, as DLPack counts them, of {bits} bits"),
+    };
+    if of.lanes == 1 { name } else { format!("{name} in {} lanes", of.lanes) }
 }
 
 #[cfg(test)]

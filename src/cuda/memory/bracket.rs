@@ -184,6 +184,12 @@ impl<'s> LentUses<'s> {
         }
     }
 
+    /// What has no elements here, but an order of uses.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn add_used(&mut self, used: &'s dyn Used, access: Access) {
+        self.all.push((used, access));
+    }
+
     pub(crate) fn add_pinned(&mut self, memory: &'s PinnedMemory, access: Access) {
         self.all.push((memory, access));
         self.pinned.push(memory);

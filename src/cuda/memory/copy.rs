@@ -18,6 +18,7 @@ use crate::cuda::works::carry::{self, Source};
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::trace;
 
 /// Blocks that one copy to the host has under way.
 const DEPTH: usize = 4;
@@ -284,6 +285,7 @@ unsafe fn download(
         return Ok(());
     }
     stream.ready(operation)?;
+    let _span = trace::wait(operation, stream.device().ordinal(), stream.serial());
     let mut turns = stream
         .turns(Waits { operation, timeout: || deadline.remaining(), refusal: || None }, [region.alloc.tracker()])?;
     // First: the stream need not come after what others write from now on, to other parts of the memory.

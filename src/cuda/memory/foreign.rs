@@ -295,3 +295,25 @@ fn what_lies_at(device: Device, ptr: *const c_void) -> Result<Found> {
         _ => Found::Unknown,
     })
 }
+
+/// Wraps `cudaPointerGetAttributes`: the ordinal of the device whose memory lies at `address`, if it is that of one.
+#[cfg(feature = "nvshmem")]
+pub(crate) fn memory_at(device: Device, address: usize) -> Result<Option<i32>> {
+    let _current = device.bind("cudaPointerGetAttributes")?;
+    Ok(match what_lies_at(device, std::ptr::without_provenance(address))? {
+        Found::Device(ordinal) => Some(ordinal),
+        _ => None,
+    })
+}
+
+/// Whether CUDA knows of memory at `address`, of whatever kind.
+#[cfg(feature = "nvshmem")]
+pub(crate) fn is_mapped(device: Device, address: usize) -> Result<bool> {
+    let _current = device.bind("cudaPointerGetAttributes")?;
+    match what_lies_at(device, std::ptr::without_provenance(address)) {
+        Ok(found) => Ok(!matches!(found, Found::Unknown)),
+        // Addresses that are reserved, with nothing behind them.
+        Err(Error::Cuda { code, .. }) if code == sys::cudaError::cudaErrorInvalidValue.0 as i32 => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -149,7 +149,8 @@ impl Stream {
         self.launch_for("Stream::launch_many", launches, memory, f)
     }
 
-    fn launch_for<M: Lend, R>(
+    /// The bracket of `operation`, which enqueues so many entries.
+    pub(crate) fn launch_for<M: Lend, R>(
         &self,
         operation: &'static str,
         launches: usize,

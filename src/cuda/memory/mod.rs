@@ -7,7 +7,7 @@ pub(crate) mod buffers;
 pub(crate) mod cast;
 pub(crate) mod copy;
 pub(crate) mod fill;
-mod foreign;
+pub(crate) mod foreign;
 pub(crate) mod host;
 pub(crate) mod launch;
 pub(crate) mod pinned_copy;

@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 
 use crate::cuda::devices::device::Device;
 use crate::deadline::{Deadline, default_timeout};
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use crate::error::Error;
 use crate::error::Result;
 
@@ -67,12 +67,12 @@ impl Drop for Open {
 }
 
 /// Devices on which no capture begins for as long as this lives.
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
 #[derive(Debug)]
 pub(crate) struct Quiet(Vec<Device>);
 
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
 impl Quiet {
     /// Fails where this thread captures on one of `devices`.
@@ -110,7 +110,7 @@ impl Quiet {
     }
 }
 
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 impl Drop for Quiet {
     fn drop(&mut self) {
         let mut all = all();

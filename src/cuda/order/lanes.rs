@@ -17,6 +17,12 @@ impl Tracker {
         self.change(Uses::is_done)
     }
 
+    /// Whether all writes are done. As [`Uses::is_done`].
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn is_written(&self) -> Result<bool> {
+        self.change(|uses| if uses.awaits_capture() { Ok(false) } else { uses.written() })
+    }
+
     /// See [`Uses::let_go`].
     pub(crate) fn let_go(&self) {
         self.change(Uses::let_go);
@@ -41,7 +47,7 @@ impl Uses {
     }
 }
 
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 impl Stream {
     /// Later work of this stream comes after all that `other`, which no capture of this crate has, was given so far.
     ///

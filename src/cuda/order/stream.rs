@@ -229,7 +229,7 @@ impl Stream {
 
     /// Before one of several calls for different streams, all of which are ready: makes the device of a null stream the current one. Where
     /// that fails, so does the call.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     #[inline]
     pub(crate) fn settle(&self) {
         if self.queue().is_legacy() {

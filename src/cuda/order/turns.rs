@@ -150,7 +150,7 @@ pub(crate) fn outside_of_lending(operation: &'static str) -> Result<()> {
 
 #[cold]
 fn within(operation: &'static str) -> Error {
-    let reason = "this is within the closure of Stream::launch, which is lent memory that a graph uses, and may keep others waiting: \
+    let reason = "this is within the closure of Stream::launch, or of a scope of transfers, which is lent memory that a graph uses, and may keep others waiting: \
                   do it before or after";
     Error::InvalidUsage { operation, reason: reason.to_owned() }
 }

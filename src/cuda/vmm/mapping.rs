@@ -265,7 +265,7 @@ impl Shown for Span {
         self
     }
 
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     fn is_idle(&self) -> Result<bool> {
         self.known.is_idle()
     }

@@ -96,6 +96,6 @@ pub use physical::PhysicalMemory;
 pub use properties::{Granularity, HandleTypes, Properties};
 pub use range::AddressRange;
 pub use share::FabricHandle;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use share::handles_at;

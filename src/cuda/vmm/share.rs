@@ -10,7 +10,7 @@ use super::properties::{HandleTypes, Properties};
 use super::range::AddressRange;
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::Device;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use crate::cuda::devices::driver::retained;
 use crate::error::{Error, Result};
 use crate::exchange::FdSocket;
@@ -230,7 +230,7 @@ unsafe fn import(
 
 /// Wraps `cuMemGetAllocationPropertiesFromHandle`: by which handles the memory can be shared that is mapped at this address; `None` of
 /// memory that was not mapped, and where that cannot be known: the thread has to be bound to a device.
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(dead_code)]
 pub(crate) fn handles_at(operation: &'static str, address: *mut c_void) -> Option<HandleTypes> {
     let found = retained(address, |raw| properties(operation, raw))?;

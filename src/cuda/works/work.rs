@@ -191,7 +191,7 @@ impl Work {
     }
 
     /// The last operation that somebody has found done and well.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     pub(crate) fn observed(&self) -> u64 {
         self.observed.load(Ordering::Acquire)
     }

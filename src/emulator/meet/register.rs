@@ -110,6 +110,7 @@ mod tests {
         assert_eq!(segment.between_of::<Bare>(255, 254).load(Ordering::Relaxed), 0);
     }
 
+    #[cfg(feature = "nccl")]
     #[test]
     fn a_segment_of_another_plan_is_refused() {
         use crate::emulator::nccl::state::shared::Nccl;

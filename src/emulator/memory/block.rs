@@ -18,6 +18,9 @@ pub(crate) enum Origin {
     Pool,
     /// ncclMemAlloc, which gives access to all devices.
     Nccl,
+    /// nvshmem_malloc, of this PE or another: all devices of all PEs use it.
+    #[cfg(feature = "nvshmem")]
+    Symmetric,
 }
 
 /// One allocation. Its range returns to the device when the last of those who know it lets go, so that work that is still
@@ -58,7 +61,7 @@ impl Block {
     pub(crate) fn access(&self, device: i32) -> Access {
         match self.origin {
             Origin::Malloc => self.ground.rights.of(device),
-            Origin::Pool | Origin::Nccl => Access::ReadWrite,
+            _ => Access::ReadWrite,
         }
     }
 

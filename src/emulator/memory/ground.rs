@@ -18,6 +18,18 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// An object that is mapped already.
+    #[cfg(feature = "nvshmem")]
+    pub(super) fn mapped(object: Object, base: usize) -> Self {
+        Self { object, base }
+    }
+
+    /// Where the memory begins, for other processes.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn begin(&self) -> super::object::Location {
+        self.object.begin()
+    }
+
     fn new(ordinal: i32, number: i32, bytes: u64) -> io::Result<Self> {
         let object = Object::new(number, bytes)?;
         let base = map::add(&object, Kind::Ground { ordinal })?;
@@ -57,6 +69,15 @@ impl Ground {
         let rights = Rights::default();
         rights.set(ordinal, Access::ReadWrite);
         Self { ordinal, number, total, rights, arena: OnceLock::new(), ranges: Mutex::new(Ranges::new(total)) }
+    }
+
+    /// Memory in an object that is mapped already, of that device or near it.
+    #[cfg(feature = "nvshmem")]
+    pub(super) fn of(ordinal: i32, arena: Arena) -> Self {
+        let begin = arena.object.begin();
+        let ground = Self::new(ordinal, begin.device, begin.bytes);
+        ground.arena.get_or_init(|| Some(arena));
+        ground
     }
 
     /// The memory, made if this is the first use.

@@ -10,6 +10,8 @@ use crate::emulator::lock::lock;
 use crate::emulator::settings::settings;
 use crate::emulator::visible::visible;
 use std::collections::BTreeMap;
+#[cfg(feature = "nvshmem")]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -18,11 +20,14 @@ use std::sync::{Arc, LazyLock, Mutex};
 pub(crate) struct Heap {
     pub ground: Ground,
     live: Mutex<BTreeMap<u64, Arc<Block>>>,
+    /// Of a symmetric heap: up to where there is memory.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) backed: AtomicU64,
 }
 
 static HEAPS: LazyLock<Vec<Heap>> = LazyLock::new(|| {
     let memory = settings().memory;
-    let new = |(ordinal, &number)| Heap { ground: Ground::new(ordinal, number, memory), live: Mutex::default() };
+    let new = |(ordinal, &number)| Heap::on(Ground::new(ordinal, number, memory));
     (0..).zip(visible()).map(new).collect()
 });
 
@@ -58,6 +63,24 @@ impl Heap {
         let span = span(bytes);
         let offset = self.ground.take(span)?;
         Some(self.admit((offset, span), bytes, origin))
+    }
+
+    /// Without allocations.
+    pub(super) fn on(ground: Ground) -> Self {
+        Self {
+            ground,
+            live: Mutex::default(),
+            #[cfg(feature = "nvshmem")]
+            backed: AtomicU64::new(0),
+        }
+    }
+
+    /// An allocation at a place that somebody else has chosen, and takes back.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn place(&'static self, offset: u64, bytes: u64) -> Arc<Block> {
+        let block = self.admit((offset, span(bytes)), bytes, Origin::Symmetric);
+        block.pass_on();
+        block
     }
 
     /// A new allocation in the memory of `old`, which is condemned and not buried.

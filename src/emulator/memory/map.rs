@@ -24,6 +24,12 @@ pub(crate) enum Kind {
     Foreign,
     /// Addresses that the program has reserved, to map memory there.
     Reserved,
+    /// A heap that several processes have alike: that of this process, or of another.
+    #[cfg(feature = "nvshmem")]
+    Symmetric {
+        /// See [`super::symmetric`].
+        heap: usize,
+    },
 }
 
 /// A range of addresses, and the part of an object that lies there.

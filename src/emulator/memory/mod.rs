@@ -2,7 +2,7 @@
 //!
 //! An [`object`] is a piece of memory in a file of its own, which any process of the machine can map. One [`map`] says what
 //! each address of this process means: which object, and where in it. The memory of a device is one object, its [`ground`],
-//! made at the first use, and the [`heap`] divides it into [`block`]s. Above that, [`space`] is what programs see: their pointers,
+//! made at the first use, and the [`heap`] divides it into [`block`]s. [`symmetric`] heaps are objects of their own. Above that, [`space`] is what programs see: their pointers,
 //! what they have mapped themselves, what each device may do with memory, and who uses it. Nothing here knows a device but by its
 //! numbers: the ordinal that it has in this process, and the one that it has on the machine.
 
@@ -18,3 +18,5 @@ pub(crate) mod poison;
 pub(crate) mod ranges;
 pub(crate) mod room;
 pub(crate) mod space;
+#[cfg(feature = "nvshmem")]
+pub(crate) mod symmetric;

@@ -143,8 +143,14 @@ impl Touches {
 
     /// What the host has not seen done of accesses to `range` by that mapping, as words.
     pub(crate) fn unseen(&self, range: &Range<u64>, by: usize) -> Option<String> {
+        self.unseen_by(range, by, true)
+    }
+
+    /// The same, of what is in the way of who reads, or writes.
+    pub(crate) fn unseen_by(&self, range: &Range<u64>, by: usize, writes: bool) -> Option<String> {
         let all = lock(&self.0);
-        let mut those = all.iter().filter(|touch| touch.by == by && overlap(&touch.range, range));
+        let collides = |touch: &&Touch| touch.by == by && (writes || touch.writes) && overlap(&touch.range, range);
+        let mut those = all.iter().filter(collides);
         let Touch { actor, moment, writes, .. } = those.find(|touch| !touch.moment.is_seen())?;
         Some(format!(
             "{actor} on {moment} {} it, and nobody has seen that done: expected a wait of the host",

@@ -5,4 +5,6 @@ mod names;
 mod presence;
 mod store;
 
+#[cfg(any(test, fuzzing))]
+pub(super) use names::file;
 pub use store::Directory;

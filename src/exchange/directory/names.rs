@@ -34,7 +34,7 @@ fn push(path: &mut PathBuf, part: &str, sign: char) {
 }
 
 /// The file of a key.
-pub(super) fn file(root: &Path, key: &str) -> PathBuf {
+pub(in crate::exchange) fn file(root: &Path, key: &str) -> PathBuf {
     let mut path = root.to_owned();
     let (parts, last) = key.rsplit_once('/').map_or((None, key), |(parts, last)| (Some(parts), last));
     for part in parts.into_iter().flat_map(|parts| parts.split('/')) {

@@ -15,18 +15,18 @@ pub(super) const MAX_MESSAGE: usize = MAX_PURPOSE + MAX_TEXT + 64;
 
 /// Who sends how many file descriptors, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Header {
+pub(in crate::exchange) struct Header {
     /// The number that the receiver has told the ranks of its exchange, and nobody else.
-    pub(super) token: u64,
-    pub(super) from: usize,
-    pub(super) count: usize,
-    pub(super) purpose: String,
+    pub(in crate::exchange) token: u64,
+    pub(in crate::exchange) from: usize,
+    pub(in crate::exchange) count: usize,
+    pub(in crate::exchange) purpose: String,
     /// What the sender says of them.
-    pub(super) about: Vec<u8>,
+    pub(in crate::exchange) about: Vec<u8>,
 }
 
 impl Header {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(in crate::exchange) fn encode(&self) -> Vec<u8> {
         Writer(MAGIC.to_vec())
             .u64(self.token)
             .count(self.from)
@@ -36,7 +36,7 @@ impl Header {
             .0
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::exchange) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         (reader.take(MAGIC.len())? == MAGIC).then_some(())?;
         let (token, from, count) = (reader.u64()?, reader.count()?, reader.count()?);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::connection::Piece;
+use crate::exchange::net::line::Piece;
 use crate::exchange::store::Swap;
 use crate::exchange::wire::{Reader, Writer};
 

@@ -1,18 +1,21 @@
 //! The store of one rank over TCP.
 
 use std::io;
-use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::answer;
-use super::dial::{dial, receive, send};
-use super::events::peek;
-use super::message::{Hello, Purpose, Request};
-use super::server::Server;
+use super::dial::dial;
+use super::greeting::{Hello, Purpose};
+use super::link::Link;
+use super::message::Request;
+use super::secret::Secret;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::exchange::store::{MAX_KEYS, MAX_VALUE, Store, Swap, check_value, nonce};
+use crate::exchange::net::events::peek;
+use crate::exchange::net::server::Server;
+use crate::exchange::net::stream::{closed, timed_out};
+use crate::exchange::store::{MAX_KEYS, MAX_VALUE, Store, Swap, check_value};
 use crate::exchange::system::is;
 use crate::exchange::wire::Reader;
 
@@ -30,10 +33,11 @@ const MAX_ANSWER: usize = MAX_KEYS * (MAX_VALUE + 8) + 1024;
 pub struct Tcp {
     address: String,
     hello: Hello,
+    secret: Option<Secret>,
     /// Open for as long as this rank is there.
-    presence: TcpStream,
+    presence: Link,
     /// Connections that nobody uses now. A call that waits has one for itself.
-    free: Mutex<Vec<TcpStream>>,
+    free: Mutex<Vec<Link>>,
     /// In the process of rank 0.
     server: Option<Server>,
 }
@@ -43,15 +47,14 @@ impl Tcp {
         operation: &'static str,
         address: String,
         (rank, size): (usize, usize),
-        job: String,
+        (job, secret): (String, Option<Secret>),
         server: Option<Server>,
         deadline: &Deadline,
     ) -> Result<Self> {
-        let mut hello = Hello { purpose: Purpose::Presence, rank, size, id: nonce(), job, server: 0 };
-        let (presence, welcome) = dial(operation, &address, &hello, deadline, || true)?;
-        hello.purpose = Purpose::Requests;
-        hello.server = welcome.server;
-        Ok(Self { address, hello, presence, free: Mutex::default(), server })
+        let hello = Hello { purpose: Purpose::Presence, rank, size, id: 0, job, server: 0, number: None };
+        let (presence, met) = dial(operation, &address, (&hello, secret.as_ref()), deadline, || true)?;
+        let hello = Hello { purpose: Purpose::Requests, ..met };
+        Ok(Self { address, hello, secret, presence, free: Mutex::default(), server })
     }
 
     /// The address of the server, as this rank reaches it.
@@ -80,12 +83,12 @@ impl Tcp {
     ) -> Result<T> {
         let deadline = Deadline::after(within.saturating_add(SLACK));
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut stream = match free {
-            Some(stream) => stream,
+        let mut link = match free {
+            Some(link) => link,
             None => self.another(operation, &deadline)?,
         };
-        let asked = send(&mut stream, &request.encode(), &deadline);
-        let answer = asked.and_then(|()| receive(&mut stream, MAX_ANSWER, &deadline));
+        let asked = link.send(&request.encode(), &deadline);
+        let answer = asked.and_then(|()| link.receive(MAX_ANSWER, &deadline));
         let bytes = answer.map_err(|error| self.failed(operation, key, &error, &deadline))?;
         let failed = |reason: String| Error::Exchange { operation, key: key.to_owned(), reason };
         let unreadable = || failed(format!("expected an answer, got {} bytes that are none", bytes.len()));
@@ -94,16 +97,17 @@ impl Tcp {
             Ok(reader) => {
                 let value = read(reader).ok_or_else(unreadable)?;
                 // One on which anything went wrong is not used again.
-                self.free.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+                self.free.lock().unwrap_or_else(PoisonError::into_inner).push(link);
                 Ok(value)
             }
         }
     }
 
     /// Another connection, to the server that is known.
-    fn another(&self, operation: &'static str, deadline: &Deadline) -> Result<TcpStream> {
-        match dial(operation, &self.address, &self.hello, deadline, || !self.server_has_ended()) {
-            Ok((stream, _)) => Ok(stream),
+    fn another(&self, operation: &'static str, deadline: &Deadline) -> Result<Link> {
+        let who = (&self.hello, self.secret.as_ref());
+        match dial(operation, &self.address, who, deadline, || !self.server_has_ended()) {
+            Ok((link, _)) => Ok(link),
             // Where the server was, nobody answers, or another one.
             Err(_) if self.server_has_ended() => {
                 Err(Error::Gone { operation, rank: 0, how: "has ended, and its server with it".to_owned() })
@@ -114,20 +118,31 @@ impl Tcp {
 
     /// Whether the connection is closed that is open for as long as the server is there.
     fn server_has_ended(&self) -> bool {
-        !matches!(peek(&self.presence), Err(error) if is(&error, &[libc::EAGAIN, libc::EINTR]))
+        !matches!(peek(&self.presence.stream), Err(error) if is(&error, &[libc::EAGAIN, libc::EINTR]))
+    }
+
+    /// Whether the server has ended, where it has just closed a connection. Its others are closed in the same moment, or it lets this
+    /// rank go for a reason of its own.
+    fn server_ends(&self) -> bool {
+        let deadline = Deadline::after(SLACK / 4);
+        while !self.server_has_ended() {
+            if deadline.expired() {
+                return false;
+            }
+            std::thread::sleep(SLACK / 200);
+        }
+        true
     }
 
     fn failed(&self, operation: &'static str, key: &str, error: &io::Error, deadline: &Deadline) -> Error {
-        use io::ErrorKind as Kind;
-        match error.kind() {
-            Kind::WouldBlock | Kind::TimedOut => {
-                deadline.error(operation, format!("{key:?}: the server of rank 0 at {} has not answered", self.address))
-            }
-            Kind::UnexpectedEof | Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe => {
-                Error::Gone { operation, rank: 0, how: format!("has ended, and its server with it; {key:?}") }
-            }
-            _ => Error::Exchange { operation, key: key.to_owned(), reason: format!("{}: {error}", self.address) },
+        if timed_out(error) {
+            let detail = format!("{key:?}: the server of rank 0 at {} has not answered", self.address);
+            return deadline.error(operation, detail);
         }
+        if closed(error) && self.server_ends() {
+            return Error::Gone { operation, rank: 0, how: format!("has ended, and its server with it; {key:?}") };
+        }
+        Error::Exchange { operation, key: key.to_owned(), reason: format!("{}: {error}", self.address) }
     }
 }
 
@@ -187,10 +202,10 @@ impl Store for Tcp {
 impl Drop for Tcp {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            let _ = send(&mut self.presence, &Request::Bye.encode(), &Deadline::after(SLACK));
+            let _ = self.presence.send(&Request::Bye.encode(), &Deadline::after(SLACK));
         }
         // Closed before the server is, which waits for the ranks that are there.
-        let _ = self.presence.shutdown(std::net::Shutdown::Both);
+        let _ = self.presence.stream.shutdown(std::net::Shutdown::Both);
         drop(self.server.take());
     }
 }

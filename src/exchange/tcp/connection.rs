@@ -1,31 +1,12 @@
-//! One connection as the server has it: bytes that have come and those that are to go.
+//! One connection as the server has it.
 
-use std::collections::{HashSet, VecDeque};
-use std::io::{self, Read, Write};
+use std::collections::HashSet;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::Instant;
 
-use super::events::keep_asking;
-
-/// How much is read of one connection before others have their turn.
-const TURN: usize = 4 << 20;
-
-/// A part of an answer. Values are shared with the table, so that many who are sent one cost no memory.
-#[derive(Debug)]
-pub(super) enum Piece {
-    Own(Vec<u8>),
-    Value(Arc<[u8]>),
-}
-
-impl Piece {
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Value(bytes) => bytes,
-        }
-    }
-}
+use super::gate::Asked;
+use super::secret::{Seals, TAG};
+use crate::exchange::net::line::{Line, Piece};
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,117 +28,84 @@ pub(super) struct Waiting {
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) line: Line,
     pub(super) peer: Peer,
+    /// Who has not said who it is may have been asked to prove it.
+    pub(super) asked: Option<Box<Asked>>,
+    /// Of who has proved that it knows the secret.
+    pub(super) seals: Option<Box<Seals>>,
     pub(super) waiting: Option<Waiting>,
     /// It ends once all has been sent.
     pub(super) closing: bool,
     /// When it ends if nothing more comes of what it has begun to say.
     pub(super) stale: Option<Instant>,
-    input: Vec<u8>,
-    output: VecDeque<Piece>,
-    sent: usize,
+    /// When it is looked at, by the timers of the service.
+    pub(super) due: Option<Instant>,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, stale: Instant) -> Self {
-        let _ = stream.set_nodelay(true);
-        keep_asking(&stream);
+    pub(super) fn new(stream: TcpStream) -> Self {
         Self {
-            stream,
+            line: Line::new(stream),
             peer: Peer::Unknown,
+            asked: None,
+            seals: None,
             waiting: None,
             closing: false,
-            stale: Some(stale),
-            input: Vec::new(),
-            output: VecDeque::new(),
-            sent: 0,
+            stale: None,
+            due: None,
         }
     }
 
     /// Whether its next request can be answered.
     pub(super) fn listens(&self) -> bool {
-        self.waiting.is_none() && !self.closing && self.output.is_empty()
-    }
-
-    /// Takes what has come; `false` where the other end has closed.
-    pub(super) fn read(&mut self) -> io::Result<bool> {
-        let mut part = [0; 64 << 10];
-        let mut taken = 0;
-        while taken < TURN {
-            match self.stream.read(&mut part) {
-                Ok(0) => return Ok(false),
-                Ok(len) => {
-                    self.input.extend_from_slice(&part[..len]);
-                    taken += len;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
+        self.waiting.is_none() && !self.closing && self.line.drained()
     }
 
     /// Whether there are bytes that are no whole frame yet, or have not been looked at.
     pub(super) fn begun(&self) -> bool {
-        !self.input.is_empty()
+        !self.line.input.is_empty()
     }
 
-    /// The next whole frame; an error if one is announced that is longer than `max`.
+    /// How many bytes have come of what is no whole frame yet.
+    pub(super) fn held(&self) -> usize {
+        self.line.input.len()
+    }
+
+    /// The next whole frame; an error if one is announced that is longer than `max`, or if it has not the right mark.
     pub(super) fn frame(&mut self, max: usize) -> Result<Option<Vec<u8>>, String> {
-        let Some(len) = self.input.first_chunk::<4>() else { return Ok(None) };
+        let Some(len) = self.line.input.first_chunk::<4>() else { return Ok(None) };
         let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        let max = max + if self.seals.is_some() { TAG } else { 0 };
         if len > max {
             return Err(format!("expected at most {max} bytes, got {len}"));
         }
-        if self.input.len() - 4 < len {
+        if self.line.input.len() - 4 < len {
             return Ok(None);
         }
         // Who asks again before it was answered keeps to no rule; many small requests at once would keep the others waiting.
-        if self.input.len() - 4 > len {
+        if self.line.input.len() - 4 > len {
             return Err("expected one request at a time".to_owned());
         }
-        let mut frame = std::mem::take(&mut self.input);
+        let mut frame = std::mem::take(&mut self.line.input);
         frame.drain(..4);
+        if self.seals.as_mut().is_some_and(|seals| !seals.open(&mut frame)) {
+            let expected = "expected a request with the mark of the shared secret";
+            return Err(format!("{expected}, got one without the right one: it is not of this rank"));
+        }
         Ok(Some(frame))
     }
 
     /// Puts a frame of these pieces behind what is to go.
-    pub(super) fn send(&mut self, pieces: Vec<Piece>) {
+    pub(super) fn send(&mut self, mut pieces: Vec<Piece>) {
+        if let Some(seals) = &mut self.seals {
+            let mark = seals.mark(pieces.iter().map(Piece::bytes));
+            pieces.push(Piece::Own(mark.to_vec()));
+        }
         let len: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
         // A frame holds at most MAX_KEYS values: far below what four bytes count.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        self.output.push_back(Piece::Own(len.to_le_bytes().to_vec()));
-        self.output.extend(pieces);
-    }
-
-    /// Whether all has gone.
-    pub(super) fn drained(&self) -> bool {
-        self.output.is_empty()
-    }
-
-    /// Sends what can be sent now; whether the other end has taken any.
-    pub(super) fn flush(&mut self) -> io::Result<bool> {
-        let mut taken = false;
-        while let Some(piece) = self.output.front() {
-            let bytes = piece.bytes();
-            if self.sent == bytes.len() {
-                self.output.pop_front();
-                self.sent = 0;
-                continue;
-            }
-            match self.stream.write(&bytes[self.sent..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(len) => {
-                    self.sent += len;
-                    taken = true;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(taken)
+        self.line.put([Piece::Own(len.to_le_bytes().to_vec())]);
+        self.line.put(pieces);
     }
 }

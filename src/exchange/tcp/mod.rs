@@ -4,14 +4,21 @@ mod answer;
 mod client;
 mod connection;
 mod dial;
-mod events;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzz;
+mod gate;
+mod greeting;
+mod link;
 mod message;
 mod place;
-mod resolve;
+mod requests;
+#[cfg(feature = "secret")]
+mod secret;
+#[cfg(not(feature = "secret"))]
+#[path = "no_secret.rs"]
+mod secret;
 mod server;
 mod service;
 
 pub use client::Tcp;
 pub use place::TcpPlace;
-#[cfg(feature = "nccl")]
-pub(crate) use resolve::resolve;

@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::answer;
-use super::connection::{Connection, Peer, Piece, Waiting};
-use super::events;
-use super::events::Events;
-use super::message::{Hello, MAX_HELLO, MAX_REQUEST, Purpose, Request, Welcome};
-use crate::exchange::store::nonce;
+use super::connection::{Connection, Peer};
+use super::gate::{Gate, Step};
+use super::greeting::{MAX_HELLO, Purpose};
+use super::message::{MAX_REQUEST, Request};
+use crate::exchange::net::accept::{Arrival, accept};
+use crate::exchange::net::events::{self, Events};
+use crate::exchange::net::line::Piece;
 use crate::exchange::system::is;
 use crate::exchange::table::Table;
-use crate::exchange::wire::Writer;
 
 const LISTENER: u64 = 0;
 const CONTROL: u64 = 1;
@@ -28,6 +29,9 @@ const PAUSE: Duration = if cfg!(test) { Duration::from_millis(500) } else { Dura
 /// So many connections may be open that have not said who they are. The oldest ones make room.
 const STRANGERS: usize = 128;
 
+/// So many bytes of requests may be held that have not come whole.
+const HELD: usize = 1 << 30;
+
 /// How long the server stays for the others when its own rank leaves.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -35,17 +39,19 @@ pub(super) struct Service {
     events: Events,
     listener: TcpListener,
     control: UnixStream,
-    job: String,
-    size: usize,
-    nonce: u64,
-    table: Table,
-    connections: HashMap<u64, Connection>,
+    gate: Gate,
+    pub(super) table: Table,
+    pub(super) connections: HashMap<u64, Connection>,
     /// Those who have not said who they are, oldest first.
     strangers: BTreeSet<u64>,
     /// Who waits for a key.
-    waits: HashMap<String, Vec<u64>>,
-    /// When connections are to be looked at. One that needs it no more is looked at in vain.
+    pub(super) waits: HashMap<String, Vec<u64>>,
+    /// When connections are to be looked at: one time for each at most. One that needs it no more is looked at in vain.
     timers: BTreeSet<(Instant, u64)>,
+    /// How many bytes are held of requests that have not come whole.
+    held: usize,
+    /// How many may be.
+    room: usize,
     next: u64,
     /// When to end though others are there.
     stop: Option<Instant>,
@@ -53,7 +59,7 @@ pub(super) struct Service {
 
 impl Service {
     /// For those who come to `listener`. It ends when the other end of `control` says so, or is closed.
-    pub(super) fn new(listener: TcpListener, control: UnixStream, job: String, size: usize) -> io::Result<Self> {
+    pub(super) fn new(listener: TcpListener, control: UnixStream, gate: Gate) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let events = Events::new()?;
         events.add(&listener, LISTENER, events::IN)?;
@@ -62,14 +68,14 @@ impl Service {
             events,
             listener,
             control,
-            job,
-            size,
-            nonce: nonce(),
+            gate,
             table: Table::default(),
             connections: HashMap::new(),
             strangers: BTreeSet::new(),
             waits: HashMap::new(),
             timers: BTreeSet::new(),
+            held: 0,
+            room: HELD,
             next: CONTROL + 1,
             stop: None,
         })
@@ -86,20 +92,31 @@ impl Service {
             }
             let next = self.timers.first().map(|(when, _)| *when).into_iter().chain(self.stop).min();
             let within = next.map(|next| next.saturating_duration_since(Instant::now()));
-            if let Err(error) = self.events.wait(&mut happened, within)
-                && !is(&error, &[libc::EINTR])
-            {
+            if self.turn(&mut happened, within).is_err() {
                 return;
             }
-            for &(token, flags) in &happened {
-                match token {
-                    LISTENER => self.accept(),
-                    CONTROL => self.told_to_stop(),
-                    _ => self.serve(token, flags),
-                }
-            }
-            self.on_time();
         }
+    }
+
+    /// Waits so long for something to happen, and does all that it asks for.
+    pub(super) fn turn(
+        &mut self,
+        happened: &mut Vec<(u64, events::Flags)>,
+        within: Option<Duration>,
+    ) -> io::Result<()> {
+        match self.events.wait(happened, within) {
+            Err(error) if !is(&error, &[libc::EINTR]) => return Err(error),
+            _ => {}
+        }
+        for &(token, flags) in &*happened {
+            match token {
+                LISTENER => self.accept(),
+                CONTROL => self.told_to_stop(),
+                _ => self.serve(token, flags),
+            }
+        }
+        self.on_time();
+        Ok(())
     }
 
     fn told_to_stop(&mut self) {
@@ -112,10 +129,10 @@ impl Service {
 
     fn accept(&mut self) {
         for _ in 0..64 {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if is(&error, OUT_OF_FILES) => {
+            let stream = match accept(&self.listener) {
+                Arrival::Here(stream) => stream,
+                Arrival::Nobody => return,
+                Arrival::NoRoom => {
                     // Whoever is unknown makes room; without any, we ask again a little later.
                     match self.strangers.first().copied() {
                         Some(oldest) => self.close(oldest),
@@ -123,27 +140,26 @@ impl Service {
                     }
                     return;
                 }
-                // That one has gone again.
-                Err(_) => continue,
             };
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            let token = self.next;
-            self.next += 1;
-            if self.events.add(&stream, token, events::IN).is_err() {
-                continue;
-            }
-            while self.strangers.len() >= STRANGERS
-                && let Some(oldest) = self.strangers.first().copied()
-            {
-                self.close(oldest);
-            }
-            let stale = Instant::now() + GREETING;
-            self.connections.insert(token, Connection::new(stream, stale));
-            self.strangers.insert(token);
-            self.timers.insert((stale, token));
+            // One that cannot be served has gone, too.
+            let _ = self.admit(stream);
         }
+    }
+
+    /// Takes a connection that does not wait.
+    pub(super) fn admit(&mut self, stream: TcpStream) -> io::Result<()> {
+        let token = self.next;
+        self.next += 1;
+        self.events.add(&stream, token, events::IN)?;
+        while self.strangers.len() >= STRANGERS
+            && let Some(oldest) = self.strangers.first().copied()
+        {
+            self.close(oldest);
+        }
+        self.connections.insert(token, Connection::new(stream));
+        self.strangers.insert(token);
+        self.limit(token, GREETING);
+        Ok(())
     }
 
     /// Reads and answers what has come on a connection, and sends on.
@@ -154,7 +170,9 @@ impl Service {
         // One that an event before this one has closed.
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let reads = events::IN | events::OVER;
-        let open = flags & reads == 0 || matches!(connection.read(), Ok(true));
+        let before = connection.held();
+        let open = flags & reads == 0 || matches!(connection.line.read(), Ok(true));
+        self.held = self.held - before + connection.held();
         // Who asks again before it was answered keeps to no rule.
         let mut alive = !(connection.waiting.is_some() && connection.begun());
         while alive && self.connections.get(&token).is_some_and(Connection::listens) {
@@ -167,6 +185,12 @@ impl Service {
         if !open || !alive {
             return self.close(token);
         }
+        if self.held > self.room && self.connections.get(&token).is_some_and(|one| one.begun() && one.listens()) {
+            let reason =
+                format!("the server is full: it holds {} bytes of requests that have not come whole", self.room);
+            self.refuse(token, answer::refused(&reason));
+            return self.send(token);
+        }
         if let Some(connection) = self.connections.get(&token)
             && connection.begun()
             && connection.peer != Peer::Unknown
@@ -178,15 +202,29 @@ impl Service {
 
     /// Ends a connection after so long, unless it is freed of that.
     fn limit(&mut self, token: u64, time: Duration) {
-        let stale = Instant::now() + time;
         if let Some(connection) = self.connections.get_mut(&token) {
-            connection.stale = Some(stale);
-            self.timers.insert((stale, token));
+            connection.stale = Some(Instant::now() + time);
+            self.schedule(token);
         }
     }
 
+    /// Has a connection looked at when the first of its times is over.
+    pub(super) fn schedule(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let until = connection.waiting.as_ref().map(|waiting| waiting.until);
+        let Some(first) = connection.stale.into_iter().chain(until).min() else { return };
+        match connection.due {
+            // Looked at in vain then, it has its next time.
+            Some(due) if due <= first => return,
+            Some(due) => _ = self.timers.remove(&(due, token)),
+            None => {}
+        }
+        connection.due = Some(first);
+        self.timers.insert((first, token));
+    }
+
     /// Says why not, and ends.
-    fn refuse(&mut self, token: u64, pieces: Vec<Piece>) -> Option<bool> {
+    pub(super) fn refuse(&mut self, token: u64, pieces: Vec<Piece>) -> Option<bool> {
         let connection = self.connections.get_mut(&token)?;
         connection.send(pieces);
         connection.closing = true;
@@ -198,9 +236,14 @@ impl Service {
     fn next_frame(&mut self, token: u64) -> Option<bool> {
         let connection = self.connections.get_mut(&token)?;
         let max = if connection.peer == Peer::Unknown { MAX_HELLO } else { MAX_REQUEST };
-        let frame = match connection.frame(max).ok()? {
-            Some(frame) => frame,
-            None => return Some(false),
+        let before = connection.held();
+        let frame = connection.frame(max);
+        self.held = self.held - before + connection.held();
+        let frame = match frame {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Some(false),
+            Err(reason) if connection.peer == Peer::Requests => return self.refuse(token, answer::refused(&reason)),
+            Err(_) => return None,
         };
         if connection.peer != Peer::Unknown {
             connection.stale = None;
@@ -218,127 +261,58 @@ impl Service {
     }
 
     fn greet(&mut self, token: u64, frame: &[u8]) -> Option<bool> {
-        let hello = Hello::decode(frame).and_then(|hello| match hello.objection(&self.job, self.size, self.nonce) {
-            Some(objection) => Err(Some(objection)),
-            None => Ok(hello),
-        });
         let connection = self.connections.get_mut(&token)?;
-        match hello {
-            Ok(hello) => {
+        let (step, answer) = self.gate.hear(connection.asked.as_deref(), frame);
+        let answer = vec![Piece::Own(answer)];
+        let of_this_run = match &step {
+            Step::Ask(_) => true,
+            Step::In(hello, _) => hello.purpose == Purpose::Requests,
+            Step::Refused | Step::Stranger => false,
+        };
+        if self.stop.is_some() && !of_this_run {
+            // Its rank has left: who comes now looks for the server of the next run, and asks again.
+            return None;
+        }
+        match step {
+            Step::Ask(asked) => {
+                connection.asked = Some(asked);
+                connection.send(answer);
+                Some(true)
+            }
+            Step::In(hello, seals) => {
+                connection.asked = None;
                 connection.peer = match hello.purpose {
                     Purpose::Presence => Peer::Presence(hello.id),
                     Purpose::Requests => Peer::Requests,
                 };
                 connection.stale = None;
                 self.strangers.remove(&token);
-                connection.send(vec![Piece::Own(Welcome { server: self.nonce }.encode())]);
+                connection.send(answer);
+                connection.seals = seals;
                 Some(true)
             }
-            Err(reason) => self.refuse(token, vec![Piece::Own(Welcome::refuse(&reason?))]),
-        }
-    }
-
-    fn answer(&mut self, token: u64, frame: &[u8]) -> Option<bool> {
-        let request = match Request::decode(frame) {
-            Ok(request) => request,
-            Err(reason) => return self.refuse(token, answer::refused(&reason)),
-        };
-        let (changed, pieces) = match request {
-            Request::Set { key, value } => {
-                (Some(key), self.table.set(key, value).map(|()| answer::done(Writer::default())))
-            }
-            Request::Add { key, by } => {
-                (Some(key), self.table.add(key, by).map(|sum| answer::done(Writer::default().u64(sum.cast_unsigned()))))
-            }
-            Request::CompareAndSet { key, expected, value } => {
-                (Some(key), self.table.compare_and_set(key, expected, value).map(|swap| answer::swap(&swap)))
-            }
-            Request::Delete { key } => (None, Ok(answer::done(Writer::default().u8(self.table.delete(key).into())))),
-            Request::Clear { prefix } => {
-                self.table.clear(prefix);
-                (None, Ok(answer::done(Writer::default())))
-            }
-            Request::Ended { ids } => (None, Ok(answer::ends(ids.iter().map(|id| self.table.ended(*id))))),
-            Request::Get { keys, ms } => return self.get(token, &keys, Duration::from_millis(ms.into())),
-            Request::Bye => return None,
-        };
-        let pieces = pieces.unwrap_or_else(|reason| answer::refused(&reason));
-        self.connections.get_mut(&token)?.send(pieces);
-        if let Some(key) = changed {
-            self.came(key);
-        }
-        Some(true)
-    }
-
-    fn get(&mut self, token: u64, keys: &[&str], within: Duration) -> Option<bool> {
-        let missing: Vec<&str> = keys.iter().filter(|key| self.table.get(key).is_none()).copied().collect();
-        let connection = self.connections.get_mut(&token)?;
-        if missing.is_empty() || within.is_zero() {
-            connection.send(answer::values(keys.iter().map(|key| self.table.get(key)).collect()));
-            return Some(true);
-        }
-        let until = Instant::now() + within;
-        for key in &missing {
-            self.waits.entry((*key).to_owned()).or_default().push(token);
-        }
-        connection.waiting = Some(Waiting {
-            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
-            missing: missing.into_iter().map(str::to_owned).collect(),
-            until,
-        });
-        self.timers.insert((until, token));
-        Some(true)
-    }
-
-    /// A key may be there now that was not.
-    fn came(&mut self, key: &str) {
-        if self.waits.is_empty() || self.table.get(key).is_none() {
-            return;
-        }
-        for token in self.waits.remove(key).unwrap_or_default() {
-            let waiting = self.connections.get_mut(&token).and_then(|one| one.waiting.as_mut());
-            if let Some(waiting) = waiting {
-                waiting.missing.remove(key);
-                if waiting.missing.is_empty() {
-                    self.end_wait(token);
-                }
-            }
-        }
-    }
-
-    /// Sends who waits what is there.
-    fn end_wait(&mut self, token: u64) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
-        let Some(waiting) = connection.waiting.take() else { return };
-        connection.send(answer::values(waiting.keys.iter().map(|key| self.table.get(key)).collect()));
-        self.forget(token, &waiting);
-        self.send(token);
-    }
-
-    fn forget(&mut self, token: u64, waiting: &Waiting) {
-        for key in &waiting.missing {
-            if let Some(tokens) = self.waits.get_mut(key) {
-                tokens.retain(|other| *other != token);
-                if tokens.is_empty() {
-                    self.waits.remove(key);
-                }
-            }
+            Step::Refused => self.refuse(token, answer),
+            Step::Stranger => None,
         }
     }
 
     /// Sends what can go now, and says what the connection is to be woken for.
-    fn send(&mut self, token: u64) {
+    pub(super) fn send(&mut self, token: u64) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let flushed = connection.flush();
-        let drained = connection.drained();
+        let flushed = connection.line.flush();
+        let drained = connection.line.drained();
         let taken = match flushed {
             Ok(taken) if !(drained && connection.closing) => taken,
             _ => return self.close(token),
         };
         // Who does not take its answers is not asked what else it wants.
         let interest = if drained { events::IN } else { events::OUT };
-        let _ = self.events.change(&connection.stream, token, interest);
+        let _ = self.events.change(&connection.line.stream, token, interest);
         if connection.closing {
+            return;
+        }
+        if connection.peer == Peer::Unknown {
+            // The time of its greeting goes on.
             return;
         }
         // Values that somebody replaces live on while they are to be sent, so nobody may leave them lying for ever.
@@ -352,6 +326,10 @@ impl Service {
     fn close(&mut self, token: u64) {
         self.strangers.remove(&token);
         let Some(connection) = self.connections.remove(&token) else { return };
+        self.held -= connection.held();
+        if let Some(due) = connection.due {
+            self.timers.remove(&(due, token));
+        }
         if let Some(waiting) = &connection.waiting {
             self.forget(token, waiting);
         }
@@ -373,18 +351,39 @@ impl Service {
             && when <= now
         {
             self.timers.pop_first();
-            let Some(connection) = self.connections.get(&token) else { continue };
+            let Some(connection) = self.connections.get_mut(&token) else { continue };
+            connection.due = None;
             if connection.stale.is_some_and(|stale| stale <= now) {
                 self.close(token);
             } else if connection.waiting.as_ref().is_some_and(|waiting| waiting.until <= now) {
                 self.end_wait(token);
             }
+            self.schedule(token);
         }
     }
 }
 
-/// The process or the system has no more file descriptors or memory for a connection.
-const OUT_OF_FILES: &[i32] = &[libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+#[cfg(any(test, fuzzing))]
+impl Service {
+    /// Says what does not add up between its parts.
+    pub(super) fn check(&self) {
+        assert!(self.timers.len() <= self.connections.len(), "{} timers", self.timers.len());
+        assert!(self.timers.iter().all(|(due, token)| self.connections[token].due == Some(*due)));
+        assert_eq!(self.held, self.connections.values().map(Connection::held).sum::<usize>());
+        assert!(self.strangers.iter().all(|token| self.connections[token].peer == Peer::Unknown));
+        for (key, tokens) in &self.waits {
+            let waits =
+                |token: &u64| self.connections[token].waiting.as_ref().is_some_and(|one| one.missing.contains(key));
+            assert!(!tokens.is_empty() && tokens.iter().all(waits), "{key:?}");
+        }
+        assert!(self.table.adds_up());
+    }
+
+    /// How many are connected.
+    pub(super) fn connected(&self) -> usize {
+        self.connections.len()
+    }
+}
 
 #[cfg(test)]
 #[path = "service_tests.rs"]

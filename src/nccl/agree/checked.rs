@@ -7,7 +7,7 @@
 //!
 //! How the communicator ends is written once, by whoever finds it out; all report that.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use std::time::Duration;
 use super::choice::Choice;
 use super::dispute::{Dispute, Verdict};
 use super::ledger;
-use super::pair::{End as Side, Message, Word};
 use super::past::{self, Past};
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
 use super::presence::{self, Departure};
 use super::round::Round;
 use super::signature::Signature;
+use super::sits::Seats;
 use super::splits::Splits;
 use super::told::{self, End, Told};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ use crate::exchange::{Came, Exchange};
 const BATCH: u64 = 64;
 
 /// How long it may take to say how a communicator has ended, or that a rank leaves.
-const LAST: Duration = Duration::from_secs(1);
+pub(super) const LAST: Duration = Duration::from_secs(1);
 
 /// How long the end of a communicator waits for whoever listens to notice: longer than it takes to tell the others.
 const NOTICED: Duration = Duration::from_secs(2);
@@ -52,8 +52,10 @@ pub(crate) struct Checked {
     rounds: AtomicU64,
     passed: AtomicU64,
     last: Mutex<Option<Signature>>,
+    /// Whether it has said that it comes to nothing more.
+    has_left: AtomicBool,
     /// Messages that this rank has come to: to each rank, then from each.
-    messages: Box<[AtomicU64]>,
+    pub(super) messages: Box<[AtomicU64]>,
     past: Past,
     /// What this rank shows in its next round, and what all have shown in the last.
     shows: Mutex<Vec<u8>>,
@@ -62,6 +64,7 @@ pub(crate) struct Checked {
     #[cfg(nccl_ge_2_27)]
     pub(crate) points: Points,
     pub(crate) splits: Splits,
+    pub(super) seats: Seats,
     dispute: Dispute,
 }
 
@@ -90,6 +93,7 @@ impl Checked {
             rounds: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             last: Mutex::default(),
+            has_left: AtomicBool::new(false),
             messages: (0..2 * size).map(|_| AtomicU64::new(0)).collect(),
             past: Past::new(size),
             shows: Mutex::default(),
@@ -97,6 +101,7 @@ impl Checked {
             #[cfg(nccl_ge_2_27)]
             points: Points::new(size),
             splits: Splits::new(size),
+            seats: Seats::default(),
             dispute: Dispute::new(part),
         }
     }
@@ -106,15 +111,15 @@ impl Checked {
         Ok(Self::new(self.exchange(operation)?.subset(ranks)?, Some(part)))
     }
 
-    fn rank(&self) -> usize {
+    pub(super) fn rank(&self) -> usize {
         self.rank
     }
 
-    fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    fn exchange(&self, operation: &'static str) -> Result<Exchange> {
+    pub(super) fn exchange(&self, operation: &'static str) -> Result<Exchange> {
         let ended = || Error::Aborted { operation, reason: "it has ended, and left the exchange".to_owned() };
         locked(&self.exchange).clone().ok_or_else(ended)
     }
@@ -127,11 +132,15 @@ impl Checked {
     }
 
     /// Leaves the exchange, once the communicator has ended and the others have been told: on this thread, which waits where this is the last
-    /// use of a store that serves others.
-    pub(crate) fn let_go(&self) {
+    /// use of a store that serves others. Who would wait for it where they make others of it is told that it has ended, and `how`: after whoever
+    /// listens has said why, which counts, and unless it has said that it is closed.
+    pub(crate) fn let_go(&self, how: &str) {
         let listener = locked(&self.listener).take();
         // Nothing ever comes but the end.
         let _ = listener.map(|listener| listener.recv_timeout(NOTICED));
+        if self.size() > 1 && !self.has_left.load(Ordering::Relaxed) {
+            self.leave_seat(&format!("nothing: it has ended there ({how})"));
+        }
         let exchange = locked(&self.exchange).take();
         drop(exchange);
     }
@@ -183,8 +192,9 @@ impl Checked {
         format!("c/{rank}/{}/{number}", number / BATCH)
     }
 
-    fn message_key(sender: usize, receiver: usize, number: u64) -> String {
-        format!("m/{sender}-{receiver}/{number}")
+    /// That of the round to which this rank comes next.
+    pub(super) fn round_key(&self, rank: usize) -> String {
+        Self::key(self.rounds.load(Ordering::Relaxed), rank)
     }
 
     /// Says what this rank is about to do, together; what of it NCCL makes messages of stands beside.
@@ -241,36 +251,6 @@ impl Checked {
         Ok(Heard::Agreed(self.pass(round, all)))
     }
 
-    /// Where collectives that NCCL makes messages of do not come behind the same messages on both ends: who is behind.
-    fn misplaced(&self, operation: &'static str, round: &Round, told: &[Option<Told>]) -> Result<Option<Verdict>> {
-        let (own, size) = (self.rank(), self.size());
-        for (kind, what) in &round.exchanges {
-            for (peer, theirs) in told.iter().enumerate() {
-                let Some(Told::Does { messages, .. }) = theirs else { continue };
-                for (sender, receiver) in [(own, peer), (peer, own)] {
-                    if !kind.is_between(sender, receiver) {
-                        continue;
-                    }
-                    let (mine, theirs) = match sender == own {
-                        true => (round.messages.get(peer), messages.get(size + own)),
-                        false => (round.messages.get(size + peer), messages.get(own)),
-                    };
-                    let (Some(&mine), Some(&theirs)) = (mine, theirs) else { continue };
-                    if mine != theirs {
-                        let (rank, ahead) = if mine < theirs { (own, peer) } else { (peer, own) };
-                        let key = Self::message_key(sender, receiver, mine.min(theirs));
-                        let expected = self.word(operation, &key)?.map_or_else(
-                            || format!("a message between it and rank {ahead}"),
-                            |word| word.describe(rank),
-                        );
-                        return Ok(Some(Verdict { rank, peer: ahead, expected, got: format!("{what} before that") }));
-                    }
-                }
-            }
-        }
-        Ok(None)
-    }
-
     /// All have come to a round, and do the same: the number of its first collective.
     fn pass(&self, round: &Round, told: Vec<Option<Told>>) -> u64 {
         *locked(&self.shown) = told
@@ -292,48 +272,15 @@ impl Checked {
         self.passed.fetch_add(round.told.len() as u64, Ordering::Relaxed)
     }
 
-    /// Compares a message of which this rank is `side` and `peer` the other: its number among theirs, or what the other end has said, which is
-    /// something else.
-    pub(crate) fn message(
-        &self,
-        operation: &'static str,
-        (side, peer): (Side, usize),
-        message: Message,
-        within: Duration,
-    ) -> Result<u64> {
-        let (own, size) = (self.rank(), self.size());
-        let (count, key) = match side {
-            Side::Sender => (&self.messages[peer], (own, peer)),
-            Side::Receiver => (&self.messages[size + peer], (peer, own)),
-        };
-        let number = count.load(Ordering::Relaxed);
-        let key = Self::message_key(key.0, key.1, number);
-        let bytes = told::encode_word(Word::new(side, message));
-        let exchange = self.exchange(operation)?;
-        let stands = word(operation, &key, &exchange.leave_first(operation, &key, &bytes, within)?)?;
-        let mine = word(operation, &key, &bytes)?;
-        if stands != mine {
-            if stands != mine.mirrored() {
-                let (expected, got) = (stands.against(mine, own), mine.against(stands, peer));
-                return Err(self.decide(operation, Verdict { rank: own, peer, expected, got }));
-            }
-            exchange.take_note(&key);
-        }
-        count.store(number + 1, Ordering::Relaxed);
-        Ok(number)
-    }
-
-    /// What the first to come has said of a message, if it waits still.
-    fn word(&self, operation: &'static str, key: &str) -> Result<Option<Word>> {
-        let bytes = self.exchange(operation)?.note_of_any(key, Duration::ZERO)?;
-        bytes.map(|bytes| word(operation, key, &bytes)).transpose()
-    }
-
     /// This rank finds that others disagree: what all report.
     #[cold]
     pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
-        let own = self.dispute.decide(verdict).clone();
-        self.end(End::Disagreement(own)).error(operation)
+        self.end(End::Disagreement(self.verdict(verdict))).error(operation)
+    }
+
+    /// The one that holds in this process.
+    pub(super) fn verdict(&self, verdict: Verdict) -> Verdict {
+        self.dispute.decide(verdict).clone()
     }
 
     /// Says how all ends, unless somebody has said so before: what holds.
@@ -351,8 +298,13 @@ impl Checked {
     pub(crate) fn leave(&self) {
         let (rank, passed) = (self.rank(), self.passed.load(Ordering::Relaxed));
         let how = presence::gone(rank, Departure::Closed, passed, self.last_of());
-        let key = Self::key(self.rounds.load(Ordering::Relaxed), rank);
-        let _ = self.exchange("close").and_then(|exchange| exchange.leave_note(&key, &Told::Left(how).encode(), LAST));
+        let (key, told) = (self.round_key(rank), Told::Left(how.clone()).encode());
+        let _ = self.exchange("close").and_then(|exchange| exchange.leave_note(&key, &told, LAST));
+        self.leave_seat(&how);
+        self.has_left.store(true, Ordering::Relaxed);
+        if let Some(verdict) = self.left_behind(&how) {
+            let _ = self.decide("close", verdict);
+        }
     }
 
     fn last_of(&self) -> Option<String> {
@@ -373,13 +325,9 @@ impl Checked {
     }
 }
 
-fn word(operation: &'static str, key: &str, bytes: &[u8]) -> Result<Word> {
-    told::decode_word(bytes).ok_or_else(|| unreadable(operation, key.to_owned(), bytes.len()))
-}
-
 /// What stands under a key is nothing that a rank has written.
 #[cold]
-fn unreadable(operation: &'static str, key: String, len: usize) -> Error {
+pub(super) fn unreadable(operation: &'static str, key: String, len: usize) -> Error {
     let reason = format!("expected what a rank is about to do, got {len} bytes that are something else");
     Error::Exchange { operation, key, reason }
 }

@@ -40,6 +40,12 @@ pub(crate) const SPLIT: u8 = 34;
 /// A communicator gives back memory.
 pub(crate) const SUSPEND: u8 = 38;
 
+/// Others come into a communicator.
+pub(crate) const GROW: u8 = 41;
+
+/// A communicator that is suspended goes on.
+pub(crate) const RESUME: u8 = 42;
+
 /// The launch of a graph.
 pub(crate) const LAUNCH: u8 = 39;
 
@@ -68,6 +74,8 @@ pub(crate) fn name(code: u8) -> &'static str {
         SPLIT => "split",
         SHOW => "register",
         SUSPEND => "suspend",
+        GROW => "grow",
+        RESUME => "resume",
         WINDOW => "window",
         LAUNCH => "Graph::launch",
         _ => "an unknown operation",

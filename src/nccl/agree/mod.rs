@@ -5,9 +5,13 @@ pub(crate) mod checked;
 pub(crate) mod choice;
 pub(crate) mod code;
 pub(crate) mod dispute;
+pub(crate) mod head;
 pub(crate) mod hint;
 pub(crate) mod ledger;
 pub(crate) mod meeting;
+mod messages;
+pub(crate) mod name;
+pub(crate) mod not_agreed;
 pub(crate) mod numbers;
 pub(crate) mod order;
 pub(crate) mod pair;
@@ -19,7 +23,11 @@ pub(crate) mod recent;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod regroup;
 pub(crate) mod round;
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+pub(crate) mod seats;
 pub(crate) mod signature;
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+mod sits;
 pub(crate) mod splits;
 pub(crate) mod terms;
 pub(crate) mod told;

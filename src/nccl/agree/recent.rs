@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::name::{pack, unpack};
+
 /// Operations that are kept. More are in flight only where groups are large.
 pub(crate) const KEPT: u64 = 512;
 
@@ -12,8 +14,9 @@ pub(crate) const KEPT: u64 = 512;
 const VISIT: u32 = super::signature::HEAD;
 const JOINED: u32 = 63;
 
-/// Where the length begins in the word of a name. Addresses of programs are shorter.
-const LENGTH: u32 = 56;
+/// Where the number of an operation begins, in the word behind which lies how often the slot was written: two may have one number, a point
+/// and the operation behind it.
+const NUMBER: u32 = 16;
 
 /// An operation that agreement gave no number.
 pub(crate) const NOWHERE: u64 = u64::MAX;
@@ -46,8 +49,8 @@ pub(crate) struct Record {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// The number of the operation; 0 while it is written.
-    number: AtomicU64,
+    /// The number of the operation, 0 while it is written; and how often that was.
+    state: AtomicU64,
     head: AtomicU64,
     count: AtomicU64,
     agreed: AtomicU64,
@@ -79,7 +82,8 @@ impl Recent {
     pub(crate) fn keep(&self, record: Record) {
         let Record { number, head, count, agreed, sequence, operation, when, stream, visit, joined } = record;
         let slot = self.slot(number);
-        slot.number.store(0, Ordering::Relaxed);
+        let times = (slot.state.load(Ordering::Relaxed) as u16).wrapping_add(1);
+        slot.state.store(times.into(), Ordering::Relaxed);
         // Who reads any of what follows reads no number before it.
         fence(Ordering::Release);
         let head = head | u64::from(visit) << VISIT | u64::from(joined) << JOINED;
@@ -90,24 +94,25 @@ impl Recent {
         slot.name.store(pack(operation), Ordering::Relaxed);
         slot.when.store(when, Ordering::Relaxed);
         slot.stream.store(stream, Ordering::Relaxed);
-        slot.number.store(number, Ordering::Release);
+        slot.state.store(number << NUMBER | u64::from(times), Ordering::Release);
     }
 
     /// The operation with this number, unless it was forgotten.
     pub(crate) fn get(&self, number: u64) -> Option<Record> {
         let slot = self.slot(number);
-        let before = slot.number.load(Ordering::Acquire);
+        let before = slot.state.load(Ordering::Acquire);
         let words = [&slot.head, &slot.count, &slot.agreed, &slot.sequence, &slot.name, &slot.when, &slot.stream];
         let [head, count, agreed, sequence, name, when, stream] = words.map(|word| word.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        let undisturbed = before == number && slot.number.load(Ordering::Relaxed) == number;
+        let undisturbed = before >> NUMBER == number && slot.state.load(Ordering::Relaxed) == before;
         (undisturbed && number != 0).then(|| Record {
             number,
             head: head & ((1 << VISIT) - 1),
             count,
             agreed,
             sequence,
-            operation: unpack(name),
+            // SAFETY: slots hold what `pack` has made, or 0.
+            operation: unsafe { unpack(name) },
             when,
             stream,
             visit: (head >> VISIT) as u16,
@@ -117,25 +122,8 @@ impl Recent {
 
     /// The number of the last operation; 0 where there is none.
     pub(crate) fn last(&self) -> u64 {
-        self.0.iter().map(|slot| slot.number.load(Ordering::Acquire)).max().unwrap_or(0)
+        self.0.iter().map(|slot| slot.state.load(Ordering::Acquire) >> NUMBER).max().unwrap_or(0)
     }
-}
-
-/// A name in one word, so that nobody takes the length of one for that of another.
-#[inline]
-fn pack(name: &'static str) -> u64 {
-    let address = name.as_ptr().expose_provenance() as u64;
-    if address >> LENGTH == 0 && name.len() >> (64 - LENGTH) == 0 { address | (name.len() as u64) << LENGTH } else { 0 }
-}
-
-fn unpack(word: u64) -> &'static str {
-    let (address, length) = (word & ((1 << LENGTH) - 1), word >> LENGTH);
-    if address == 0 {
-        return "";
-    }
-    let start = std::ptr::with_exposed_provenance::<u8>(address as usize);
-    // SAFETY: the word is one that `pack` made, as a whole, of a string that is never freed: slots hold no others, but for 0.
-    unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(start, length as usize)) }
 }
 
 #[cfg(test)]
@@ -174,6 +162,32 @@ mod tests {
         // Another one is to have the number.
         recent.keep(Record { count: 7, ..record(last) });
         assert_eq!(recent.get(last).unwrap().count, 7);
+    }
+
+    /// A point has the number of the operation behind it.
+    #[test]
+    fn of_two_with_one_number_none_is_mixed() {
+        let (recent, over) = (Recent::default(), std::sync::atomic::AtomicBool::new(false));
+        // All words differ.
+        let two = [1, 2].map(|words| Record { number: 5, ..record(words) });
+        let state = || recent.slot(5).state.load(Ordering::Relaxed);
+        recent.keep(two[0]);
+        let before = state();
+        recent.keep(two[1]);
+        assert_ne!(state(), before, "who has read the first of them takes this for the same");
+        std::thread::scope(|scope| {
+            let reads = scope.spawn(|| {
+                let mut read = 0;
+                while !over.load(Ordering::Relaxed) || read == 0 {
+                    let got = recent.get(5);
+                    assert!(got.is_none_or(|got| two.contains(&got)), "{got:?}");
+                    read += 1;
+                }
+            });
+            (0..200_000).for_each(|time| recent.keep(two[time % 2]));
+            over.store(true, Ordering::Relaxed);
+            reads.join().expect("whole records");
+        });
     }
 
     #[test]

@@ -7,7 +7,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::choice::{self, Choice};
+use super::code::{GROW, RESUME};
 use super::dispute::Verdict;
+use super::signature::Signature;
 use super::terms::{self, Terms};
 
 /// What ranks do together.
@@ -27,7 +29,7 @@ pub(crate) enum Plan {
 
 impl Plan {
     /// Whether it takes `rank`.
-    fn takes(&self, rank: usize) -> bool {
+    pub(super) fn takes(&self, rank: usize) -> bool {
         match self {
             Self::Split | Self::Resume | Self::Grow(_) => true,
             Self::Without(excluded, _) => !excluded.contains(&rank),
@@ -49,6 +51,25 @@ impl Plan {
             Self::Resume => "a resume".to_owned(),
             Self::Grow(more) => format!("a grow by {more}"),
             Self::Without(excluded, _) => format!("a shrink without {excluded:?}"),
+        }
+    }
+
+    /// Who has not come to it, in words.
+    pub(crate) fn absent(&self, missing: &[usize]) -> String {
+        let plan = self.describe();
+        match missing {
+            [] => format!("a rank is still being stopped, in {plan}"),
+            [one] => format!("rank {one} has not come to {plan}"),
+            all => format!("ranks {all:?} have not come to {plan}"),
+        }
+    }
+
+    /// Where all come, who have come to as many collectives: that of a point among these.
+    pub(crate) fn signature(&self) -> Option<Signature> {
+        match self {
+            Self::Split | Self::Without(..) => None,
+            Self::Resume => Some(Signature([u64::from(RESUME), 0, 0, 0, 0, 0])),
+            Self::Grow(more) => Some(Signature([u64::from(GROW), *more as u64, 0, 0, 0, 0])),
         }
     }
 

@@ -4,9 +4,10 @@ use super::backings;
 use super::backings::Backings;
 use super::code;
 use super::code::{
-    ALLOC_LARGE, LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, SEND, SHOW, SIGNAL, SIMULATED, SPLIT, SUSPEND,
-    WAIT_SIGNAL, WINDOW,
+    ALLOC_LARGE, GROW, LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, RESUME, SEND, SHOW, SIGNAL, SIMULATED,
+    SPLIT, SUSPEND, WAIT_SIGNAL, WINDOW,
 };
+use super::head::{ELEMENT, PRE_MUL, REDUCTION, ROOT, reduction, root};
 use super::numbers::Numbers;
 use super::types::Type;
 use crate::element::ElementKind;
@@ -58,10 +59,7 @@ impl Place {
     pub(crate) const NONE: Self = Self { window: 0, offset: 0 };
 }
 
-/// Where the parts of the first word begin. A clique has fewer than 2^16 ranks.
-const ELEMENT: u32 = 8;
-const REDUCTION: u32 = 16;
-const ROOT: u32 = 24;
+/// Where the parts of the first word begin that a [`head`] does not have.
 const GROUP: u32 = 40;
 const IN_WINDOWS: u32 = 63;
 
@@ -88,9 +86,6 @@ const SMALL: u64 = 32 << 10;
 const SUM: u64 = sys::ncclRedOp_t::ncclSum.0 as u64 + 1;
 const MAX: u64 = sys::ncclRedOp_t::ncclMax.0 as u64 + 1;
 const MIN: u64 = sys::ncclRedOp_t::ncclMin.0 as u64 + 1;
-
-/// The reduction code of every pre-multiplied sum: each rank has a handle and a factor of its own.
-const PRE_MUL: u64 = 0xff;
 
 impl Signature {
     /// Of a collective of `count` elements, as its [`head`] says, whose group holds so many of its communicator, itself among them: 1
@@ -346,7 +341,10 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
     head as u8 & SIMULATED != 0
-        || matches!(head as u8, REGISTER | ALLOC_LARGE | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED | SUSPEND)
+        || matches!(
+            head as u8,
+            REGISTER | ALLOC_LARGE | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED | SUSPEND | GROW | RESUME
+        )
 }
 
 /// An operation in words: by the lower bits of its [`head`], and its count.
@@ -356,7 +354,8 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
     let mut text = match head as u8 {
         REGISTER => return format!("{name} of {count} bytes"),
         ALLOC_LARGE => return format!("{name} of {count} bytes, too many for a symmetric window,"),
-        RECLAIM | SPLIT | ONE_SIDED | SUSPEND => return name.to_owned(),
+        RECLAIM | SPLIT | ONE_SIDED | SUSPEND | RESUME => return name.to_owned(),
+        GROW => return format!("{name} by {count}"),
         SIGNAL => return format!("{name} to rank {other}"),
         WAIT_SIGNAL if other == u64::MAX => return format!("{name} for {count} signals of several ranks"),
         WAIT_SIGNAL => return format!("{name} for {count} signals of rank {other}"),
@@ -370,16 +369,13 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         code if code & SIMULATED != 0 => format!("simulated {name} of {count} {}", element(head)),
         _ => format!("{name} of {count} {}", element(head)),
     };
-    match head >> REDUCTION & 0xff {
-        0 => {}
-        PRE_MUL => text.push_str(", pre-multiplied sum"),
-        op => text.push_str([", sum", ", prod", ", max", ", min", ", avg"].get(op as usize - 1).unwrap_or(&", ?")),
+    if let Some(reduction) = reduction(head) {
+        text.push_str(&format!(", {reduction}"));
     }
     match head as u8 {
         SEND | PUT_SIGNAL => text.push_str(&format!(" to rank {other}")),
         RECV => text.push_str(&format!(" from rank {other}")),
-        _ if other != u64::MAX => text.push_str(&format!(", root {other}")),
-        _ => {}
+        _ => root(head).into_iter().for_each(|root| text.push_str(&format!(", root {root}"))),
     }
     text
 }

@@ -1,5 +1,7 @@
 //! Communicators that are made of others, or rest for a while.
 
+#[cfg(nccl_ge_2_27)]
+mod elsewhere;
 mod failed;
 #[cfg(nccl_ge_2_29)]
 pub(crate) mod grow;

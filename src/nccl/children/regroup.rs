@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::elsewhere;
 use super::failed::failed;
 use super::heir::Heir;
 use super::split::{Ask, settle};
@@ -12,11 +13,14 @@ use crate::cuda::restoring;
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::nccl::agree::choice::Choice;
+use crate::nccl::agree::not_agreed::NotAgreed;
 use crate::nccl::agree::regroup::{self, Plan, Step};
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, submit};
+use crate::nccl::flight::files::Trouble;
 use crate::nccl::life::abort::start_abort;
 use crate::nccl::life::divide::{Part, Place, Wish, divide};
+use crate::nccl::life::listener::Listener;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::state::children::Child;
 use crate::nccl::state::guarded::Guarded;
@@ -24,6 +28,7 @@ use crate::nccl::state::helper::Helper;
 use crate::nccl::state::household::Household;
 use crate::nccl::state::inner::{Family, HOUSEHOLDS, Inner};
 use crate::nccl::wait::call::Call;
+use crate::nccl::wait::comparison::Comparison;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all_to_divide;
 
@@ -64,15 +69,15 @@ pub(super) fn regroup(
     let active: Vec<_> = members.iter().copied().filter(|inner| inner.is_active()).collect();
     settle(operation, &active)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let made = restoring(|| {
-        let mut entered = enter_all_to_divide(&refs, operation)?;
+    let made = restoring(|| -> Result<_, NotAgreed> {
+        let mut entered = enter_all_to_divide(&refs, operation).map_err(NotAgreed::late)?;
         if grows {
             refs.iter().zip(&entered).try_for_each(|(inner, guard)| shares_nothing(operation, inner, guard))?;
         }
         let places: Vec<_> = brings.iter().map(|bring| bring.place.clone()).collect();
         let (promised, parties) = meet(operation, &refs, plan, &places)?;
         if let Some(verdict) = parties.iter().find_map(|party| regroup::dispute(party)) {
-            return Err(verdict.error(operation));
+            return Err(verdict.error(operation).into());
         }
         if let Plan::Grow(more) = plan {
             members.iter().try_for_each(|inner| is_invited(operation, inner, *more))?;
@@ -80,12 +85,13 @@ pub(super) fn regroup(
         let parts = members.iter().zip(&mut entered).zip(helpers).zip(brings.into_iter().zip(parties));
         let parts = parts.map(|(((inner, guard), helper), (bring, party))| {
             let times = guard.regroup(plan);
-            let child = bring.joins.then(|| place_of(inner, plan, times, bring.place.as_ref(), &party));
+            let child = bring.joins.then(|| place_of(operation, inner, (plan, times), bring.place.as_ref(), &party));
+            let child = child.transpose()?;
             Heir::keep(bring.heir.as_ref(), child.as_ref());
             let config = bring.heir.map(|heir| heir.config);
-            Part { parent: Arc::clone(inner), helper, wish: bring.wish, child, config }
+            Ok(Part { parent: Arc::clone(inner), helper, wish: bring.wish, child, config })
         });
-        let parts: Vec<Part> = parts.collect();
+        let parts = parts.collect::<Result<Vec<Part>>>()?;
         let apart: Vec<_> = parts.iter().filter_map(|part| Some(Arc::clone(&part.child.as_ref()?.household))).collect();
         let divided = divide(operation, parts);
         drop(promised);
@@ -102,8 +108,11 @@ pub(super) fn regroup(
     });
     match made {
         // Nothing has begun: others may come still, or this one again, perhaps with another plan.
-        Err(error @ Error::Timeout { .. }) => Err(error),
-        Err(error) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
+        Err(NotAgreed::Nothing(error)) => {
+            Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
+            Err(error)
+        }
+        Err(NotAgreed::InPart(error)) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
         Ok(Ok(made)) => made,
     }
 }
@@ -147,30 +156,35 @@ pub(super) fn meet<'a>(
     members: &[&'a Inner],
     plan: &Plan,
     places: &[regroup::Place],
-) -> Result<(Promised<'a>, Vec<Party>)> {
+) -> Result<(Promised<'a>, Vec<Party>), NotAgreed> {
     let mut promised = Promised::default();
-    let mut waiting: SmallVec<[(usize, &'a Inner, &Family); 4]> = SmallVec::new();
+    let mut waiting: SmallVec<[(usize, &'a Inner, &Family, Comparison); 4]> = SmallVec::new();
     let mut parties = vec![Party::new(); members.len()];
     for (at, &inner) in members.iter().enumerate() {
         match &inner.family {
             Some(family) => {
                 family.ledger.presence().drive(inner.rank);
                 come(family, inner, plan, &places[at]);
-                waiting.push((at, inner, family));
+                waiting.push((at, inner, family, Comparison::default()));
             }
-            // Ranks that do not compare meet in NCCL.
-            None if inner.promise_division() => promised.add(inner),
-            None => return Err(inner.dead(operation)),
+            None => match inner.checked.get() {
+                Some(checked) => {
+                    parties[at] = elsewhere::meet(operation, inner, checked, (plan, &places[at]), &mut promised)?;
+                }
+                // Ranks that do not compare meet in NCCL.
+                None if inner.promise_division() => promised.add(inner),
+                None => return Err(inner.dead(operation).into()),
+            },
         }
     }
     let deadline = Call::deadline(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default());
     let mut round = 0;
     loop {
         let mut trouble = None;
-        waiting.retain(|&mut (at, inner, family)| match family.regroup.step(inner.rank) {
+        waiting.retain(|(at, inner, family, comparison)| match family.regroup.step(inner.rank) {
             Step::Go(party) => {
                 promised.add(inner);
-                parties[at] = party;
+                parties[*at] = party;
                 false
             }
             Step::Differs(peer, theirs) => {
@@ -182,11 +196,13 @@ pub(super) fn meet<'a>(
             Step::Wait(missing) => {
                 if missing.is_empty() && round > 0 {
                     // All are here, and one could not be promised to go on: that may have been stopping still.
-                    come(family, inner, plan, &places[at]);
+                    come(family, inner, plan, &places[*at]);
                 }
                 let dead = || inner.unfit(operation);
                 let left = || departure::at_regroup(inner, operation, &missing, &plan.describe());
-                let late = || deadline.error(operation, format!("rank {}: {}", inner.rank, absent(plan, &missing)));
+                let absent = || format!("rank {}: {}", inner.rank, plan.absent(&missing));
+                comparison.waits(inner, absent);
+                let late = || deadline.error(operation, absent());
                 trouble = trouble.take().or_else(dead).or_else(left).or_else(|| deadline.expired().then(late));
                 true
             }
@@ -196,9 +212,10 @@ pub(super) fn meet<'a>(
         }
         if let Some(error) = trouble {
             // Who was promised to go on meanwhile does so: others rely on it.
-            let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|(_, inner, _)| inner.rank).collect();
-            if waiting.first().is_none_or(|(_, _, family)| family.regroup.leave(&ranks)) {
-                return Err(error);
+            let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|(_, inner, ..)| inner.rank).collect();
+            if waiting.first().is_none_or(|(_, _, family, _)| family.regroup.leave(&ranks)) {
+                let failed = |error, one: &mut (_, _, _, Comparison)| one.3.failed(error);
+                return Err(NotAgreed::late(waiting.iter_mut().fold(error, failed)));
             }
         }
         backoff(round);
@@ -212,22 +229,20 @@ fn come(family: &Family, inner: &Inner, plan: &Plan, place: &regroup::Place) {
     family.regroup.come(inner.rank, plan, place.clone(), promise);
 }
 
-fn absent(plan: &Plan, missing: &[usize]) -> String {
-    let plan = plan.describe();
-    match missing {
-        [] => format!("a rank is still being stopped, in {plan}"),
-        [one] => format!("rank {one} has not come to {plan}"),
-        all => format!("ranks {all:?} have not come to {plan}"),
-    }
-}
-
 /// Where the child of `inner` belongs.
-fn place_of(inner: &Inner, plan: &Plan, times: u64, place: Option<&Choice>, party: &Party) -> Place {
+fn place_of(
+    operation: &'static str,
+    inner: &Inner,
+    (plan, times): (&Plan, u64),
+    place: Option<&Choice>,
+    party: &Party,
+) -> Result<Place> {
     if let Plan::Grow(more) = plan {
         let (child, part) = grown(*more, times);
         let household = HOUSEHOLDS.grown_from(&inner.household, &inner.household.lineage.key(&child));
         let family = inner.family.as_ref().map(|family| family.rest(child, inner.size + more, part));
-        return Place { household, family, listener: None };
+        // Who comes is in no exchange with these.
+        return Ok(Place { household, family, listener: None });
     }
     let color = |place: Option<&Choice>| place.map(|choice| choice.color);
     let child = match plan {
@@ -236,9 +251,21 @@ fn place_of(inner: &Inner, plan: &Plan, times: u64, place: Option<&Choice>, part
     };
     // It goes on when what it comes from ends, of which others may be dead.
     let household: Arc<Household<Inner>> = HOUSEHOLDS.part_from(&inner.household, child.clone());
-    let family = inner.family.as_ref().map(|family| {
-        let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
-        family.rest(child, with.count(), household.part().unwrap_or_default())
+    let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
+    let part = household.part().unwrap_or_default();
+    let listener = inner.checked.get().map(|checked| {
+        let mut ranks: Vec<_> =
+            with.clone().map(|(rank, theirs)| (theirs.as_ref().map_or(0, |choice| choice.key), *rank)).collect();
+        ranks.sort_unstable();
+        let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
+        Listener::start(operation, checked.rest(operation, &ranks, part.clone())?)
     });
-    Place { household, family, listener: None }
+    let family = inner.family.as_ref().map(|family| family.rest(child, with.count(), part));
+    Ok(Place { household, family, listener: listener.transpose()? })
+}
+
+/// Whether others were told that these come, which they rely on.
+#[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
+pub(super) fn is_told(members: &[&Arc<Inner>]) -> bool {
+    members.iter().any(|inner| inner.checked.get().is_some())
 }

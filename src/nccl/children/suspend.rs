@@ -12,13 +12,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
 use super::failed::failed;
-use super::regroup::meet;
+use super::regroup::{is_told, meet};
 use super::split::settle;
 use crate::cuda::{Device, Quiet, restoring, undisturbing};
 use crate::error::{Error, Result};
+use crate::nccl::agree::not_agreed::NotAgreed;
 use crate::nccl::agree::regroup::Plan;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::submit;
+use crate::nccl::flight::files::Trouble;
 use crate::nccl::life::divide::wait;
 use crate::nccl::memory::{retire, statistics};
 use crate::nccl::raw::check::check;
@@ -65,15 +67,20 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     outside_of_host_functions(operation)?;
     let helper = helper_of(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let _entered = enter_all_to_resume(&refs, operation)?;
+    let entered = enter_all_to_resume(&refs, operation)?;
     let resumed = restoring(|| {
-        let (_promised, _) = meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()])?;
+        let (_promised, _) =
+            meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()]).map_err(NotAgreed::into_error)?;
         make(operation, members, &helper, Ask::Resume)?;
         members.iter().try_for_each(|inner| if inner.resume() { Ok(()) } else { Err(inner.dead(operation)) })
     });
     resumed.map_err(|error| match error {
         // Nothing has begun, or all has been ended.
-        Error::Timeout { .. } => error,
+        Error::Timeout { .. } if !is_told(members) => {
+            drop(entered);
+            Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
+            error
+        }
         error => failed(&refs, operation, error),
     })
 }

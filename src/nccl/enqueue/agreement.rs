@@ -59,8 +59,11 @@ pub(crate) fn collective(
     let mut patience = Patience::default();
     loop {
         match family.ledger.collective(inner.rank, signature) {
-            Turn::Passed(entry) => return Ok(entry),
-            Turn::Wait => patience.wait(operation, &[inner], in_vain(operation), || behind(inner))?,
+            Turn::Passed(entry) => {
+                inner.issued.compares_no_more();
+                return Ok(entry);
+            }
+            Turn::Wait => patience.wait(operation, &[inner], in_vain(operation), inner, || behind(inner))?,
             Turn::Differs => {
                 let difference = family.ledger.differ(inner.rank, signature);
                 return Err(contradicted(family, inner, operation, &difference));
@@ -285,7 +288,7 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
             if sequences.iter().any(|sequence| sequence.differs.is_some()) {
                 break;
             }
-            patience.wait(operation, members, in_vain(operation), || behind(slow))?;
+            patience.wait(operation, members, in_vain(operation), slow, || behind(slow))?;
         }
     }
     for Sequence { inner, family, at, differs, .. } in &sequences {

@@ -20,6 +20,7 @@ use crate::nccl::calls::call::Call;
 use crate::nccl::life::graph_memory::Registered;
 use crate::nccl::state::gate::LockedAll;
 use crate::nccl::state::guarded::Guarded;
+use crate::nccl::state::held::Held;
 use crate::nccl::state::inner::{Family, Inner};
 use crate::nccl::state::traced::Traced;
 
@@ -42,6 +43,8 @@ pub(super) struct Part {
     registered: Registered,
     /// Where the last operation was captured.
     last: Option<Stream>,
+    /// The same for dumps.
+    held: Arc<Held>,
 }
 
 impl Part {
@@ -51,6 +54,7 @@ impl Part {
         let collectives = (self.collectives.count > 0).then_some(None);
         collectives.into_iter().chain(messages).for_each(|message| inner.issued.count(message, inner.size));
         inner.issued.give(number);
+        self.held.launched(number);
     }
 
     pub(super) fn signature(&self) -> Option<(&Family, Signature)> {
@@ -143,12 +147,13 @@ impl Captured {
             let removals = AtomicU64::new(inner.windows.removals());
             let (exchanges, pairs, windows) = (Vec::new(), Vec::new(), Vec::new());
             let (registered, last) = (Registered::of(Arc::clone(&inner)), None);
-            let collectives = Numbers::NONE;
-            open.push(Part { inner, collectives, exchanges, pairs, windows, removals, registered, last });
+            let (collectives, held) = (Numbers::NONE, inner.issued.begin_graph());
+            open.push(Part { inner, collectives, exchanges, pairs, windows, removals, registered, last, held });
             open.len() - 1
         });
         let (part, number) = (&mut open[at], call.agreed.get());
         part.last = Some(call.stream.clone());
+        part.held.add(call.head, call.count as u64);
         let Ok(()) = call.uses(|region, _| {
             let window = call.comm.windows.of(region);
             if window != 0 && !part.windows.contains(&window) {

@@ -112,13 +112,16 @@ pub(super) fn tell_launch<'a>(
 }
 
 /// Waits until all have come to a round. The locks of `members` are held, which an abort gets, as this then waits no longer.
-pub(super) fn wait(members: &[&Inner], (_, checked, round): Told<'_>, operation: &'static str) -> Result<u64> {
+pub(super) fn wait(members: &[&Inner], (inner, checked, round): Told<'_>, operation: &'static str) -> Result<u64> {
     let mut patience = Patience::default();
     loop {
         match checked.hear(operation, &round, LOOK)? {
-            Heard::Agreed(number) => return Ok(number),
+            Heard::Agreed(number) => {
+                inner.issued.compares_no_more();
+                return Ok(number);
+            }
             Heard::Missing(missing) => {
-                patience.look(operation, members, |_| None, || checked.absent(&round, &missing))?;
+                patience.look(operation, members, |_| None, inner, || checked.absent(&round, &missing))?;
             }
         }
     }

@@ -208,6 +208,7 @@ fn wait<'a>(
             let mut steps = steps.into_iter();
             firsts.retain(|first| match steps.next() {
                 Some(Step::Go(besides)) => {
+                    first.inner.issued.compares_no_more();
                     first.go(&besides);
                     promised.0.push(first.inner);
                     if !besides.is_empty() {
@@ -225,7 +226,7 @@ fn wait<'a>(
                 }
             }
             let in_vain = |inner: &Inner| departure::at_meeting(inner, operation);
-            patience.wait(operation, members, in_vain, || first.absent())
+            patience.wait(operation, members, in_vain, first.inner, || first.absent())
         };
         if let Err(error) = done {
             let _quiet = quiet();

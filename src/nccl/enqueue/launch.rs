@@ -41,16 +41,17 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
         order(call)?;
         anew.as_ref()
     };
+    let now = clock::tick();
     if captured {
         captured::put_in_order(slice::from_ref(call))?;
     } else {
         let sequence = call.comm.issued.next(call.kind.message(), call.comm.size);
-        call.comm.recent.keep(record(call, guard.works.next(), sequence, false));
+        call.comm.recent.keep(record(call, guard.works.next(), sequence, now, false));
     }
     // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
     // they have compared, and who made a communicator across processes has promised it. Its other work comes before this: NCCL sees to that,
     // or no graph has any that is under way, as was seen under the lock.
-    let result = call.comm.inside(call.operation, || unsafe { call.make(handle) })?;
+    let result = call.comm.inside_since(call.operation, now, || unsafe { call.make(handle) })?;
     if let Some(family) = &call.comm.family {
         family.ledger.look_ahead(call.comm.rank);
     }
@@ -91,7 +92,7 @@ fn trace(call: &Call<'_>) {
 
 /// What is kept of a call that NCCL is given next, as operation `number`.
 #[inline]
-fn record(call: &Call<'_>, number: u64, sequence: u64, joined: bool) -> Record {
+fn record(call: &Call<'_>, number: u64, sequence: u64, when: u64, joined: bool) -> Record {
     Record {
         number,
         head: call.head,
@@ -99,7 +100,7 @@ fn record(call: &Call<'_>, number: u64, sequence: u64, joined: bool) -> Record {
         agreed: call.agreed.get(),
         sequence,
         operation: call.operation,
-        when: clock::tick(),
+        when,
         stream: call.stream.serial(),
         visit: call.comm.next_visit(),
         joined,
@@ -113,7 +114,7 @@ pub(crate) fn write_down(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
         own().for_each(|call| inner.issued.begin_group(call.kind.message(), inner.size));
         for (number, call) in (guarded.works.next()..).zip(own()) {
             let sequence = inner.issued.next_of_group(call.kind.message(), inner.size);
-            inner.recent.keep(record(call, number, sequence, number != guarded.works.next()));
+            inner.recent.keep(record(call, number, sequence, clock::tick(), number != guarded.works.next()));
         }
     }
 }

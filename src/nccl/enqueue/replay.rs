@@ -15,10 +15,12 @@ use super::submit::{failed, outside_of_groups};
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
+use crate::nccl::agree::not_agreed::NotAgreed;
 use crate::nccl::agree::numbers::Numbers;
 use crate::nccl::agree::pair::{End, Word};
 use crate::nccl::agree::recent::NOWHERE;
 use crate::nccl::agree::track::Turn;
+use crate::nccl::flight::files::Trouble;
 use crate::nccl::state::gate::LockedAll;
 use crate::nccl::state::graphs::drop_after;
 use crate::nccl::state::guarded::Guarded;
@@ -39,7 +41,11 @@ impl Party for Captured {
             }
             self.order(&mut entered, stream)?;
             match agree(parts) {
-                Err(NotAgreed::Nothing(error)) => return Err(error),
+                Err(NotAgreed::Nothing(error)) => {
+                    drop(entered);
+                    Trouble::of(parts.iter().map(|part| (&*part.inner, &error))).write();
+                    return Err(error);
+                }
                 Err(NotAgreed::InPart(error)) => Err(error),
                 Ok(agreed) => replay(parts, &mut entered, &agreed, stream, launch),
             }
@@ -107,20 +113,6 @@ fn replay(
     done
 }
 
-/// Why a launch was not agreed on.
-enum NotAgreed {
-    /// Nobody was told of it, so it may be launched again.
-    Nothing(Error),
-    /// Others may wait for it.
-    InPart(Error),
-}
-
-impl From<Error> for NotAgreed {
-    fn from(error: Error) -> Self {
-        Self::InPart(error)
-    }
-}
-
 /// Compares a launch with the other ranks: its number in the ledger of each communicator. Who drives several ranks does not wait for one
 /// of them as another.
 fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
@@ -136,7 +128,10 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
             let part = &parts[*at];
             let Some((family, signature)) = part.signature() else { return false };
             match family.ledger.collective(part.inner.rank, &signature) {
-                Turn::Passed(entry) => agreed[*at] = entry,
+                Turn::Passed(entry) => {
+                    part.inner.issued.compares_no_more();
+                    agreed[*at] = entry;
+                }
                 Turn::Wait => return true,
                 Turn::Differs => {
                     differs = Some((part, family, family.ledger.differ(part.inner.rank, &signature)));
@@ -150,7 +145,8 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
         }
         if open.len() == before {
             let slow = &parts[slow].inner;
-            let waited = patience.wait(OPERATION, &members, agreement::in_vain(OPERATION), || agreement::behind(slow));
+            let waited =
+                patience.wait(OPERATION, &members, agreement::in_vain(OPERATION), slow, || agreement::behind(slow));
             waited.map_err(|error| match error {
                 // Ranks in other processes have been told.
                 Error::Timeout { .. } if before == all && told.iter().all(Option::is_none) => NotAgreed::Nothing(error),

@@ -20,6 +20,7 @@ use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::signature::MAX_GROUP;
 use crate::nccl::agree::told::End;
 use crate::nccl::calls::call::Call;
+use crate::nccl::flight::files::Trouble;
 use crate::nccl::life::abort::{GRACE, abort};
 use crate::nccl::life::failure;
 use crate::nccl::raw::check;
@@ -82,7 +83,11 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     }
     let done = match agreement::one(call) {
         // Nothing was agreed on, so the call may be made again. Other processes were told of it.
-        Err(error @ Error::Timeout { .. }) if inner.checked.get().is_none() => return Err(error),
+        Err(error @ Error::Timeout { .. }) if inner.checked.get().is_none() => {
+            drop(guard);
+            Trouble::of([(inner, &error)]).write();
+            return Err(error);
+        }
         Ok(false) => launch::one(call, read.as_ref(), &mut guard, handle),
         Ok(true) => restoring(|| launch_first(call, read.as_ref(), &mut guard, handle)),
         Err(error) => Err(error),

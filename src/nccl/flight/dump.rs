@@ -1,15 +1,18 @@
 //! What the recorder of one rank says.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
-use super::entry::{Entry, Stage};
+use super::entries::{Seen, entries, records};
+use super::entry::Entry;
 use super::json::Object;
 use crate::clock;
 use crate::cuda::Device;
 use crate::error::Result;
-use crate::nccl::agree::recent::{KEPT, Record};
+use crate::exchange::digest;
 use crate::nccl::agree::signature;
+use crate::nccl::state::compared::Wait;
+use crate::nccl::state::held::Graph;
 use crate::nccl::state::household::Lineage;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::pending;
@@ -35,8 +38,15 @@ pub struct Dump {
     occasion: String,
     when: u64,
     waits: Option<String>,
+    /// For which method a thread is inside NCCL, and since when.
+    inside: Option<(&'static str, u64)>,
+    /// What it waits for in a comparison with the others, or has waited for in vain.
+    comparison: Option<Wait>,
+    /// What NCCL's RAS service said then.
+    ras: Option<Arc<str>>,
     collectives: u64,
     messages: Vec<[u64; 2]>,
+    graphs: Vec<Graph>,
     entries: Vec<Entry>,
 }
 
@@ -44,7 +54,8 @@ impl Dump {
     /// That of `inner`, written because of `occasion`. Waits for no lock, and calls neither CUDA nor NCCL.
     pub(crate) fn of(inner: &Inner, occasion: String) -> Self {
         let (totals, seen) = (inner.issued.totals(), Seen::of(inner));
-        let records = records(inner);
+        let (records, inside) = (records(inner), inner.visitor());
+        let waits = seen.open(&records).and_then(|(first, last)| pending::waits(inner, first - 1, last));
         Self {
             key: key(&inner.household.lineage),
             rank: inner.rank,
@@ -55,10 +66,14 @@ impl Dump {
             cause: inner.cause().map(|cause| (cause.variant(), cause.to_string())),
             occasion,
             when: clock::tick(),
-            waits: seen.open(&records).and_then(|(first, last)| pending::waits(inner, first - 1, last)),
+            waits: waits.or_else(|| inside.map(|_| pending::is_inside(inner))),
+            inside,
+            ras: None,
+            comparison: inner.issued.comparison(),
             entries: entries(inner, &records, &seen),
             collectives: totals.collectives,
             messages: totals.messages,
+            graphs: inner.issued.graphs(),
         }
     }
 
@@ -75,8 +90,51 @@ impl Dump {
             occasion: waits.clone(),
             when: clock::tick(),
             waits: Some(waits),
+            inside: None,
+            comparison: None,
+            ras: None,
             collectives: 0,
             messages: Vec::new(),
+            graphs: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// NCCL has let go of the rank.
+    pub(super) fn end(&mut self) {
+        self.state = if self.state == "closing" { "closed" } else { "aborted" }.to_owned();
+    }
+
+    /// What NCCL's RAS service has answered since.
+    pub(super) fn tell_ras(&mut self, answer: Arc<str>) {
+        self.ras = Some(answer);
+    }
+
+    /// When it was made, and whether it has such an answer: of two of one rank, the greater one is kept.
+    pub(super) fn order(&self) -> (u64, bool) {
+        (self.when, self.ras.is_some())
+    }
+
+    /// One of nobody.
+    #[cfg(test)]
+    pub(super) fn made(when: u64, occasion: &str) -> Self {
+        Self {
+            key: 0,
+            rank: 0,
+            size: 1,
+            device: String::new(),
+            part: None,
+            state: String::new(),
+            cause: None,
+            occasion: occasion.to_owned(),
+            when,
+            waits: None,
+            inside: None,
+            comparison: None,
+            ras: None,
+            collectives: 0,
+            messages: Vec::new(),
+            graphs: Vec::new(),
             entries: Vec::new(),
         }
     }
@@ -89,62 +147,8 @@ impl Dump {
 
 /// What all ranks know the communicator by, in whatever process they are.
 fn key(lineage: &Lineage) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    lineage.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The last operation on each stream that somebody has seen to be done, by the serial number of the stream.
-struct Seen(Option<Vec<(u64, u64)>>);
-
-impl Seen {
-    /// Nothing is known while somebody is inside.
-    fn of(inner: &Inner) -> Self {
-        Self(inner.try_lock().map(|guard| guard.works.seen()))
-    }
-
-    fn is_done(&self, record: &Record) -> bool {
-        let all = self.0.iter().flatten();
-        all.into_iter().any(|(stream, number)| *stream == record.stream && record.number <= *number)
-    }
-
-    /// The first operation that is not known to be done, and the last one, if there are any. Who comes to a point is inside as long as it
-    /// waits there.
-    fn open(&self, records: &[Record]) -> Option<(u64, u64)> {
-        let known = self.0.is_some();
-        let is_open =
-            |record: &&Record| if known { !signature::is_point(record.head) && !self.is_done(record) } else { true };
-        let mut open = records.iter().filter(is_open).map(|record| record.number);
-        open.next().map(|first| (first, open.next_back().unwrap_or(first)))
-    }
-}
-
-/// What is kept, the oldest first.
-fn records(inner: &Inner) -> Vec<Record> {
-    let last = inner.recent.last();
-    let numbers = (last + 1).saturating_sub(KEPT).max(1)..=last;
-    numbers.filter_map(|number| inner.recent.get(number)).collect()
-}
-
-/// Operations and points, the oldest first.
-fn entries(inner: &Inner, records: &[Record], seen: &Seen) -> Vec<Entry> {
-    // In this order: what is given to NCCL by now was inside before, if it was not given then.
-    let (visit, given) = (inner.visit(), inner.issued.number());
-    let stage = |record: &Record| {
-        let inside = visit % 2 == 1 && visit as u16 == record.visit;
-        match (record.number <= given, inside) {
-            (true, _) if seen.is_done(record) => Stage::Done,
-            (true, _) => Stage::Issued,
-            (false, true) => Stage::Inside,
-            (false, false) => Stage::Waits,
-        }
-    };
-    let of = |record: &Record| Entry::of(record, Some(record.sequence).filter(|number| *number > 0), stage(record));
-    let mut entries: Vec<_> = inner.issued.points().iter().map(Entry::point).collect();
-    // A point is written down under the number of the operation that comes after it, too.
-    entries.extend(records.iter().filter(|record| !signature::is_point(record.head)).map(of));
-    entries.sort_by_key(Entry::when);
-    entries
+    let all = digest(lineage.bytes());
+    (all >> 64 ^ all) as u64
 }
 
 impl fmt::Display for Dump {
@@ -172,12 +176,27 @@ impl fmt::Display for Dump {
             communicator.text_if("cause_kind", self.cause.as_ref().map(|(kind, _)| kind));
         });
         object.text_if("waits", self.waits.as_ref());
+        object.text_if("inside", self.inside.map(|(operation, _)| operation));
+        object.number_if("inside_since_ns", self.inside.map(|(_, since)| since));
+        object.text_if("comparison", self.comparison.as_ref().map(|wait| &wait.what));
+        object.number_if("comparison_end_ns", self.comparison.as_ref().and_then(|wait| wait.end));
+        object.text_if("ras", self.ras.as_ref());
         object.number("collectives", self.collectives);
         let messages = self.messages.iter().enumerate().filter(|(_, [to, from])| to + from > 0);
         object.list("messages", messages, |(peer, [to, from]), object| {
             object.number("peer", *peer as u64);
             object.number("sent", *to);
             object.number("received", *from);
+        });
+        object.list("graphs", &self.graphs, |graph, object| {
+            object.number("graph", graph.number);
+            object.number("operations", graph.total);
+            object.list("holds", &graph.operations, |(head, count), object| {
+                object.text("what", signature::describe(*head, *count));
+            });
+            object.number("launches", graph.launches);
+            object.number_if("last_launch", graph.last.map(|(number, _)| number));
+            object.number_if("last_launch_ns", graph.last.map(|(_, when)| when));
         });
         object.list("entries", &self.entries, |entry, object| entry.write(object));
         object.end();

@@ -1,6 +1,7 @@
 //! One line of the recorder: an operation that a rank has issued, or a point that it has come to.
 
 use super::json::Object;
+use crate::nccl::agree::head;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature;
@@ -50,23 +51,9 @@ impl Entry {
         }
     }
 
-    pub(crate) fn point(point: &Point) -> Self {
+    pub(crate) fn point(point: &Point, stage: Stage) -> Self {
         let Point { sequence, head, count, operation, when } = *point;
-        Self {
-            number: None,
-            sequence: Some(sequence),
-            peer: None,
-            head,
-            count,
-            operation,
-            when,
-            stream: None,
-            stage: Stage::Done,
-        }
-    }
-
-    pub(crate) fn when(&self) -> u64 {
-        self.when
+        Self { number: None, sequence: Some(sequence), peer: None, head, count, operation, when, stream: None, stage }
     }
 
     pub(super) fn write(&self, object: &mut Object<'_>) {
@@ -75,6 +62,8 @@ impl Entry {
         object.text("operation", if self.operation.is_empty() { signature::name(self.head) } else { self.operation });
         object.text("kind", signature::name(self.head));
         object.number_if("peer", self.peer.map(|(_, peer)| peer as u64));
+        object.number_if("root", head::root(self.head).map(|root| root as u64));
+        object.text_if("reduction", head::reduction(self.head));
         object.number("count", self.count);
         object.text("element", signature::element(self.head));
         object.text("what", signature::describe(self.head, self.count));

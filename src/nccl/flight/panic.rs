@@ -33,9 +33,8 @@ fn write(info: &PanicHookInfo<'_>, directory: &Path) {
     }
     let thread = thread::current();
     let occasion = format!("thread {:?} {info}", thread.name().unwrap_or("without a name"));
-    files::beside(directory.to_owned(), move |directory| {
+    files::beside(directory.to_owned(), move || {
         WRITES.set(true);
-        // Who panics has other things to tell than that a file cannot be written.
-        let _ = files::write_all(directory, &occasion);
+        files::all(&occasion)
     });
 }

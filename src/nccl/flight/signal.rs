@@ -21,9 +21,9 @@ pub(crate) fn watch(operation: &'static str, signal: c_int, directory: PathBuf) 
     let mut signals = Signals::new([signal]).map_err(|error| refused(format!("{}: {error}", name(signal))))?;
     let wait = move || {
         for signal in signals.forever() {
-            // Nobody is there to be told that a file cannot be written.
-            let _ = files::write_all(&directory, &format!("signal {}", name(signal)));
-            files::write_ras(&directory);
+            let dumps = files::all(&format!("signal {}", name(signal)));
+            files::write_or_say(&dumps, &directory);
+            files::add_ras(dumps, &directory);
         }
     };
     let thread = thread::Builder::new().name("gpucomm-signal".into()).spawn(wait);

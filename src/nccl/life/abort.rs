@@ -12,6 +12,7 @@ use super::together::{doom, take_down};
 use crate::cuda;
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
+use crate::nccl::flight::ended;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::state::inner::Inner;
 
@@ -126,6 +127,8 @@ fn abort_all(all: &[(Arc<Inner>, Error)]) -> bool {
         let _alone = one_at_a_time();
         all.iter().filter(|(inner, cause)| inner.condemn(cause.clone())).collect()
     };
+    // Takes no time, and waits for nobody.
+    condemned.iter().for_each(|(inner, cause)| ended::condemned(inner, cause));
     condemned.iter().for_each(|(inner, _)| doom(inner));
     condemned.iter().for_each(|(inner, cause)| inner.trace_abort(cause));
     let trouble = Trouble::of(condemned.iter().map(|(inner, cause)| (&**inner, cause)));

@@ -84,7 +84,8 @@ impl<E> Failure<E> {
         let is_it =
             |begun: &Begun| begun.unwinds || said.is_some_and(|text| text.contains(&format!("{:?}", begun.why)));
         let since = BEGUN.take().filter(is_it).map_or_else(now, |begun| begun.since);
-        let text = format!("rank {rank} panicked");
+        let what = said.map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+        let text = what.map_or_else(|| format!("rank {rank} panicked"), |what| format!("rank {rank} panicked: {what}"));
         Self { rank, since, is_told: false, differs: None, text, what: What::Panic(payload) }
     }
 

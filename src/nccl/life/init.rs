@@ -205,10 +205,9 @@ impl Start {
         let shares = environment::shares(options.config.shares());
         let household = HOUSEHOLDS.join(key, ranks.len(), shares);
         let config = household.keep(options.config.clone());
-        let devices: Vec<Device> = ranks.iter().map(|(_, device)| *device).collect();
         // A clique has them all.
         let first = ranks.first().map(|(rank, _)| *rank).filter(|_| family.is_none());
-        let made = Made::new(ranks, Arc::clone(&household), grows.is_some());
+        let made = Made::new(ranks.clone(), Arc::clone(&household), grows.is_some());
         // Handed over or kept: a start that is too late is aborted where it was made.
         let (sender, receiver) = mpsc::sync_channel(0);
         helpers[0].run(move || {
@@ -219,7 +218,7 @@ impl Start {
             operation,
             size,
             first,
-            devices,
+            ranks,
             helpers,
             household,
             family,

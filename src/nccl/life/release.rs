@@ -7,6 +7,7 @@ use super::{reaper, registration};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::known_bugs;
+use crate::nccl::flight::ended;
 use crate::nccl::state::inner::Inner;
 use crate::sys;
 
@@ -36,6 +37,8 @@ pub(crate) fn let_go(inner: &Arc<Inner>) {
     inner.windows.end().into_iter().for_each(|burial| reaper::receive(burial, inner));
     // What names a stream goes before its owner may hear that the communicator has ended, and destroy that.
     inner.scratch.clear();
+    // Who does not find it among those that have not ended finds what it had issued.
+    ended::over(inner);
     inner.set_ended();
     if let Some(mut guard) = inner.lock_within(&Deadline::after(BUSY)) {
         guard.streams.clear();

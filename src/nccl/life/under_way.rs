@@ -34,7 +34,8 @@ pub(crate) struct UnderWay {
     pub(super) size: usize,
     /// The first of the ranks, where others are made elsewhere.
     pub(super) first: Option<usize>,
-    pub(super) devices: Vec<Device>,
+    /// Those that are started here, and their devices.
+    pub(super) ranks: Vec<(usize, Device)>,
     /// One for each rank.
     pub(super) helpers: Vec<Helper>,
     pub(super) household: Arc<Household<Inner>>,
@@ -77,16 +78,14 @@ impl UnderWay {
         if self.deadline.expired() {
             let said = said(Handle(ptr::null_mut())).map(|said| format!("; {said}")).unwrap_or_default();
             let late = self.deadline.error(operation, format!("{}{said}", self.absent()));
-            if let (Some(rank), [device]) = (self.first, &self.devices[..]) {
-                Trouble::starting(&self.household.lineage, (rank, self.size), *device, &late).write();
-            }
+            Trouble::starting(&self.household.lineage, &self.ranks, self.size, &late).write();
             return Some(Err(late));
         }
         None
     }
 
     fn lost(&self, error: Error) -> Error {
-        lost(&error, self.devices.iter().copied()).unwrap_or(error)
+        lost(&error, self.ranks.iter().map(|(_, device)| *device)).unwrap_or(error)
     }
 
     /// Who has not come, in words.

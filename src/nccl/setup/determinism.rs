@@ -26,7 +26,17 @@ struct Rule {
     once: bool,
 }
 
-const RULES: [Rule; 5] = [
+const ENV_PLUGIN: &str = "NCCL_ENV_PLUGIN";
+
+const RULES: [Rule; 6] = [
+    // The first, as one may answer for all others.
+    Rule {
+        name: ENV_PLUGIN,
+        expected: "none, as a plugin may tell NCCL other values than the environment has",
+        fits: is_none,
+        value: Some("none"),
+        once: true,
+    },
     Rule {
         name: "NCCL_NVLS_ENABLE",
         expected: "0, as NVLink switches add up in no order that is known",
@@ -37,7 +47,7 @@ const RULES: [Rule; 5] = [
     Rule {
         name: "NCCL_TUNER_PLUGIN",
         expected: "none, as a plugin may choose otherwise each time",
-        fits: |value| value.eq_ignore_ascii_case("none"),
+        fits: is_none,
         value: Some("none"),
         once: true,
     },
@@ -63,6 +73,11 @@ const RULES: [Rule; 5] = [
         once: true,
     },
 ];
+
+/// Whether a value names no plugin.
+fn is_none(value: &str) -> bool {
+    value.eq_ignore_ascii_case("none")
+}
 
 /// Whether a value names a policy, all but one of which choose otherwise.
 fn has_policy(value: &str) -> bool {
@@ -91,9 +106,15 @@ impl Rule {
     /// Whether it is met by what is `said`, if all that must be has to be said.
     fn is_met(&self, said: &Said, strictly: bool) -> bool {
         match said {
+            _ if self.is_unknown() => true,
             Some((value, _)) => (self.fits)(value),
             None => self.value.is_none() || !strictly || self.is_configured(),
         }
+    }
+
+    /// Whether the NCCL that runs knows nothing of it: it has had plugins that answer for the environment since 2.28.7.
+    fn is_unknown(&self) -> bool {
+        self.name == ENV_PLUGIN && version::running_nccl().is_ok_and(|running| running < Version::new(2, 28, 7))
     }
 
     /// Whether the configuration says it.
@@ -103,31 +124,57 @@ impl Rule {
             && version::running_nccl().is_ok_and(|running| running >= Version::new(2, 32, 3))
     }
 
-    fn refusal(&self, operation: &'static str, said: &Said, when: &str) -> Error {
-        let got = match said {
-            Some((value, place)) => format!("{value:?} in {place}"),
-            None => "that it is not set".to_owned(),
-        };
-        let expected = format!("{}; see nccl::prepare_determinism", self.expected);
-        Error::argument(operation, self.name, expected, format_args!("{got}{when}"))
+    /// What is wrong with what is `said` now, and what was when NCCL has read it, if anything is.
+    fn complaint(&self, now: &Said, read: Option<&Said>, strictly: bool) -> Option<String> {
+        const READ_ONCE: &str = "when NCCL was first used, which reads it once";
+        let is_wrong = !self.is_met(now, strictly);
+        let late = read.filter(|read| self.once && !self.is_met(read, true));
+        match (is_wrong, late) {
+            (false, None) => None,
+            (true, None) => Some(text_of(now)),
+            (false, Some(read)) => Some(format!("{} {READ_ONCE}", text_of(read))),
+            (true, Some(read)) => Some(format!("{}, and {} {READ_ONCE}", text_of(now), text_of(read))),
+        }
     }
+}
+
+/// What was said, as part of a sentence.
+fn text_of(said: &Said) -> String {
+    match said {
+        Some((value, place)) => format!("{value:?} in {place}"),
+        None => "that it is not set".to_owned(),
+    }
+}
+
+/// Refuses all variables at once that do not say what they have to, or did not when NCCL was first used.
+fn check_variables(operation: &'static str, now: &[Said], strictly: bool) -> Result<()> {
+    check_said(operation, now, READ.get().map(|read| &read[..]), strictly)
+}
+
+/// The same of what they say now, and said then.
+fn check_said(operation: &'static str, now: &[Said], read: Option<&[Said]>, strictly: bool) -> Result<()> {
+    let complaint = |(at, rule): (usize, &'static Rule)| {
+        let complaint = rule.complaint(&now[at], read.map(|read| &read[at]), strictly)?;
+        Some((rule, complaint))
+    };
+    let wrong: Vec<_> = RULES.iter().enumerate().filter_map(complaint).collect();
+    let list = |text: fn(&(&Rule, String)) -> String| wrong.iter().map(text).collect::<Vec<_>>().join("; ");
+    let (what, expected, got) = match &wrong[..] {
+        [] => return Ok(()),
+        [(rule, complaint)] => (rule.name, rule.expected.to_owned(), complaint.clone()),
+        _ => (
+            "the environment",
+            list(|(rule, _)| format!("{}: {}", rule.name, rule.expected)),
+            list(|(rule, complaint)| format!("{}: {complaint}", rule.name)),
+        ),
+    };
+    Err(Error::argument(operation, what, format_args!("{expected}; see nccl::prepare_determinism"), got))
 }
 
 /// Refuses what cannot be had: a version that is too old, and an environment that says something else, or did when NCCL has read it.
 pub(super) fn check(operation: &'static str) -> Result<()> {
     version::needs(operation, FIRST).map_err(|error| error.noted("for deterministic"))?;
-    let now = said();
-    for (rule, said) in RULES.iter().zip(&now) {
-        if !rule.is_met(said, true) {
-            return Err(rule.refusal(operation, said, ""));
-        }
-    }
-    for (rule, said) in RULES.iter().zip(READ.get().into_iter().flatten()) {
-        if rule.once && !rule.is_met(said, true) {
-            return Err(rule.refusal(operation, said, " when NCCL was first used, which reads it once"));
-        }
-    }
-    Ok(())
+    check_variables(operation, &said(), true)
 }
 
 /// What a user says besides must not contradict.
@@ -186,8 +233,8 @@ pub(super) fn check_kept(operation: &'static str, raw: &sys::ncclConfig_t) -> Re
 }
 
 /// Sets the variables of the environment that [`Config::deterministic`](crate::nccl::Config::deterministic) needs and that are not set:
-/// `NCCL_NVLS_ENABLE=0`, `NCCL_TUNER_PLUGIN=none` and `NCCL_GRAPH_REGISTER=0`. Wraps nothing. It comes before NCCL is first used in the
-/// process, by whomever; who sets them outside of the program needs it not.
+/// `NCCL_NVLS_ENABLE=0`, `NCCL_TUNER_PLUGIN=none`, `NCCL_GRAPH_REGISTER=0` and `NCCL_ENV_PLUGIN=none`. Wraps nothing. It comes before NCCL is
+/// first used in the process, by whomever; who sets them outside of the program needs it not.
 ///
 /// ```
 /// use gpucomm::nccl::{self, Config, InitOptions};
@@ -205,25 +252,15 @@ pub(super) fn check_kept(operation: &'static str, raw: &sys::ncclConfig_t) -> Re
 /// ```
 ///
 /// # Errors
-/// [`InvalidArgument`](crate::Error::InvalidArgument), which names the variable, where one says something else, or where NCCL was used before one of them
-/// was set. Then nothing is set.
+/// [`InvalidArgument`](crate::Error::InvalidArgument), which names all variables that say something else, and those that were not yet set when NCCL was
+/// first used. Then nothing is set.
 ///
 /// # Safety
 /// No other thread reads or writes the environment meanwhile, but by `std::env`: as [`std::env::set_var`].
 pub unsafe fn prepare_determinism() -> Result<()> {
     const OPERATION: &str = "prepare_determinism";
-    let (now, used) = (said(), READ.get());
-    for (at, rule) in RULES.iter().enumerate() {
-        if !rule.is_met(&now[at], false) {
-            return Err(rule.refusal(OPERATION, &now[at], ""));
-        }
-        if let Some(used) = used
-            && rule.once
-            && !rule.is_met(&used[at], true)
-        {
-            return Err(rule.refusal(OPERATION, &used[at], " when NCCL was first used, which reads it once"));
-        }
-    }
+    let now = said();
+    check_variables(OPERATION, &now, false)?;
     for (rule, _) in RULES.iter().zip(now).filter(|(_, said)| said.is_none()) {
         if let Some(value) = rule.value {
             // SAFETY: the caller promises that nobody else is at it.
@@ -246,6 +283,7 @@ mod tests {
         for (name, value) in [
             ("NCCL_NVLS_ENABLE", Some("0")),
             ("NCCL_TUNER_PLUGIN", Some("NONE")),
+            ("NCCL_ENV_PLUGIN", Some("None")),
             ("NCCL_GRAPH_REGISTER", Some("0")),
             ("NCCL_COLLNET_ENABLE", Some("0")),
             ("NCCL_COLLNET_ENABLE", None),
@@ -260,6 +298,8 @@ mod tests {
             ("NCCL_NVLS_ENABLE", Some("2")),
             ("NCCL_TUNER_PLUGIN", None),
             ("NCCL_TUNER_PLUGIN", Some("libnccl-tuner.so")),
+            ("NCCL_ENV_PLUGIN", None),
+            ("NCCL_ENV_PLUGIN", Some("none.so")),
             ("NCCL_GRAPH_REGISTER", None),
             ("NCCL_COLLNET_ENABLE", Some("1")),
             ("NCCL_CTA_POLICY", Some("1")),
@@ -268,5 +308,42 @@ mod tests {
         ] {
             assert!(!met(name, value), "{name} {value:?}");
         }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_named_at_once() {
+        // Where nothing has used NCCL before, a value that fits is right.
+        let right = |rule: &Rule| rule.value.map(|value| (value.to_owned(), "the environment".to_owned()));
+        let mut now: Vec<Said> = RULES.iter().map(right).collect();
+        check_said("a test", &now, None, true).unwrap();
+        now[1] = Some(("1".to_owned(), "/etc/nccl.conf".to_owned()));
+        let one = check_said("a test", &now, None, true).unwrap_err();
+        assert!(matches!(one, Error::InvalidArgument { what: "NCCL_NVLS_ENABLE", .. }), "{one}");
+        now[2] = None;
+        now[5] = Some(("2".to_owned(), "the environment".to_owned()));
+        let all = check_said("a test", &now, None, true).unwrap_err().to_string();
+        for part in [
+            "NCCL_NVLS_ENABLE: \"1\" in /etc/nccl.conf",
+            "NCCL_TUNER_PLUGIN: that it is not set",
+            "NCCL_CTA_POLICY: \"2\" in the environment",
+        ] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+        assert!(!all.contains("NCCL_GRAPH_REGISTER") && !all.contains("NCCL_ENV_PLUGIN"), "{all}");
+        // Those that are not set are no matter where they are about to be.
+        let some = check_said("a test", &now, None, false).unwrap_err().to_string();
+        assert!(!some.contains("NCCL_TUNER_PLUGIN"), "{some}");
+    }
+
+    #[test]
+    fn what_was_said_at_first_counts_as_well() {
+        let rule = &RULES[0];
+        let said = |value: &str| Some((value.to_owned(), "the environment".to_owned()));
+        let complaint = |now: Said, read: Said| rule.complaint(&now, Some(&read), true);
+        assert_eq!(complaint(said("none"), said("none")), None);
+        let late = complaint(said("none"), None).unwrap();
+        assert!(late.starts_with("that it is not set when NCCL was first used"), "{late}");
+        let both = complaint(said("some"), None).unwrap();
+        assert!(both.starts_with("\"some\" in the environment, and that it is not set when NCCL was first"), "{both}");
     }
 }

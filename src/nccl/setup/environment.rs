@@ -7,7 +7,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use crate::cuda::Device;
 use crate::deadline;
@@ -51,6 +51,20 @@ pub(crate) fn checked(operation: &'static str) -> Result<bool> {
             _ => Err(Error::argument(operation, CHECKED, "0 or 1, or that it is not set", format!("{value:?}"))),
         },
     }
+}
+
+/// Says once that ranks which start by an id alone compare nothing, where the environment wants them to: there is nothing to compare over.
+pub(crate) fn cannot_check(operation: &'static str) -> Result<()> {
+    static SAID: Once = Once::new();
+    if checked(operation)? {
+        SAID.call_once(|| {
+            eprintln!(
+                "gpucomm: {CHECKED}=1: ranks of {operation} have no exchange to compare over, and are not checked; those of \
+                 Communicator::init_rank_over are"
+            );
+        });
+    }
+    Ok(())
 }
 
 /// Refuses `NCCL_COMM_ID` for a start by several ids: NCCL takes the first of them where rank 0 is, and all on the other ranks.

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::fmt;
 
 use super::{begun, environment};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -105,15 +105,7 @@ impl UniqueId {
     /// # Errors
     /// As [`UniqueId::new`], and as [`Exchange::broadcast`].
     pub fn shared(exchange: &Exchange) -> Result<Self> {
-        const OPERATION: &str = "UniqueId::shared";
-        let own = if exchange.rank() == 0 { Some(Self::new()?) } else { None };
-        let bytes = exchange.broadcast(0, own.as_ref().map_or(&[][..], |id| id.as_bytes()))?;
-        let bytes = <[u8; Self::BYTES]>::try_from(&*bytes).map_err(|_| Error::Exchange {
-            operation: OPERATION,
-            key: "the id".to_owned(),
-            reason: format!("expected {} bytes, got {}", Self::BYTES, bytes.len()),
-        })?;
-        Ok(Self::from_bytes(bytes))
+        exchange.share_id("UniqueId::shared", || Ok(*Self::new()?.as_bytes())).map(Self::from_bytes)
     }
 
     /// An id that another rank sent.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Which child of a communicator: all ranks that are in it call it the same. Ordered so that earlier ones of a kind come first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Child {
     /// A part: the number of the split, which all ranks count alike, and the colour.
     Part(u64, usize),
@@ -17,6 +17,18 @@ pub(crate) enum Child {
 }
 
 impl Child {
+    /// It, in bytes: no two are the same, nor does one begin with another.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let (kind, first, second, others): (u8, u64, u64, &[usize]) = match self {
+            Self::Part(times, color) => (0, *times, *color as u64, &[]),
+            Self::RevokedPart(times, color) => (1, *times, *color as u64, &[]),
+            Self::Rest(excluded, times) => (2, *times, excluded.len() as u64, excluded),
+            Self::Grown(more, times) => (3, *times, *more as u64, &[]),
+        };
+        let words = [first, second].into_iter().chain(others.iter().map(|rank| *rank as u64));
+        std::iter::once(kind).chain(words.flat_map(u64::to_le_bytes)).collect()
+    }
+
     /// Which part it is, in words: "of color" and so on.
     pub(crate) fn describe(&self) -> String {
         match self {

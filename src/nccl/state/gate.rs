@@ -15,10 +15,12 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
+
+use crate::nccl::agree::name::{pack, unpack};
 
 /// The gate is shut; beside it, in the same word, how many promises there are.
 const SHUT: u32 = 1 << 31;
@@ -55,6 +57,9 @@ pub(crate) struct Gate<T> {
     readers: AtomicU32,
     /// Odd during a visit. Only the holder of the lock writes it.
     visits: AtomicU64,
+    /// What the last one is for, and since when: the name of a method, and a time.
+    what: AtomicU64,
+    since: AtomicU64,
     shared: Option<Arc<Lock>>,
     value: UnsafeCell<T>,
 }
@@ -71,6 +76,8 @@ impl<T> Gate<T> {
             door: AtomicU32::new(0),
             readers: AtomicU32::new(0),
             visits: AtomicU64::new(0),
+            what: AtomicU64::new(0),
+            since: AtomicU64::new(0),
             value: UnsafeCell::new(value),
         }
     }
@@ -93,12 +100,16 @@ impl<T> Gate<T> {
         self.shared.as_ref()
     }
 
-    /// Begins a visit; false where the gate is shut, unless the visit was promised. The caller holds the lock, and ends the visit if
-    /// it has begun.
+    /// Begins a visit for `operation`, at this time; false where the gate is shut, unless the visit was promised. The caller holds the lock,
+    /// and ends the visit if it has begun.
     #[inline]
     #[must_use]
-    pub(crate) fn enter(&self) -> bool {
+    pub(crate) fn enter(&self, operation: &'static str, since: u64) -> bool {
         let visit = self.visits.load(Ordering::Relaxed);
+        // Who reads any of what follows finds the visit before it over.
+        fence(Ordering::Release);
+        self.what.store(pack(operation), Ordering::Relaxed);
+        self.since.store(since, Ordering::Relaxed);
         // Sequentially consistent, as everything is that `shut` and `is_empty` do: either this thread sees that the gate is
         // shut, or who shuts it sees this visit.
         self.visits.swap(visit + 1, Ordering::SeqCst);
@@ -155,6 +166,16 @@ impl<T> Gate<T> {
     /// A number that changes with each visit; odd during one.
     pub(crate) fn visit(&self) -> u64 {
         self.visits.load(Ordering::Acquire)
+    }
+
+    /// What the visit that goes on is for, and since when it does.
+    pub(crate) fn visitor(&self) -> Option<(&'static str, u64)> {
+        let visit = self.visit();
+        let (what, since) = (self.what.load(Ordering::Relaxed), self.since.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let goes_on = visit % 2 == 1 && self.visits.load(Ordering::Relaxed) == visit;
+        // SAFETY: only what `pack` has made is stored there.
+        goes_on.then(|| (unsafe { unpack(what) }, since))
     }
 }
 

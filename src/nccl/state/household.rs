@@ -7,7 +7,6 @@
 //! those that wait for it complete on what it has not sent. So all must know of the end before the first is stopped.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,12 +15,13 @@ use super::children::{Child, Children};
 use super::growth::Growth;
 use super::together::Together;
 use crate::error::Error;
+use crate::exchange::digest;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
 
 /// What all ranks know a communicator by, in whatever process they are, and in whatever order their threads have made it: the id that
 /// it goes back to, and each split from there on, or shrink. Ordered so that what was split off comes after what it was split off from.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lineage {
     id: [u8; UniqueId::BYTES],
     splits: Vec<Child>,
@@ -33,15 +33,17 @@ impl Lineage {
         Self { id: self.id, splits: self.splits.iter().cloned().chain([child]).collect() }
     }
 
+    /// It, in bytes: the same in all programs, whatever they were compiled with.
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = u8> {
+        self.id.into_iter().chain(self.splits.iter().flat_map(Child::bytes))
+    }
+
     /// What takes the place of an id for a child into which others come, who know no more of it.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn key(&self, child: &Child) -> UniqueId {
-        let word = |at: usize| {
-            let mut hasher = DefaultHasher::new();
-            (at, self, child).hash(&mut hasher);
-            hasher.finish().to_le_bytes()
-        };
-        UniqueId::from_bytes(std::array::from_fn(|at| word(at / 8)[at % 8]))
+        let part = |at: u8| digest(self.bytes().chain(child.bytes()).chain([at])).to_le_bytes();
+        let parts: Vec<_> = (0..UniqueId::BYTES.div_ceil(16)).flat_map(|at| part(at as u8)).collect();
+        UniqueId::from_bytes(std::array::from_fn(|at| parts[at]))
     }
 }
 

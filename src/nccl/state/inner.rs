@@ -36,7 +36,7 @@ pub(crate) const STAYS_INSIDE: &str = "call";
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Inner {
-    gate: Gate<Guarded>,
+    pub(super) gate: Gate<Guarded>,
     /// Live until the gate is shut and empty; then it belongs to whoever ends the communicator.
     handle: Handle,
     me: Weak<Self>,
@@ -54,7 +54,7 @@ pub(crate) struct Inner {
     /// How it has ended, for those who wait for its work.
     fate: Arc<Fate>,
     /// The last visit that was seen to take long.
-    stuck: AtomicU64,
+    pub(super) stuck: AtomicU64,
     stopped: AtomicBool,
     pub(crate) household: Arc<Household<Self>>,
     helper: Helper,
@@ -257,33 +257,6 @@ impl Inner {
         self.handle
     }
 
-    /// Whether no thread is inside NCCL.
-    pub(crate) fn is_left(&self) -> bool {
-        self.gate.is_empty()
-    }
-
-    /// Changes with each visit to NCCL; odd during one.
-    pub(crate) fn visit(&self) -> u64 {
-        self.gate.visit()
-    }
-
-    /// The lower bits of the number that the next visit has. The caller holds the lock.
-    #[inline]
-    pub(crate) fn next_visit(&self) -> u16 {
-        (self.gate.visit() as u16).wrapping_add(1)
-    }
-
-    /// Visit number `visit` takes so long that it counts as blocked.
-    pub(crate) fn set_stuck(&self, visit: u64) {
-        self.stuck.store(visit, Ordering::Relaxed);
-    }
-
-    /// Whether the visit that is under way counts as blocked.
-    pub(crate) fn is_stuck(&self) -> bool {
-        let visit = self.visit();
-        visit % 2 == 1 && visit == self.stuck.load(Ordering::Relaxed)
-    }
-
     /// The thread that ends this communicator.
     pub(crate) fn helper(&self) -> &Helper {
         &self.helper
@@ -331,62 +304,6 @@ impl Inner {
     #[cold]
     pub(crate) fn dead(&self, operation: &'static str) -> Error {
         self.refusal(operation).unwrap_or(Error::Aborted { operation, reason: "unknown".into() })
-    }
-
-    /// Runs `call`, which enters NCCL, as a visit: meanwhile the handle is live, and the watchdog sees how long it takes. The
-    /// caller holds the lock.
-    ///
-    /// # Errors
-    /// Why the communicator has ended; `call` has not run then.
-    #[inline]
-    pub(crate) fn inside<R>(&self, operation: &'static str, call: impl FnOnce() -> R) -> Result<R> {
-        self.begin_visit(operation)?;
-        let result = call();
-        self.end_visit();
-        Ok(result)
-    }
-
-    /// Before calls that enter NCCL. The caller holds the lock, and ends the visit if it has begun.
-    #[inline]
-    pub(crate) fn begin_visit(&self, operation: &'static str) -> Result<()> {
-        if self.gate.enter() { Ok(()) } else { Err(self.dead(operation)) }
-    }
-
-    /// After them.
-    #[inline]
-    pub(crate) fn end_visit(&self) {
-        self.gate.leave();
-    }
-
-    /// Promises visits to the thread that holds the lock, though the communicator may be condemned before they begin; false where it
-    /// is already.
-    pub(crate) fn promise(&self) -> bool {
-        self.gate.promise()
-    }
-
-    /// The same, also where it was revoked: for who makes others of it.
-    pub(crate) fn promise_division(&self) -> bool {
-        if self.gate.promise() {
-            return true;
-        }
-        self.gate.promise_though_shut();
-        // Who ends it moves its state before looking whether the gate is empty: one of both sees the other.
-        let fit = self.has_stopped() && self.is_revoked();
-        if !fit {
-            self.gate.redeem();
-        }
-        fit
-    }
-
-    /// The visits that were promised are over, or will not be made.
-    pub(crate) fn redeem(&self) {
-        self.gate.redeem();
-    }
-
-    /// Runs `ask` on the live handle beside whatever happens inside, without the lock; `None` where the gate is shut. It must
-    /// not block.
-    pub(crate) fn beside<R>(&self, ask: impl FnOnce(Handle) -> R) -> Option<R> {
-        self.gate.beside(|| ask(self.handle))
     }
 
     /// Checks a rank that a user named.

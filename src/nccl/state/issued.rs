@@ -1,8 +1,10 @@
 //! How many operations a rank has issued: by these numbers those of other processes are compared with them.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use super::compared::{Compared, Wait};
+use super::held::{Graph, Held, Holds};
 use super::points::{Point, Points};
 use crate::nccl::agree::pair::End;
 
@@ -16,6 +18,9 @@ pub(crate) struct Issued {
     /// For each rank: messages to it, and from it.
     messages: OnceLock<Box<[[Count; 2]]>>,
     points: Points,
+    /// What is to be issued next, and waits for others.
+    compared: Compared,
+    graphs: Holds,
 }
 
 /// One sequence, in which others count as well.
@@ -86,6 +91,37 @@ impl Issued {
         let sequence = self.next(None, 0);
         self.count(None, 0);
         self.points.add(operation, (head, count), sequence);
+    }
+
+    /// It waits for this in a comparison with others.
+    pub(crate) fn compares(&self, what: Arc<str>) {
+        self.compared.set(self.number(), what);
+    }
+
+    /// That wait has failed.
+    pub(crate) fn compares_in_vain(&self) {
+        self.compared.end();
+    }
+
+    /// Nothing is waited for any more, nor is what has failed before the last thing that it has done.
+    #[inline]
+    pub(crate) fn compares_no_more(&self) {
+        self.compared.clear();
+    }
+
+    /// What it waits for in a comparison with others, or has waited for in vain, unless it has gone on since.
+    pub(crate) fn comparison(&self) -> Option<Wait> {
+        self.compared.get(self.number())
+    }
+
+    /// What a graph holds that is about to be captured.
+    pub(crate) fn begin_graph(&self) -> Arc<Held> {
+        self.graphs.begin()
+    }
+
+    /// What the graphs hold that there are.
+    pub(crate) fn graphs(&self) -> Vec<Graph> {
+        self.graphs.all()
     }
 
     /// The points that it came to last.

@@ -1,6 +1,7 @@
 //! Waiting for other ranks, and saying for what.
 
 pub(crate) mod call;
+pub(crate) mod comparison;
 pub(crate) mod departure;
 pub(crate) mod entry;
 pub(crate) mod patience;

@@ -1,6 +1,7 @@
 //! A wait for other ranks of a clique, by a thread that holds the locks of its communicators.
 
 use super::call::Call;
+use super::comparison::Comparison;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::state::inner::Inner;
@@ -10,6 +11,7 @@ use crate::nccl::state::inner::Inner;
 pub(crate) struct Patience {
     round: u32,
     deadline: Option<Deadline>,
+    comparison: Comparison,
 }
 
 /// Looks before the time and the communicators are asked for: what another rank is writing is there after eight stores.
@@ -17,21 +19,22 @@ const GLANCES: u32 = 100;
 
 impl Patience {
     /// Waits a little, unless one of the communicators has ended, or waits `in_vain`, or the shortest of their timeouts is over;
-    /// `detail` says what is waited for.
+    /// `detail` says what `slow`, one of them, waits for.
     #[cold]
     pub(crate) fn wait(
         &mut self,
         operation: &'static str,
         members: &[&Inner],
         in_vain: impl Fn(&Inner) -> Option<Error>,
-        detail: impl FnOnce() -> String,
+        slow: &Inner,
+        detail: impl Fn() -> String,
     ) -> Result<()> {
         self.round += 1;
         if self.round < GLANCES {
             std::hint::spin_loop();
             return Ok(());
         }
-        self.look(operation, members, in_vain, detail)?;
+        self.look(operation, members, in_vain, slow, detail)?;
         backoff(self.round - GLANCES);
         Ok(())
     }
@@ -43,20 +46,16 @@ impl Patience {
         operation: &'static str,
         members: &[&Inner],
         in_vain: impl Fn(&Inner) -> Option<Error>,
-        detail: impl FnOnce() -> String,
+        slow: &Inner,
+        detail: impl Fn() -> String,
     ) -> Result<()> {
         let deadline = *self.deadline.get_or_insert_with(|| {
             Call::deadline(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default())
         });
-        if let Some(error) = members.iter().find_map(|inner| inner.refusal(operation)) {
-            return Err(error);
-        }
-        if let Some(error) = members.iter().find_map(|inner| in_vain(inner)) {
-            return Err(error);
-        }
-        if deadline.expired() {
-            return Err(deadline.error(operation, detail()));
-        }
-        Ok(())
+        self.comparison.waits(slow, &detail);
+        let late = || deadline.expired().then(|| deadline.error(operation, detail()));
+        let refused = members.iter().find_map(|inner| inner.refusal(operation));
+        let trouble = refused.or_else(|| members.iter().find_map(|inner| in_vain(inner))).or_else(late);
+        trouble.map_or(Ok(()), |error| Err(self.comparison.failed(error)))
     }
 }

@@ -30,9 +30,15 @@ pub(crate) fn meets(inner: &Inner, absent: &[usize]) -> String {
 pub(crate) fn stays_inside(inner: &Inner, visit: u64) -> String {
     let launch = launch(inner);
     let known = inner.recent.get(*launch.end()).filter(|record| record.visit == visit as u16);
-    known.and_then(|_| tell(inner, "waits inside NCCL, for a peer that does not come, in", launch, &[])).unwrap_or_else(
-        || format!("rank {}{} waits inside NCCL, for a peer that does not come", inner.rank, of_part(inner)),
-    )
+    known
+        .and_then(|_| tell(inner, "waits inside NCCL, for a peer that does not come, in", launch, &[]))
+        .unwrap_or_else(|| format!("{}, for a peer that does not come", is_inside(inner)))
+}
+
+/// That `inner` is inside NCCL, and in which method.
+pub(crate) fn is_inside(inner: &Inner) -> String {
+    let of = inner.visitor().map(|(operation, _)| format!(", in {operation}")).unwrap_or_default();
+    format!("rank {}{} waits inside NCCL{of}", inner.rank, of_part(inner))
 }
 
 /// What `inner` was given last.

@@ -1,11 +1,18 @@
 //! One dump, as it was read.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
+
+/// Within so many nanoseconds of the end of a wait its dump is made; other ranks have theirs to compare with it. Where clocks of hosts differ by more, that is seen, and taken off.
+const JUST_NOW: u64 = 1_000_000_000;
+
+/// No communicator has so many ranks: a number beyond is none.
+const MOST_RANKS: usize = 1 << 20;
 
 /// What one rank of a communicator has written down.
 #[derive(Debug, Clone)]
@@ -19,13 +26,22 @@ pub struct Dump {
     pub place: (String, u64, String),
     /// Why the communicator has ended, if it has.
     pub cause: Option<String>,
-    /// Whether that is because ranks of a clique have compared what they do.
-    pub differs: bool,
-    /// Whether it waits for the others to start.
-    pub starts: bool,
+    /// Which variant of `gpucomm::Error` that is.
+    pub kind: Option<String>,
+    /// How it stands.
+    pub state: String,
     pub waits: Option<String>,
+    /// What it waits for in a comparison with the others, before it issues anything. Not what it has waited for in vain long before.
+    pub compares: Option<String>,
+    /// For which method a thread is inside NCCL, and since when.
+    pub inside: Option<(String, u64)>,
+    /// When it was written, and why.
     pub time: u64,
+    pub occasion: String,
     pub entries: Vec<Entry>,
+    /// How many collectives it has come to, and to how many messages with each rank, to it and from it: those too that are no longer entries.
+    collectives: u64,
+    messages: BTreeMap<usize, [u64; 2]>,
 }
 
 /// An operation, or a point that ranks come to.
@@ -47,6 +63,10 @@ impl Entry {
         matches!(self.state.as_str(), "waits" | "inside")
     }
 
+    pub fn is_inside(&self) -> bool {
+        self.state == "inside"
+    }
+
     pub fn is_done(&self) -> bool {
         self.state == "done"
     }
@@ -66,23 +86,68 @@ impl Dump {
 
     fn of(value: &Value) -> Option<Self> {
         let (communicator, process) = (&value["communicator"], &value["process"]);
-        Some(Self {
-            key: text(&communicator["key"])?,
-            part: text(&communicator["part"]),
-            rank: number(&communicator["rank"])?,
-            size: number(&communicator["size"])?,
-            place: (
-                text(&process["host"]).unwrap_or_default(),
-                process["pid"].as_u64()?,
-                text(&communicator["device"])?,
-            ),
-            cause: text(&communicator["cause"]),
-            differs: communicator["cause_kind"] == "Disagreement",
-            starts: communicator["state"] == "starting",
-            waits: text(&value["waits"]),
-            time: value["time_ns"].as_u64()?,
-            entries: value["entries"].as_array()?.iter().map(entry).collect::<Option<_>>()?,
-        })
+        let (rank, size) = (number(&communicator["rank"])?, number(&communicator["size"])?);
+        if rank >= size || size > MOST_RANKS {
+            return None;
+        }
+        Some(
+            Self {
+                key: text(&communicator["key"])?,
+                part: text(&communicator["part"]),
+                rank,
+                size,
+                place: (
+                    text(&process["host"]).unwrap_or_default(),
+                    process["pid"].as_u64()?,
+                    text(&communicator["device"])?,
+                ),
+                cause: text(&communicator["cause"]),
+                kind: text(&communicator["cause_kind"]),
+                state: text(&communicator["state"])?,
+                waits: text(&value["waits"]),
+                compares: text(&value["comparison"]).filter(|_| is_present(value)),
+                inside: text(&value["inside"]).zip(value["inside_since_ns"].as_u64()),
+                time: value["time_ns"].as_u64()?,
+                occasion: text(&value["occasion"]).unwrap_or_default(),
+                entries: value["entries"].as_array()?.iter().map(entry).collect::<Option<_>>()?,
+                collectives: value["collectives"].as_u64()?,
+                messages: value["messages"].as_array()?.iter().map(counts).collect::<Option<_>>()?,
+            }
+            .count_entries(),
+        )
+    }
+
+    /// Whether it was written before others did something, by clocks that may differ a little: it may have done the same since, if it has
+    /// not ended.
+    pub fn is_older(&self, than: u64) -> bool {
+        !self.is_over() && self.time.saturating_add(JUST_NOW) < than
+    }
+
+    /// Whether NCCL has let go of it: nothing comes after that.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state.as_str(), "closed" | "aborted")
+    }
+
+    /// Whether it was closed, when all that it had issued was done.
+    pub fn is_closed(&self) -> bool {
+        self.state == "closed"
+    }
+
+    /// Takes so many nanoseconds off all times, by which the clock of its host is ahead.
+    pub fn set_back(&mut self, ahead: i64) {
+        let inside = self.inside.iter_mut().map(|(_, since)| since);
+        let times = self.entries.iter_mut().map(|entry| &mut entry.time).chain(inside).chain([&mut self.time]);
+        times.for_each(|time| *time = time.saturating_add_signed(ahead.saturating_neg()));
+    }
+
+    /// Whether it has ended because of such an error.
+    pub fn ended_by(&self, kind: &str) -> bool {
+        self.kind.as_deref() == Some(kind)
+    }
+
+    /// Whether it waits for the others to start.
+    pub fn starts(&self) -> bool {
+        self.state == "starting"
     }
 
     /// The collectives, and points among them, with their numbers.
@@ -91,9 +156,32 @@ impl Dump {
         self.entries.iter().filter_map(move |entry| Some((numbered(entry)?, entry)))
     }
 
-    /// How many collectives it has come to.
+    /// How many collectives it has come to, that which waits included.
     pub fn progress(&self) -> u64 {
-        self.collectives().map(|(number, _)| number).max().unwrap_or(0)
+        self.collectives
+    }
+
+    /// The last collective that NCCL was given, or has taken.
+    pub fn issued(&self) -> u64 {
+        self.collectives().filter(|(_, entry)| !entry.is_awaited()).map(|(number, _)| number).max().unwrap_or(0)
+    }
+
+    /// How many messages to, or from, a rank it has come to, that which waits included.
+    pub fn message_progress(&self, with: (usize, bool)) -> u64 {
+        self.messages.get(&with.0).map_or(0, |counts| counts[usize::from(with.1)])
+    }
+
+    /// Counts what stands among the entries, and was not counted as it waits.
+    fn count_entries(mut self) -> Self {
+        for entry in &self.entries {
+            let Some(number) = entry.sequence else { continue };
+            let count = match entry.peer {
+                Some((peer, receives)) => &mut self.messages.entry(peer).or_default()[usize::from(receives)],
+                None => &mut self.collectives,
+            };
+            *count = number.max(*count);
+        }
+        self
     }
 
     /// The messages to, or from, a rank, with their numbers.
@@ -103,6 +191,17 @@ impl Dump {
             .filter(move |entry| entry.peer == Some(with))
             .filter_map(|entry| Some((entry.sequence?, entry)))
     }
+}
+
+/// Whether the wait in a comparison goes on, or its end is what the dump was written for.
+fn is_present(value: &Value) -> bool {
+    let end = value["comparison_end_ns"].as_u64();
+    end.is_none_or(|end| value["time_ns"].as_u64().is_some_and(|now| now.saturating_sub(end) < JUST_NOW))
+}
+
+/// Of one peer: how many messages were sent to it, and received from it.
+fn counts(value: &Value) -> Option<(usize, [u64; 2])> {
+    Some((number(&value["peer"])?, [value["sent"].as_u64()?, value["received"].as_u64()?]))
 }
 
 fn entry(value: &Value) -> Option<Entry> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpucomm::nccl;
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::words::{has, ranks};
 use crate::failure::{Failure, Result};
+use crate::output;
 
 /// It waits for processes that do not answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -21,21 +22,33 @@ pub fn ask(address: &str) -> Result<Vec<String>> {
     Ok(words(&answer))
 }
 
-/// What it said when dumps were written: that which was asked first, of these files.
-pub fn written(files: &[impl AsRef<Path>]) -> Result<Vec<String>> {
+/// What it said when dumps were written: that which was asked first, of these files. One that cannot be read says nothing of the others, and is
+/// told of by itself; it is an error where it was `named`.
+pub fn written(named: &[PathBuf], files: &[PathBuf]) -> Result<Vec<String>> {
     let mut first: Option<(u64, Value)> = None;
     for path in files {
-        let path = path.as_ref();
-        let failed = |what: String| Failure::run(format!("{}: {what}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        let value: Value = serde_json::from_str(&text).map_err(|error| failed(format!("no JSON: {error}")))?;
-        let (Some(time), Some(answer)) = (value["time_ns"].as_u64(), value["answer"].as_str()) else { continue };
-        let answer = serde_json::from_str(answer).map_err(|error| failed(format!("the answer is no JSON: {error}")))?;
-        if first.as_ref().is_none_or(|(known, _)| time < *known) {
-            first = Some((time, answer));
+        match read(path) {
+            Ok(Some((time, answer))) => {
+                if first.as_ref().is_none_or(|(known, _)| time < *known) {
+                    first = Some((time, answer));
+                }
+            }
+            Ok(None) => {}
+            Err(failure) if named.contains(path) => return Err(failure),
+            Err(failure) => output::note(&failure.one_line()),
         }
     }
     Ok(first.map(|(_, answer)| words(&answer)).unwrap_or_default())
+}
+
+/// When it was asked, and what it said, if it did.
+fn read(path: &Path) -> Result<Option<(u64, Value)>> {
+    let failed = |what: String| Failure::run(format!("{}: {what}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| failed(format!("no JSON: {error}")))?;
+    let (Some(time), Some(answer)) = (value["time_ns"].as_u64(), value["answer"].as_str()) else { return Ok(None) };
+    let answer = serde_json::from_str(answer).map_err(|error| failed(format!("the answer is no JSON: {error}")))?;
+    Ok(Some((time, answer)))
 }
 
 fn words(answer: &Value) -> Vec<String> {

@@ -3,6 +3,7 @@
 /// Ranks, as the subject of a sentence.
 pub fn ranks(all: &[usize]) -> String {
     match all {
+        [] => "nobody".to_owned(),
         [one] => format!("rank {one}"),
         [first, last] => format!("ranks {first} and {last}"),
         [.., last] if all.len() < 9 => {
@@ -16,6 +17,11 @@ pub fn ranks(all: &[usize]) -> String {
 /// `has` or `have`.
 pub fn has(all: &[usize]) -> &'static str {
     if all.len() == 1 { "has" } else { "have" }
+}
+
+/// `is` or `are`.
+pub fn is(all: &[usize]) -> &'static str {
+    if all.len() == 1 { "is" } else { "are" }
 }
 
 /// How much later one time of a dump is than another.

@@ -30,9 +30,13 @@ pub fn lines(info: &Value) -> Vec<String> {
         if let Some(refused) = library["refused"].as_str() {
             lines.push(format!("  refused      {what}: {refused}"));
         }
-        for (what, key) in
-            [("headers", "headers"), ("linked", "library"), ("found by", "found_by"), ("loaded", "loaded")]
-        {
+        for (what, key) in [
+            ("headers", "headers"),
+            ("linked", "library"),
+            ("found by", "found_by"),
+            ("loaded", "loaded"),
+            ("NCCL", "collectives"),
+        ] {
             if let Some(value) = library[key].as_str() {
                 lines.push(format!("  {what:<11}  {value}"));
             }
@@ -42,6 +46,17 @@ pub fn lines(info: &Value) -> Vec<String> {
         driver if driver.starts_with(|c: char| c.is_ascii_digit()) => format!("driver         supports CUDA {driver}"),
         driver => format!("driver         {driver}"),
     });
+    if let Value::String(why) = &info["ranks"] {
+        lines.push(format!("ranks          {why}"));
+    }
+    if let Value::Array(ranks) = &info["ranks"] {
+        lines.push(String::new());
+        lines.push(format!("{} ranks, started by {}", ranks.len(), text(&ranks[0]["launcher"])));
+        lines.extend(ranks.iter().map(|rank| {
+            let (host, pid) = (text(&rank["host"]), &rank["pid"]);
+            format!("  rank {:<4}  {host}, pid {pid}, device {}", rank["rank"], text(&rank["device"]))
+        }));
+    }
     lines.push(String::new());
     match &info["devices"] {
         Value::Array(devices) => {

@@ -41,19 +41,20 @@ impl Files {
     }
 }
 
+/// A file, opened before the run.
 #[derive(Debug)]
-struct Output {
+pub struct Output {
     path: PathBuf,
     file: File,
 }
 
 impl Output {
-    fn create(path: &PathBuf) -> Result<Self> {
+    pub fn create(path: &PathBuf) -> Result<Self> {
         let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
         Ok(Self { path: path.clone(), file })
     }
 
-    fn write(mut self, text: &str) -> Result<()> {
+    pub fn write(mut self, text: &str) -> Result<()> {
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.flush());
         written.map_err(|error| cannot_write(&self.path, &error))
     }

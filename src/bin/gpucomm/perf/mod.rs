@@ -6,22 +6,25 @@ mod data;
 mod enqueue;
 mod files;
 mod kinds;
+pub mod launched;
 mod measure;
 mod number;
+#[cfg(feature = "nvshmem")]
+pub mod nvshmem;
 pub mod operation;
 pub mod plot;
 mod procs;
+mod progress;
+mod rank;
 mod report;
 mod row;
 mod table;
-mod team;
+pub mod team;
 mod threads;
 mod timing;
 
-use std::io::IsTerminal;
-
-use gpucomm::Device;
 use gpucomm::nccl::InitOptions;
+use gpucomm::{Device, Launch};
 use serde_json::Value;
 
 use self::files::Files;
@@ -36,14 +39,26 @@ pub fn run(options: PerfOptions) -> Result<bool> {
     if let Some(rank) = options.child {
         return procs::child(&options, rank);
     }
+    if let Some(launch) = &options.launch {
+        return launched(&options, launch);
+    }
     let devices = enough_devices(options.ranks())?;
     let files = Files::create(&options)?;
     crate::notice::give(devices);
     let (good, reports) = match options.procs {
-        Some(_) => procs::parent(&options)?,
+        Some(_) => procs::parent(options.ranks(), &[])?,
         None => threads::run(&options)?,
     };
     files.write(&reports)?;
+    Ok(good)
+}
+
+/// As one of the ranks that a launcher has started, of which rank 0 writes.
+fn launched(options: &PerfOptions, launch: &Launch) -> Result<bool> {
+    let files = if launch.rank() == 0 { Some(Files::create(options)?) } else { None };
+    crate::notice::give(enough_devices(1)?);
+    let (good, reports) = launched::run(launch, |device, peers| rank::run(options, device, peers))?;
+    files.map_or(Ok(()), |files| files.write(&reports))?;
     Ok(good)
 }
 
@@ -82,25 +97,6 @@ fn libraries() -> Result<String> {
         _ => "",
     };
     Ok(format!("NCCL {}.{}.{}, CUDA {}.{}{backend}", nccl.major, nccl.minor, nccl.patch, cuda / 1000, cuda % 1000 / 10))
-}
-
-/// The progress line on standard error, if that is a terminal.
-#[derive(Debug)]
-struct Progress {
-    terminal: bool,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal() }
-    }
-
-    fn show(&self, text: &str) {
-        if self.terminal {
-            // Carriage return and "erase to the end of the line".
-            eprint!("\r\x1b[K{text}");
-        }
-    }
 }
 
 /// What a run leaves: whether all was right, and a report for each table.

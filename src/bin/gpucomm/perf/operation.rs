@@ -51,7 +51,9 @@ impl Operation {
         let wanted = wanted.strip_suffix("perf").unwrap_or(&wanted);
         Self::ALL.into_iter().find(|operation| plain(operation.name()) == wanted).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|operation| operation.name()).collect();
-            format!("'{text}' is no operation: expected one of {}", names.join(", "))
+            let of_nvshmem = ["put", "get", "putsignal", "barrier", "fcollect"].contains(&wanted);
+            let hint = if of_nvshmem { "; it is one of NVSHMEM's, with --nvshmem" } else { "" };
+            format!("'{text}' is no operation: expected one of {}{hint}", names.join(", "))
         })
     }
 

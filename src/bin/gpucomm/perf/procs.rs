@@ -5,6 +5,8 @@ mod child;
 mod parent;
 
 pub use child::run as child;
+#[cfg(feature = "nvshmem")]
+pub use child::serve;
 pub use parent::run as parent;
 
 use serde_json::{Value, json};

@@ -50,7 +50,7 @@ pub fn header(setup: &Setup) -> Vec<String> {
     lines
 }
 
-fn device(rank: &RankInfo) -> String {
+pub fn device(rank: &RankInfo) -> String {
     let RankInfo { rank, pid, host, device, pci, name } = rank;
     format!("#  Rank {rank:>2} Group  0 Pid {pid:>6} on {host:>10} device {device:>2} [{pci}] {name}")
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
+
 use crate::failure::{Failure, Result};
 
 /// The members of a run, as one of them sees it. A member is a thread, or a process, that drives one rank or more.
@@ -18,7 +20,13 @@ pub trait Team {
     /// Shows, or with an empty text removes, what is going on just now.
     fn progress(&self, text: &str) -> Result<()>;
     /// Hands over the report for `--json`.
-    fn report(&self, report: serde_json::Value) -> Result<()>;
+    fn report(&self, report: Value) -> Result<()>;
+}
+
+/// The members of a run of which each is a process, and drives one rank.
+pub trait Peers: Team {
+    /// Gives `value` and gets every rank's.
+    fn exchange(&self, value: Value) -> Result<Vec<Value>>;
 }
 
 /// How often a member looks for the others, at the start of a timed loop, before it lets other threads run.

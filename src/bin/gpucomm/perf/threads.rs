@@ -8,9 +8,10 @@ use gpucomm::{Device, default_timeout};
 use serde_json::Value;
 
 use super::measure;
+use super::progress::Progress;
 use super::row::{RankInfo, Setup};
 use super::team::{Meeting, Team};
-use super::{Outcome, Progress, init_options, libraries};
+use super::{Outcome, init_options, libraries};
 use crate::failure::{Failure, Result};
 use crate::options::{PerfOptions, Way};
 

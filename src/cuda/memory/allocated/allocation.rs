@@ -52,7 +52,7 @@ pub(crate) trait Shown: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
 
     /// Whether all uses are done. Does not wait.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     fn is_idle(&self) -> Result<bool>;
 
     /// An allocation that it is shown by is gone; its uses may not be done.
@@ -236,13 +236,13 @@ impl Allocation {
     }
 
     /// Whoever made it goes on knowing it for a while when it is gone, and all uses are done.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     pub(crate) fn linger(&self) {
         self.lingers.store(true, Ordering::Relaxed);
     }
 
     /// Whether it is memory of a pool, or none.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     pub(super) fn is_of_pool(&self) -> bool {
         matches!(self.kind, Kind::Empty | Kind::Pool(_))
     }
@@ -285,7 +285,7 @@ impl Allocation {
     }
 
     /// Fails where no graph can keep it alive.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     pub(crate) fn check_part(&self) -> Result<()> {
         recording::kept_alive(self).map(drop)
     }
@@ -316,7 +316,7 @@ impl Allocation {
     }
 
     /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     pub(crate) fn is_idle(&self) -> Result<bool> {
         self.known().is_idle()
     }

@@ -1,9 +1,9 @@
 //! What is allocated on devices, and regions of it.
 
 pub(crate) mod allocation;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) mod backing;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) mod hold;
 pub(crate) mod known;
 #[cfg(feature = "cudarc")]

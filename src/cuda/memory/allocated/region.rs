@@ -38,7 +38,7 @@ impl Region<'_> {
 
     /// A part of it, whose bounds were checked.
     #[inline]
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     pub(crate) fn part(self, offset: usize, bytes: usize) -> Self {
         Self { address: self.address.add(offset), bytes, ..self }
     }

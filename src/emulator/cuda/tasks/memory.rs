@@ -78,6 +78,10 @@ pub(crate) fn kind_at(address: usize) -> Result<(Kind, i32), cudaError> {
     if let Some(device) = locate::device_at(address) {
         return Ok((Kind::Device, device));
     }
+    #[cfg(feature = "nvshmem")]
+    if let Some(device) = locate::symmetric_at(address) {
+        return Ok((Kind::Device, device));
+    }
     Ok(host::device_of(address).map_or((Kind::Unregistered, -2), |device| (Kind::Host, device)))
 }
 

@@ -295,17 +295,20 @@ fn an_enqueue_is_quick() {
     let stream = TestStream::new(0);
     let memory = malloc(64);
     let gate = stream.close_gate();
-    // On a busy machine some of these rounds take longer.
-    let round = || {
+    let mut each: Vec<_> = std::iter::repeat_with(|| {
         let start = Instant::now();
-        for _ in 0..50 {
-            ok!(cudaMemsetAsync(memory, 1, 64, stream.0));
-        }
-        start.elapsed() / 50
-    };
-    let each = std::iter::repeat_with(round).take(20).min().unwrap_or_default();
-    println!("an enqueue takes {each:?}");
-    assert!(each < Duration::from_micros(50), "{each:?}");
+        ok!(cudaMemsetAsync(memory, 1, 64, stream.0));
+        start.elapsed()
+    })
+    .take(1000)
+    .collect();
+    each.sort_unstable();
+    // A busy machine takes the processor away from some of them, not from most.
+    let median = each[each.len() / 2];
+    println!("an enqueue takes {median:?}");
+    // A sanitizer makes all of them slower.
+    let slower = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
+    assert!(median < Duration::from_micros(50) * slower, "{median:?}");
     drop(gate);
     stream.wait();
     ok!(cudaFree(memory));

@@ -7,6 +7,8 @@ use crate::emulator::memory::fault::Fault;
 use crate::emulator::memory::heap;
 use crate::emulator::memory::map::{self, Kind};
 use crate::emulator::memory::object::Location;
+#[cfg(feature = "nvshmem")]
+use crate::emulator::memory::symmetric;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -24,7 +26,22 @@ pub(crate) fn device_at(address: usize) -> Option<i32> {
         Kind::Ground { ordinal } => {
             heap::of(ordinal)?.find(address, mapping.place(address).offset, 1).ok().map(|_| ordinal)
         }
+        #[cfg(feature = "nvshmem")]
+        Kind::Symmetric { heap } => {
+            let heap = symmetric::heap(heap)?;
+            heap.find(address, mapping.place(address).offset, 1).ok().map(|_| heap.ground.ordinal)
+        }
     }
+}
+
+/// The device whose memory there is at `address` of a symmetric heap, allocated or not.
+#[cfg(feature = "nvshmem")]
+pub(crate) fn symmetric_at(address: usize) -> Option<i32> {
+    let mapping = map::find(address)?;
+    let Kind::Symmetric { heap } = mapping.kind else { return None };
+    let heap = symmetric::heap(heap)?;
+    let backed = heap.backed.load(std::sync::atomic::Ordering::Relaxed);
+    (mapping.place(address).offset < backed).then_some(heap.ground.ordinal)
 }
 
 /// Checks that `bytes` bytes from `ptr` lie inside one live allocation of a device of this process, or in mappings without a gap,
@@ -61,13 +78,16 @@ fn look<R>(
     }
     let strange = || Fault::value(format!("{ptr:p} is no device memory ({bytes} bytes were to be used)"));
     let mapping = map::find(address).ok_or_else(strange)?;
+    let allocated = |heap: &heap::Heap| {
+        let place = mapping.place(address);
+        let block = heap.find(address, place.offset, bytes)?;
+        Ok((name(address, Found::Allocated(place))?, InUse::block(block, place.offset, bytes)))
+    };
     match mapping.kind {
         Kind::Foreign => Err(strange()),
-        Kind::Ground { ordinal } => {
-            let place = mapping.place(address);
-            let block = heap::of(ordinal).ok_or_else(strange)?.find(address, place.offset, bytes)?;
-            Ok((name(address, Found::Allocated(place))?, InUse::block(block, place.offset, bytes)))
-        }
+        Kind::Ground { ordinal } => allocated(heap::of(ordinal).ok_or_else(strange)?),
+        #[cfg(feature = "nvshmem")]
+        Kind::Symmetric { heap } => allocated(symmetric::heap(heap).ok_or_else(strange)?),
         Kind::Reserved => {
             let mapped = table::covering(address, bytes)?;
             Ok((name(address, Found::Mapped(&mapped))?, InUse::mapped(mapped, address, bytes)))

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use super::group::{self, Job};
 use crate::emulator::cuda::core::device;
 use crate::emulator::meet::futex::SLICE;
+use crate::emulator::meet::join::{self, Clash};
 use crate::emulator::meet::layout::{Life, MAX_RANKS};
+use crate::emulator::meet::register;
 use crate::emulator::meet::segment::{Id, Segment};
 use crate::emulator::meet::watch::{Deed, Phase, Stop};
-use crate::emulator::meet::{process, register};
 use crate::emulator::nccl::basics::config::{self, Config};
 use crate::emulator::nccl::basics::encryption;
 use crate::emulator::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
@@ -113,25 +114,17 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     let Some((&first, others)) = ids.split_first() else { return Err(Failure::argument("there is no id")) };
     let segment = register::open::<Nccl>(first)?;
     let others = others.iter().map(|id| register::open::<Nccl>(*id)).collect::<Result<Vec<_>, _>>()?;
-    let head = segment.head();
-    let size = comm.size as u32;
-    if let Err(theirs) = head.size.compare_exchange(0, size, Ordering::AcqRel, Ordering::Acquire)
-        && theirs != size
-    {
-        return Err(refuse(&segment, comm, &format!("rank {} says {size} ranks, another rank {theirs}", comm.rank)));
-    }
-    let me = segment.rank(comm.rank);
-    let pid = std::process::id();
-    if me.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        return Err(refuse(&segment, comm, &format!("rank {} has joined twice", comm.rank)));
-    }
-    me.born.store(process::born(pid).unwrap_or(0), Ordering::Relaxed);
+    join::claim(&segment, comm.rank, comm.size).map_err(|clash| {
+        let text = match clash {
+            Clash::Size(theirs) => format!("rank {} says {} ranks, another rank {theirs}", comm.rank, comm.size),
+            Clash::Twice => format!("rank {} has joined twice", comm.rank),
+        };
+        refuse(&segment, comm, &text)
+    })?;
     let device = device::device(comm.device).map_err(|error| cuda("the device", error))?;
     segment.own(comm.rank).device.store(device.number(), Ordering::Relaxed);
-    me.set_life(Life::Joined);
     let _ = comm.segment.set(segment.clone());
-    head.joined.fetch_add(1, Ordering::AcqRel);
-    head.news.ring();
+    join::announce(&segment, comm.rank);
 
     wait_for_all(comm, &segment)?;
     register::complete(&segment);
@@ -157,8 +150,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
         )));
     }
     for other in others {
-        let other_me = other.rank(comm.rank);
-        if other_me.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if join::claim_place(&other, comm.rank).is_err() {
             return Err(Failure::unnoticed(format!("rank {} has joined twice, by one of several ids", comm.rank)));
         }
         register::complete(&other);

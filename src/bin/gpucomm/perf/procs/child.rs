@@ -4,67 +4,31 @@ use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gpucomm::nccl::{Communicator, UniqueId};
-use gpucomm::{Device, default_timeout};
+use gpucomm::Device;
 use serde_json::{Value, json};
 
 use super::Message;
 use crate::failure::{Failure, Result};
-use crate::options::{PerfOptions, Way};
-use crate::perf::row::{RankInfo, Setup};
-use crate::perf::team::Team;
-use crate::perf::{init_options, libraries, measure};
+use crate::options::PerfOptions;
+use crate::perf::rank;
+use crate::perf::team::{Peers, Team};
 
-/// Runs rank `rank`. What goes wrong is told to the parent, which tells the user.
+/// Runs rank `rank`.
 pub fn run(options: &PerfOptions, rank: usize) -> Result<bool> {
+    serve(rank, |child| rank::run(options, Device::new(rank)?, child))
+}
+
+/// Runs `f` as rank `rank`. What goes wrong is told to the parent, which tells the user.
+pub fn serve(rank: usize, f: impl FnOnce(&Child) -> Result<bool>) -> Result<bool> {
     let child = Child { rank, parent: listen() };
-    match measure(options, &child) {
+    match f(&child) {
         Ok(good) => child.say(&Message::Done(good)).map(|()| good),
         Err(failure) => child.say(&failure.into()).map(|()| false),
     }
 }
 
-/// A table after the other.
-fn measure(options: &PerfOptions, child: &Child) -> Result<bool> {
-    let mut good = true;
-    for way in options.ways() {
-        good &= table(options, way, child)?;
-    }
-    Ok(good)
-}
-
-/// One table, with a communicator of its own.
-fn table(options: &PerfOptions, way: Way, child: &Child) -> Result<bool> {
-    let device = Device::new(child.rank)?;
-    let id = match child.rank {
-        0 => json!(UniqueId::new()?.as_bytes().as_slice()),
-        _ => Value::Null,
-    };
-    let ids = child.exchange(id)?;
-    let id = unique_id(&ids[0]).ok_or_else(|| Failure::run("rank 0 sent something that is no unique id"))?;
-    let infos = child.exchange(RankInfo::new(child.rank, device)?.json())?;
-    let ranks = infos.iter().map(RankInfo::from_json).collect::<Result<_>>()?;
-    let setup = Setup { options, way, libraries: libraries()?, ranks };
-    // SAFETY: all ranks are children of one parent, which starts them with the same arguments: they run the same
-    // operations in the same order, with the same counts, types and roots, all computed from those arguments.
-    let comm = unsafe { Communicator::init_rank_with(device, options.ranks(), &id, child.rank, &init_options(way)) }?;
-    let result = measure::run(options, &setup, &[&comm], child);
-    match &result {
-        Ok(_) => comm.close(default_timeout())?,
-        // To drop it would be to wait, for some seconds, for work that may never be done.
-        // The failure is what matters, however the abort ends.
-        Err(_) => _ = comm.abort("this rank of a perf run failed"),
-    }
-    result
-}
-
-fn unique_id(value: &Value) -> Option<UniqueId> {
-    let bytes: Vec<u8> =
-        value.as_array()?.iter().map(|byte| byte.as_u64().and_then(|b| b.try_into().ok())).collect::<Option<_>>()?;
-    Some(UniqueId::from_bytes(bytes.try_into().ok()?))
-}
-
-struct Child {
+/// This process, as it speaks with its parent.
+pub struct Child {
     rank: usize,
     parent: Receiver<Value>,
 }
@@ -94,8 +58,9 @@ impl Child {
         self.say(message)?;
         self.parent.recv().map_err(|_| Failure::Elsewhere)
     }
+}
 
-    /// Gives `value` and gets every rank's.
+impl Peers for Child {
     fn exchange(&self, value: Value) -> Result<Vec<Value>> {
         match self.ask(&Message::Gather(value))? {
             Value::Array(values) => Ok(values),

@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::Message;
 use crate::failure::{Failure, Result};
-use crate::options::PerfOptions;
 use crate::output;
-use crate::perf::{Outcome, Progress};
+use crate::perf::Outcome;
+use crate::perf::progress::Progress;
 
 /// From the moment all children are ready to the moment they start: time enough to tell them all.
 const LEAD: Duration = Duration::from_micros(500);
@@ -21,9 +21,9 @@ const LEAD: Duration = Duration::from_micros(500);
 /// How long to wait, when one child failed, for news that explain it better.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// Starts the children and serves them until all are done.
-pub fn run(options: &PerfOptions) -> Result<Outcome> {
-    let mut family = Family::start(options.ranks())?;
+/// Starts so many children, each with `extra` arguments, and serves them until all are done.
+pub fn run(ranks: usize, extra: &[String]) -> Result<Outcome> {
+    let mut family = Family::start(ranks, extra)?;
     let result = family.serve();
     family.end(result.is_err());
     result
@@ -40,7 +40,7 @@ struct Family {
 }
 
 impl Family {
-    fn start(ranks: usize) -> Result<Self> {
+    fn start(ranks: usize, extra: &[String]) -> Result<Self> {
         let cannot = |error| Failure::run(format!("cannot start a process for each rank: {error}"));
         let program = std::env::current_exe().map_err(cannot)?;
         let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -59,7 +59,10 @@ impl Family {
             let spawned = Command::new(&program)
                 .args(verb)
                 .args(["--child", &rank.to_string()])
+                .args(extra)
                 .args(rest)
+                // `gpucomm info` names them; what the children say on stderr is what goes wrong.
+                .env("GPUCOMM_KNOWN_BUGS_QUIET", "1")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn();

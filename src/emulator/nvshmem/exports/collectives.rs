@@ -1,0 +1,188 @@
+//! Collective operations of teams.
+
+use std::ffi::{c_int, c_void};
+
+use super::super::basics::entry::Class;
+use super::super::basics::kind::Kind;
+use super::super::calls::collectives::{self, Collective};
+use super::super::calls::reduce::{Operator, Reduction, Type};
+use super::status;
+use crate::sys::*;
+
+/// Of bytes.
+fn bytes(kind: Kind, (dest, source): (*mut c_void, *const c_void), count: usize, root: c_int) -> Collective {
+    Collective { kind, dest, source, count, element: 1, root, reduction: None }
+}
+
+macro_rules! of_bytes {
+    ($($kind:ident: $name:ident $on_stream:ident;)*) => {$(
+        pub unsafe extern "C" fn $name(
+            team: nvshmem_team_t,
+            dest: *mut c_void,
+            src: *const c_void,
+            nelems: usize,
+        ) -> c_int {
+            status(stringify!($name), Class::Waits, || {
+                collectives::now(team, bytes(Kind::$kind, (dest, src), nelems, 0))
+            })
+        }
+
+        pub unsafe extern "C" fn $on_stream(
+            team: nvshmem_team_t,
+            dest: *mut c_void,
+            src: *const c_void,
+            nelem: usize,
+            stream: cudaStream_t,
+        ) -> c_int {
+            let name = stringify!($on_stream);
+            status(name, Class::Enqueues, || {
+                collectives::on_stream(name, team, bytes(Kind::$kind, (dest, src), nelem, 0), stream)
+            })
+        }
+    )*};
+}
+
+of_bytes! {
+    AllToAll: nvshmem_alltoallmem nvshmemx_alltoallmem_on_stream;
+    Fcollect: nvshmem_fcollectmem nvshmemx_fcollectmem_on_stream;
+}
+
+pub unsafe extern "C" fn nvshmem_broadcastmem(
+    team: nvshmem_team_t,
+    dest: *mut c_void,
+    src: *const c_void,
+    nelems: usize,
+    root: c_int,
+) -> c_int {
+    status("nvshmem_broadcastmem", Class::Waits, || {
+        collectives::now(team, bytes(Kind::Broadcast, (dest, src), nelems, root))
+    })
+}
+
+pub unsafe extern "C" fn nvshmemx_broadcastmem_on_stream(
+    team: nvshmem_team_t,
+    dest: *mut c_void,
+    src: *const c_void,
+    nelem: usize,
+    root: c_int,
+    stream: cudaStream_t,
+) -> c_int {
+    let name = "nvshmemx_broadcastmem_on_stream";
+    status(name, Class::Enqueues, || {
+        collectives::on_stream(name, team, bytes(Kind::Broadcast, (dest, src), nelem, root), stream)
+    })
+}
+
+macro_rules! reductions {
+    ($($type:ty: $of:ident $operator:ident $reduce:ident $scatter:ident;)*) => {$(
+        reductions!(one $type, $of $operator Reduce $reduce);
+        reductions!(one $type, $of $operator ReduceScatter $scatter);
+    )*
+
+        /// The reduction of that name.
+        pub(super) fn reduction(name: &str) -> Option<*mut c_void> {
+            let all: &[(&str, *const ())] = &[$(
+                (stringify!($reduce), $reduce as *const ()), (stringify!($scatter), $scatter as *const ()),
+            )*];
+            all.iter().find(|(other, _)| *other == name).map(|(_, function)| function.cast_mut().cast())
+        }
+    };
+    (one $type:ty, $of:ident $operator:ident $kind:ident $name:ident) => {
+        pub unsafe extern "C" fn $name(
+            team: nvshmem_team_t,
+            dest: *mut $type,
+            src: *const $type,
+            nreduce: usize,
+            stream: cudaStream_t,
+        ) -> c_int {
+            let name = stringify!($name);
+            status(name, Class::Enqueues, || {
+                let collective = Collective {
+                    kind: Kind::$kind,
+                    dest: dest.cast(),
+                    source: src.cast(),
+                    count: nreduce,
+                    element: size_of::<$type>(),
+                    root: 0,
+                    reduction: Some(Reduction { operator: Operator::$operator, of: Type::$of }),
+                };
+                collectives::on_stream(name, team, collective, stream)
+            })
+        }
+    };
+}
+
+reductions! {
+    i8: I8 Sum nvshmemx_int8_sum_reduce_on_stream nvshmemx_int8_sum_reducescatter_on_stream;
+    i8: I8 Prod nvshmemx_int8_prod_reduce_on_stream nvshmemx_int8_prod_reducescatter_on_stream;
+    i8: I8 Min nvshmemx_int8_min_reduce_on_stream nvshmemx_int8_min_reducescatter_on_stream;
+    i8: I8 Max nvshmemx_int8_max_reduce_on_stream nvshmemx_int8_max_reducescatter_on_stream;
+    i8: I8 And nvshmemx_int8_and_reduce_on_stream nvshmemx_int8_and_reducescatter_on_stream;
+    i8: I8 Or nvshmemx_int8_or_reduce_on_stream nvshmemx_int8_or_reducescatter_on_stream;
+    i8: I8 Xor nvshmemx_int8_xor_reduce_on_stream nvshmemx_int8_xor_reducescatter_on_stream;
+    i16: I16 Sum nvshmemx_int16_sum_reduce_on_stream nvshmemx_int16_sum_reducescatter_on_stream;
+    i16: I16 Prod nvshmemx_int16_prod_reduce_on_stream nvshmemx_int16_prod_reducescatter_on_stream;
+    i16: I16 Min nvshmemx_int16_min_reduce_on_stream nvshmemx_int16_min_reducescatter_on_stream;
+    i16: I16 Max nvshmemx_int16_max_reduce_on_stream nvshmemx_int16_max_reducescatter_on_stream;
+    i16: I16 And nvshmemx_int16_and_reduce_on_stream nvshmemx_int16_and_reducescatter_on_stream;
+    i16: I16 Or nvshmemx_int16_or_reduce_on_stream nvshmemx_int16_or_reducescatter_on_stream;
+    i16: I16 Xor nvshmemx_int16_xor_reduce_on_stream nvshmemx_int16_xor_reducescatter_on_stream;
+    i32: I32 Sum nvshmemx_int32_sum_reduce_on_stream nvshmemx_int32_sum_reducescatter_on_stream;
+    i32: I32 Prod nvshmemx_int32_prod_reduce_on_stream nvshmemx_int32_prod_reducescatter_on_stream;
+    i32: I32 Min nvshmemx_int32_min_reduce_on_stream nvshmemx_int32_min_reducescatter_on_stream;
+    i32: I32 Max nvshmemx_int32_max_reduce_on_stream nvshmemx_int32_max_reducescatter_on_stream;
+    i32: I32 And nvshmemx_int32_and_reduce_on_stream nvshmemx_int32_and_reducescatter_on_stream;
+    i32: I32 Or nvshmemx_int32_or_reduce_on_stream nvshmemx_int32_or_reducescatter_on_stream;
+    i32: I32 Xor nvshmemx_int32_xor_reduce_on_stream nvshmemx_int32_xor_reducescatter_on_stream;
+    i64: I64 Sum nvshmemx_int64_sum_reduce_on_stream nvshmemx_int64_sum_reducescatter_on_stream;
+    i64: I64 Prod nvshmemx_int64_prod_reduce_on_stream nvshmemx_int64_prod_reducescatter_on_stream;
+    i64: I64 Min nvshmemx_int64_min_reduce_on_stream nvshmemx_int64_min_reducescatter_on_stream;
+    i64: I64 Max nvshmemx_int64_max_reduce_on_stream nvshmemx_int64_max_reducescatter_on_stream;
+    i64: I64 And nvshmemx_int64_and_reduce_on_stream nvshmemx_int64_and_reducescatter_on_stream;
+    i64: I64 Or nvshmemx_int64_or_reduce_on_stream nvshmemx_int64_or_reducescatter_on_stream;
+    i64: I64 Xor nvshmemx_int64_xor_reduce_on_stream nvshmemx_int64_xor_reducescatter_on_stream;
+    u8: U8 Sum nvshmemx_uint8_sum_reduce_on_stream nvshmemx_uint8_sum_reducescatter_on_stream;
+    u8: U8 Prod nvshmemx_uint8_prod_reduce_on_stream nvshmemx_uint8_prod_reducescatter_on_stream;
+    u8: U8 Min nvshmemx_uint8_min_reduce_on_stream nvshmemx_uint8_min_reducescatter_on_stream;
+    u8: U8 Max nvshmemx_uint8_max_reduce_on_stream nvshmemx_uint8_max_reducescatter_on_stream;
+    u8: U8 And nvshmemx_uint8_and_reduce_on_stream nvshmemx_uint8_and_reducescatter_on_stream;
+    u8: U8 Or nvshmemx_uint8_or_reduce_on_stream nvshmemx_uint8_or_reducescatter_on_stream;
+    u8: U8 Xor nvshmemx_uint8_xor_reduce_on_stream nvshmemx_uint8_xor_reducescatter_on_stream;
+    u16: U16 Sum nvshmemx_uint16_sum_reduce_on_stream nvshmemx_uint16_sum_reducescatter_on_stream;
+    u16: U16 Prod nvshmemx_uint16_prod_reduce_on_stream nvshmemx_uint16_prod_reducescatter_on_stream;
+    u16: U16 Min nvshmemx_uint16_min_reduce_on_stream nvshmemx_uint16_min_reducescatter_on_stream;
+    u16: U16 Max nvshmemx_uint16_max_reduce_on_stream nvshmemx_uint16_max_reducescatter_on_stream;
+    u16: U16 And nvshmemx_uint16_and_reduce_on_stream nvshmemx_uint16_and_reducescatter_on_stream;
+    u16: U16 Or nvshmemx_uint16_or_reduce_on_stream nvshmemx_uint16_or_reducescatter_on_stream;
+    u16: U16 Xor nvshmemx_uint16_xor_reduce_on_stream nvshmemx_uint16_xor_reducescatter_on_stream;
+    u32: U32 Sum nvshmemx_uint32_sum_reduce_on_stream nvshmemx_uint32_sum_reducescatter_on_stream;
+    u32: U32 Prod nvshmemx_uint32_prod_reduce_on_stream nvshmemx_uint32_prod_reducescatter_on_stream;
+    u32: U32 Min nvshmemx_uint32_min_reduce_on_stream nvshmemx_uint32_min_reducescatter_on_stream;
+    u32: U32 Max nvshmemx_uint32_max_reduce_on_stream nvshmemx_uint32_max_reducescatter_on_stream;
+    u32: U32 And nvshmemx_uint32_and_reduce_on_stream nvshmemx_uint32_and_reducescatter_on_stream;
+    u32: U32 Or nvshmemx_uint32_or_reduce_on_stream nvshmemx_uint32_or_reducescatter_on_stream;
+    u32: U32 Xor nvshmemx_uint32_xor_reduce_on_stream nvshmemx_uint32_xor_reducescatter_on_stream;
+    u64: U64 Sum nvshmemx_uint64_sum_reduce_on_stream nvshmemx_uint64_sum_reducescatter_on_stream;
+    u64: U64 Prod nvshmemx_uint64_prod_reduce_on_stream nvshmemx_uint64_prod_reducescatter_on_stream;
+    u64: U64 Min nvshmemx_uint64_min_reduce_on_stream nvshmemx_uint64_min_reducescatter_on_stream;
+    u64: U64 Max nvshmemx_uint64_max_reduce_on_stream nvshmemx_uint64_max_reducescatter_on_stream;
+    u64: U64 And nvshmemx_uint64_and_reduce_on_stream nvshmemx_uint64_and_reducescatter_on_stream;
+    u64: U64 Or nvshmemx_uint64_or_reduce_on_stream nvshmemx_uint64_or_reducescatter_on_stream;
+    u64: U64 Xor nvshmemx_uint64_xor_reduce_on_stream nvshmemx_uint64_xor_reducescatter_on_stream;
+    half: Half Sum nvshmemx_half_sum_reduce_on_stream nvshmemx_half_sum_reducescatter_on_stream;
+    half: Half Prod nvshmemx_half_prod_reduce_on_stream nvshmemx_half_prod_reducescatter_on_stream;
+    half: Half Min nvshmemx_half_min_reduce_on_stream nvshmemx_half_min_reducescatter_on_stream;
+    half: Half Max nvshmemx_half_max_reduce_on_stream nvshmemx_half_max_reducescatter_on_stream;
+    __nv_bfloat16: Bfloat16 Sum nvshmemx_bfloat16_sum_reduce_on_stream nvshmemx_bfloat16_sum_reducescatter_on_stream;
+    __nv_bfloat16: Bfloat16 Prod nvshmemx_bfloat16_prod_reduce_on_stream nvshmemx_bfloat16_prod_reducescatter_on_stream;
+    __nv_bfloat16: Bfloat16 Min nvshmemx_bfloat16_min_reduce_on_stream nvshmemx_bfloat16_min_reducescatter_on_stream;
+    __nv_bfloat16: Bfloat16 Max nvshmemx_bfloat16_max_reduce_on_stream nvshmemx_bfloat16_max_reducescatter_on_stream;
+    f32: Float Sum nvshmemx_float_sum_reduce_on_stream nvshmemx_float_sum_reducescatter_on_stream;
+    f32: Float Prod nvshmemx_float_prod_reduce_on_stream nvshmemx_float_prod_reducescatter_on_stream;
+    f32: Float Min nvshmemx_float_min_reduce_on_stream nvshmemx_float_min_reducescatter_on_stream;
+    f32: Float Max nvshmemx_float_max_reduce_on_stream nvshmemx_float_max_reducescatter_on_stream;
+    f64: Double Sum nvshmemx_double_sum_reduce_on_stream nvshmemx_double_sum_reducescatter_on_stream;
+    f64: Double Prod nvshmemx_double_prod_reduce_on_stream nvshmemx_double_prod_reducescatter_on_stream;
+    f64: Double Min nvshmemx_double_min_reduce_on_stream nvshmemx_double_min_reducescatter_on_stream;
+    f64: Double Max nvshmemx_double_max_reduce_on_stream nvshmemx_double_max_reducescatter_on_stream;
+}

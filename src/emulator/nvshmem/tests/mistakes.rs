@@ -1,0 +1,204 @@
+//! What NVSHMEM does not survive is a violation.
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "these calls are mistakes")]
+
+use super::*;
+
+pub(super) const SCENES: &[(&str, Scene)] = &[
+    ("pe out of range", |stage| mistake(|| unsafe { nvshmem_uint64_p(stage.words(1, 0), 1, stage.size as i32) })),
+    ("not symmetric", not_symmetric),
+    ("beyond the end", |stage| {
+        let memory = stage.words(4, 0);
+        mistake(|| unsafe { nvshmem_putmem(memory.cast(), memory.add(2).cast(), 40, 0) });
+    }),
+    ("a peer's address", |stage| {
+        let memory = stage.words(4, 0);
+        let peer = unsafe { nvshmem_ptr(memory.cast(), stage.next() as i32) };
+        mistake(|| unsafe { nvshmem_putmem(peer, memory.cast(), 8, stage.next() as i32) });
+    }),
+    ("freed twice", |stage| {
+        let memory = stage.words(4, 0);
+        unsafe { nvshmem_free(memory.cast()) };
+        mistake(|| unsafe { nvshmem_free(memory.cast()) });
+    }),
+    ("used after it was freed", |stage| {
+        let memory = stage.words(4, 0);
+        unsafe { nvshmem_free(memory.cast()) };
+        mistake(|| unsafe { nvshmem_uint64_p(memory, 1, 0) });
+    }),
+    ("other sizes", |stage| mistake(|| _ = unsafe { nvshmem_malloc(8 + stage.me) })),
+    ("other calls", |stage| {
+        let memory = stage.words(4, 0);
+        mistake(|| if stage.me == 0 { stage.barrier() } else { unsafe { nvshmem_free(memory.cast()) } });
+    }),
+    ("no team", |stage| {
+        let mut team = 0;
+        unsafe {
+            assert_eq!(nvshmem_team_split_strided(0, 0, 1, stage.size as i32, std::ptr::null(), 0, &mut team), 0);
+            nvshmem_team_destroy(team);
+        }
+        mistake(|| _ = unsafe { nvshmem_barrier(team) });
+    }),
+    ("beside a capture", |stage| {
+        let mode = cudaStreamCaptureMode::cudaStreamCaptureModeGlobal;
+        unsafe { assert_eq!(cudaStreamBeginCapture(stage.stream, mode), cudaError::cudaSuccess) };
+        mistake(|| stage.barrier());
+    }),
+    ("a comparison as an operation", |stage| {
+        let memory = stage.words(1, 0);
+        mistake(|| unsafe { nvshmemx_signal_op_on_stream(memory, 1, NVSHMEM_CMP_EQ, 0, stage.stream) });
+    }),
+    ("source written before the quiet", |stage| {
+        let memory = stage.words(2, 0);
+        mistake(|| unsafe {
+            nvshmemx_putmem_nbi_on_stream(memory.cast(), memory.add(1).cast(), 8, 0, stage.stream);
+            cudaMemsetAsync(memory.add(1).cast(), 0, 8, stage.stream);
+        });
+    }),
+    ("source being written", |stage| {
+        let memory = stage.words(2, 0);
+        mistake(|| unsafe {
+            cudaMemsetAsync(memory.add(1).cast(), 0, 8, stage.stream);
+            nvshmem_putmem(memory.cast(), memory.add(1).cast(), 8, 0);
+        });
+    }),
+    ("across nodes", |stage| {
+        let memory = stage.words(1, 0);
+        mistake(|| _ = unsafe { nvshmem_uint64_g(memory, 1 - stage.me as i32) });
+    }),
+    ("a team with work", |stage| {
+        let mut team = 0;
+        unsafe {
+            assert_eq!(nvshmem_team_split_strided(0, 0, 1, stage.size as i32, std::ptr::null(), 0, &mut team), 0);
+        }
+        // The other one does not come.
+        if stage.me == 0 {
+            mistake(|| unsafe {
+                assert_eq!(nvshmemx_barrier_on_stream(team, stage.stream), 0);
+                nvshmem_team_destroy(team);
+            });
+        }
+        watch();
+        std::thread::park();
+    }),
+    ("an id beside a start", |_| mistake(|| _ = unique_id())),
+    ("a heap that is full", |_| mistake(|| _ = unsafe { nvshmem_malloc(1 << 30) })),
+    ("integers by switches", |stage| {
+        let memory = stage.words(8, 0).cast::<i32>();
+        mistake(|| unsafe {
+            nvshmemx_int32_sum_reducescatter_on_stream(0, memory, memory.add(8), 2, stage.stream);
+        });
+    }),
+    ("far, from the host", |stage| {
+        let memory = stage.words(1, 0);
+        mistake(|| unsafe { nvshmem_uint64_p(memory, 1, 1 - stage.me as i32) });
+    }),
+    ("limited", |_| mistake(|| _ = unsafe { nvshmem_barrier(NVSHMEM_TEAM_WORLD) })),
+    ("limited wait", |stage| {
+        let memory = stage.words(1, 0);
+        mistake(|| unsafe { nvshmemx_signal_wait_until_on_stream(memory, NVSHMEM_CMP_EQ, 0, stage.stream) });
+    }),
+    ("limited and captured", |stage| {
+        let mode = cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed;
+        unsafe { assert_eq!(cudaStreamBeginCapture(stage.stream, mode), cudaError::cudaSuccess) };
+        mistake(|| unsafe { nvshmemx_barrier_all_on_stream(stage.stream) });
+    }),
+    ("barriers", |stage| {
+        watch();
+        (0..5).for_each(|_| stage.barrier());
+    }),
+    ("one dies", |stage| {
+        if stage.me == 1 {
+            std::process::exit(7);
+        }
+        watch();
+        stage.barrier();
+    }),
+];
+
+/// Ends the process after a while, as a watchdog does.
+fn watch() {
+    std::thread::spawn(|| {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        // SAFETY: the process ends.
+        unsafe { libc::_exit(8) };
+    });
+}
+
+/// Something that ends the process, and says why.
+fn mistake(act: impl FnOnce()) {
+    act();
+    panic!("nothing was reported");
+}
+
+fn not_symmetric(stage: &Stage) {
+    let memory = stage.words(1, 0);
+    let mut host = 0u64;
+    mistake(|| unsafe { nvshmem_putmem((&raw mut host).cast(), memory.cast(), 8, 0) });
+}
+
+/// Plays a scene in which at least one PE makes a mistake whose report holds `part`.
+fn reported(scene: &str, size: usize, env: &[(&str, &str)], part: &str) {
+    let outputs = play(scene, size, env);
+    let said =
+        |output: &Output| output.status.code() == Some(86) && String::from_utf8_lossy(&output.stderr).contains(part);
+    assert!(outputs.iter().any(said), "{scene}: {outputs:#?}");
+}
+
+#[test]
+fn what_ends_the_process_is_reported() {
+    for (scene, part) in [
+        ("pe out of range", "the PE is 1, expected 0 to 0"),
+        ("not symmetric", "is not symmetric"),
+        ("beyond the end", "run past the end"),
+        ("freed twice", "is no allocation"),
+        ("used after it was freed", "lie in no live allocation"),
+        ("no team", "is no team of this PE"),
+        ("beside a capture", "beside a stream capture"),
+        ("source written before the quiet", "nothing puts them in order"),
+        ("source being written", "nobody has seen that done"),
+        ("a comparison as an operation", "is no operation of signals"),
+    ] {
+        reported(scene, 1, &[], part);
+    }
+    reported("a peer's address", 2, &[], "as nvshmem_ptr gives it");
+    reported("across nodes", 2, &[("GPUCOMM_EMULATOR_NODE", "1")], "does not reach");
+    reported("a team with work", 2, &[], "is destroyed while work");
+    reported("an id beside a start", 1, &[], "beside a start");
+    let full = [("GPUCOMM_EMULATOR_NVSHMEM", "3.5.0"), ("NVSHMEM_MAX_MEMORY_PER_GPU", "1G")];
+    reported("a heap that is full", 1, &full, "unmaps all of it");
+    reported("integers by switches", 2, &[("GPUCOMM_EMULATOR_NVLS", "1")], "something else");
+    let far = [("GPUCOMM_EMULATOR_NODE", "1"), ("NVSHMEM_IB_ENABLE_IBGDA", "1")];
+    reported("far, from the host", 2, &far, "reached by IBGDA");
+    reported("limited", 2, &[("SHARED", "1")], "limited MPG");
+    reported("limited wait", 2, &[("SHARED", "1")], "limited MPG");
+    reported("limited and captured", 2, &[("SHARED", "1")], "being captured");
+}
+
+#[test]
+fn pes_that_disagree_are_reported() {
+    reported("other sizes", 2, &[("GPUCOMM_EMULATOR_DEAD_PEER", "ends")], "the number of bytes is");
+    reported("other calls", 2, &[("GPUCOMM_EMULATOR_DEAD_PEER", "ends")], "expected the same on all");
+}
+
+#[test]
+fn faults_come_when_they_are_asked_for() {
+    let outputs = play("barriers", 3, &[("GPUCOMM_EMULATOR_FAULTS", "die=rank1@op3;late=rank0@op2:50ms")]);
+    assert_eq!(outputs[1].status.code(), Some(99), "{outputs:?}");
+    for output in [&outputs[0], &outputs[2]] {
+        assert_eq!(output.status.code(), Some(8), "{output:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_dead_pe_says_so_and_can_end() {
+    let outputs = play("one dies", 3, &[]);
+    for output in [&outputs[0], &outputs[2]] {
+        assert_eq!(output.status.code(), Some(8), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            text.contains("PE 1 has ended, and PE") && text.contains("waits for it in barrier of team 0"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! What one launcher says of this process.
+
+use super::environment::Environment;
+use super::launcher::Launcher;
+use super::nodes;
+use crate::error::{Error, Result};
+
+/// The variables in which a launcher says who a process is; of several names, the first that is set counts.
+struct Names {
+    rank: &'static [&'static str],
+    size: &'static [&'static str],
+    local_rank: &'static [&'static str],
+    local_size: &'static [&'static str],
+}
+
+/// Slurm says how many tasks each node has, and in whose list this node is the how-manieth.
+const TASKS_PER_NODE: [&str; 2] = ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"];
+
+/// Set for the tasks of a step, and not for the script of a batch job, whose number is 0, of as many as were asked for.
+pub(super) const STEP: &[&str] = &["SLURM_STEP_ID", "SLURM_STEPID"];
+
+const fn names(launcher: Launcher) -> Option<Names> {
+    let (rank, size, local_rank, local_size): (&[&str], &[&str], &[&str], &[&str]) = match launcher {
+        Launcher::Explicit => (&["GPUCOMM_RANK"], &["GPUCOMM_SIZE"], &["GPUCOMM_LOCAL_RANK"], &["GPUCOMM_LOCAL_SIZE"]),
+        Launcher::Torchrun => (&["RANK"], &["WORLD_SIZE"], &["LOCAL_RANK"], &["LOCAL_WORLD_SIZE"]),
+        // What a step has, not what was allocated, of which a step may be a part.
+        Launcher::Slurm => {
+            (&["SLURM_PROCID"], &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"], &["SLURM_LOCALID"], &[])
+        }
+        Launcher::OpenMpi => (
+            &["OMPI_COMM_WORLD_RANK"],
+            &["OMPI_COMM_WORLD_SIZE"],
+            &["OMPI_COMM_WORLD_LOCAL_RANK"],
+            &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+        ),
+        Launcher::Pals => (
+            &["PALS_RANKID"],
+            &["PALS_SIZE", "PMI_SIZE"],
+            &["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"],
+            &["PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"],
+        ),
+        Launcher::Pmi => (
+            &["PMI_RANK"],
+            &["PMI_SIZE"],
+            &["MPI_LOCALRANKID", "PMI_LOCAL_RANK"],
+            &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
+        ),
+        Launcher::Alone => return None,
+    };
+    Some(Names { rank, size, local_rank, local_size })
+}
+
+/// What a launcher has said of this process.
+#[derive(Debug)]
+pub(super) enum Said {
+    Nothing,
+    Whole(Claim),
+    /// Not who it is: why that is not enough, and what was seen.
+    Half(Error),
+}
+
+/// Who this process is, as a launcher has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) launcher: Launcher,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) local_rank: Option<usize>,
+    pub(super) local_size: Option<usize>,
+    /// Which variables said so, as `NAME=value`.
+    pub(super) seen: Vec<String>,
+}
+
+impl Claim {
+    /// The only rank of a program that nobody has started.
+    pub(super) const fn alone() -> Self {
+        let launcher = Launcher::Alone;
+        Self { launcher, rank: 0, size: 1, local_rank: Some(0), local_size: Some(1), seen: Vec::new() }
+    }
+
+    /// What `launcher` says.
+    ///
+    /// # Errors
+    /// Where it says what cannot be: all of it is listed.
+    pub(super) fn read(environment: &Environment<'_>, launcher: Launcher) -> Result<Said> {
+        let Some(names) = names(launcher) else { return Ok(Said::Nothing) };
+        if launcher == Launcher::Slurm && environment.first(STEP).is_none() {
+            return Ok(Said::Nothing);
+        }
+        let all = [names.rank, names.size, names.local_rank, names.local_size];
+        let mut seen: Vec<String> = all
+            .iter()
+            .filter_map(|names| environment.first(names))
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        // The other names are those of other launchers, too.
+        let own = [names.rank, &names.local_rank[..1], &names.size[..1]];
+        if own.iter().all(|names| environment.first(names).is_none()) {
+            return Ok(Said::Nothing);
+        }
+        let (Some(rank), Some(size)) = (environment.number(names.rank)?, environment.number(names.size)?) else {
+            let expected = format!("expected both {} and {}", names.rank[0], names.size[0]);
+            let reason = format!("{launcher} says half of who this is: {expected}, got {}", list(&seen));
+            return Ok(Said::Half(usage(reason)));
+        };
+        let local_rank = environment.number(names.local_rank)?;
+        let mut local_size = environment.number(names.local_size)?;
+        if launcher == Launcher::Slurm {
+            local_size = slurm_local_size(environment, &mut seen)?;
+        }
+        let claim = Self { launcher, rank, size, local_rank, local_size, seen };
+        claim.check().map_err(|wrong| usage(format!("{launcher}: {wrong}: {}", list(&claim.seen))))?;
+        Ok(Said::Whole(claim))
+    }
+
+    /// Whether this can be.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Self { rank, size, local_rank, local_size, .. } = *self;
+        if rank >= size {
+            return Err(format!("rank {rank} is none of {size}"));
+        }
+        if let Some(local) = local_rank
+            && local >= local_size.unwrap_or(size)
+        {
+            return Err(format!("local rank {local} is none of {} on a host", local_size.unwrap_or(size)));
+        }
+        if let Some(local) = local_size
+            && !(1..=size).contains(&local)
+        {
+            return Err(format!("{local} ranks on a host are not some of {size}"));
+        }
+        Ok(())
+    }
+
+    /// Whether another launcher says the same.
+    pub(super) const fn agrees(&self, other: &Self) -> bool {
+        self.rank == other.rank && self.size == other.size
+    }
+
+    /// In words: `torchrun says rank 1 of 4 (RANK=1, WORLD_SIZE=4)`.
+    pub(super) fn words(&self) -> String {
+        format!("{} says rank {} of {} ({})", self.launcher, self.rank, self.size, list(&self.seen))
+    }
+}
+
+fn slurm_local_size(environment: &Environment<'_>, seen: &mut Vec<String>) -> Result<Option<usize>> {
+    let Some((name, tasks)) = environment.first(&TASKS_PER_NODE) else { return Ok(None) };
+    let node = environment.number(&["SLURM_NODEID"])?.unwrap_or(0);
+    seen.push(format!("{name}={tasks}"));
+    nodes::tasks_of(&tasks, node).map(Some).ok_or_else(|| {
+        Error::argument(
+            super::FROM_ENV,
+            name,
+            format_args!("tasks of node {node}, such as 4(x2),3"),
+            format_args!("{tasks:?}"),
+        )
+    })
+}
+
+/// What cannot be made sense of.
+pub(super) fn usage(reason: String) -> Error {
+    Error::InvalidUsage { operation: super::FROM_ENV, reason }
+}
+
+fn list(seen: &[String]) -> String {
+    seen.join(", ")
+}

@@ -1,0 +1,150 @@
+//! How the ranks of a launch come together.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::handle::{Launch, Secret, Shared};
+use super::meeting::{Meeting, listens_at};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::exchange::{C10dPlace, Directory, Exchange, PATIENCE, Store, TcpPlace, Threads};
+
+const JOIN: &str = "Launch::join";
+
+/// How long one port is tried before the next one is.
+const TRY: Duration = Duration::from_secs(2);
+
+impl Launch {
+    /// The exchange of all ranks. The first time it waits for them; afterwards it is the same exchange.
+    ///
+    /// It lasts as long as the launch: drop it last, as rank 0 may serve the others.
+    ///
+    /// ```
+    /// # use gpucomm::{Communicator, Launch};
+    /// # use gpucomm::nccl::InitOptions;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let launch = Launch::from_env()?;
+    /// let exchange = launch.join()?;
+    /// let options = InitOptions { checked: true, ..InitOptions::default() };
+    /// // SAFETY: all ranks run this program, and so issue the same operations in the same order.
+    /// let comm = unsafe { Communicator::init_rank_over(launch.device()?, &exchange, &options)? };
+    /// assert!(comm.is_checked());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidUsage`] where nothing says where ranks meet. [`Error::Timeout`] where some do not come, or rank 0 is not reached. [`Error::Exchange`] where rank 0 cannot listen, or those who meet
+    /// there are of another job, another number of ranks, or do not have the same secret.
+    pub fn join(&self) -> Result<Exchange> {
+        let mut exchange = self.shared.exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(exchange) = &*exchange {
+            return Ok(exchange.within(self.timeout()));
+        }
+        let deadline = Deadline::after(self.timeout());
+        let store = self.shared.store(&deadline)?;
+        let joined = Exchange::join_within(store, deadline.remaining())?;
+        Ok(exchange.insert(joined).within(self.timeout()))
+    }
+
+    /// What the exchange would stand on, for who wants no more than that. In place of [`join`](Self::join), not beside it: where rank 0
+    /// serves, it can do so once.
+    ///
+    /// ```
+    /// # use gpucomm::Launch;
+    /// # use gpucomm::exchange::Store;
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let launch = Launch::from_env()?;
+    /// let store = launch.store()?;
+    /// assert_eq!((store.rank(), store.size()), (launch.rank(), launch.size()));
+    /// store.set("a key", b"of this program", Duration::from_secs(1))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`join`](Self::join), but for ranks that do not come.
+    pub fn store(&self) -> Result<Arc<dyn Store>> {
+        self.shared.store(&Deadline::after(self.timeout()))
+    }
+}
+
+impl Shared {
+    fn store(&self, deadline: &Deadline) -> Result<Arc<dyn Store>> {
+        let (rank, size) = (self.claim.rank, self.claim.size);
+        match &self.meeting {
+            Meeting::Alone => Ok(Arc::new(Threads::new(1).store(0)?)),
+            Meeting::Directory { path, job } => {
+                let path = if job.is_empty() { path.clone() } else { path.join(as_a_name(job)) };
+                Ok(Arc::new(Directory::open(path, rank, size)?))
+            }
+            Meeting::C10d { host, port, prefix, is_there } => {
+                let address = |host: &str| format!("{host}:{port}");
+                let place = C10dPlace::new(address(host)).prefix(prefix.as_str()).within(deadline.remaining());
+                let own: Vec<_> = listens_at(host).iter().map(|host| address(host)).collect();
+                let serves = rank == 0 && !is_there;
+                Ok(Arc::new(if serves { place.serve_at(&own, size)? } else { place.connect(rank, size)? }))
+            }
+            Meeting::Tcp { host, ports, job } => {
+                let at = Tcp { host, job, secret: self.secret.as_ref() };
+                Ok(Arc::new(match rank {
+                    0 => at.serve(ports, size, deadline)?,
+                    _ => at.reach(ports, rank, size, deadline)?,
+                }))
+            }
+            Meeting::Nowhere(reason) => Err(Error::InvalidUsage { operation: JOIN, reason: reason.clone() }),
+        }
+    }
+}
+
+/// A server of rank 0, at one of several ports.
+struct Tcp<'a> {
+    host: &'a str,
+    job: &'a str,
+    secret: Option<&'a Secret>,
+}
+
+impl Tcp<'_> {
+    fn place(&self, address: String, within: Duration) -> TcpPlace {
+        let place = TcpPlace::new(address).job(self.job).within(within);
+        #[cfg(feature = "secret")]
+        let place = self.secret.iter().fold(place, |place, secret| place.secret(secret.0.as_bytes()));
+        let _ = self.secret;
+        place
+    }
+
+    /// Listens at the first port that is free. One that has no others is waited for.
+    fn serve(&self, ports: &[u16], size: usize, deadline: &Deadline) -> Result<crate::exchange::Tcp> {
+        let hosts = listens_at(self.host);
+        let each = |port| hosts.iter().map(move |host| format!("{host}:{port}"));
+        let addresses: Vec<String> = ports.iter().flat_map(each).collect();
+        let patience = if ports.len() == 1 { PATIENCE } else { Duration::ZERO };
+        self.place(self.host.to_owned(), deadline.remaining()).serve_at(&addresses, patience, size)
+    }
+
+    /// Comes to where rank 0 listens, which may not be there yet; others may be at a port before.
+    fn reach(&self, ports: &[u16], rank: usize, size: usize, deadline: &Deadline) -> Result<crate::exchange::Tcp> {
+        let address = |port: &u16| format!("{}:{port}", self.host);
+        if let [port] = ports {
+            return self.place(address(port), deadline.remaining()).connect(rank, size);
+        }
+        let mut last = String::new();
+        let found = deadline.until(|| {
+            for port in ports {
+                match self.place(address(port), TRY.min(deadline.remaining())).connect(rank, size) {
+                    Ok(store) => return Ok(Some(store)),
+                    Err(error) => last = error.to_string(),
+                }
+            }
+            Ok(None)
+        })?;
+        let detail = || format!("rank {rank}: rank 0 is not reached on {} at ports {ports:?}: {last}", self.host);
+        found.ok_or_else(|| deadline.error(JOIN, detail()))
+    }
+}
+
+/// A name of a job as that of a directory.
+fn as_a_name(job: &str) -> String {
+    job.chars().map(|char| if char.is_ascii_alphanumeric() || "-_.".contains(char) { char } else { '_' }).collect()
+}

@@ -1,0 +1,186 @@
+//! Where the ranks meet, as far as the environment says.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use super::claim::{Claim, usage};
+use super::environment::{Environment, number};
+use super::launcher::Launcher;
+use super::nodes;
+use crate::error::{Error, Result};
+
+/// Where ranks meet whatever has started them: `tcp://host:port`, `c10d://host:port` or `file:///directory`.
+pub(super) const STORE: &str = "GPUCOMM_STORE";
+
+/// What proves to ranks that they talk to each other.
+pub(super) const SECRET: &str = "GPUCOMM_STORE_SECRET";
+
+/// Ports that nothing else is given by itself: below those that the system hands out.
+const PORTS: std::ops::Range<u16> = 16_000..32_000;
+
+/// How many ports are tried where none is named.
+const TRIES: u16 = 4;
+
+/// Where ranks meet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// There is one rank.
+    Alone,
+    /// Rank 0 serves at the first of these ports that is free; who has come to another job there goes on looking.
+    Tcp { host: String, ports: Vec<u16>, job: String },
+    /// A store of PyTorch's protocol: one that is there, or of rank 0.
+    C10d { host: String, port: u16, prefix: String, is_there: bool },
+    /// A directory that all ranks share.
+    Directory { path: PathBuf, job: String },
+    /// Nothing says where.
+    Nowhere(String),
+}
+
+impl Meeting {
+    pub(super) fn of(environment: &Environment<'_>, claim: &Claim) -> Result<Self> {
+        if let Some(store) = environment.text(STORE) {
+            return Self::named(&store, job(environment, claim));
+        }
+        if claim.size == 1 {
+            return Ok(Self::Alone);
+        }
+        if claim.launcher == Launcher::Torchrun {
+            return Self::of_torchrun(environment, claim);
+        }
+        let one_host = claim.local_size == Some(claim.size);
+        let job = job(environment, claim);
+        let ports = match environment.text("MASTER_PORT") {
+            Some(port) => vec![self::port("MASTER_PORT", &port)?],
+            None if job.is_empty() => {
+                return Ok(Self::Nowhere(format!(
+                    "expected {STORE}=tcp://host:port, or MASTER_ADDR and MASTER_PORT, got neither"
+                )));
+            }
+            None => ports_of(&job),
+        };
+        Ok(match host(environment, claim, one_host) {
+            Some(host) => Self::Tcp { host, ports, job },
+            None => Self::Nowhere(format!(
+                "{} does not say on which host rank 0 is: expected {STORE}=tcp://host:port, or MASTER_ADDR",
+                claim.launcher
+            )),
+        })
+    }
+
+    /// What the variable for it, or a program, has named.
+    pub(super) fn named(store: &str, job: String) -> Result<Self> {
+        let expected = "tcp://host:port, c10d://host:port or file:///directory";
+        let wrong = || Error::argument(super::FROM_ENV, STORE, expected, format_args!("{store:?}"));
+        let (kind, at) = store.split_once("://").ok_or_else(wrong)?;
+        let address = || {
+            let (host, port) = at.rsplit_once(':').filter(|(host, _)| !host.is_empty()).ok_or_else(wrong)?;
+            port.parse::<u16>().map(|port| (host.to_owned(), port)).map_err(|_| wrong())
+        };
+        match kind {
+            "tcp" => address().map(|(host, port)| Self::Tcp { host, ports: vec![port], job }),
+            "c10d" => {
+                let prefix = format!("gpucomm/{job}/");
+                address().map(|(host, port)| Self::C10d { host, port, prefix, is_there: false })
+            }
+            "file" if at.starts_with('/') => Ok(Self::Directory { path: at.into(), job }),
+            _ => Err(wrong()),
+        }
+    }
+
+    fn of_torchrun(environment: &Environment<'_>, claim: &Claim) -> Result<Self> {
+        let (Some(host), Some(port)) = (environment.text("MASTER_ADDR"), environment.text("MASTER_PORT")) else {
+            let seen: Vec<_> = ["MASTER_ADDR", "MASTER_PORT"]
+                .iter()
+                .filter_map(|name| environment.text(name).map(|value| format!("{name}={value}")))
+                .collect();
+            let got = claim.seen.iter().chain(&seen).map(String::as_str).collect::<Vec<_>>().join(", ");
+            return Err(usage(format!(
+                "torchrun says half of where ranks meet: expected MASTER_ADDR and MASTER_PORT, got {got}"
+            )));
+        };
+        let port = self::port("MASTER_PORT", &port)?;
+        let is_there = environment.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
+        let prefix = format!("gpucomm/{}/", job(environment, claim));
+        Ok(Self::C10d { host: in_brackets(host), port, prefix, is_there })
+    }
+}
+
+fn port(name: &'static str, value: &str) -> Result<u16> {
+    let port = number(name, value)?;
+    let wrong = || Error::argument(super::FROM_ENV, name, "a port, 1 to 65535", format_args!("{value:?}"));
+    u16::try_from(port).ok().filter(|port| *port > 0).ok_or_else(wrong)
+}
+
+/// What distinguishes this job from others that may meet at the same place. Not what distinguishes a run from one before it: that is what
+/// generations are for.
+fn job(environment: &Environment<'_>, claim: &Claim) -> String {
+    if let Some(job) = environment.text("GPUCOMM_JOB") {
+        return job;
+    }
+    let parts: &[&[&'static str]] = match claim.launcher {
+        Launcher::Explicit | Launcher::Alone => &[],
+        Launcher::Torchrun => &[&["TORCHELASTIC_RUN_ID"]],
+        Launcher::Slurm => {
+            &[&["SLURM_JOB_ID", "SLURM_JOBID"], &["SLURM_STEP_ID", "SLURM_STEPID"], &["SLURM_RESTART_COUNT"]]
+        }
+        // The first follows from host and process, which containers may have in common; the second is drawn.
+        Launcher::OpenMpi => {
+            &[&["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"], &["OMPI_MCA_orte_precondition_transports"]]
+        }
+        Launcher::Pals => &[&["PALS_APID"]],
+        Launcher::Pmi => &[&["PMI_JOBID"]],
+    };
+    let parts: Vec<String> =
+        parts.iter().filter_map(|names| environment.first(names)).map(|(_, value)| value).collect();
+    match (parts.is_empty(), claim.launcher) {
+        (false, launcher) => format!("{}-{}", launcher.name(), parts.join(".")),
+        // On one host, who has started them all is the same for all.
+        (true, Launcher::Pmi | Launcher::Pals) if claim.local_size == Some(claim.size) => {
+            // Numbers of processes are those of a container.
+            let container = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+            format!("{}-{}-{}", claim.launcher.name(), std::os::unix::process::parent_id(), container.display())
+        }
+        (true, _) => String::new(),
+    }
+}
+
+/// The ports of a job that names none: always the same, and for another job most likely others.
+fn ports_of(job: &str) -> Vec<u16> {
+    let count = u64::from(PORTS.end - PORTS.start);
+    // FNV-1a, so that all ranks come to the same, whatever built them.
+    let hash = job
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let port = |attempt| u16::try_from((hash >> 8).wrapping_add(u64::from(attempt) * 4001) % count).unwrap_or(0);
+    (0..TRIES).map(|attempt| PORTS.start + port(attempt)).collect()
+}
+
+/// The host of rank 0, as who comes there names it.
+fn host(environment: &Environment<'_>, claim: &Claim, one_host: bool) -> Option<String> {
+    // Whatever names it has elsewhere.
+    if one_host {
+        return Some("127.0.0.1".to_owned());
+    }
+    if let Some(host) = environment.text("MASTER_ADDR") {
+        return Some(in_brackets(host));
+    }
+    // MPI's launchers put rank 0 on the first node of what Slurm has allocated to them.
+    let lists: &[&str] = match claim.launcher {
+        Launcher::Slurm => &["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"],
+        Launcher::OpenMpi | Launcher::Pmi => &["SLURM_JOB_NODELIST", "SLURM_NODELIST"],
+        _ => &[],
+    };
+    lists.iter().find_map(|name| environment.text(name)).and_then(|list| nodes::first_of(&list))
+}
+
+/// An IPv6 address as it stands before a port.
+fn in_brackets(host: String) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host }
+}
+
+/// Where rank 0 listens so that all who look for it at `host` find it, each in turn until one can be: at this host alone, or everywhere, as the name of a host may
+/// stand for an address that no other host reaches.
+pub(super) fn listens_at(host: &str) -> Vec<String> {
+    let alone = host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    if alone { vec![host.to_owned()] } else { vec!["[::]".to_owned(), "0.0.0.0".to_owned()] }
+}

@@ -1,0 +1,224 @@
+//! What environments of launchers come to, as they were seen, and as they should not be.
+
+use std::collections::HashMap;
+
+use super::choose::choose;
+use super::claim::Claim;
+use super::environment::Environment;
+use super::handle::Shared;
+use super::launcher::Launcher;
+use super::meeting::{Meeting, listens_at};
+use crate::error::{Error, Result};
+
+fn with<T>(set: &str, read: impl FnOnce(&Environment<'_>) -> T) -> T {
+    let set: HashMap<&str, &str> = set.split_whitespace().map(|pair| pair.split_once('=').unwrap()).collect();
+    read(&Environment(&|name| set.get(name).map(|value| (*value).to_owned())))
+}
+
+fn chosen(set: &str) -> Result<Claim> {
+    with(set, choose)
+}
+
+fn meeting(set: &str) -> Result<Meeting> {
+    with(set, |environment| Meeting::of(environment, &choose(environment)?))
+}
+
+/// A task of Slurm 22.05, a rank of Open MPI 4.1, and of torchrun.
+const SLURM: &str = "SLURM_PROCID=5 SLURM_NTASKS=6 SLURM_STEP_NUM_TASKS=6 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=4,2 \
+                     SLURM_TASKS_PER_NODE=4,2 SLURM_STEP_ID=3 SLURM_JOB_ID=77 SLURM_STEP_NODELIST=gpu[03-04] SLURM_JOB_NODELIST=gpu[02-04]";
+const OPEN_MPI: &str = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=4 \
+                        PMIX_NAMESPACE=1068892161 PMIX_RANK=3";
+const TORCHRUN: &str = "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500";
+const AGENT: &str = "TORCHELASTIC_RUN_ID=abc TORCHELASTIC_RESTART_COUNT=1 TORCHELASTIC_USE_AGENT_STORE=True";
+
+#[test]
+fn each_launcher_is_understood() {
+    for (set, launcher, rank, size, local) in [
+        ("", Launcher::Alone, 0, 1, (Some(0), Some(1))),
+        ("GPUCOMM_RANK=2 GPUCOMM_SIZE=3", Launcher::Explicit, 2, 3, (None, None)),
+        (
+            "GPUCOMM_RANK=2 GPUCOMM_SIZE=4 GPUCOMM_LOCAL_RANK=0 GPUCOMM_LOCAL_SIZE=2",
+            Launcher::Explicit,
+            2,
+            4,
+            (Some(0), Some(2)),
+        ),
+        (TORCHRUN, Launcher::Torchrun, 1, 2, (Some(1), Some(2))),
+        (SLURM, Launcher::Slurm, 5, 6, (Some(1), Some(2))),
+        (OPEN_MPI, Launcher::OpenMpi, 3, 4, (Some(3), Some(4))),
+        ("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", Launcher::Pmi, 1, 2, (Some(1), Some(2))),
+        (
+            "PALS_RANKID=1 PMI_RANK=1 PMI_SIZE=2 PALS_LOCAL_RANKID=0 PALS_LOCAL_SIZE=1",
+            Launcher::Pals,
+            1,
+            2,
+            (Some(0), Some(1)),
+        ),
+        // Blank is as good as not set.
+        ("GPUCOMM_RANK= RANK= WORLD_SIZE=", Launcher::Alone, 0, 1, (Some(0), Some(1))),
+        // A shell of an allocation is no task, and a rank by hand without the others is none of them.
+        ("SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_JOB_NODELIST=a", Launcher::Alone, 0, 1, (Some(0), Some(1))),
+        ("SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_JOB_ID=7", Launcher::Alone, 0, 1, (Some(0), Some(1))),
+        ("MASTER_ADDR=a MASTER_PORT=1", Launcher::Alone, 0, 1, (Some(0), Some(1))),
+    ] {
+        let claim = chosen(set).unwrap();
+        assert_eq!((claim.launcher, claim.rank, claim.size), (launcher, rank, size), "{set}");
+        assert_eq!((claim.local_rank, claim.local_size), local, "{set}");
+    }
+}
+
+#[test]
+fn who_has_started_the_process_itself_counts() {
+    let elsewhere = "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_ID=0";
+    for (outer, inner, launcher) in [
+        // One agent on each node of a step; mpirun in a batch job, whose daemons are a step; mpiexec, likewise.
+        (elsewhere, &format!("{TORCHRUN} {AGENT}")[..], Launcher::Torchrun),
+        (elsewhere, OPEN_MPI, Launcher::OpenMpi),
+        (elsewhere, "PMI_RANK=5 PMI_SIZE=8", Launcher::Pmi),
+        (OPEN_MPI, &format!("{TORCHRUN} {AGENT}"), Launcher::Torchrun),
+        (SLURM, "GPUCOMM_RANK=0 GPUCOMM_SIZE=2", Launcher::Explicit),
+        // srun --mpi=pmi2 says it twice, and Slurm says more.
+        (SLURM, "PMI_RANK=5 PMI_SIZE=6", Launcher::Slurm),
+        // The shell of a step of one task, and an image that has them set, say nothing.
+        ("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=0", TORCHRUN, Launcher::Torchrun),
+        ("RANK=0 WORLD_SIZE=1", OPEN_MPI, Launcher::OpenMpi),
+        ("RANK=5 WORLD_SIZE=6", SLURM, Launcher::Torchrun),
+        // What scripts set, and a plug-in of Slurm, says half of it beside who says all.
+        ("WORLD_SIZE=6", SLURM, Launcher::Slurm),
+        ("PALS_RANKID=5", SLURM, Launcher::Slurm),
+        // One that is as Slurm has it by chance is still that of Open MPI.
+        ("SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_ID=0", OPEN_MPI, Launcher::OpenMpi),
+    ] {
+        assert_eq!(chosen(&format!("{outer} {inner}")).unwrap().launcher, launcher, "{outer} {inner}");
+    }
+    for name in Launcher::ALL {
+        let set =
+            format!("{SLURM} {OPEN_MPI} {TORCHRUN} GPUCOMM_RANK=0 GPUCOMM_SIZE=1 PMI_RANK=0 PMI_SIZE=1 PALS_RANKID=0");
+        assert_eq!(chosen(&format!("{set} GPUCOMM_LAUNCHER={}", name.name())).unwrap().launcher, name);
+    }
+}
+
+#[test]
+fn what_is_half_or_cannot_be_is_listed() {
+    for (set, holds) in [
+        ("RANK=1", &["torchrun", "half", "RANK and WORLD_SIZE", "got RANK=1"][..]),
+        ("WORLD_SIZE=4 MASTER_ADDR=a", &["half", "got WORLD_SIZE=4"]),
+        ("LOCAL_RANK=1", &["half", "got LOCAL_RANK=1"]),
+        ("GPUCOMM_SIZE=1", &["the program", "GPUCOMM_RANK and GPUCOMM_SIZE"]),
+        ("OMPI_COMM_WORLD_RANK=1", &["Open MPI", "OMPI_COMM_WORLD_SIZE"]),
+        ("RANK=4 WORLD_SIZE=4", &["rank 4 is none of 4", "RANK=4, WORLD_SIZE=4"]),
+        ("RANK=0 WORLD_SIZE=0", &["rank 0 is none of 0"]),
+        ("RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", &["local rank 2 is none of 2"]),
+        ("RANK=0 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=5", &["5 ranks on a host are not some of 4"]),
+        ("RANK=one WORLD_SIZE=4", &["RANK", "a number", "\"one\""]),
+        ("RANK=-1 WORLD_SIZE=4", &["a number", "\"-1\""]),
+        ("SLURM_PROCID=0 SLURM_NTASKS=4", &["batch", "SLURM_NTASKS=4", "srun"]),
+        (
+            "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=1 SLURM_STEP_TASKS_PER_NODE=many",
+            &["SLURM_STEP_TASKS_PER_NODE", "many"],
+        ),
+        ("GPUCOMM_LAUNCHER=lsf", &["GPUCOMM_LAUNCHER", "explicit, torchrun", "\"lsf\""]),
+        ("GPUCOMM_LAUNCHER=slurm RANK=0 WORLD_SIZE=1", &["Slurm says nothing"]),
+    ] {
+        let error = chosen(set).expect_err(set).to_string();
+        assert!(holds.iter().all(|text| error.contains(text)), "{set}: {error}");
+    }
+    for (one, other) in [(TORCHRUN, OPEN_MPI), (TORCHRUN, SLURM), (OPEN_MPI, "PMI_RANK=0 PMI_SIZE=2")] {
+        let error = chosen(&format!("{one} {other}")).expect_err("a contradiction");
+        assert!(matches!(error, Error::InvalidUsage { .. }), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("contradict") && error.contains("GPUCOMM_LAUNCHER"), "{error}");
+        let all = one.split_whitespace().next().into_iter().chain(other.split_whitespace().next());
+        assert!(all.into_iter().all(|said| error.contains(said)), "{error}");
+    }
+}
+
+#[test]
+fn ranks_know_where_they_meet() {
+    assert_eq!(meeting("").unwrap(), Meeting::Alone);
+    let c10d = |host: &str, port, prefix: &str, is_there| {
+        let (host, prefix) = (host.to_owned(), prefix.to_owned());
+        Meeting::C10d { host, port, prefix, is_there }
+    };
+    assert_eq!(meeting(TORCHRUN).unwrap(), c10d("10.0.0.1", 29500, "gpucomm//", false));
+    assert_eq!(
+        meeting(&format!("{TORCHRUN} {AGENT}")).unwrap(),
+        c10d("10.0.0.1", 29500, "gpucomm/torchrun-abc/", true)
+    );
+    assert_eq!(
+        meeting("RANK=0 WORLD_SIZE=2 MASTER_ADDR=fd00::1 MASTER_PORT=7").unwrap(),
+        c10d("[fd00::1]", 7, "gpucomm//", false)
+    );
+    let Meeting::Tcp { host, ports, job } = meeting(SLURM).unwrap() else { panic!("not over TCP") };
+    assert_eq!((host.as_str(), job.as_str()), ("gpu03", "slurm-77.3"));
+    let mut others = ports.clone();
+    others.dedup();
+    assert!(others.len() == 4 && ports.iter().all(|port| (16_000..32_000).contains(port)), "{ports:?}");
+    // Another step has other ports, and another job.
+    let Meeting::Tcp { ports: of_next, .. } = meeting(&SLURM.replace("STEP_ID=3", "STEP_ID=4")).unwrap() else {
+        panic!()
+    };
+    assert_ne!(ports, of_next);
+    // On one host, its name elsewhere does not matter.
+    let named = format!("{OPEN_MPI} MASTER_ADDR=node-7 MASTER_PORT=29500");
+    for (set, ports) in [(OPEN_MPI, None), (&named[..], Some(vec![29500]))] {
+        let Meeting::Tcp { host, ports: of, .. } = meeting(set).unwrap() else { panic!("not over TCP") };
+        assert_eq!((host.as_str(), ports.as_ref().is_none_or(|ports| *ports == of)), ("127.0.0.1", true));
+    }
+    // Ranks of several hosts, in a Slurm allocation and without.
+    let spread = OPEN_MPI.replace("LOCAL_SIZE=4", "LOCAL_SIZE=2").replace("LOCAL_RANK=3", "LOCAL_RANK=1");
+    let Meeting::Tcp { host, .. } = meeting(&format!("{spread} SLURM_JOB_NODELIST=n[7-8]")).unwrap() else { panic!() };
+    assert_eq!(host, "n7");
+    let Meeting::Tcp { host, ports, .. } = meeting(&format!("{spread} MASTER_ADDR=a MASTER_PORT=7")).unwrap() else {
+        panic!()
+    };
+    assert_eq!((host.as_str(), ports.as_slice()), ("a", &[7][..]));
+    assert!(matches!(meeting(&spread).unwrap(), Meeting::Nowhere(reason) if reason.contains("MASTER_ADDR")));
+    assert!(
+        matches!(meeting("GPUCOMM_RANK=0 GPUCOMM_SIZE=2").unwrap(), Meeting::Nowhere(reason) if reason.contains("GPUCOMM_STORE"))
+    );
+}
+
+#[test]
+fn rank_0_listens_where_it_is_looked_for_and_nowhere_else() {
+    for host in ["localhost", "127.0.0.1", "127.0.1.1", "[::1]"] {
+        assert_eq!(listens_at(host), [host]);
+    }
+    for host in ["node-7", "10.0.0.1", "[fd00::1]", "localhost.cluster"] {
+        assert_eq!(listens_at(host), ["[::]", "0.0.0.0"]);
+    }
+}
+
+#[test]
+fn a_store_that_is_named_is_taken() {
+    let named = |store: &str| meeting(&format!("{SLURM} GPUCOMM_STORE={store}"));
+    assert!(matches!(named("tcp://a:7").unwrap(), Meeting::Tcp { host, ports, .. } if host == "a" && ports == [7]));
+    assert!(matches!(named("tcp://[::1]:7").unwrap(), Meeting::Tcp { host, .. } if host == "[::1]"));
+    assert!(
+        matches!(named("c10d://a:7").unwrap(), Meeting::C10d { host, port: 7, is_there: false, .. } if host == "a")
+    );
+    assert!(
+        matches!(named("file:///shared/x").unwrap(), Meeting::Directory { path, .. } if path.ends_with("shared/x"))
+    );
+    for nonsense in ["a:7", "tcp://a", "tcp://:7", "tcp://a:port", "tcp://a:70000", "file://x", "http://a:7", "c10d://"]
+    {
+        let error = named(nonsense).expect_err(nonsense).to_string();
+        assert!(error.contains("GPUCOMM_STORE") && error.contains("tcp://host:port"), "{error}");
+    }
+    for port in ["0", "x", "65536"] {
+        assert!(meeting(&format!("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT={port}")).is_err());
+    }
+    let half = meeting("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a").expect_err("half").to_string();
+    assert!(half.contains("MASTER_PORT") && half.contains("MASTER_ADDR=a"), "{half}");
+}
+
+#[test]
+fn a_secret_is_shown_to_nobody() {
+    let read = |set: &str| with(set, Shared::read);
+    let over_c10d = read(&format!("{TORCHRUN} GPUCOMM_STORE_SECRET=hush")).expect_err("c10d has none").to_string();
+    assert!(over_c10d.contains("GPUCOMM_STORE_SECRET") && !over_c10d.contains("hush"), "{over_c10d}");
+    if cfg!(feature = "secret") {
+        let shared = read("GPUCOMM_RANK=0 GPUCOMM_SIZE=2 GPUCOMM_STORE=tcp://a:1 GPUCOMM_STORE_SECRET=hush").unwrap();
+        assert!(shared.secret.is_some() && !format!("{shared:?}").contains("hush"), "{shared:?}");
+    }
+}

@@ -1,0 +1,315 @@
+//! Where the ranks of a checked communicator meet outside of the sequence of their collectives, as those of a clique do in
+//! [`regroup`](super::regroup): to make another one of some of them.
+//!
+//! Each rank has one note, its seat, which says with what it has come and that it waits. The attempts of the same ranks are counted. How one
+//! ends is decided by the first that says so: all go on, or one has given up and whoever waits begins the next one, or they differ.
+
+use std::time::{Duration, Instant};
+
+use super::checked::{Checked, LAST, unreadable};
+use super::dispute::{HEARING, Verdict};
+use super::regroup::{Place, Plan};
+use super::sits::{Decision, Party, Says, decision_key};
+use super::told::{End, Told};
+use crate::error::{Error, Result};
+use crate::exchange::Came;
+
+/// The key of how those end that find no sequence to meet in.
+const END: &str = "g/end";
+
+/// A rank that has come with a plan.
+#[derive(Debug)]
+pub(crate) struct Seat<'p> {
+    plan: &'p Plan,
+    place: Place,
+    attempt: u64,
+    /// Whether the store has said that its note stands.
+    stands: bool,
+    /// Those that had not come when it looked last.
+    missing: Vec<usize>,
+    /// Since when it is known that others do something else.
+    differs: Option<Instant>,
+}
+
+impl Seat<'_> {
+    /// Whom it waits for; nobody where only the store has not answered.
+    pub(crate) fn missing(&self) -> &[usize] {
+        &self.missing
+    }
+}
+
+/// What has come of that so far.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// It goes on, with these.
+    Go(Party),
+    Wait,
+}
+
+/// What a rank does in place of going on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Does {
+    Plan(Plan),
+    /// A collective, in words.
+    Round(String),
+}
+
+impl Does {
+    fn against(&self, other: &Self) -> String {
+        match (self, other) {
+            (Self::Plan(own), Self::Plan(other)) => own.against(other),
+            (Self::Plan(own), _) => own.describe(),
+            (Self::Round(own), _) => own.clone(),
+        }
+    }
+}
+
+impl Checked {
+    /// This rank comes with a plan that takes it, and says so as it looks first.
+    pub(crate) fn come<'p>(&self, plan: &'p Plan, place: Place) -> Seat<'p> {
+        let (attempt, missing) = (self.seats.attempt(plan), self.others(plan));
+        Seat { plan, place, attempt, stands: false, missing, differs: None }
+    }
+
+    /// The others that `plan` takes.
+    fn others(&self, plan: &Plan) -> Vec<usize> {
+        (0..self.size()).filter(|&rank| rank != self.rank() && plan.takes(rank)).collect()
+    }
+
+    fn sit(&self, operation: &'static str, seat: &mut Seat<'_>) -> Result<()> {
+        if !seat.stands {
+            let says = Says::Waits { plan: seat.plan.clone(), place: seat.place.clone(), attempt: seat.attempt };
+            self.exchange(operation)?.leave_note(&seat_key(self.rank()), &says.encode(), LAST)?;
+            seat.stands = true;
+        }
+        Ok(())
+    }
+
+    /// What comes of it; waits `within` for others. Where they are active still, it is seen also who waits in a collective in place of it.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where the store does not answer in time: it may have done what it was asked, and is asked again as this rank looks
+    /// again. [`Error::Disagreement`] where a rank does something else, or comes to nothing more; [`Error::Gone`] where one has ended.
+    pub(crate) fn look(
+        &self,
+        operation: &'static str,
+        seat: &mut Seat<'_>,
+        is_active: bool,
+        within: Duration,
+    ) -> Result<Found> {
+        self.sit(operation, seat)?;
+        let (own, exchange, others) = (self.rank(), self.exchange(operation)?, self.others(seat.plan));
+        let keys: Vec<_> = others.iter().map(|&rank| (rank, seat_key(rank))).collect();
+        let came = exchange.notes(&keys, within)?;
+        // After the seats: what is decided stands before anybody goes on, and leaves. Of these none comes where all goes well.
+        let mut keys = vec![decision_key(seat.plan, seat.attempt)];
+        if is_active {
+            keys.extend(others.iter().map(|&rank| self.round_key(rank)));
+        }
+        let mut rounds = exchange.notes_now(&keys)?.into_iter();
+        if let Some(bytes) = rounds.next().flatten() {
+            return self.found(operation, seat, &bytes);
+        }
+        let rounds: Vec<_> = rounds.collect();
+        let (mut party, mut others_do, mut their_plans) = (vec![(own, seat.place.clone())], Vec::new(), Vec::new());
+        let (mut missing, mut left, mut gone) = (Vec::new(), None, None);
+        for (at, (&rank, came)) in others.iter().zip(came).enumerate() {
+            match came {
+                Came::Value(bytes) => match read(operation, &seat_key(rank), &bytes, Says::decode)? {
+                    Says::Waits { plan, place, attempt } if plan == *seat.plan && attempt == seat.attempt => {
+                        party.push((rank, place));
+                        continue;
+                    }
+                    Says::Waits { plan, attempt, .. }
+                        if plan != *seat.plan && plan.takes(own) && !self.is_over(operation, &plan, attempt)? =>
+                    {
+                        their_plans.push((plan.clone(), attempt));
+                        others_do.push((rank, Does::Plan(plan)));
+                        continue;
+                    }
+                    // It is about to leave, or comes to this afterwards.
+                    Says::Waits { .. } => {}
+                    Says::Left(how) => left = left.or(Some((rank, how))),
+                },
+                Came::Ended(how) => gone = gone.or(Some((rank, how))),
+                Came::NotYet => {}
+            }
+            match rounds.get(at) {
+                Some(Some(bytes)) => match read(operation, &self.round_key(rank), bytes, Told::decode)? {
+                    Told::Does { signatures, .. } => {
+                        let what = signatures.first().map_or_else(String::new, |first| first.describe());
+                        others_do.push((rank, Does::Round(what)));
+                    }
+                    Told::Left(how) => left = left.or(Some((rank, how))),
+                },
+                _ => missing.push(rank),
+            }
+        }
+        seat.missing.clone_from(&missing);
+        if !others_do.is_empty() {
+            let since = *seat.differs.get_or_insert_with(Instant::now);
+            if !missing.is_empty() && since.elapsed() < HEARING {
+                return Ok(Found::Wait);
+            }
+            others_do.extend(party.iter().map(|(rank, _)| (*rank, Does::Plan(seat.plan.clone()))));
+            return Err(self.conclude(operation, seat, judge(others_do, own), &their_plans, is_active));
+        }
+        if let Some((rank, got)) = left {
+            let verdict = Verdict { rank, peer: own, expected: seat.plan.describe(), got };
+            return Err(self.conclude(operation, seat, verdict, &[], is_active));
+        }
+        if let Some((rank, how)) = gone {
+            let how = format!("{how}; rank {own} waits for it in {}", seat.plan.describe());
+            return Err(Error::Gone { operation, rank, how });
+        }
+        if !missing.is_empty() {
+            return Ok(Found::Wait);
+        }
+        party.sort_unstable_by_key(|(rank, _)| *rank);
+        let stands = self.first(operation, &decision_key(seat.plan, seat.attempt), &Decision::Go(party))?;
+        self.found(operation, seat, &stands)
+    }
+
+    fn found(&self, operation: &'static str, seat: &mut Seat<'_>, bytes: &[u8]) -> Result<Found> {
+        if let Some(party) = self.decided(operation, seat, bytes)? {
+            return Ok(Found::Go(party));
+        }
+        // Others have given up: this rank waits on, for its own time, and for those that it has missed so far.
+        (seat.attempt, seat.stands) = (seat.attempt + 1, false);
+        Ok(Found::Wait)
+    }
+
+    /// What an attempt comes to that has ended: who goes on, or nobody.
+    fn decided(&self, operation: &'static str, seat: &Seat<'_>, bytes: &[u8]) -> Result<Option<Party>> {
+        let key = decision_key(seat.plan, seat.attempt);
+        match read(operation, &key, bytes, Decision::decode)? {
+            Decision::Go(party) => {
+                self.stand_up(operation, seat);
+                self.seats.agree(key);
+                Ok(Some(party))
+            }
+            Decision::Again => Ok(None),
+            Decision::Ends(end) => Err(end.error(operation)),
+        }
+    }
+
+    /// This rank waits no longer; those with whom it goes on where that was decided before.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where the store does not answer in time: nobody knows whether the others go on. How all has ended, where it has.
+    pub(crate) fn rise(&self, operation: &'static str, seat: &Seat<'_>) -> Result<Option<Party>> {
+        let stands = self.first(operation, &decision_key(seat.plan, seat.attempt), &Decision::Again)?;
+        let party = self.decided(operation, seat, &stands)?;
+        if party.is_none() {
+            self.stand_up(operation, seat);
+        }
+        Ok(party)
+    }
+
+    fn stand_up(&self, operation: &'static str, seat: &Seat<'_>) {
+        self.seats.set(seat.plan, seat.attempt + 1);
+        let _ = self.exchange(operation).map(|exchange| exchange.take_note(&seat_key(self.rank())));
+    }
+
+    fn is_over(&self, operation: &'static str, plan: &Plan, attempt: u64) -> Result<bool> {
+        let stands = self.exchange(operation)?.notes_now(&[decision_key(plan, attempt)])?;
+        Ok(stands.into_iter().any(|stands| stands.is_some()))
+    }
+
+    /// They differ: what all report that wait for one of them.
+    fn conclude(
+        &self,
+        operation: &'static str,
+        seat: &Seat<'_>,
+        verdict: Verdict,
+        others: &[(Plan, u64)],
+        is_active: bool,
+    ) -> Error {
+        let end = End::Disagreement(self.verdict(verdict));
+        let holds = match is_active {
+            true => self.end(end),
+            // Each of them has been stopped: nobody listens.
+            false => {
+                let stands =
+                    self.exchange(operation).and_then(|all| all.leave_first(operation, END, &end.encode(), LAST));
+                stands.ok().and_then(|bytes| End::decode(&bytes)).unwrap_or(end)
+            }
+        };
+        for (plan, attempt) in others.iter().map(|(plan, at)| (plan, *at)).chain([(seat.plan, seat.attempt)]) {
+            let _ = self.first(operation, &decision_key(plan, attempt), &Decision::Ends(holds.clone()));
+        }
+        holds.error(operation)
+    }
+
+    fn first(&self, operation: &'static str, key: &str, decision: &Decision) -> Result<Vec<u8>> {
+        self.exchange(operation)?.leave_first(operation, key, &decision.encode(), LAST)
+    }
+
+    /// How a rank has left, if it has.
+    pub(super) fn has_left(&self, operation: &'static str, rank: usize) -> Result<Option<String>> {
+        let key = seat_key(rank);
+        let came = self.exchange(operation)?.note_of_any(&key, Duration::ZERO)?;
+        Ok(match came.map(|bytes| read(operation, &key, &bytes, Says::decode)).transpose()? {
+            Some(Says::Left(how)) => Some(how),
+            _ => None,
+        })
+    }
+
+    /// This rank comes to nothing more: how it has left, for who waits for it where they make others.
+    pub(super) fn leave_seat(&self, how: &str) {
+        let says = Says::Left(how.to_owned()).encode();
+        let _ = self.exchange("close").and_then(|all| all.leave_note(&seat_key(self.rank()), &says, LAST));
+    }
+
+    /// That of what was agreed on last, in which these ranks are, in their order there.
+    pub(crate) fn rest(&self, operation: &'static str, ranks: &[usize], part: String) -> Result<Self> {
+        let name = self.seats.last();
+        Ok(Self::new(self.exchange(operation)?.named(name.as_bytes())?.subset(ranks)?, Some(part)))
+    }
+}
+
+/// Who is at fault: of those that do what fewer do, the first; of equal numbers the lowest rank is right.
+fn judge(mut all: Vec<(usize, Does)>, own: usize) -> Verdict {
+    all.sort_by_key(|(rank, _)| *rank);
+    let votes = |does: &Does| all.iter().filter(|(_, other)| other == does).count();
+    let most = all.iter().map(|(_, does)| votes(does)).max().unwrap_or(0);
+    let right = all.iter().find(|(_, does)| votes(does) == most);
+    let wrong = right.and_then(|(_, right)| all.iter().find(|(_, does)| does != right));
+    match (right, wrong) {
+        (Some((peer, right)), Some((rank, wrong))) => {
+            Verdict { rank: *rank, peer: *peer, expected: right.against(wrong), got: wrong.against(right) }
+        }
+        _ => Verdict { rank: own, peer: own, expected: String::new(), got: String::new() },
+    }
+}
+
+fn seat_key(rank: usize) -> String {
+    format!("g/seat/{rank}")
+}
+
+fn read<T>(operation: &'static str, key: &str, bytes: &[u8], decode: impl Fn(&[u8]) -> Option<T>) -> Result<T> {
+    decode(bytes).ok_or_else(|| unreadable(operation, key.to_owned(), bytes.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(excluded: usize) -> Does {
+        Does::Plan(Plan::Without([excluded].into(), None))
+    }
+
+    #[test]
+    fn the_most_are_right_and_the_lowest_rank_where_there_are_none() {
+        let round = || Does::Round("all_reduce".to_owned());
+        for (all, rank, peer) in [
+            (vec![(2, plan(0)), (1, plan(0)), (3, plan(1))], 3, 1),
+            (vec![(3, round()), (1, plan(0))], 3, 1),
+            (vec![(1, plan(0)), (3, round()), (2, round())], 1, 2),
+        ] {
+            let verdict = judge(all, 0);
+            assert_eq!((verdict.rank, verdict.peer), (rank, peer), "{verdict:?}");
+            assert_ne!(verdict.expected, verdict.got);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! How a context is to be started.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::context::Context;
+use super::unique_id::UniqueId;
+use crate::cuda::Device;
+use crate::deadline::default_timeout;
+#[cfg(doc)]
+use crate::error::Error;
+#[cfg(feature = "mpi")]
+use crate::error::Result;
+use crate::exchange::Exchange;
+
+/// How a [`Context`] is to be started: on which device, and how the PEs find each other. Made by [`Context::builder`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gpucomm::Device;
+/// use gpucomm::nvshmem::{Context, UniqueId};
+///
+/// # fn main() -> gpucomm::Result<()> {
+/// // Made by one PE, and sent to all the others.
+/// let id = UniqueId::new()?;
+/// let builder = Context::builder().device(Device::new(0)?).unique_id(&id, 0, 1).timeout(Duration::from_secs(30)).watchdog(true);
+/// // SAFETY: all PEs run this program, so all make the same collective calls in the same order.
+/// let ctx = unsafe { builder.init()? };
+/// ctx.finalize()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Launchers
+///
+/// A program that something has started once for each PE needs to send no id. Each takes a device of its own, by its number on its host:
+///
+/// | started by | how | number on the host |
+/// |---|---|---|
+/// | `mpirun`, any MPI | `mpi`, with the feature of that name | `MpiPlace::local_rank` |
+/// | `mpirun` of Open MPI | [`environment`](Self::environment), `NVSHMEM_BOOTSTRAP=MPI` | `OMPI_COMM_WORLD_LOCAL_RANK` |
+/// | `mpiexec` of MPICH (Hydra) | `environment` | `MPI_LOCALRANKID` |
+/// | `srun --mpi=pmi2` | `environment`, `NVSHMEM_BOOTSTRAP_PMI=PMI-2` | `SLURM_LOCALID` |
+/// | `srun --mpi=pmix` | `environment`, `NVSHMEM_BOOTSTRAP_PMI=PMIX` | `SLURM_LOCALID` |
+/// | anything that gives numbers | [`session`](Self::session), with an address of PE 0's host | as it says |
+///
+/// Without those variables the library looks for PMI, and where there is none starts as the only PE: so would each process of Open MPI's `mpirun`, for which
+/// [`init`](Self::init) is an error therefore.
+///
+/// ```no_run
+/// # use gpucomm::nvshmem::Context;
+/// # use gpucomm::Device;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // NVSHMEM_BOOTSTRAP=MPI mpirun -n 4 program
+/// let device = Device::new(std::env::var("OMPI_COMM_WORLD_LOCAL_RANK")?.parse()?)?;
+/// // SAFETY: all PEs run this program.
+/// let ctx = unsafe { Context::builder().device(device).environment().init()? };
+/// # ctx.finalize()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct ContextBuilder {
+    pub(super) device: Option<Device>,
+    pub(super) bootstrap: Option<Bootstrap>,
+    pub(super) exchange: Option<Exchange>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) watchdog: bool,
+}
+
+/// How PEs find each other.
+#[derive(Debug, Clone)]
+pub(super) enum Bootstrap {
+    UniqueId {
+        id: UniqueId,
+        pe: usize,
+        n_pes: usize,
+    },
+    /// The id is told over the exchange.
+    Exchange,
+    /// The id is told at an address, at which PE 0 answers.
+    Session {
+        address: SocketAddr,
+        pe: usize,
+        n_pes: usize,
+    },
+    /// The library asks the environment.
+    Environment,
+    /// It has started already, and goes on when the context has gone.
+    Running,
+}
+
+impl Context {
+    /// How NVSHMEM is to be started.
+    pub fn builder() -> ContextBuilder {
+        ContextBuilder::new()
+    }
+}
+
+impl ContextBuilder {
+    fn new() -> Self {
+        Self { device: None, bootstrap: None, exchange: None, timeout: None, watchdog: true }
+    }
+
+    /// The device of this PE. Without it, that which is current on the calling thread.
+    #[must_use]
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = Some(device);
+        self
+    }
+
+    /// Whether a device was named.
+    pub(crate) const fn has_device(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// PEs find each other by an id that one of them has made: this is PE `pe` of `n_pes`.
+    #[must_use]
+    pub fn unique_id(mut self, id: &UniqueId, pe: usize, n_pes: usize) -> Self {
+        self.bootstrap = Some(Bootstrap::UniqueId { id: *id, pe, n_pes });
+        self
+    }
+
+    /// Ranks of `exchange` become PEs: the id goes over it, and so does who is missing, for the [watchdog](Self::watchdog).
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::Device;
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// let builder = Context::builder().device(Device::new(0)?).exchange(&exchange);
+    /// // SAFETY: all PEs run this program.
+    /// let ctx = unsafe { builder.init()? };
+    /// assert_eq!((ctx.pe().0, ctx.n_pes()), (exchange.rank(), exchange.size()));
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// With another way to start, for example [`unique_id`](Self::unique_id) after it, the exchange is for the watchdog only.
+    #[must_use]
+    pub fn exchange(mut self, exchange: &Exchange) -> Self {
+        self.exchange = Some(exchange.clone());
+        self.bootstrap.get_or_insert(Bootstrap::Exchange);
+        self
+    }
+
+    /// PEs find each other as `nvshmem_init` has it, by what the environment says (see [launchers](Self#launchers)): `NVSHMEM_BOOTSTRAP` is `PMI` if it is not set,
+    /// `MPI`, `SHMEM` or `plugin`; of PMI, `NVSHMEM_BOOTSTRAP_PMI` says which: `PMI`, `PMI-2` or `PMIX`.
+    ///
+    /// Where no launcher is found, this is the only PE. The plug-ins of the library for MPI and PMIx need `libmpi.so.40` and a `libpmix.so.2` that has what they
+    /// were built against; versions up to 3.4.5 at least end the process (`double free`) where one cannot be loaded, and 3.8.0 does not start. `SHMEM` needs OpenSHMEM that has started before.
+    ///
+    /// The library keeps these PEs when the context ends: later ones of this process start by the environment too, which is not read again.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// // SAFETY: all PEs run this program.
+    /// let ctx = unsafe { Context::builder().device(Device::new(0)?).environment().init()? };
+    /// assert_eq!(ctx.n_pes(), 1);
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn environment(mut self) -> Self {
+        self.bootstrap = Some(Bootstrap::Environment);
+        self
+    }
+
+    /// PEs find each other at an address that all of them know, where PE 0 answers while they start: the id goes over it, so that nothing has to be sent before. As
+    /// [`exchange`](Self::exchange) with a [`TcpPlace`](crate::exchange::TcpPlace), which ends when all have the id.
+    ///
+    /// Not the session of the library (`NVSHMEM_BOOTSTRAP_UID_SESSION_ID`), which is the address that the library itself uses, with an id that has to be sent all
+    /// the same.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    /// # let (address, pe, n_pes) = (listener.local_addr().expect("an address"), 0, 1);
+    /// # drop(listener);
+    /// let builder = Context::builder().device(Device::new(0)?).session(address, pe, n_pes);
+    /// // SAFETY: all PEs run this program.
+    /// let ctx = unsafe { builder.init()? };
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Then [`init`](Self::init) is [`Error::Timeout`] where not all PEs come, or PE 0 does not answer; [`Error::Exchange`] where the address cannot be listened at, and
+    /// where PEs differ in how many they are.
+    #[must_use]
+    pub fn session(mut self, address: SocketAddr, pe: usize, n_pes: usize) -> Self {
+        self.bootstrap = Some(Bootstrap::Session { address, pe, n_pes });
+        self
+    }
+
+    /// Ranks of an MPI communicator become PEs, whatever MPI it is: as [`exchange`](Self::exchange), with one over `comm`. Collective over `comm`.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::Device;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let universe = mpi::initialize().ok_or("MPI runs already")?;
+    /// let builder = Context::builder().device(Device::new(0)?).mpi(&universe.world())?;
+    /// // SAFETY: all ranks of the communicator run this program.
+    /// let ctx = unsafe { builder.init()? };
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MpiPlace::within`](crate::exchange::MpiPlace::within), and as its `join`.
+    #[cfg(feature = "mpi")]
+    pub fn mpi(self, comm: &mpi::topology::SimpleCommunicator) -> Result<Self> {
+        let exchange = crate::exchange::MpiPlace::within(comm, self.limit())?.join()?;
+        Ok(self.exchange(&exchange))
+    }
+
+    /// Somebody else, a library in C for example, has started NVSHMEM in this process, and will finalize it.
+    /// [`Context::finalize`] leaves it running.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::{Device, Stream, sys};
+    /// # use std::mem::{MaybeUninit, transmute};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let device = Device::new(0)?;
+    /// # let (_current, _stream) = (device.set_current()?, Stream::new(device)?);
+    /// # let id = *UniqueId::new()?.as_bytes();
+    /// # let mut attr = MaybeUninit::uninit();
+    /// # // SAFETY: 128 bytes each; a place for attributes; the only PE.
+    /// # unsafe {
+    /// #     let id = transmute::<[u8; 128], sys::nvshmemx_uniqueid_t>(id);
+    /// #     sys::gpucommNvshmemAttrInit(attr.as_mut_ptr());
+    /// #     sys::nvshmemx_set_attr_uniqueid_args(0, 1, &id, attr.as_mut_ptr());
+    /// #     sys::nvshmemx_hostlib_init_attr(sys::NVSHMEMX_INIT_WITH_UNIQUEID, attr.as_mut_ptr());
+    /// # }
+    /// // SAFETY: all PEs run this program, and the library runs for as long as the context is there.
+    /// let ctx = unsafe { Context::builder().device(device).attach().init()? };
+    /// assert_eq!(ctx.n_pes(), 1);
+    /// ctx.finalize()?;
+    /// # // SAFETY: it still runs, and there is no context.
+    /// # unsafe { sys::nvshmemx_hostlib_finalize() };
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn attach(mut self) -> Self {
+        self.bootstrap = Some(Bootstrap::Running);
+        self
+    }
+
+    /// How long calls wait for other PEs. Without it, [`default_timeout`](crate::default_timeout).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Whether a watchdog ends the process where a call waits within the library for longer than the timeout. It is on unless told not to be.
+    ///
+    /// NVSHMEM waits for other PEs for ever, and nothing gets a thread out of it. So the watchdog, a thread of its own, writes to stderr who is
+    /// missing, as far as the [exchange](Self::exchange) knows, and ends the process with
+    /// [`WATCHDOG_EXIT_CODE`](crate::nvshmem::WATCHDOG_EXIT_CODE), without exit handlers, as those would wait too.
+    #[must_use]
+    pub fn watchdog(mut self, on: bool) -> Self {
+        self.watchdog = on;
+        self
+    }
+
+    /// Whether this is PE 0, as far as that is known before the start.
+    pub(super) fn is_first(&self) -> bool {
+        match &self.bootstrap {
+            Some(Bootstrap::UniqueId { pe, .. } | Bootstrap::Session { pe, .. }) => *pe == 0,
+            _ => self.exchange.as_ref().is_none_or(|exchange| exchange.rank() == 0),
+        }
+    }
+
+    pub(super) fn limit(&self) -> Duration {
+        self.timeout.unwrap_or_else(default_timeout)
+    }
+}

@@ -1,0 +1,257 @@
+//! The context: NVSHMEM as this process has it.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::once;
+use crate::cuda::Device;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::nvshmem::pe::Pe;
+use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::meeting::{Kind, Plan};
+use crate::nvshmem::state::status::Status;
+use crate::sys;
+
+/// How long an end waits for graphs that are gone.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// NVSHMEM, started in this process as one PE. There is one a process, and it can go from thread to thread, but not be shared by several: the
+/// library does one call at a time.
+///
+/// Memory and teams borrow it. Dropped without [`finalize`](Self::finalize), it leaves the library as it is, and nobody can start it again.
+///
+/// ```
+/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+/// # use gpucomm::{Device, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # // SAFETY: there is no other PE.
+/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// println!("PE {} of {} on {}, {:?}, waits for {:?}", ctx.pe(), ctx.n_pes(), ctx.device(), ctx.status(), ctx.timeout());
+/// # ctx.finalize()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Context {
+    inner: Arc<Inner>,
+    /// Somebody else has started the library, and ends it.
+    attached: bool,
+    _one_thread_at_a_time: PhantomData<Cell<()>>,
+}
+
+/// What was never given back.
+///
+/// ```
+/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+/// # use gpucomm::{Device, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # // SAFETY: there is no other PE.
+/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// let leaks = ctx.finalize()?;
+/// assert!(leaks.is_empty(), "{leaks:?}");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Leaks {
+    /// Buffers that were forgotten.
+    pub buffers: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Teams that were forgotten.
+    pub teams: usize,
+}
+
+impl Leaks {
+    /// Whether all was given back.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Context {
+    pub(super) fn new(inner: Arc<Inner>, attached: bool) -> Self {
+        Self { inner, attached, _one_thread_at_a_time: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    /// Wraps `nvshmem_my_pe`: this PE.
+    pub fn pe(&self) -> Pe {
+        Pe(self.inner.pe)
+    }
+
+    /// Wraps `nvshmem_n_pes`: how many PEs there are.
+    pub fn n_pes(&self) -> usize {
+        self.inner.n_pes
+    }
+
+    /// The device of this PE.
+    pub fn device(&self) -> Device {
+        self.inner.device
+    }
+
+    /// Wraps `nvshmemx_init_status`: how PEs lie on devices.
+    pub fn status(&self) -> Status {
+        self.inner.status
+    }
+
+    /// How long calls wait for other PEs.
+    pub fn timeout(&self) -> Duration {
+        self.inner.timeout
+    }
+
+    /// Wraps `nvshmem_ptr`: whether this PE gets at the memory of `pe` directly, by NVLink or PCIe, and not by the network.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+    /// # use gpucomm::{Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # // SAFETY: there is no other PE.
+    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// let next = Pe((ctx.pe().0 + 1) % ctx.n_pes());
+    /// println!("{next} is {}", if ctx.is_near(next)? { "near" } else { "behind a network" });
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a PE that there is none.
+    pub fn is_near(&self, pe: Pe) -> Result<bool> {
+        self.inner.pe_of("Context::is_near", pe)?;
+        Ok(self.inner.near[pe.0])
+    }
+
+    /// All PEs, by their numbers.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # // SAFETY: there is no other PE.
+    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// assert_eq!(ctx.pes().filter(|pe| *pe != ctx.pe()).count(), ctx.n_pes() - 1);
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pes(&self) -> impl ExactSizeIterator<Item = Pe> + use<> {
+        (0..self.inner.n_pes).map(Pe)
+    }
+
+    /// Whether [`finalize`](Self::finalize) finds nothing that uses the library and does not borrow the context: it consumes the context also where it fails.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # // SAFETY: there is no other PE.
+    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// let kept = ctx.alloc::<f32>(10)?.into_shared();
+    /// assert!(ctx.check_finalize().is_err());
+    /// drop(kept);
+    /// ctx.check_finalize()?;
+    /// ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidUsage`] that says what is still there.
+    pub fn check_finalize(&self) -> Result<()> {
+        self.inner.check_unused("Context::check_finalize")
+    }
+
+    /// Wraps `nvshmemx_hostlib_finalize`: ends NVSHMEM in this process. Collective. What was not given back is freed all the same, unless the context is
+    /// [attached](crate::nvshmem::ContextBuilder::attach), and reported.
+    ///
+    /// A context can be started again after it. NVSHMEM 3.4.5 leaves 1 MiB of the device behind each time.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+    /// # use gpucomm::{Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # // SAFETY: there is no other PE.
+    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// std::mem::forget(ctx.alloc::<f32>(1000)?);
+    /// let leaks = ctx.finalize()?;
+    /// assert_eq!((leaks.buffers, leaks.bytes), (1, 4000));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidUsage`] while a graph is there that has operations of NVSHMEM, or a buffer that was [shared](crate::nvshmem::SymmetricBuffer::into_shared), which [`check_finalize`](Self::check_finalize) tells before; [`Error::Timeout`] where not all PEs come, or work of this one is not done in time; [`Error::Disagreement`] where another PE does something else.
+    /// The library is left as it is then, and no context can be started in this process any more.
+    pub fn finalize(self) -> Result<Leaks> {
+        const OPERATION: &str = "Context::finalize";
+        let inner = Arc::clone(&self.inner);
+        inner.ready(OPERATION)?;
+        // What a graph has that is gone, CUDA lets go of when its launches are done.
+        let grace = Deadline::after(inner.timeout.min(GRACE));
+        grace.until(|| Ok(inner.check_unused(OPERATION).ok()))?;
+        inner.check_unused(OPERATION)?;
+        let attached = self.attached;
+        let deadline = inner.deadline();
+        let what = || "work that uses symmetric memory".to_owned();
+        deadline.poll(OPERATION, what, || {
+            Ok(!inner.dropped.waits()? && inner.world.is_done()? && inner.teams.are_done()?)
+        })?;
+        let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
+        let plan = Plan::new(OPERATION, Kind::Finalize);
+        inner.meet(&plan)?;
+        if attached {
+            // Registered memory that was in use when it was given up. The library goes on, and with what is still used it stays.
+            let grace = Deadline::after(inner.timeout.min(GRACE));
+            grace.until(|| Ok(inner.left.end(&inner, OPERATION).then_some(())))?;
+            inner.on_quiet_device(OPERATION, || {
+                // SAFETY: from `nvshmem_calloc`; nobody comes together any more, and all PEs free it now.
+                unsafe { sys::nvshmem_free(inner.board.address().ptr()) };
+            })?;
+        } else {
+            inner.on_quiet_device(OPERATION, || {
+                // SAFETY: the library runs, all PEs call it now, and what borrows the context is gone or forgotten.
+                unsafe { sys::nvshmemx_hostlib_finalize() };
+            })?;
+        }
+        inner.set_over();
+        if !attached {
+            // What graphs have of it goes with them: the library knows none of it any more.
+            inner.left.end(&inner, OPERATION);
+        }
+        drop(self);
+        once::ended();
+        Ok(Leaks { buffers, bytes, teams })
+    }
+}
+
+impl Drop for Context {
+    /// Calls nothing: the end is collective, and other PEs may be anywhere.
+    fn drop(&mut self) {
+        if self.inner.is_finalized() {
+            return;
+        }
+        let reason = "it was dropped without Context::finalize".to_owned();
+        self.inner.lose(&Error::Aborted { operation: "Context", reason });
+        once::spoilt();
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}

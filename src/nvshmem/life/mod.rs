@@ -1,0 +1,8 @@
+//! How a context begins and ends.
+
+pub(crate) mod builder;
+pub(crate) mod context;
+mod launcher;
+mod once;
+mod start;
+pub(crate) mod unique_id;

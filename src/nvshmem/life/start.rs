@@ -1,0 +1,335 @@
+//! Starting the library.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::ptr;
+use std::time::Duration;
+
+use super::builder::{Bootstrap, ContextBuilder};
+use super::context::Context;
+use super::launcher;
+use super::once::{self, Claimed, INIT};
+use super::unique_id::UniqueId;
+use crate::cuda::{Address, Device, Quiet, Stream, memory_at, undisturbing};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::exchange::{Exchange, TcpPlace};
+use crate::nvshmem::state::board::Board;
+use crate::nvshmem::state::code::check;
+use crate::nvshmem::state::copies::check_blocks;
+use crate::nvshmem::state::inner::{Found, Inner};
+use crate::nvshmem::state::meeting::{Kind, Plan};
+use crate::nvshmem::state::status::Status;
+use crate::nvshmem::state::watchdog::Watchdog;
+use crate::{known_bugs, sys, version};
+
+impl ContextBuilder {
+    /// Wraps `nvshmemx_hostlib_init_attr`: starts NVSHMEM in this process. Collective: all PEs do it.
+    ///
+    /// # Safety
+    /// All PEs run programs that make the same collective calls, with operands that belong together, in the same order. No PE can see what others do: where
+    /// they disagree, the library writes where nobody expects it. What this crate compares all the same (allocations, teams, the end) it says there.
+    /// With [`attach`](ContextBuilder::attach), whoever has started the library does not finalize it before the context.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a number of a PE that there is none, and without a way to start; [`Error::InvalidUsage`] where there is a context
+    /// in this process, or one was dropped without [`Context::finalize`], where somebody else has started the library, or it has its PEs from an
+    /// [environment](ContextBuilder::environment) and is to start in another way; [`Error::LibraryTooOld`]; [`Error::NoDevice`]; [`Error::Nvshmem`] where
+    /// the library does not start, which says what is missing; those of a [session](ContextBuilder::session).
+    pub unsafe fn init(self) -> Result<Context> {
+        // SAFETY: as the caller promises.
+        unsafe { start(self, None) }
+    }
+
+    /// Wraps `nvshmemx_hostlib_init_attr`, with flags and attributes of the caller: for ways to start that this crate does not know.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::{Device, sys};
+    /// # use std::mem::MaybeUninit;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let mut attr = MaybeUninit::uninit();
+    /// // SAFETY: a place for attributes, all of whose bytes are set.
+    /// let mut attr = unsafe {
+    ///     sys::gpucommNvshmemAttrInit(attr.as_mut_ptr());
+    ///     attr.assume_init()
+    /// };
+    /// // SAFETY: all PEs run this program; the attributes are those for no flags, which is the environment.
+    /// let ctx = unsafe { Context::builder().device(Device::new(0)?).init_with_attr(0, &mut attr)? };
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Safety
+    /// As [`init`](Self::init); and `attr` is initialised for these flags, with pointers that are valid during the call.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    pub unsafe fn init_with_attr(self, flags: u32, attr: &mut sys::nvshmemx_init_attr_t) -> Result<Context> {
+        if self.bootstrap.as_ref().is_some_and(|bootstrap| !matches!(bootstrap, Bootstrap::Exchange)) {
+            let reason = "the attributes say how PEs find each other: no other way can be asked for";
+            return Err(Error::InvalidUsage { operation: INIT, reason: reason.to_owned() });
+        }
+        // SAFETY: as the caller promises.
+        unsafe { start(self, Some((flags, attr))) }
+    }
+}
+
+/// Entries of what is launched to begin with.
+const WARMED: usize = 32;
+
+/// Flags and attributes of the caller.
+type Given<'a> = Option<(u32, &'a mut sys::nvshmemx_init_attr_t)>;
+
+/// Starts as `builder` says.
+///
+/// # Safety
+/// As [`ContextBuilder::init`].
+unsafe fn start(builder: ContextBuilder, given: Given<'_>) -> Result<Context> {
+    version::check_nvshmem()?;
+    check_blocks(INIT)?;
+    if builder.is_first() {
+        known_bugs::tell(version::running_nvshmem()?);
+    }
+    let device = match builder.device {
+        Some(device) => device,
+        None => Device::current()?,
+    };
+    let claimed = Claimed::claim()?;
+    if !matches!(builder.bootstrap, Some(Bootstrap::Running)) {
+        // Before an id is made, for which the library loads its bootstrap.
+        let keeps = match &given {
+            Some((flags, _)) => flags & sys::NVSHMEMX_INIT_WITH_UNIQUEID == 0,
+            None => matches!(builder.bootstrap, Some(Bootstrap::Environment)),
+        };
+        check_idle(keeps)?;
+    }
+    let way = if given.is_some() { None } else { Some(way(&builder)?) };
+    let attached = matches!(way, Some(Way::Running));
+    // SAFETY: as the caller promises.
+    let inner = unsafe { begin(&builder, device, way, given)? };
+    claimed.keep();
+    Ok(Context::new(inner, attached))
+}
+
+/// How to start, with what all PEs need to know.
+enum Way {
+    UniqueId { id: UniqueId, pe: c_int, n_pes: c_int },
+    Environment,
+    Running,
+}
+
+fn way(builder: &ContextBuilder) -> Result<Way> {
+    match &builder.bootstrap {
+        None => {
+            let expected = "a way for PEs to find each other: unique_id, exchange, mpi, session, environment or attach";
+            Err(Error::argument(INIT, "bootstrap", expected, "none"))
+        }
+        Some(Bootstrap::UniqueId { id, pe, n_pes }) => with_id(*id, *pe, *n_pes),
+        Some(Bootstrap::Exchange) => {
+            let exchange = builder.exchange.as_ref().expect("it was set with the bootstrap");
+            with_id(UniqueId::shared_for_start(exchange)?, exchange.rank(), exchange.size())
+        }
+        Some(Bootstrap::Session { address, pe, n_pes }) => {
+            check_pe(*pe, *n_pes)?;
+            with_id(session(*address, *pe, *n_pes, builder.limit())?, *pe, *n_pes)
+        }
+        Some(Bootstrap::Environment) => Ok(Way::Environment),
+        Some(Bootstrap::Running) => Ok(Way::Running),
+    }
+}
+
+/// The id that PE 0 makes, and tells the others at an address. Nobody answers there any more when this returns, so that the address can be used again.
+fn session(address: SocketAddr, pe: usize, n_pes: usize, limit: Duration) -> Result<UniqueId> {
+    if address.port() == 0 {
+        return Err(Error::argument(INIT, "address", "a port that all PEs know", address));
+    }
+    let place = TcpPlace::new(address.to_string()).job("a session of NVSHMEM").within(limit);
+    let exchange = Exchange::join_within(place.store(pe, n_pes)?, limit)?;
+    let id = UniqueId::shared_for_start(&exchange)?;
+    exchange.barrier()?;
+    Ok(id)
+}
+
+fn with_id(id: UniqueId, pe: usize, n_pes: usize) -> Result<Way> {
+    check_pe(pe, n_pes).map(|(pe, n_pes)| Way::UniqueId { id, pe, n_pes })
+}
+
+fn check_pe(pe: usize, n_pes: usize) -> Result<(c_int, c_int)> {
+    match (c_int::try_from(pe), c_int::try_from(n_pes)) {
+        (Ok(one), Ok(all)) if one < all => Ok((one, all)),
+        _ => Err(Error::argument(INIT, "pe", format_args!("a PE below the number of PEs, which is {n_pes}"), pe)),
+    }
+}
+
+/// # Safety
+/// As [`ContextBuilder::init`].
+unsafe fn begin(
+    builder: &ContextBuilder,
+    device: Device,
+    way: Option<Way>,
+    given: Given<'_>,
+) -> Result<std::sync::Arc<Inner>> {
+    // The library waits for the whole device.
+    Quiet::check(INIT, &[device])?;
+    let deadline = Deadline::after(builder.limit());
+    let _quiet = Quiet::keep(INIT, &[device], &deadline, || None)?;
+    let stream = Stream::new(device)?;
+    let _current = device.bind(INIT)?;
+    let exchange = builder.exchange.clone();
+    let expected = match &way {
+        Some(Way::UniqueId { pe, n_pes, .. }) => Some((*pe as usize, *n_pes as usize)),
+        _ => exchange.as_ref().map(|exchange| (exchange.rank(), exchange.size())),
+    };
+    let watch = |place| match builder.watchdog {
+        true => Watchdog::start(place, exchange.clone()),
+        false => Ok(Watchdog::off()),
+    };
+    let watchdog = watch(expected)?;
+    let environment = match &given {
+        Some((flags, _)) => flags & launcher::TOLD == 0,
+        None => matches!(way, Some(Way::Environment)),
+    };
+    let alone = !matches!(way, Some(Way::Running));
+    if alone {
+        // From here on the library has been called.
+        once::spoilt();
+    }
+    // SAFETY: as the caller promises.
+    undisturbing(|| watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), || unsafe { call(way, given) }))?;
+    // SAFETY: may be called at any time.
+    let status = unsafe { sys::nvshmemx_init_status() };
+    let status = Status::of(status).ok_or_else(|| not_started(status))?;
+    // SAFETY: the library runs.
+    let (pe, n_pes) = unsafe { (sys::nvshmem_my_pe(), sys::nvshmem_n_pes()) };
+    let (pe, n_pes) = (pe.unsigned_abs() as usize, n_pes.unsigned_abs() as usize);
+    if environment {
+        launcher::check(n_pes)?;
+    }
+    // Where the library alone knew how many PEs there are, another one goes on.
+    let watchdog = if expected == Some((pe, n_pes)) { watchdog } else { watch(Some((pe, n_pes)))? };
+    let bytes = Board::bytes(n_pes);
+    // SAFETY: the library runs, and all PEs do this first.
+    let calloc = || unsafe { sys::nvshmem_calloc(bytes, 1) };
+    let address = undisturbing(|| Ok(watchdog.during("nvshmem_calloc", builder.limit(), calloc)))?;
+    if address.is_null() {
+        return Err(Error::OutOfMemory { operation: INIT, bytes, place: device.to_string() });
+    }
+    // The library has had a device before it was asked to take this one.
+    if let Some(other) = memory_at(device, address.addr())?.filter(|other| *other != device.ordinal()) {
+        let got = format!("memory of device {other}, which the library has chosen");
+        return Err(Error::argument(INIT, "device", format!("the device of the library, not {device}"), got));
+    }
+    let near = (0..n_pes)
+        // SAFETY: symmetric memory, and a PE.
+        .map(|pe| !unsafe { sys::nvshmem_ptr(address, pe as c_int) }.is_null())
+        .collect();
+    let board = Board::new(Address::new(address), device, n_pes);
+    let found = Found { device, pe, n_pes, status, timeout: builder.limit(), stream, board, watchdog, near, alone };
+    let inner = Inner::new(found);
+    warm_up(&inner)?;
+    once::there();
+    Ok(inner)
+}
+
+/// What was started before goes on as it was, whatever a later start asks for, and says nothing of it.
+fn check_idle(keeps: bool) -> Result<()> {
+    // SAFETY: may be called at any time.
+    let reason = match unsafe { sys::nvshmemx_init_status() } {
+        sys::NVSHMEM_STATUS_NOT_INITIALIZED => return Ok(()),
+        // A start by the environment outlives its end: all that follow have the same PEs.
+        sys::NVSHMEM_STATUS_IS_BOOTSTRAPPED if keeps => return Ok(()),
+        sys::NVSHMEM_STATUS_IS_BOOTSTRAPPED => {
+            "NVSHMEM has its PEs from an earlier start in this process, and keeps them: expected ContextBuilder::environment again"
+        }
+        _ => "somebody else has started NVSHMEM in this process: expected ContextBuilder::attach",
+    };
+    Err(Error::InvalidUsage { operation: INIT, reason: reason.to_owned() })
+}
+
+/// Has kernels loaded that later calls need: CUDA loads some when they are first launched, and waits for the device then, which another kernel may keep
+/// until this one has come.
+fn warm_up(inner: &Inner) -> Result<()> {
+    let (word, _) = inner.board.own();
+    let word = word.ptr();
+    inner.on_stream(INIT, &inner.stream, WARMED, (), |stream| {
+        let (pe, eq) = (inner.pe as c_int, sys::NVSHMEM_CMP_EQ);
+        // SAFETY: the library runs, and the words that this PE sends, on the board that has just been made, are zeros, which no other PE writes to.
+        unsafe {
+            sys::nvshmemx_signal_op_on_stream(word.cast(), 0, sys::NVSHMEM_SIGNAL_SET, pe, stream);
+            sys::nvshmemx_signal_op_on_stream(word.cast(), 0, sys::NVSHMEM_SIGNAL_ADD, pe, stream);
+            sys::nvshmemx_quiet_on_stream(stream);
+            if inner.is_limited() {
+                // There are no waits then.
+                return;
+            }
+            sys::nvshmemx_signal_wait_until_on_stream(word.cast(), eq, 0, stream);
+            sys::nvshmemx_int32_wait_until_on_stream(word.cast(), eq, 0, stream);
+            sys::nvshmemx_uint32_wait_until_on_stream(word.cast(), eq, 0, stream);
+            sys::nvshmemx_int64_wait_until_on_stream(word.cast(), eq, 0, stream);
+            sys::nvshmemx_uint64_wait_until_on_stream(word.cast(), eq, 0, stream);
+            sys::nvshmemx_int32_wait_until_all_on_stream(word.cast(), 1, ptr::null(), eq, 0, stream);
+            sys::nvshmemx_uint32_wait_until_all_on_stream(word.cast(), 1, ptr::null(), eq, 0, stream);
+            sys::nvshmemx_int64_wait_until_all_on_stream(word.cast(), 1, ptr::null(), eq, 0, stream);
+            sys::nvshmemx_uint64_wait_until_all_on_stream(word.cast(), 1, ptr::null(), eq, 0, stream);
+            // The words are zeros, and those to compare with as well.
+            let zero = word;
+            sys::nvshmemx_int32_wait_until_all_vector_on_stream(word.cast(), 1, ptr::null(), eq, zero.cast(), stream);
+            sys::nvshmemx_uint32_wait_until_all_vector_on_stream(word.cast(), 1, ptr::null(), eq, zero.cast(), stream);
+            sys::nvshmemx_int64_wait_until_all_vector_on_stream(word.cast(), 1, ptr::null(), eq, zero.cast(), stream);
+            sys::nvshmemx_uint64_wait_until_all_vector_on_stream(word.cast(), 1, ptr::null(), eq, zero.cast(), stream);
+        }
+    })?;
+    inner.stream.wait_until(INIT, &inner.deadline())?;
+    // PEs that share devices and others do not fit together: what some of them are refused, the others would wait for.
+    let plan = Plan {
+        numbers: [inner.status as u64, 0, 0, 0, 0, 0],
+        explain: |[status, ..]| format!("a context of status {status}"),
+        ..Plan::new(INIT, Kind::Settle)
+    };
+    inner.meet(&plan).map(drop)
+}
+
+/// # Safety
+/// As [`ContextBuilder::init`]; attributes that are given are as [`ContextBuilder::init_with_attr`] has it.
+unsafe fn call(way: Option<Way>, given: Given<'_>) -> Result<()> {
+    const C: &str = "nvshmemx_hostlib_init_attr";
+    if let Some((flags, attr)) = given {
+        // SAFETY: as the caller promises.
+        return check(C, unsafe { sys::nvshmemx_hostlib_init_attr(flags, attr) });
+    }
+    let mut attr = MaybeUninit::<sys::nvshmemx_init_attr_t>::zeroed();
+    // SAFETY: a place for one of them, whose fields are integers and pointers, for which zeros are values.
+    let attr = unsafe {
+        sys::gpucommNvshmemAttrInit(attr.as_mut_ptr());
+        attr.assume_init_mut()
+    };
+    match way {
+        None | Some(Way::Running) => Ok(()),
+        // As `nvshmem_init` does it: a bootstrap that is a plug-in takes no attributes.
+        // SAFETY: attributes may be missing where no flag says what they hold.
+        Some(Way::Environment) => check(C, unsafe { sys::nvshmemx_hostlib_init_attr(0, ptr::null_mut()) }),
+        Some(Way::UniqueId { id, pe, n_pes }) => {
+            let id = id.raw();
+            // SAFETY: both are valid, and the id, whose address is kept in the attributes, outlives the start.
+            unsafe {
+                check("nvshmemx_set_attr_uniqueid_args", sys::nvshmemx_set_attr_uniqueid_args(pe, n_pes, &id, attr))?;
+                check(C, sys::nvshmemx_hostlib_init_attr(sys::NVSHMEMX_INIT_WITH_UNIQUEID, attr))
+            }
+        }
+    }
+}
+
+/// What it means that the library has not come further.
+fn not_started(status: c_int) -> Error {
+    let message = match status {
+        sys::NVSHMEM_STATUS_NOT_INITIALIZED => "it has not started: with attach, somebody else has to start it before".to_owned(),
+        sys::NVSHMEM_STATUS_IS_BOOTSTRAPPED => {
+            "the PEs have found each other, but no device was set up: a GPU with peer access or a transport is missing, or memory of the device; NVSHMEM_DEBUG=INFO in the environment says more".to_owned()
+        }
+        other => format!("status {other}, which is not known"),
+    };
+    Error::Nvshmem { operation: "nvshmemx_init_status", code: status, message }
+}

@@ -1,0 +1,106 @@
+//! A block of symmetric memory: this PE's part of it, and what this PE does with the parts of others.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::cuda::{Access, Address, Allocation, Lend, LentUses, Lineage, Tracker, Used, Uses};
+use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::order::Order;
+use crate::nvshmem::state::own::Key;
+
+/// The uses that are left of the parts of others, for who frees the block.
+type Left = Arc<Mutex<Option<Uses>>>;
+
+/// Symmetric memory of all PEs, under one number. It is put down when the last handle goes, and freed where all PEs come together.
+pub(crate) struct Block {
+    me: Weak<Self>,
+    pub(crate) inner: Arc<Inner>,
+    /// This PE's own part, and who uses it.
+    pub(crate) alloc: Arc<Allocation>,
+    /// Who uses the parts of others from here: they are not freed before that is done. These uses are not ordered: what PEs do to each
+    /// other's memory they order themselves.
+    remote: Tracker,
+    lineage: Lineage,
+    /// The order in which this PE comes to the parts of others by views, made for the first one.
+    views: Mutex<BTreeMap<usize, Arc<Order>>>,
+    left: Left,
+    number: u64,
+}
+
+impl Block {
+    /// Over `bytes` at `address`, which the library has just allocated on all PEs: with what it keeps beside, up to `span`.
+    pub(crate) fn new(inner: &Arc<Inner>, address: Address, bytes: usize, span: usize) -> Arc<Self> {
+        let (dropped, left) = (Arc::clone(&inner.dropped), Left::default());
+        let number = dropped.add(address, bytes, span);
+        let rest = Arc::clone(&left);
+        let free = Box::new(move |freed: crate::cuda::Freed| {
+            let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+            dropped.put(number, [Some(freed.uses), rest].into_iter().flatten().collect());
+        });
+        let alloc = Allocation::external(address, bytes, inner.device, 0, free);
+        inner.own.add(Key::Allocation(alloc.id()));
+        let memory = Arc::downgrade(&alloc);
+        let block = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            inner: Arc::clone(inner),
+            alloc,
+            remote: Tracker::new(),
+            lineage: Lineage::unknown(),
+            views: Mutex::default(),
+            left,
+            number,
+        });
+        let me = Arc::downgrade(&block);
+        // Beside the buffer, and the block itself.
+        inner.dropped.set_held(number, Box::new(move || me.strong_count() > 1 || memory.strong_count() > 1));
+        block
+    }
+
+    /// The order in which this PE comes to the part of `pe`, another one, by views.
+    pub(crate) fn views_of(&self, pe: usize) -> Arc<Order> {
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(views.entry(pe).or_insert_with(Order::new))
+    }
+
+    /// The buffer is gone.
+    pub(crate) fn put_down(&self) {
+        self.inner.dropped.put_down(self.number);
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.inner.own.remove(Key::Allocation(self.alloc.id()));
+        let mut uses = self.remote.take();
+        uses.let_go();
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(uses);
+    }
+}
+
+impl Used for Block {
+    fn tracker(&self) -> &Tracker {
+        &self.remote
+    }
+
+    fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    fn keep(&self) -> Option<Arc<dyn Used>> {
+        self.me.upgrade().map(|block| block as Arc<dyn Used>)
+    }
+}
+
+/// The part of another PE, for a bracket: kept for as long as the work needs it, and not ordered.
+#[derive(Clone, Copy)]
+pub(crate) struct Remote<'b>(pub(crate) &'b Block);
+
+impl Lend for Remote<'_> {
+    type Lent<'l> = ();
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.add_used(self.0, Access::Read);
+    }
+
+    fn lent<'l>(&self) -> Self::Lent<'l> {}
+}

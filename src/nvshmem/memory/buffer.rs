@@ -1,0 +1,297 @@
+//! Buffers of symmetric memory.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use super::block::Block;
+use super::handle::Handle;
+use super::slice::{AsSymmetric, SymmetricSlice};
+use super::slice_mut::{AsSymmetricMut, SymmetricSliceMut};
+use crate::cuda::{Access, Address, or_panic};
+use crate::cuda::{AsSlice, AsSliceMut, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream};
+use crate::element::{self, Element};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::nvshmem::life::context::Context;
+use crate::nvshmem::state::meeting::{Kind, Plan};
+
+/// Memory that all PEs have allocated together: so many elements on each. Any PE puts to and gets from it on any other.
+///
+/// On its own PE it is device memory like any other: copies, slices and operations of NCCL take it like a
+/// [`DeviceBuffer`](crate::DeviceBuffer). It borrows the context, which therefore cannot be finalized before.
+///
+/// Dropping it waits for nothing and calls nothing that is collective: it is put down, and freed where all PEs come together
+/// next and all of them have dropped it. See [`Context::reclaim`].
+///
+/// ```
+/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+/// # use gpucomm::{Device, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # // SAFETY: there is no other PE.
+/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// let stream = Stream::new(ctx.device())?;
+/// let mut x = ctx.alloc::<f32>(4)?;
+/// x.copy_from_slice(&stream, &[1.0, 2.0, 3.0, 4.0])?;
+/// x.as_slice_mut().slice_mut(3..).fill(&stream, 0.0)?;
+/// assert_eq!((x.len(), x.is_empty(), x.device()), (4, false, device));
+/// assert_eq!(x.as_slice().slice(2..).to_vec(&stream)?, [3.0, 0.0]);
+/// // The same place, on every PE, and as what a collective writes.
+/// assert_eq!((x.as_symmetric().len(), x.symmetric(1..).len()), (4, 3));
+/// assert_eq!((x.as_symmetric_mut().len(), x.symmetric_mut(..2).len()), (4, 2));
+/// println!("{:?} here; by switches: {}", x.as_raw(), x.multicast(&ctx.world()?)?.is_some());
+/// assert_eq!(x.peer(Pe(0))?.map(|view| view.len()), Some(4));
+/// let mut first = [0.0];
+/// x.fill(&stream, 5.0)?;
+/// let y = ctx.alloc::<f32>(4)?;
+/// x.copy_from(&stream, &y)?;
+/// x.as_slice().slice(..1).copy_to_slice(&stream, &mut first)?;
+/// assert_eq!(first, [0.0]);
+/// # drop((x, y));
+/// # ctx.finalize()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct SymmetricBuffer<'ctx, T: Element> {
+    block: Handle,
+    address: Address,
+    len: usize,
+    _context: PhantomData<(&'ctx (), T)>,
+}
+
+impl<T: Element> SymmetricBuffer<'_, T> {
+    pub(crate) fn new(block: Arc<Block>, address: Address, len: usize) -> Self {
+        Self { block: Handle::new(block), address, len, _context: PhantomData }
+    }
+
+    /// The same buffer, which does not borrow the context: for who puts both into one struct. [`Context::finalize`] fails while it is there.
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+    /// # use gpucomm::{Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # // SAFETY: there is no other PE.
+    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// struct Model {
+    ///     weights: SymmetricBuffer<'static, f32>,
+    ///     ctx: Context,
+    /// }
+    /// let weights = ctx.alloc(1000)?.into_shared();
+    /// let model = Model { weights, ctx };
+    /// let Model { weights, ctx } = model;
+    /// drop(weights);
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_shared(self) -> SymmetricBuffer<'static, T> {
+        let Self { block, address, len, .. } = self;
+        SymmetricBuffer { block: block.into_shared(), address, len, _context: PhantomData }
+    }
+
+    /// Wraps `nvshmem_free`: frees the memory on all PEs, at once. Collective: all PEs do so with the same buffer, and what all of them have dropped before goes
+    /// too. A buffer that is dropped is freed later, where all PEs come together for something else.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # // SAFETY: the only PE.
+    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// ctx.alloc::<f32>(1000)?.free(&ctx)?;
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another context; [`Error::Timeout`] where work that uses it is not done in time, or not all PEs come, after which the context is
+    /// lost. It is put down then, as if it had been dropped.
+    pub fn free(self, ctx: &Context) -> Result<()> {
+        const OPERATION: &str = "SymmetricBuffer::free";
+        let inner = ctx.inner();
+        self.as_symmetric().check(OPERATION, "ctx", inner)?;
+        drop(self);
+        inner.ready(OPERATION)?;
+        let what = || "work that uses symmetric memory".to_owned();
+        inner.deadline().poll(OPERATION, what, || Ok(!inner.dropped.waits()?))?;
+        inner.meet(&Plan::new(OPERATION, Kind::Reclaim)).map(drop)
+    }
+
+    /// Elements on each PE.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The device of this PE's part.
+    pub fn device(&self) -> Device {
+        self.block.alloc.device()
+    }
+
+    /// The address of this PE's part, by which the library knows the parts of the others too. What is done with it is not tracked.
+    ///
+    /// There is no way back: memory is freed where all PEs have dropped it, by the number that they have counted at its allocation, and what streams do with it is known
+    /// from there. What other code has allocated goes to the functions of [`gpucomm::sys`](crate::sys), by its address.
+    pub fn as_raw(&self) -> *mut c_void {
+        self.address.ptr()
+    }
+
+    /// This PE's elements, to be read.
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        Slice::of(&self.block.alloc, self.address, self.len)
+    }
+
+    /// This PE's elements, to be written.
+    pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
+        SliceMut::of(&self.block.alloc, self.address, self.len)
+    }
+
+    /// All elements, on any PE.
+    pub fn as_symmetric(&self) -> SymmetricSlice<'_, T> {
+        SymmetricSlice::of(&self.block, self.address, self.len)
+    }
+
+    /// All elements, as what a collective writes.
+    pub fn as_symmetric_mut(&mut self) -> SymmetricSliceMut<'_, T> {
+        SymmetricSliceMut::of(&self.block, self.address, self.len)
+    }
+
+    /// The elements of `range`, on any PE.
+    ///
+    /// # Panics
+    /// Where the range does not lie within the buffer.
+    #[track_caller]
+    pub fn symmetric(&self, range: impl RangeBounds<usize>) -> SymmetricSlice<'_, T> {
+        or_panic(self.as_symmetric().slice_for("SymmetricBuffer::symmetric", &range))
+    }
+
+    /// The elements of `range`, as what a collective writes.
+    ///
+    /// # Panics
+    /// Where the range does not lie within the buffer.
+    #[track_caller]
+    pub fn symmetric_mut(&mut self, range: impl RangeBounds<usize>) -> SymmetricSliceMut<'_, T> {
+        let part = or_panic(self.as_symmetric().slice_for("SymmetricBuffer::symmetric_mut", &range));
+        let (address, len) = (part.address(), part.len());
+        SymmetricSliceMut::of(&self.block, address, len)
+    }
+
+    /// Copies from the host to this PE's part; see [`SliceMut::copy_from_slice`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy_from_slice(&mut self, stream: &Stream, source: &[T]) -> Result<()> {
+        self.as_slice_mut().copy_from_slice(stream, source)
+    }
+
+    /// Copies this PE's part to the host, and waits; see [`Slice::copy_to_slice`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy_to_slice(&self, stream: &Stream, target: &mut [T]) -> Result<()> {
+        self.as_slice().copy_to_slice(stream, target)
+    }
+
+    /// This PE's elements on the host; waits. See [`Slice::to_vec`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
+        self.as_slice().to_vec(stream)
+    }
+
+    /// Copies from device memory to this PE's part; see [`SliceMut::copy_from`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl AsSlice<'a, T>) -> Result<()> {
+        self.as_slice_mut().copy_from(stream, source)
+    }
+
+    /// Sets every element of this PE's part; see [`SliceMut::fill`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fill(&mut self, stream: &Stream, value: T) -> Result<()> {
+        self.as_slice_mut().fill(stream, value)
+    }
+}
+
+impl<'a, T: Element> AsSlice<'a, T> for &'a SymmetricBuffer<'_, T> {}
+impl<'a, T: Element> AsSlice<'a, T> for &'a mut SymmetricBuffer<'_, T> {}
+impl<'a, T: Element> AsSliceMut<'a, T> for &'a mut SymmetricBuffer<'_, T> {}
+impl<'a, T: Element> AsSymmetric<'a, T> for &'a SymmetricBuffer<'_, T> {}
+impl<'a, T: Element> AsSymmetricMut<'a, T> for &'a mut SymmetricBuffer<'_, T> {}
+
+impl<'a, T: Element> From<&'a SymmetricBuffer<'_, T>> for Slice<'a, T> {
+    fn from(buffer: &'a SymmetricBuffer<'_, T>) -> Self {
+        buffer.as_slice()
+    }
+}
+
+impl<'a, T: Element> From<&'a mut SymmetricBuffer<'_, T>> for Slice<'a, T> {
+    fn from(buffer: &'a mut SymmetricBuffer<'_, T>) -> Self {
+        buffer.as_slice()
+    }
+}
+
+impl<'a, T: Element> From<&'a mut SymmetricBuffer<'_, T>> for SliceMut<'a, T> {
+    fn from(buffer: &'a mut SymmetricBuffer<'_, T>) -> Self {
+        buffer.as_slice_mut()
+    }
+}
+
+impl<'a, T: Element> From<&'a SymmetricBuffer<'_, T>> for SymmetricSlice<'a, T> {
+    fn from(buffer: &'a SymmetricBuffer<'_, T>) -> Self {
+        buffer.as_symmetric()
+    }
+}
+
+impl<'a, T: Element> From<&'a mut SymmetricBuffer<'_, T>> for SymmetricSliceMut<'a, T> {
+    fn from(buffer: &'a mut SymmetricBuffer<'_, T>) -> Self {
+        buffer.as_symmetric_mut()
+    }
+}
+
+impl<T: Element> Lend for &SymmetricBuffer<'_, T> {
+    type Lent<'l> = Lent<'l, T>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.add(self.as_slice(), Access::Read);
+    }
+
+    fn lent<'l>(&self) -> Lent<'l, T> {
+        Lent::of(self.as_raw().cast(), self.len)
+    }
+}
+
+impl<T: Element> Lend for &mut SymmetricBuffer<'_, T> {
+    type Lent<'l> = LentMut<'l, T>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        uses.add(self.as_slice(), Access::Write);
+    }
+
+    fn lent<'l>(&self) -> LentMut<'l, T> {
+        LentMut::of(self.as_raw().cast(), self.len)
+    }
+}
+
+impl<T: Element> std::fmt::Debug for SymmetricBuffer<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SymmetricBuffer")
+            .field("element", &format_args!("{}", element::name::<T>()))
+            .field("len", &self.len)
+            .field("device", &self.device())
+            .finish()
+    }
+}

@@ -1,0 +1,116 @@
+//! NVSHMEM: memory that all processing elements (PEs) have in common, and what they do with each other's.
+//!
+//! One process is one PE, on one device. [`Context::builder`] starts it; memory that is [allocated](Context::alloc) by all PEs
+//! together is *symmetric*: any PE puts to it and gets from it on any other, without that one taking part.
+//!
+//! # What is safe
+//!
+//! As everywhere in this crate, device memory is never a Rust place, and elements are types for which every bit pattern is a value: a put
+//! that races with another use gives unspecified values, and no undefined behaviour. What the library would answer by the end of the
+//! process is checked before: the PE, the bounds, whether an operand is symmetric, whether it can be reached.
+//!
+//! Calls that all PEs make together are *collective*, and come in one order on all of them. That is what
+//! [`ContextBuilder::init`] is unsafe for: no PE can see what the others do.
+//!
+//! # What waits
+//!
+//! What is enqueued on a stream is waited for with a deadline, as all streams are. Where a thread is inside the library, which waits for other
+//! PEs for ever, a [watchdog](ContextBuilder::watchdog) says who is missing, as far as it knows, and ends the process with the code
+//! [`WATCHDOG_EXIT_CODE`]. A stream that waits in vain, for a signal for example, is [`Error::Timeout`](crate::Error::Timeout), of whoever waits for the stream, which
+//! does not know for which operation.
+//!
+//! # Graphs
+//!
+//! What can be part of a [graph](crate::Stream::capture) says so: transfers, signals, waits and barriers on streams. Values of the host
+//! ([`put_value_on_stream`](Context::put_value_on_stream)) and [scopes](Context::nonblocking_on_stream) cannot; calls that have no stream are no part of it, and are made during the
+//! capture. A graph keeps the numbers that it was captured with, so each launch waits for the same value of a signal: it is set back before the next one, and a barrier
+//! sees to it that nobody's next signal comes before that.
+//!
+//! ```
+//! # use gpucomm::nvshmem::{Comparison, Context, Pe, SignalOp, UniqueId};
+//! # use gpucomm::{Device, Stream};
+//! # fn main() -> gpucomm::Result<()> {
+//! # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+//! # let stream = Stream::new(device)?;
+//! # // SAFETY: the only PE.
+//! # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+//! // Cells with one of the left neighbour before them: its last one.
+//! let (mut cells, mut came) = (ctx.alloc::<f32>(9)?, ctx.alloc_signals(1)?);
+//! cells.as_slice_mut().slice_mut(1..).fill(&stream, 1.5)?;
+//! let right = Pe((ctx.pe().0 + 1) % ctx.n_pes());
+//! let step = stream.capture(|stream| {
+//!     ctx.put_signal_on_stream(cells.symmetric(..1), cells.symmetric(8..), came.at(0), SignalOp::Set(1), right, stream)?;
+//!     ctx.signal_wait_until_on_stream(came.at(0), Comparison::Eq, 1, (), stream)?;
+//!     came.reset(stream)?;
+//!     ctx.barrier_all_on_stream(stream)
+//! })?;
+//! for _ in 0..3 {
+//!     step.launch(&stream)?;
+//! }
+//! assert_eq!(cells.to_vec(&stream)?, [1.5; 9]);
+//! // It keeps the memory: the end comes after its own.
+//! drop((step, cells, came));
+//! # ctx.finalize()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Teams
+//!
+//! A [`Team`] is what does things together: the PEs of [`Context::world`], of a host, or those that a [split](Team::split_strided) has made a team of. Its
+//! collectives take `&mut Team`, as it does one thing at a time, and leave their results in symmetric memory: [`broadcast`](Team::broadcast_on_stream),
+//! [`fcollect`](Team::fcollect_on_stream), which is NCCL's all-gather, [`alltoall`](Team::alltoall_on_stream), [`reduce`](Team::reduce_on_stream), which is its
+//! all-reduce, and [`reducescatter`](Team::reducescatter_on_stream).
+//!
+//! # Memory that is no longer needed
+//!
+//! The library frees symmetric memory on all PEs together. So a [`SymmetricBuffer`] that is dropped is put down, and freed where all PEs
+//! come together next and all of them have dropped it: in an allocation, in [`Context::reclaim`] or in [`Context::finalize`].
+//!
+//! # What is not there
+//!
+//! Atomic operations by the host (`nvshmem_T_atomic_*`): the library exports them, and they do nothing but say so on stderr. Signals
+//! (set and add) are what a host can do; kernels have all of them.
+
+mod kernels;
+mod life;
+mod memory;
+mod pe;
+mod registration;
+mod rma;
+mod state;
+mod sync;
+mod teams;
+mod together;
+mod views;
+
+#[cfg(nvshmem_ge_3_8)]
+pub use kernels::launch::LaunchShape;
+#[cfg(nvshmem_ge_3_8)]
+pub use kernels::queue_pairs::QueuePair;
+pub use life::builder::ContextBuilder;
+pub use life::context::{Context, Leaks};
+pub use life::unique_id::UniqueId;
+pub use memory::buffer::SymmetricBuffer;
+pub use memory::local::{AsLocal, AsLocalMut};
+pub use memory::slice::{AsSymmetric, SymmetricSlice};
+pub use memory::slice_mut::{AsSymmetricMut, SymmetricSliceMut};
+pub use pe::{Pe, TeamPe};
+pub use registration::registered::Registered;
+pub use registration::registrable::Registrable;
+pub use rma::nonblocking::NonblockingScope;
+pub use rma::on_stream::StreamScope;
+pub use rma::strided::Strides;
+pub use state::status::Status;
+pub use state::watchdog::WATCHDOG_EXIT_CODE;
+pub use sync::comparison::Comparison;
+pub use sync::signal::{Signal, SignalOp};
+pub use sync::signals::SymmetricSignals;
+pub use sync::waited::Waited;
+pub use teams::config::TeamConfig;
+pub use teams::team::Team;
+#[cfg(nvshmem_ge_3_3)]
+pub use teams::unique_id::{Place, TeamUniqueId};
+pub use together::operation::{And, Max, Min, Operation, Or, Prod, Sum, Xor};
+pub use views::multicast::MulticastView;
+pub use views::peer::PeerView;

@@ -1,0 +1,79 @@
+//! Registered memory of the host.
+
+use std::ops::RangeBounds;
+
+use super::registered::Registered;
+use crate::cuda::{AsPinned, AsPinnedMut, PinnedBuffer, PinnedSlice, PinnedSliceMut};
+use crate::element::Element;
+use crate::error::Result;
+use crate::nvshmem::memory::local::{AsLocal, AsLocalMut, Local};
+
+/// To be read, it is the [`PinnedBuffer`] that it derefs to.
+///
+/// ```
+/// # use gpucomm::nvshmem::{Context, Pe, UniqueId};
+/// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+/// # fn main() -> gpucomm::Result<()> {
+/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # // SAFETY: the only PE.
+/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let stream = Stream::new(device)?;
+/// let there = ctx.alloc::<f32>(4)?;
+/// let mut batch = ctx.register(PinnedBuffer::<f32>::new(4)?)?;
+/// batch.as_mut_slice()?.copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+/// ctx.put_on_stream(&there, &batch, Pe(0), &stream)?;
+/// ctx.get_on_stream(batch.slice_mut(..2), there.symmetric(2..), Pe(0), &stream)?;
+/// // Waits for both.
+/// assert_eq!(batch.as_slice()?, [3.0, 4.0, 3.0, 4.0]);
+/// let pinned = batch.unregister()?;
+/// assert_eq!(pinned.len(), 4);
+/// # drop(there);
+/// # ctx.finalize()?;
+/// # Ok(())
+/// # }
+/// ```
+impl<T: Element> Registered<'_, PinnedBuffer<T>> {
+    /// The elements, after what uses them is done; see [`PinnedBuffer::as_mut_slice`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
+        self.buffer_mut().as_mut_slice()
+    }
+
+    /// The elements of `range`, to be written by devices; see [`PinnedBuffer::slice_mut`].
+    ///
+    /// # Panics
+    /// Where the range does not lie within the buffer.
+    #[track_caller]
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> PinnedSliceMut<'_, T> {
+        self.buffer_mut().slice_mut(range)
+    }
+}
+
+impl<'a, T: Element> AsPinned<'a, T> for &'a Registered<'_, PinnedBuffer<T>> {}
+impl<'a, T: Element> AsPinnedMut<'a, T> for &'a mut Registered<'_, PinnedBuffer<T>> {}
+
+impl<'a, T: Element> From<&'a Registered<'_, PinnedBuffer<T>>> for PinnedSlice<'a, T> {
+    fn from(registered: &'a Registered<'_, PinnedBuffer<T>>) -> Self {
+        registered.slice(..)
+    }
+}
+
+impl<'a, T: Element> From<&'a mut Registered<'_, PinnedBuffer<T>>> for PinnedSliceMut<'a, T> {
+    fn from(registered: &'a mut Registered<'_, PinnedBuffer<T>>) -> Self {
+        registered.slice_mut(..)
+    }
+}
+
+impl<'a, T: Element> AsLocal<'a, T> for &'a Registered<'_, PinnedBuffer<T>> {
+    fn local_operand(self) -> Local<'a> {
+        self.slice(..).local_operand()
+    }
+}
+
+impl<'a, T: Element> AsLocalMut<'a, T> for &'a mut Registered<'_, PinnedBuffer<T>> {
+    fn local_operand(self) -> Local<'a> {
+        self.slice_mut(..).local_operand()
+    }
+}

@@ -1,0 +1,137 @@
+//! What all calls of the library go through.
+
+use super::inner::Inner;
+use super::order::Kept;
+use crate::cuda::{Lend, Quiet, Stream, undisturbing};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::sys;
+
+/// Entries that a put or a get may take of the queue of its stream.
+pub(crate) const TRANSFER: usize = 2;
+
+/// What a kernel of the library takes, with what stands before and behind it, a barrier for one.
+pub(crate) const COLLECTIVE: usize = 10;
+
+/// The most PEs that share one device.
+const SHARING: usize = 40;
+
+impl Inner {
+    /// Runs `f`, a call of the library for this thread, which may wait for other PEs for ever: under the watchdog, and with the device current.
+    pub(crate) fn on_host<R>(&self, operation: &'static str, f: impl FnOnce() -> R) -> Result<R> {
+        self.ready(operation)?;
+        self.call(operation, f)
+    }
+
+    /// The same of what a scope does itself.
+    pub(crate) fn on_host_in_scope<R>(&self, operation: &'static str, f: impl FnOnce() -> R) -> Result<R> {
+        self.ready_in_scope(operation)?;
+        self.call(operation, f)
+    }
+
+    /// The library ends the process where CUDA refuses what it does, as it would while another library captures a stream.
+    fn call<R>(&self, operation: &'static str, f: impl FnOnce() -> R) -> Result<R> {
+        let _current = self.device.bind(operation)?;
+        undisturbing(|| Ok(self.watchdog.during(operation, self.timeout, f)))
+    }
+
+    /// The same, where the library waits for all of the device, which ends the process while a stream of it is being captured.
+    pub(crate) fn on_quiet_device<R>(&self, operation: &'static str, f: impl FnOnce() -> R) -> Result<R> {
+        self.on_quiet_device_by(operation, &self.deadline(), f)
+    }
+
+    /// The same, where the device has to be quiet by then.
+    pub(crate) fn on_quiet_device_by<R>(
+        &self,
+        operation: &'static str,
+        deadline: &Deadline,
+        f: impl FnOnce() -> R,
+    ) -> Result<R> {
+        Quiet::check(operation, &[self.device])?;
+        let _quiet = Quiet::keep(operation, &[self.device], deadline, || None)?;
+        self.on_host(operation, f)
+    }
+
+    /// Runs `f`, which enqueues on `stream` what uses `memory`: up to so many entries.
+    #[inline]
+    pub(crate) fn on_stream<M: Lend, R>(
+        &self,
+        operation: &'static str,
+        stream: &Stream,
+        entries: usize,
+        memory: M,
+        f: impl FnOnce(sys::cudaStream_t) -> R,
+    ) -> Result<R> {
+        self.ready(operation)?;
+        self.enqueue(operation, stream, entries, memory, f)
+    }
+
+    /// The same, also within a scope: of what that does itself, and of what calls the library for nothing.
+    pub(crate) fn on_stream_in_scope<M: Lend, R>(
+        &self,
+        operation: &'static str,
+        stream: &Stream,
+        entries: usize,
+        memory: M,
+        f: impl FnOnce(sys::cudaStream_t) -> R,
+    ) -> Result<R> {
+        self.ready_in_scope(operation)?;
+        self.enqueue(operation, stream, entries, memory, f)
+    }
+
+    #[inline]
+    fn enqueue<M: Lend, R>(
+        &self,
+        operation: &'static str,
+        stream: &Stream,
+        entries: usize,
+        memory: M,
+        f: impl FnOnce(sys::cudaStream_t) -> R,
+    ) -> Result<R> {
+        self.check_stream(operation, stream)?;
+        let kept = Kept(stream.records().then_some(&*self.life));
+        stream.launch_for(operation, entries, (memory, kept), |stream, _| f(stream.as_raw()))
+    }
+
+    /// The same on the context's own stream, and waits for it, no longer than the timeout.
+    pub(crate) fn on_own_stream<M: Lend>(
+        &self,
+        operation: &'static str,
+        entries: usize,
+        memory: M,
+        f: impl FnOnce(sys::cudaStream_t),
+    ) -> Result<()> {
+        self.on_stream(operation, &self.stream, entries, memory, f)?;
+        self.stream.wait_until(operation, &self.deadline())
+    }
+
+    /// The same of what PEs do together, which on shared devices waits for them on this thread.
+    pub(crate) fn together_on_stream<M: Lend, R>(
+        &self,
+        operation: &'static str,
+        stream: &Stream,
+        memory: M,
+        f: impl FnOnce(sys::cudaStream_t) -> R,
+    ) -> Result<R> {
+        if !self.is_limited() {
+            return self.on_stream(operation, stream, COLLECTIVE, memory, f);
+        }
+        // The library waits for events of the other processes, which no capture survives.
+        stream.no_part_of_capture(operation)?;
+        // Twice it waits for an event of each of them.
+        let entries = COLLECTIVE + 2 * self.n_pes.min(SHARING);
+        self.on_stream(operation, stream, entries, memory, |stream| {
+            self.watchdog.during(operation, self.timeout, || f(stream))
+        })
+    }
+
+    /// Fails where the work of `stream` is done by another device.
+    #[inline]
+    pub(crate) fn check_stream(&self, operation: &'static str, stream: &Stream) -> Result<()> {
+        if stream.device() == self.device {
+            return Ok(());
+        }
+        let expected = format!("a stream of {}, the device of this PE", self.device);
+        Err(Error::argument(operation, "stream", expected, format_args!("one of {}", stream.device())))
+    }
+}

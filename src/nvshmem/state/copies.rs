@@ -1,0 +1,47 @@
+//! The teams that the library makes beside a team for which switches work, one for each block of its collectives: how many, and how many teams there may be.
+
+use super::environment::number;
+use crate::error::{Error, Result};
+use crate::version::{Version, running_nvshmem};
+
+/// As many blocks as a team is made for, if the environment does not say otherwise.
+const BLOCKS: usize = 16;
+
+/// Teams that there may be, if the environment does not say otherwise: from 3.5 on, and the least where switches work.
+const MOST: usize = 128;
+const LEAST: usize = 64;
+
+/// The first version that makes all of a team's teams with it, and the first that is known to end them with it.
+const AT_ONCE: Version = Version::new(3, 5, 0);
+const GIVEN_BACK: Version = Version::new(3, 8, 0);
+
+/// Whether the running library makes the teams for blocks with each team, and not with the first large collective.
+pub(crate) fn at_once() -> bool {
+    running_nvshmem().is_ok_and(|version| version >= AT_ONCE)
+}
+
+/// Whether it gives them back.
+pub(super) fn given_back() -> bool {
+    running_nvshmem().is_ok_and(|version| version >= GIVEN_BACK)
+}
+
+/// How many teams the library makes of one for which switches work.
+pub(super) fn copies() -> usize {
+    number("NVSHMEM_MAX_CTAS").unwrap_or(BLOCKS).max(1)
+}
+
+/// How many there may be in all.
+pub(super) fn most() -> usize {
+    number("NVSHMEM_MAX_TEAMS").unwrap_or(MOST).max(LEAST)
+}
+
+/// Fails where the library would make teams for more blocks than it has places for, or for none.
+pub(crate) fn check_blocks(operation: &'static str) -> Result<()> {
+    match number("NVSHMEM_MAX_CTAS") {
+        Some(blocks) if !(1..=128).contains(&blocks) => {
+            let reason = format!("NVSHMEM_MAX_CTAS is {blocks}: expected 1 to 128, for which NVSHMEM has room");
+            Err(Error::InvalidUsage { operation, reason })
+        }
+        _ => Ok(()),
+    }
+}

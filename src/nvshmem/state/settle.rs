@@ -1,0 +1,72 @@
+//! Before calls on the host: what streams still do with their memory is over.
+
+use super::inner::Inner;
+use super::order::Order;
+use crate::cuda::{Access, Lends, Turns, Used, Waits};
+use crate::error::Result;
+
+/// Memory, or an order, with which no stream does anything that conflicts, and no graph is launched that uses it, for as long as this is there.
+#[must_use]
+pub(crate) struct Settled<'m> {
+    turns: Turns<'m>,
+}
+
+impl Settled<'_> {
+    /// Whether it keeps anybody from anything.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// A closure of the user's runs meanwhile, on this thread: a launch of such a graph there would wait for its own end.
+    pub(crate) fn lend(&self) -> Lends {
+        self.turns.lend()
+    }
+}
+
+impl Inner {
+    /// Waits, for no longer than the timeout, until `memory` can be used on the host.
+    pub(crate) fn settle<'m, const N: usize>(
+        &self,
+        operation: &'static str,
+        memory: [(&'m dyn Used, Access); N],
+    ) -> Result<Settled<'m>> {
+        let waits = Waits { operation, timeout: || self.timeout, refusal: || None };
+        let turns = Turns::of(waits, memory.iter().map(|(used, _)| used.tracker()))?;
+        for (used, access) in memory {
+            let over = || match access {
+                Access::Read => used.tracker().is_written(),
+                Access::Write => used.tracker().is_done(),
+            };
+            if !over()? {
+                let what = || "work on streams that uses the same memory".to_owned();
+                self.deadline().poll(operation, what, over)?;
+            }
+        }
+        Ok(Settled { turns })
+    }
+
+    /// Waits until nothing is under way on the streams of the library itself: a call on the host would come after it, and wait within the library.
+    pub(crate) fn settle_beside(&self, operation: &'static str) -> Result<Settled<'_>> {
+        self.settle_order(operation, &self.beside, "transfers of a scope on a stream")
+    }
+
+    /// Waits until nothing is under way that PEs do together on streams of this one.
+    pub(crate) fn settle_world(&self, operation: &'static str) -> Result<Settled<'_>> {
+        self.settle_order(operation, &self.world, "what all PEs do together, on a stream of this PE")
+    }
+
+    /// Waits until nothing is under way that has a place in `order`.
+    pub(crate) fn settle_order<'o>(
+        &self,
+        operation: &'static str,
+        order: &'o Order,
+        what: &str,
+    ) -> Result<Settled<'o>> {
+        let waits = Waits { operation, timeout: || self.timeout, refusal: || None };
+        let turns = Turns::of(waits, [order.tracker()])?;
+        if !order.is_done()? {
+            self.deadline().poll(operation, || what.to_owned(), || order.is_done())?;
+        }
+        Ok(Settled { turns })
+    }
+}

@@ -1,0 +1,221 @@
+//! Ending, in good order and otherwise.
+
+use std::time::Instant;
+
+use gpucomm::nvshmem::{Context, Pe, Status};
+use gpucomm::{DeviceBuffer, Error, Stream};
+
+use crate::support::{SIZES, Seat, as_pes, errors, given_up_busy, slower, with_contexts};
+
+#[test]
+fn dropped_without_an_end_it_does_not_hang() {
+    as_pes(&SIZES, |seat| {
+        let ctx = seat.start().unwrap();
+        let stream = Stream::new(seat.device).unwrap();
+        let mut buffer = ctx.alloc::<u32>(1000).unwrap();
+        buffer.fill(&stream, 3).unwrap();
+        std::mem::forget(buffer);
+        let begin = Instant::now();
+        drop(ctx);
+        assert!(begin.elapsed() < slower(2.0), "{:?}", begin.elapsed());
+        let error = seat.start().expect_err("the library was left as it was");
+        assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+        errors::names(&error, &["dropped without Context::finalize"]);
+        stream.synchronize().unwrap();
+    });
+}
+
+/// Registered memory that is given up while a stream is at work on it, for longer than that is waited for, is freed at the end; also what a graph has.
+#[test]
+fn registered_memory_that_was_busy_is_freed() {
+    as_pes(&[1, 2], |seat| {
+        for in_graph in [false, false, true] {
+            given_up_busy(seat, seat.start().unwrap(), in_graph);
+        }
+    });
+}
+
+/// One PE alone drops its context: the others are not held up by that in what they do alone.
+#[test]
+fn dropped_by_one_pe_only() {
+    as_pes(&[2, 3], |seat| {
+        let ctx = seat.start().unwrap();
+        let stream = Stream::new(seat.device).unwrap();
+        let mut buffer = ctx.alloc::<u32>(1000).unwrap();
+        if seat.pe == 0 {
+            drop(buffer);
+            drop(ctx);
+        } else {
+            buffer.fill(&stream, 5).unwrap();
+            assert_eq!(buffer.to_vec(&stream).unwrap(), [5; 1000]);
+        }
+        seat.meet();
+    });
+}
+
+#[test]
+fn what_was_forgotten_is_reported() {
+    as_pes(&SIZES, |seat| {
+        let ctx = seat.start().unwrap();
+        std::mem::forget(ctx.alloc::<u32>(1000).unwrap());
+        std::mem::forget(ctx.alloc_uninit::<u8>(77).unwrap());
+        drop(ctx.alloc::<u64>(5).unwrap());
+        let leaks = ctx.finalize().unwrap();
+        assert!(!leaks.is_empty());
+        assert_eq!((leaks.buffers, leaks.bytes), (2, 4077));
+        // It starts again all the same.
+        let ctx = seat.start().unwrap();
+        assert!(ctx.finalize().unwrap().is_empty());
+    });
+}
+
+/// Each PE is told of its own.
+#[test]
+fn what_one_pe_has_forgotten_that_one_reports() {
+    as_pes(&SIZES, |seat| {
+        let ctx = seat.start().unwrap();
+        let buffer = ctx.alloc::<u8>(4096).unwrap();
+        let forgets = seat.pe + 1 == seat.n_pes;
+        if forgets {
+            std::mem::forget(buffer)
+        } else {
+            drop(buffer)
+        }
+        ctx.reclaim().unwrap();
+        let leaks = ctx.finalize().unwrap();
+        assert_eq!((leaks.buffers, leaks.bytes), if forgets { (1, 4096) } else { (0, 0) });
+    });
+}
+
+/// Work that a stream has not done yet is waited for.
+#[test]
+fn the_end_waits_for_work() {
+    as_pes(&SIZES, |seat| {
+        let ctx = seat.start().unwrap();
+        let stream = Stream::new(seat.device).unwrap();
+        let mut buffer = ctx.alloc::<u64>(1 << 20).unwrap();
+        for round in 0..20 {
+            buffer.fill(&stream, round).unwrap();
+        }
+        drop(buffer);
+        assert!(ctx.finalize().unwrap().is_empty());
+    });
+}
+
+/// The one that ends while the others allocate: all are told, and all can go on.
+#[test]
+fn an_end_beside_something_else_is_a_disagreement() {
+    as_pes(&[2, 3, 4], |seat| {
+        let ctx = seat.start().unwrap();
+        let last = seat.n_pes - 1;
+        let error = if seat.pe == last {
+            let error = ctx.finalize().expect_err("the others allocate");
+            seat.meet();
+            error
+        } else {
+            let error = ctx.alloc::<u32>(10).expect_err("one ends");
+            seat.meet();
+            error
+        };
+        let Error::Disagreement { rank, peer, expected, got, .. } = &error else { panic!("{error:?}") };
+        let most = if seat.pe == last { "an allocation" } else { "an allocation of 40 bytes" };
+        if seat.n_pes > 2 {
+            assert_eq!((*rank, *peer), (last, 0), "{error}");
+        }
+        let (one, other) = if *rank == last { (got, expected) } else { (expected, got) };
+        assert_eq!((one.as_str(), other.as_str()), ("a finalize", most), "{error}");
+    });
+}
+
+/// One that does not come: the others are told within their time, on a stream.
+#[test]
+fn one_that_does_not_come() {
+    as_pes(&[2, 3, 4], |seat| {
+        let limit = slower(2.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        if ctx.status() == gpucomm::nvshmem::Status::LimitedMpg {
+            // The library waits on the thread: see `watchdog`.
+            assert!(ctx.finalize().unwrap().is_empty());
+            return;
+        }
+        if seat.pe == 0 {
+            // The others wait, in vain.
+            seat.meet();
+            leave(ctx);
+        }
+        let begin = Instant::now();
+        let error = ctx.alloc::<u32>(10).expect_err("not all have come");
+        assert!(begin.elapsed() < limit + slower(5.0), "{:?}", begin.elapsed());
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        errors::names(&error, &["Context::alloc", "not all PEs have come", "PE 0 has not come"]);
+        for other in (1..seat.n_pes).filter(|pe| *pe != seat.pe) {
+            errors::names(&error, &[&format!("PE {other} waits in Context::alloc")]);
+        }
+        // The context is lost.
+        let lost = ctx.reclaim().expect_err("it is lost");
+        assert!(matches!(lost, Error::Aborted { .. }), "{lost:?}");
+        errors::names(&lost, &["the context is lost"]);
+        seat.meet();
+        leave(ctx);
+    });
+}
+
+/// Ends the process as a test that has passed. What the device still waits for goes with it.
+fn leave(ctx: Context) -> ! {
+    drop(ctx);
+    println!("1 passed");
+    std::process::exit(0);
+}
+
+#[test]
+fn two_hundred_meetings() {
+    with_contexts(&[1, 3], |here| {
+        for round in 0..100 {
+            drop(here.ctx.alloc_uninit::<u16>(round).unwrap());
+        }
+        for _ in 0..100 {
+            here.ctx.reclaim().unwrap();
+        }
+    });
+}
+
+/// The end is refused where something is still there that does not borrow the context; nobody waits for others, and the library is left as it is.
+fn is_refused(seat: &Seat, ctx: Context, says: &str) {
+    let error = ctx.check_finalize().expect_err("something is there");
+    errors::names(&error, &["Context::check_finalize", says]);
+    let begin = Instant::now();
+    let error = ctx.finalize().expect_err("something is there");
+    assert!(begin.elapsed() < slower(10.0), "{:?}", begin.elapsed());
+    assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+    errors::names(&error, &["Context::finalize", says]);
+    errors::names(&seat.start().expect_err("it has not ended"), &["NVSHMEM cannot be started again"]);
+    seat.meet();
+}
+
+#[test]
+fn an_end_under_a_graph() {
+    as_pes(&[1, 2], |seat| {
+        let ctx = seat.start_as(seat.builder().timeout(slower(3.0))).unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            ctx.finalize().unwrap();
+            return;
+        }
+        let stream = Stream::new(seat.device).unwrap();
+        let target = ctx.alloc::<u32>(8).unwrap();
+        let source = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+        let graph = stream.capture(|stream| ctx.put_on_stream(&target, &source, Pe(seat.pe), stream)).unwrap();
+        drop((target, source));
+        is_refused(seat, ctx, "a graph");
+        drop(graph);
+    });
+}
+
+#[test]
+fn an_end_under_a_buffer_that_is_shared() {
+    as_pes(&[1, 2], |seat| {
+        let ctx = seat.start_as(seat.builder().timeout(slower(3.0))).unwrap();
+        let kept = ctx.alloc::<u32>(8).unwrap().into_shared();
+        is_refused(seat, ctx, "into_shared");
+        drop(kept);
+    });
+}

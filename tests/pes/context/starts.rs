@@ -1,0 +1,196 @@
+//! Starting.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gpucomm::nvshmem::{Context, Pe, Status, UniqueId};
+use gpucomm::{Backend, Error};
+
+use crate::support::{SIZES, Seat, as_pes, errors, with_context};
+
+#[test]
+fn it_says_what_it_is() {
+    with_context(|here| {
+        let (ctx, seat) = (here.ctx, here.seat);
+        assert_eq!((ctx.pe(), ctx.n_pes()), (Pe(seat.pe), seat.n_pes));
+        assert_eq!((ctx.device(), ctx.timeout()), (seat.device, seat.limit()));
+        let devices = seat.gather(&format!("{:?}", seat.device.uuid().unwrap()));
+        let shared = (0..devices.len()).any(|pe| devices[..pe].contains(&devices[pe]));
+        let limited = matches!(ctx.status(), Status::LimitedMpg | Status::FullMpg);
+        assert_eq!(limited, shared, "{:?}", ctx.status());
+        // All are on this host.
+        assert!((0..seat.n_pes).all(|pe| ctx.is_near(Pe(pe)).unwrap()));
+        let below = format!("a PE below {}", seat.n_pes);
+        for none in [seat.n_pes, seat.n_pes + 7, usize::MAX] {
+            errors::argument(ctx.is_near(Pe(none)), "Context::is_near", &below, &none.to_string());
+        }
+        let text = format!("{ctx:?}");
+        assert!(text.contains(&format!("pe: {}", seat.pe)), "{text}");
+    });
+}
+
+/// The versions are there without a context, and without PEs.
+#[test]
+fn versions_without_a_context() {
+    use gpucomm::version::{built_nvshmem, check_nvshmem, running_nvshmem};
+    let running = running_nvshmem().unwrap();
+    assert!(running.major >= 3, "{running}");
+    check_nvshmem().unwrap();
+    if gpucomm::backend() == Backend::Nvidia {
+        assert!(running >= built_nvshmem().version);
+    }
+}
+
+#[test]
+fn by_a_unique_id_that_comes_by_other_means() {
+    as_pes(&SIZES, |seat| {
+        let made = if seat.pe == 0 { UniqueId::new().unwrap().as_bytes().to_vec() } else { Vec::new() };
+        let bytes = seat.exchange.broadcast(0, &made).unwrap();
+        let id = UniqueId::from_bytes(bytes.try_into().unwrap());
+        let builder = Context::builder().device(seat.device).timeout(seat.limit()).unique_id(&id, seat.pe, seat.n_pes);
+        let ctx = seat.start_as(builder).unwrap();
+        assert_eq!((ctx.pe(), ctx.n_pes()), (Pe(seat.pe), seat.n_pes));
+        assert!(ctx.finalize().unwrap().is_empty());
+    });
+}
+
+/// The device that is current is that of the PE, where none is named.
+#[test]
+fn on_the_current_device() {
+    as_pes(&SIZES, |seat| {
+        let id = UniqueId::shared(&seat.exchange).unwrap();
+        let ctx = {
+            let _current = seat.device.set_current().unwrap();
+            seat.start_as(Context::builder().unique_id(&id, seat.pe, seat.n_pes)).unwrap()
+        };
+        assert_eq!(ctx.device(), seat.device);
+        assert!(ctx.finalize().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn what_cannot_start_is_an_error_and_another_try_works() {
+    as_pes(&[1, 2], |seat| {
+        const INIT: &str = "ContextBuilder::init";
+        let no_way = seat.start_as(Context::builder().device(seat.device));
+        errors::argument(no_way, INIT, "a way for PEs to find each other", "none");
+        let id = UniqueId::shared(&seat.exchange).unwrap();
+        for (pe, n_pes) in [(2, 2), (0, 0), (usize::MAX, 3), (1, usize::MAX)] {
+            let builder = Context::builder().device(seat.device).unique_id(&id, pe, n_pes);
+            errors::argument(seat.start_as(builder), INIT, "a PE below the number of PEs", &pe.to_string());
+        }
+        usable(seat);
+    });
+}
+
+/// Nobody has started the library: there is nothing to attach to.
+#[test]
+fn attach_where_nobody_has_started_it() {
+    as_pes(&[1], |seat| {
+        let error = seat.start_as(Context::builder().device(seat.device).attach()).expect_err("nothing runs");
+        assert!(matches!(error, Error::Nvshmem { .. }), "{error:?}");
+        errors::names(&error, &["nvshmemx_init_status", "it has not started"]);
+    });
+}
+
+#[test]
+fn a_second_context_is_an_error() {
+    as_pes(&SIZES, |seat| {
+        let first = seat.start().unwrap();
+        let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
+        for builder in [
+            Context::builder().device(seat.device).unique_id(&id, 0, 1),
+            Context::builder().device(seat.device).attach(),
+        ] {
+            let error = seat.start_as(builder).expect_err("a second context");
+            assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+            errors::names(&error, &["there is a context in this process already"]);
+        }
+        // Nor is an id made beside it, for which the library would load its bootstrap anew.
+        let error = UniqueId::new().expect_err("beside a context");
+        assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+        errors::names(&error, &["nvshmem::UniqueId::new", "before it starts"]);
+        // The first one has not felt it.
+        let buffer = first.alloc::<u8>(100).unwrap();
+        drop(buffer);
+        assert!(first.finalize().unwrap().is_empty());
+        UniqueId::new().unwrap();
+    });
+}
+
+/// None is made either while the library is inside its start, which another thread has called, nor after a context that has no end.
+#[test]
+fn no_id_is_made_during_a_start() {
+    as_pes(&[1, 2], |seat| {
+        let started = AtomicBool::new(false);
+        let (ctx, refused) = std::thread::scope(|scope| {
+            let begun = scope.spawn(|| {
+                if seat.pe == 1 {
+                    // PE 0 waits within the library meanwhile.
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+                let ctx = seat.start().unwrap();
+                started.store(true, Ordering::Release);
+                ctx
+            });
+            let mut refused = false;
+            while seat.pe == 0 && !started.load(Ordering::Acquire) {
+                match UniqueId::new() {
+                    // It has not begun.
+                    Ok(_) => assert!(!refused, "an id was made during the start"),
+                    Err(error) => {
+                        errors::names(&error, &["nvshmem::UniqueId::new", "before it starts"]);
+                        refused = true;
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            (begun.join().unwrap(), refused)
+        });
+        // PE 0 has waited for the other one.
+        assert!(refused || seat.pe > 0 || seat.n_pes == 1, "it was never asked during the start");
+        seat.meet();
+        drop(ctx);
+        errors::names(&UniqueId::new().expect_err("no end"), &["left without an end"]);
+        seat.meet();
+    });
+}
+
+/// It goes from thread to thread.
+#[test]
+fn started_on_one_thread_and_ended_on_another() {
+    as_pes(&SIZES, |seat| {
+        let ctx = std::thread::scope(|scope| scope.spawn(|| seat.start().unwrap()).join().unwrap());
+        let ctx = std::thread::scope(|scope| {
+            let used = scope.spawn(move || {
+                drop(ctx.alloc::<u32>(77).unwrap());
+                ctx.reclaim().unwrap();
+                ctx
+            });
+            used.join().unwrap()
+        });
+        assert!(ctx.finalize().unwrap().is_empty());
+    });
+}
+
+fn usable(seat: &Seat) {
+    let ctx = seat.start().unwrap();
+    ctx.reclaim().unwrap();
+    assert!(ctx.finalize().unwrap().is_empty());
+}
+
+/// The library closes its plug-in where an id cannot be made, and would use it for the next one.
+#[test]
+fn after_an_id_that_could_not_be_made_there_is_nothing() {
+    if gpucomm::backend() != gpucomm::Backend::Emulator {
+        return;
+    }
+    crate::support::as_pes_with(&[1], &[("NVSHMEM_BOOTSTRAP_UID_SESSION_ID", "nowhere")], |seat| {
+        let error = UniqueId::new().expect_err("no address");
+        assert!(matches!(error, Error::Nvshmem { .. }), "{error:?}");
+        for error in [UniqueId::new().map(drop).expect_err("another"), seat.start().map(drop).expect_err("a start")] {
+            assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+            errors::names(&error, &["could not be made"]);
+        }
+    });
+}

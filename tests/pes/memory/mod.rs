@@ -1,0 +1,6 @@
+//! Symmetric memory.
+
+mod allocate;
+mod drops;
+mod room;
+mod views;

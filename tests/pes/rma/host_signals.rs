@@ -1,0 +1,117 @@
+//! Signals that the host gives, and waits for by looking.
+
+use std::time::{Duration, Instant};
+
+use gpucomm::nvshmem::{Pe, Signal, SignalOp};
+use gpucomm::{DeviceBuffer, Error, PinnedBuffer};
+
+use crate::support::random::{Bits, lengths, same};
+use crate::support::{Here, errors, slower, with_context, with_contexts};
+
+/// Looks until `signal` is so much.
+fn look(here: &Here<'_>, signal: Signal<'_>, value: u64) {
+    let start = Instant::now();
+    loop {
+        let now = here.ctx.signal_fetch(signal).unwrap();
+        if now == value {
+            return;
+        }
+        assert!(start.elapsed() < slower(20.0), "the signal is {now}, expected {value}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn elements_come_with_the_signal() {
+    with_context(|here| {
+        let (ctx, stream, to, from) = (here.ctx, here.stream, here.next(1), here.before(1));
+        for len in lengths() {
+            let values = |pe, round| u16::vector(&mut here.rng_of(&format!("{len} {round}"), pe), len);
+            let mut target = ctx.alloc::<u16>(len + 1).unwrap();
+            target.fill(stream, u16::poison()).unwrap();
+            let signals = ctx.alloc_signals(2).unwrap();
+            here.settle();
+            for round in 1..=4 {
+                let mine = values(here.pe(), round);
+                let (device, pinned) = (DeviceBuffer::from_slice(stream, &mine), PinnedBuffer::from_slice(&mine));
+                let (place, signal, op) = (target.symmetric(1..), signals.at(1), SignalOp::Set(7 * round));
+                match round {
+                    1 => ctx.put_signal(place, &device.unwrap(), signal, op, to),
+                    2 => ctx.put_signal(place, &pinned.unwrap(), signal, op, to),
+                    3 => {
+                        let device = device.unwrap();
+                        ctx.nonblocking(|scope| scope.put_signal(place, &device, signal, op, to))
+                    }
+                    _ => {
+                        let pinned = pinned.unwrap();
+                        ctx.nonblocking(|scope| {
+                            scope.put_signal(place, &pinned, signal, op, to)?;
+                            scope.fence()?;
+                            scope.put_signal(
+                                target.symmetric(..0),
+                                pinned.slice(..0),
+                                signals.at(0),
+                                SignalOp::Add(3),
+                                to,
+                            )
+                        })
+                    }
+                }
+                .unwrap();
+                // What is on its way to others the emulator may keep until then.
+                ctx.quiet().unwrap();
+                look(here, signals.at(1), 7 * round);
+                let now = target.to_vec(stream).unwrap();
+                same("with a signal", &now[1..], &values(from, round));
+                same("before it", &now[..1], &[u16::poison()]);
+                here.settle();
+            }
+            look(here, signals.at(0), 3);
+            here.settle();
+        }
+    });
+}
+
+#[test]
+fn operations_on_signals() {
+    with_context(|here| {
+        let (ctx, n) = (here.ctx, here.n_pes() as u64);
+        let signals = ctx.alloc_signals(2).unwrap();
+        for pe in 0..here.n_pes() {
+            ctx.signal_op(signals.at(0), SignalOp::Add(here.pe() as u64 + 1), Pe(pe)).unwrap();
+        }
+        ctx.signal_op(signals.at(1), SignalOp::Set(here.pe() as u64 + 5), here.next(1)).unwrap();
+        ctx.quiet().unwrap();
+        look(here, signals.at(0), n * (n + 1) / 2);
+        look(here, signals.at(1), here.before(1) as u64 + 5);
+        errors::argument(
+            ctx.signal_op(signals.at(0), SignalOp::Set(1), Pe(here.n_pes())),
+            "Context::signal_op",
+            "a PE below",
+            &here.n_pes().to_string(),
+        );
+        here.settle();
+    });
+}
+
+#[test]
+fn what_a_put_with_a_signal_refuses() {
+    with_contexts(&[1, 2], |here| {
+        let (ctx, me) = (here.ctx, Pe(here.pe()));
+        let (target, signals) = (ctx.alloc::<u32>(4).unwrap(), ctx.alloc_signals(1).unwrap());
+        let short = PinnedBuffer::<u32>::new(3).unwrap();
+        let op = SignalOp::Set(1);
+        let put = ctx.put_signal(&target, &short, signals.at(0), op, me);
+        errors::argument(put, "Context::put_signal", "4 elements, as many as dest has", "3");
+        let scoped = ctx.nonblocking(|scope| scope.put_signal(&target, &short, signals.at(0), op, me));
+        errors::argument(scoped, "NonblockingScope::put_signal", "4 elements", "3");
+        // Within a scope only what is the scope's own.
+        let within = ctx.nonblocking(|_| ctx.signal_op(signals.at(0), op, me));
+        assert!(matches!(within, Err(Error::InvalidUsage { operation: "Context::signal_op", .. })), "{within:?}");
+        let four = PinnedBuffer::<u32>::new(4).unwrap();
+        let within = ctx.nonblocking(|_| ctx.put_signal(&target, &four, signals.at(0), op, me));
+        assert!(matches!(within, Err(Error::InvalidUsage { operation: "Context::put_signal", .. })), "{within:?}");
+        assert_eq!(ctx.signal_fetch(signals.at(0)).unwrap(), 0);
+        here.settle();
+    });
+}

@@ -1,0 +1,6 @@
+//! Signals, waits for values, and what orders puts.
+
+mod graphs;
+mod order;
+mod values;
+mod words;

@@ -1,0 +1,109 @@
+//! Where somebody else has started the library.
+
+use std::mem::MaybeUninit;
+
+use gpucomm::nvshmem::{Context, UniqueId};
+use gpucomm::{Error, Stream, sys};
+
+use super::works;
+use crate::support::{SIZES, Seat, as_pes, errors, given_up_busy};
+
+/// Starts it, as a library in C would, on a device that is in use.
+fn start(seat: &Seat) {
+    let _current = seat.device.set_current().unwrap();
+    let _stream = Stream::new(seat.device).unwrap();
+    let id = *UniqueId::shared(&seat.exchange).unwrap().as_bytes();
+    // SAFETY: both are 128 bytes without padding, and every byte is a value.
+    let id = unsafe { std::mem::transmute::<[u8; UniqueId::BYTES], sys::nvshmemx_uniqueid_t>(id) };
+    let (pe, n_pes) = (seat.pe as i32, seat.n_pes as i32);
+    let mut attr = MaybeUninit::uninit();
+    // SAFETY: a place for attributes, which are valid then; the id lives until the start is over. All PEs do it.
+    unsafe {
+        sys::gpucommNvshmemAttrInit(attr.as_mut_ptr());
+        assert_eq!(sys::nvshmemx_set_attr_uniqueid_args(pe, n_pes, &id, attr.as_mut_ptr()), 0);
+        assert_eq!(sys::nvshmemx_hostlib_init_attr(sys::NVSHMEMX_INIT_WITH_UNIQUEID, attr.as_mut_ptr()), 0);
+    }
+}
+
+fn status() -> i32 {
+    // SAFETY: may be called at any time.
+    unsafe { sys::nvshmemx_init_status() }
+}
+
+fn finalize() {
+    // SAFETY: it runs, all PEs do it, and no context is there.
+    unsafe { sys::nvshmemx_hostlib_finalize() }
+}
+
+fn attached(seat: &Seat) -> Context {
+    seat.start_as(Context::builder().device(seat.device).timeout(seat.limit()).attach()).unwrap()
+}
+
+/// Contexts come and go, and whoever has started the library ends it; then it can start as ever.
+#[test]
+fn a_context_leaves_it_running() {
+    as_pes(&SIZES, |seat| {
+        start(seat);
+        let runs = status();
+        for _ in 0..3 {
+            works(seat, attached(seat));
+            assert_eq!(status(), runs);
+        }
+        given_up_busy(seat, attached(seat), false);
+        // SAFETY: it runs, and all PEs allocate as much.
+        let memory = unsafe { sys::nvshmem_malloc(1 << 12) };
+        assert!(!memory.is_null());
+        works(seat, attached(seat));
+        // SAFETY: memory from above, which all PEs free.
+        unsafe { sys::nvshmem_free(memory) };
+        finalize();
+        assert_eq!(status(), sys::NVSHMEM_STATUS_NOT_INITIALIZED);
+        works(seat, seat.start().unwrap());
+    });
+}
+
+/// What a context forgets stays with the library, and is told.
+#[test]
+fn what_is_forgotten_is_reported() {
+    as_pes(&[1, 2], |seat| {
+        start(seat);
+        let ctx = attached(seat);
+        std::mem::forget(ctx.alloc::<u32>(10).unwrap());
+        let leaks = ctx.finalize().unwrap();
+        assert_eq!((leaks.buffers, leaks.bytes), (1, 40));
+        works(seat, attached(seat));
+        finalize();
+    });
+}
+
+/// The library would take no notice of another id: it is not asked, and attach works after the error.
+#[test]
+fn another_start_is_an_error() {
+    as_pes(&[1, 2], |seat| {
+        start(seat);
+        for builder in [seat.builder(), Context::builder().device(seat.device).environment()] {
+            let error = seat.start_as(builder).expect_err("it runs");
+            assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+            errors::names(&error, &["somebody else has started NVSHMEM", "ContextBuilder::attach"]);
+            seat.meet();
+        }
+        works(seat, attached(seat));
+        finalize();
+    });
+}
+
+/// Beside the one, there is no other.
+#[test]
+fn a_second_context() {
+    as_pes(&[1, 2], |seat| {
+        start(seat);
+        // Nor is an id made, with the context or without.
+        let error = UniqueId::new().expect_err("it runs");
+        errors::names(&error, &["somebody else has started NVSHMEM"]);
+        let ctx = attached(seat);
+        let second = seat.start_as(Context::builder().device(seat.device).attach()).expect_err("there is one");
+        errors::names(&second, &["there is a context in this process already"]);
+        works(seat, ctx);
+        finalize();
+    });
+}

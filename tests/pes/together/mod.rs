@@ -1,0 +1,7 @@
+//! Collectives of teams.
+
+mod graphs;
+mod moves;
+mod reduces;
+mod refused;
+mod switches;

@@ -1,0 +1,48 @@
+//! What the library would answer by the end of the process.
+
+use gpucomm::nvshmem::Pe;
+use gpucomm::{Device, DeviceBuffer, Stream};
+
+use crate::support::{errors, with_context};
+
+#[test]
+fn what_cannot_be() {
+    with_context(|here| {
+        let (ctx, stream) = (here.ctx, here.stream);
+        let there = ctx.alloc::<u32>(10).unwrap();
+        let mut local = DeviceBuffer::<u32>::zeroed(stream, 9).unwrap();
+        let below = format!("a PE below {}", here.n_pes());
+        for pe in [here.n_pes(), usize::MAX, 1 << 31] {
+            let pe = Pe(pe);
+            let part = || there.symmetric(..9);
+            errors::argument(ctx.put(part(), &local, pe), "Context::put", &below, "");
+            errors::argument(ctx.get(&mut local, part(), pe), "Context::get", &below, "");
+            errors::argument(ctx.put_on_stream(part(), &local, pe, stream), "Context::put_on_stream", &below, "");
+            errors::argument(ctx.get_on_stream(&mut local, part(), pe, stream), "Context::get_on_stream", &below, "");
+            errors::argument(ctx.put_value(there.symmetric(..1), 1, pe), "Context::put_value", &below, "");
+            errors::argument(ctx.get_value(there.symmetric(..1), pe), "Context::get_value", &below, "");
+            errors::argument(
+                ctx.nonblocking(|scope| scope.put(part(), &local, pe)),
+                "NonblockingScope::put",
+                &below,
+                "",
+            );
+        }
+        let pe = here.next(1);
+        errors::argument(ctx.put(&there, &local, pe), "Context::put", "10", "9");
+        errors::argument(ctx.get(&mut local, &there, pe), "Context::get", "10", "9");
+        errors::argument(ctx.put_on_stream(&there, &local, pe, stream), "Context::put_on_stream", "10", "9");
+        errors::argument(ctx.put_value(there.symmetric(..2), 1, pe), "Context::put_value", "one element", "2");
+        errors::argument(ctx.get_value(there.symmetric(..0), pe), "Context::get_value", "one element", "0");
+        // To itself, over itself.
+        let me = Pe(here.pe());
+        let over = ctx.put(there.symmetric(..6), there.symmetric(4..).local(), me);
+        assert!(matches!(over, Err(gpucomm::Error::InvalidArgument { .. })), "{over:?}");
+        if let Some(device) = Device::all().unwrap().into_iter().find(|device| *device != here.seat.device) {
+            let other = Stream::new(device).unwrap();
+            let wrong = ctx.put_on_stream(there.symmetric(..9), &local, pe, &other);
+            errors::argument(wrong, "Context::put_on_stream", "the device of this PE", "");
+        }
+        here.settle();
+    });
+}
