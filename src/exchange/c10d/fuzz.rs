@@ -65,7 +65,7 @@ fn queries(dialect: Dialect, mut bytes: &[u8]) {
 fn said(dialect: Dialect, query: Query, parts: &[&[u8]]) -> Vec<u8> {
     let text = |text: &&[u8]| [&(text.len() as u64).to_le_bytes(), *text].concat();
     let count = |count: usize| (count as u64).to_le_bytes().to_vec();
-    let texts: Vec<u8> = parts.iter().flat_map(text).collect();
+    let texts = parts.iter().map(text).collect::<Vec<_>>().concat();
     let rest = match (query, parts) {
         (Query::Check | Query::Wait | Query::MultiGet, keys) => [count(keys.len()), texts].concat(),
         (Query::MultiSet, pairs) => [count(pairs.len() / 2), texts].concat(),
