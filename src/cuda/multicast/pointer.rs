@@ -52,7 +52,7 @@ pub struct McPtr<'m, T: Element> {
     len: usize,
     /// The device that it is mapped for, and what it is of, where that is known.
     of: Option<(Device, &'m dyn Noted)>,
-    _elements: PhantomData<(&'m (), fn() -> T)>,
+    _elements: PhantomData<fn() -> T>,
 }
 
 /// What an address is of: it says what a launch uses.

@@ -151,7 +151,6 @@ fn forgotten() {
         fill(&stream, &mut all, 8);
         let own: DeviceBuffer<u8> = buffer(memory);
         assert_eq!(values(&own)[..2], [8, 8]);
-        forget(all);
         drop(own);
         let source = DeviceBuffer::from_slice(&stream, &vec![9u8; GRAIN]).unwrap();
         copy(&stream, &mut object.ptr(b).unwrap(), &source);
