@@ -206,8 +206,7 @@ impl<'s> LentUses<'s> {
     pub(super) fn check(&self, operation: &'static str, stream: &Stream) -> Result<()> {
         let device = stream.device();
         if let Some(other) = self.only.iter().find(|only| **only != device) {
-            let expected = format!("an address that is mapped for {device}");
-            return Err(Error::argument(operation, "memory", expected, format_args!("one for {other}")));
+            return Err(Error::argument(operation, "memory", format_args!("an address for {device}"), other));
         }
         self.pinned.iter().try_for_each(|pinned| pinned.check_use(operation, stream))?;
         match self.mapped.iter().find(|(alloc, access)| !alloc.serves(device, *access)) {
@@ -331,6 +330,20 @@ as_slices! {
     &mut SliceMut<'_, T> => LentMut, Write;
     &DeviceBuffer<T> => Lent, Read;
     &mut DeviceBuffer<T> => LentMut, Write;
+}
+
+impl<M: Lend> Lend for Option<M> {
+    type Lent<'l> = Option<M::Lent<'l>>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        if let Some(memory) = self {
+            memory.uses(uses);
+        }
+    }
+
+    fn lent<'l>(&self) -> Self::Lent<'l> {
+        self.as_ref().map(M::lent)
+    }
 }
 
 impl<M: Lend> Lend for Vec<M> {

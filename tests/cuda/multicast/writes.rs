@@ -99,7 +99,7 @@ fn streams_that_cannot_have_it() {
     let stream = Stream::new(devices(2)[1]).unwrap();
     let mut other = object.ptr::<u8>(devices(2)[0]).unwrap();
     let error = stream.launch(&mut other, |_, _| ()).unwrap_err().to_string();
-    assert!(error.contains("mapped for device 1") && error.contains("device 0"), "{error}");
+    assert!(error.contains("an address for device 1") && error.contains("device 0"), "{error}");
     let mut own = object.ptr::<u8>(stream.device()).unwrap();
     let captured = stream.capture(|stream| stream.launch(&mut own, |_, _| ()));
     assert!(captured.is_err());
