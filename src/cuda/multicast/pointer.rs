@@ -105,6 +105,7 @@ impl<'m, T: Element> McPtr<'m, T> {
     /// let all = mapped.ptr::<f32>(device)?;
     /// let some = all.slice(100..300);
     /// assert_eq!((some.len(), some.as_raw().addr() - all.as_raw().addr()), (200, 400));
+    /// assert!(all.slice(..0).is_empty());
     /// # mapped.close()?;
     /// # Ok(())
     /// # }
