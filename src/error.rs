@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::refusal::Refusal;
+
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -184,6 +186,16 @@ pub enum Error {
         reason: String,
     },
 
+    /// There is no multicast, or not this: [`Refusal`](crate::cuda::multicast::Refusal) tells the reasons apart, and says what to do.
+    Multicast {
+        /// The method, or the C function.
+        operation: &'static str,
+        /// Why.
+        why: Refusal,
+        /// What was asked for, and what came.
+        detail: String,
+    },
+
     /// The installation cannot do this.
     Unsupported {
         /// The method.
@@ -259,6 +271,7 @@ impl std::fmt::Display for Error {
             }
             Self::Gone { operation, rank, how } => write!(f, "{operation}: rank {rank} {how}"),
             Self::Exchange { operation, key, reason } => write!(f, "{operation}: {key:?}: {reason}"),
+            Self::Multicast { operation, why, detail } => write!(f, "{operation}: {detail}: {why}"),
             Self::Unsupported { operation, needs } => write!(f, "{operation}: not supported: needs {needs}"),
             Self::LibraryTooOld { library, built, running } => {
                 write!(
@@ -301,6 +314,7 @@ impl Error {
             Self::Suspended { .. } => "Suspended",
             Self::Gone { .. } => "Gone",
             Self::Exchange { .. } => "Exchange",
+            Self::Multicast { .. } => "Multicast",
             Self::Unsupported { .. } => "Unsupported",
             Self::LibraryTooOld { .. } => "LibraryTooOld",
             Self::InvalidUsage { .. } => "InvalidUsage",
@@ -348,7 +362,7 @@ impl Error {
             Self::Cuda { message, .. } | Self::DeviceLost { message, .. } | Self::Nvshmem { message, .. } => message,
             Self::Nccl { message, last, .. } => last.as_mut().unwrap_or(message),
             Self::InvalidArgument { got, .. } | Self::Disagreement { got, .. } => got,
-            Self::Timeout { detail, .. } => detail,
+            Self::Timeout { detail, .. } | Self::Multicast { detail, .. } => detail,
             Self::Gone { how, .. } => how,
             Self::Exchange { reason, .. } => reason,
             Self::Unsupported { needs, .. } => needs,
@@ -379,18 +393,5 @@ impl Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a `main` that returns it ends with.
-    #[test]
-    fn debug_is_one_line() {
-        let error = Error::argument("all_reduce", "recv", "at least 2 elements", "1 elements");
-        let want = "all_reduce: recv: expected at least 2 elements, got 1 elements [InvalidArgument]";
-        assert_eq!((format!("{error:?}"), format!("{error:#?}")), (want.to_owned(), want.to_owned()));
-        let last = Some("Bootstrap:\n  connection refused\n\n".to_owned());
-        let error = Error::Nccl { operation: "ncclAllReduce", code: 2, message: "system error".into(), last };
-        let want = "ncclAllReduce: NCCL error 2 (system error): Bootstrap:; connection refused [Nccl]";
-        assert_eq!(format!("{error:?}"), want);
-    }
-}
+#[path = "error_tests.rs"]
+mod tests;

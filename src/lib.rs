@@ -21,6 +21,7 @@
 //! | [`nccl`] | [`Clique`], [`Communicator`], [`CommBuffer`], [`group`], the table of operations |
 //! | `nvshmem` (with the feature of that name) | memory that processes have in common, puts, gets, signals, teams |
 //! | [`cuda::vmm`] | virtual memory: seen by several devices, growing, shared between processes |
+//! | [`cuda::multicast`] | what is written once, and comes to several devices |
 //! | [`exchange`] | what ranks tell each other outside NCCL: ids, votes, who is left |
 //! | [`launch`] | [`Launch`]: what `torchrun`, `srun`, `mpirun` and the like have started |
 //! | `signals` (with the feature of that name) | signals that ask the program to end, and communicators that end in order then |
@@ -71,6 +72,7 @@ mod launchers;
 pub mod nccl;
 #[cfg(feature = "nvshmem")]
 pub mod nvshmem;
+mod refusal;
 #[cfg(feature = "signals")]
 pub mod signals;
 pub mod sys;

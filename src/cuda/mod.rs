@@ -79,6 +79,7 @@ mod devices;
 pub mod dlpack;
 mod graphs;
 mod memory;
+pub mod multicast;
 mod order;
 pub mod vmm;
 mod works;

@@ -25,6 +25,7 @@ pub(crate) mod nccl;
 pub(crate) mod nvshmem;
 pub(in crate::emulator) mod patience;
 pub(crate) mod races;
+pub(in crate::emulator) mod refusals;
 pub(in crate::emulator) mod report;
 pub(in crate::emulator) mod settings;
 #[cfg(test)]

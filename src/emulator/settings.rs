@@ -13,6 +13,7 @@ use super::capability::Capabilities;
 use super::fault;
 use super::floats::Floats;
 use super::given;
+use super::refusals::Refusals;
 
 /// As many devices as a set of peers holds.
 const MOST_DEVICES: usize = 64;
@@ -40,6 +41,8 @@ pub(in crate::emulator) struct Settings {
     pub nvshmem: u32,
     /// GPUCOMM_EMULATOR_NVLS: whether switches add up and spread data for teams of NVSHMEM.
     pub nvls: bool,
+    /// GPUCOMM_EMULATOR_MULTICAST: what the driver has of multicast, and what it refuses.
+    pub multicast: Refusals,
     /// GPUCOMM_EMULATOR_BUGS: which bugs of that version there are.
     pub bugs: Bugs,
     /// GPUCOMM_EMULATOR_WINDOWS: whether ranks can map each other's memory, which windows need.
@@ -82,6 +85,7 @@ impl Default for Settings {
             nccl: bugs::NCCL,
             nvshmem: bugs::NVSHMEM,
             nvls: false,
+            multicast: Refusals::default(),
             bugs: Bugs::default(),
             windows: true,
             order: false,
@@ -162,6 +166,7 @@ impl Variables<'_> {
         self.take("NCCL", &mut all.nccl, bugs::EXPECTED, bugs::version);
         self.take("NVSHMEM", &mut all.nvshmem, bugs::EXPECTED_NVSHMEM, bugs::nvshmem);
         self.take("NVLS", &mut all.nvls, "0 or 1", flag);
+        self.take("MULTICAST", &mut all.multicast, Refusals::EXPECTED, Refusals::parse);
         self.take("BUGS", &mut all.bugs, Bugs::EXPECTED, Bugs::parse);
         all.bugs = all.bugs.of(all.nccl);
         self.take("WINDOWS", &mut all.windows, "0 or 1", flag);

@@ -9,6 +9,7 @@ use super::one_sided::{Found, Target};
 use super::raw::check::check;
 use super::raw::outside::outside_of_host_functions;
 use super::state::inner::Inner;
+use crate::cuda::multicast::McPtr;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -173,6 +174,44 @@ impl Communicator {
             sys::gpucommNcclMultimemPointer(window, found.offset, place)
         })?;
         reached(OPERATION, address, || "switches that reduce and multiply, and NVLink SHARP to be on".to_owned())
+    }
+}
+
+/// Where kernels reach windows of several ranks at once.
+impl Communicator {
+    /// Wraps `ncclGetLsaMultimemDevicePointer`, as [`Communicator::multimem_address`]: `len` elements from `target` on as what
+    /// [multicast](crate::cuda::multicast) gives. Of a launch that it is lent to, nothing is known by it: the memory is lent beside it.
+    ///
+    /// ```
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = gpucomm::Clique::init_all(&gpucomm::Device::all()?)?;
+    /// # clique.spmd(|comm| {
+    /// # let stream = gpucomm::Stream::new(comm.device())?;
+    /// let x = comm.alloc::<f32>(&stream, 1024)?;
+    /// if comm.properties().is_ok_and(|properties| properties.multimem) && x.is_window() {
+    ///     // SAFETY: all ranks run this program, and each has a thread of its own.
+    ///     let all = unsafe { comm.multimem_ptr(gpucomm::CommBuffer::at(&x, 0), x.len())? };
+    ///     println!("{all:?}");
+    /// }
+    /// # Ok(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there; [`InvalidArgument`](crate::Error::InvalidArgument) where so many elements do not lie within the window.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn multimem_ptr<'t, T: Element>(&self, target: Target<'t, T>, len: usize) -> Result<McPtr<'t, T>> {
+        const OPERATION: &str = "multimem_ptr";
+        begin(OPERATION)?;
+        let found = target.find(OPERATION, self.inner(), self.inner().rank)?;
+        within(OPERATION, &found, len.saturating_mul(size_of::<T>()), found.own)?;
+        // SAFETY: as the caller promises.
+        let address = unsafe { self.multimem_address(target) }?;
+        Ok(McPtr::of(address.as_raw(), len, None))
     }
 }
 

@@ -48,6 +48,7 @@ macro_rules! emulated {
 mod nvshmem;
 #[cfg(feature = "nvshmem")]
 pub use nvshmem::*;
+pub(crate) mod multicast;
 #[cfg(feature = "pmix")]
 pub(crate) mod pmix;
 

@@ -27,6 +27,7 @@ mod kernel;
 mod launch;
 mod lost;
 mod moved;
+mod multicast;
 mod order;
 mod owners;
 mod parts;

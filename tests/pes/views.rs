@@ -187,6 +187,8 @@ fn multicast() {
         assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
         if let Some(view) = buffer.symmetric(24..).multicast(&team).unwrap() {
             assert_eq!((view.len(), view.as_raw().is_null()), (1000, false));
+            let same = view.ptr();
+            assert_eq!((same.len(), same.as_raw()), (view.len(), view.as_raw()));
         }
         assert!(here.ctx.alloc::<f32>(0).unwrap().multicast(&team).unwrap().is_none());
     });

@@ -1,6 +1,9 @@
 #include "gpucomm_shim.h"
 
 #include <string.h>
+#if CUDART_VERSION >= 12010
+#include <cudaTypedefs.h>
+#endif
 
 /* What the Rust side takes for granted. */
 _Static_assert(sizeof(cudaError_t) == 4, "cudaError_t is a C int");
@@ -10,6 +13,31 @@ _Static_assert(sizeof(cudaUUID_t) == sizeof(((gpucommDeviceInfo_t *)0)->uuid), "
 _Static_assert(sizeof(((struct cudaDeviceProp *)0)->name) <= sizeof(((gpucommDeviceInfo_t *)0)->name), "names fit");
 _Static_assert(cudaMemoryTypeUnregistered == 0 && cudaMemoryTypeHost == 1, "cudaMemoryType");
 _Static_assert(cudaMemoryTypeDevice == 2 && cudaMemoryTypeManaged == 3, "cudaMemoryType");
+/* What src/sys/multicast.rs declares by hand. */
+#if CUDART_VERSION >= 12010
+_Static_assert(sizeof(CUmulticastObjectProp) == 32, "CUmulticastObjectProp has 32 bytes");
+_Static_assert(offsetof(CUmulticastObjectProp, numDevices) == 0, "numDevices");
+_Static_assert(offsetof(CUmulticastObjectProp, size) == 8, "size");
+_Static_assert(offsetof(CUmulticastObjectProp, handleTypes) == 16, "handleTypes");
+_Static_assert(offsetof(CUmulticastObjectProp, flags) == 24, "flags");
+_Static_assert(CU_MULTICAST_GRANULARITY_MINIMUM == 0 && CU_MULTICAST_GRANULARITY_RECOMMENDED == 1, "granularities");
+_Static_assert(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED == 132, "the attribute");
+_Static_assert(sizeof(CUmulticastGranularity_flags) == 4 && sizeof(CUdevice) == 4 && sizeof(CUresult) == 4, "C ints");
+#if defined(__GNUC__)
+#define GPUCOMM_IS(name, ...) \
+  _Static_assert(__builtin_types_compatible_p(PFN_##name, CUresult(CUDAAPI *)(__VA_ARGS__)), #name)
+GPUCOMM_IS(cuMulticastGetGranularity_v12010, size_t *, const CUmulticastObjectProp *, CUmulticastGranularity_flags);
+GPUCOMM_IS(cuMulticastCreate_v12010, unsigned long long *, const CUmulticastObjectProp *);
+GPUCOMM_IS(cuMulticastAddDevice_v12010, unsigned long long, int);
+GPUCOMM_IS(cuMulticastBindMem_v12010, unsigned long long, size_t, unsigned long long, size_t, size_t, unsigned long long);
+GPUCOMM_IS(cuMulticastBindAddr_v12010, unsigned long long, size_t, unsigned long long, size_t, unsigned long long);
+GPUCOMM_IS(cuMulticastUnbind_v12010, unsigned long long, int, size_t, size_t);
+#if CUDART_VERSION >= 13010
+GPUCOMM_IS(cuMulticastBindMem_v13010, unsigned long long, int, size_t, unsigned long long, size_t, size_t, unsigned long long);
+GPUCOMM_IS(cuMulticastBindAddr_v13010, unsigned long long, int, size_t, unsigned long long, size_t, unsigned long long);
+#endif
+#endif
+#endif
 #if defined(GPUCOMM_NCCL)
 _Static_assert(sizeof(ncclUniqueId) == 128, "ncclUniqueId has 128 bytes");
 _Static_assert(sizeof(ncclResult_t) == 4, "ncclResult_t is a C int");

@@ -13,6 +13,7 @@ use super::host::slice::PinnedSlice;
 use super::host::slice_mut::PinnedSliceMut;
 use super::views::slice::Slice;
 use super::views::slice_mut::SliceMut;
+use crate::cuda::devices::device::Device;
 use crate::cuda::order::recording;
 use crate::cuda::order::recording::Used;
 use crate::cuda::order::stream::Stream;
@@ -161,6 +162,8 @@ pub struct LentUses<'s> {
     mapped: SmallVec<[(&'s Allocation, Access); 1]>,
     /// Pinned memory, which may belong to a graph.
     pinned: SmallVec<[&'s PinnedMemory; 1]>,
+    /// Devices for which addresses are that no other device may use.
+    only: SmallVec<[Device; 1]>,
 }
 
 impl fmt::Debug for LentUses<'_> {
@@ -185,9 +188,13 @@ impl<'s> LentUses<'s> {
     }
 
     /// What has no elements here, but an order of uses.
-    #[cfg(feature = "nvshmem")]
     pub(crate) fn add_used(&mut self, used: &'s dyn Used, access: Access) {
         self.all.push((used, access));
+    }
+
+    /// An address that is mapped for `device` alone.
+    pub(crate) fn add_only_for(&mut self, device: Device) {
+        self.only.push(device);
     }
 
     pub(crate) fn add_pinned(&mut self, memory: &'s PinnedMemory, access: Access) {
@@ -198,6 +205,9 @@ impl<'s> LentUses<'s> {
     /// Whether the device of `stream` can get at all of it, as far as that is known: what other devices have opened otherwise is not.
     pub(super) fn check(&self, operation: &'static str, stream: &Stream) -> Result<()> {
         let device = stream.device();
+        if let Some(other) = self.only.iter().find(|only| **only != device) {
+            return Err(Error::argument(operation, "memory", format_args!("an address for {device}"), other));
+        }
         self.pinned.iter().try_for_each(|pinned| pinned.check_use(operation, stream))?;
         match self.mapped.iter().find(|(alloc, access)| !alloc.serves(device, *access)) {
             None => Ok(()),

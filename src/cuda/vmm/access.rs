@@ -51,7 +51,7 @@ impl Access {
     }
 
     /// As C has it.
-    pub(super) fn descriptor(&self) -> sys::CUmemAccessDesc_v1 {
+    pub(crate) fn descriptor(&self) -> sys::CUmemAccessDesc_v1 {
         // SAFETY: integers only, of which zero is a value.
         let mut descriptor: sys::CUmemAccessDesc_v1 = unsafe { std::mem::zeroed() };
         descriptor.location = place::on(self.device);

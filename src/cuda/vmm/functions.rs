@@ -36,7 +36,7 @@ struct Found {
 /// A function as `$type`, or an error of `$operation` that says that the driver has none.
 macro_rules! functions {
     ($($name:ident: $symbol:literal, $type:ty;)*) => {$(
-        pub(super) fn $name(operation: &'static str) -> Result<$type> {
+        pub(crate) fn $name(operation: &'static str) -> Result<$type> {
             found().$name.ok_or_else(|| missing(operation, $symbol))
         }
     )*};
@@ -92,7 +92,7 @@ fn found() -> &'static Found {
 }
 
 /// To be called before calls that concern `device`: it can do all this, or there is an error.
-pub(super) fn ready(operation: &'static str, device: Device) -> Result<()> {
+pub(crate) fn ready(operation: &'static str, device: Device) -> Result<()> {
     device.ready(operation)?;
     let mut supported = 0;
     // SAFETY: writes one integer to the address given. The handle of a device in the driver is its ordinal.
@@ -109,6 +109,6 @@ pub(super) fn ready(operation: &'static str, device: Device) -> Result<()> {
 }
 
 /// The code of the runtime for one of the driver: they agree wherever both have one.
-pub(super) fn code(result: sys::CUresult) -> sys::cudaError {
+pub(crate) fn code(result: sys::CUresult) -> sys::cudaError {
     sys::cudaError(result.0)
 }

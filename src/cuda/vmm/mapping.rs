@@ -281,14 +281,31 @@ impl Shown for Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
+        let memory = std::mem::take(&mut self.mapped.get_mut().unwrap_or_else(PoisonError::into_inner).memory);
         if in_host_function() {
             // CUDA must not be called here: the memory is lost, and its addresses too.
-            let mapped = std::mem::take(&mut self.mapped.get_mut().unwrap_or_else(PoisonError::into_inner).memory);
-            std::mem::forget(mapped);
+            std::mem::forget(memory);
             return;
         }
+        let rest = Rest { memory, range: self.range.take() };
+        if rest.memory.iter().any(|memory| memory.is_bound()) {
+            let memory = rest.memory.clone();
+            let done = move || Ok(!memory.iter().any(|memory| memory.is_bound()));
+            owners::drop_when(Box::new(rest), self.device, Box::new(done));
+        }
+    }
+}
+
+/// What is left of a span that nobody shows any more: it stays as long as it is bound to a multicast object.
+struct Rest {
+    memory: Vec<Arc<Physical>>,
+    range: AddressRange,
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
         let mut address = self.range.base();
-        for memory in &self.mapped.get_mut().unwrap_or_else(PoisonError::into_inner).memory {
+        for memory in &self.memory {
             unmap(address, memory.bytes);
             address += memory.bytes as u64;
         }

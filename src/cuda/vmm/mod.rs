@@ -81,10 +81,10 @@
 
 mod access;
 mod buffer;
-mod functions;
+pub(crate) mod functions;
 mod handover;
 mod mapping;
-mod physical;
+pub(crate) mod physical;
 mod place;
 mod properties;
 mod range;
@@ -96,6 +96,6 @@ pub use physical::PhysicalMemory;
 pub use properties::{Granularity, HandleTypes, Properties};
 pub use range::AddressRange;
 pub use share::FabricHandle;
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use share::handles_at;
+pub(crate) use share::held_by;

@@ -1,6 +1,6 @@
 //! Physical memory: bytes of a device, at no address.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::functions;
@@ -31,7 +31,7 @@ pub struct PhysicalMemory(pub(super) Arc<Physical>);
 
 /// Such memory, once for all who have it.
 #[derive(Debug)]
-pub(super) struct Physical {
+pub(crate) struct Physical {
     raw: u64,
     /// Whether it is released with this.
     ours: bool,
@@ -41,6 +41,8 @@ pub(super) struct Physical {
     known: OnceLock<Arc<Known>>,
     /// Whether it was mapped, or is to be mapped, more than once.
     aliased: AtomicBool,
+    /// How many multicast objects it is bound to.
+    bound: AtomicUsize,
 }
 
 impl PhysicalMemory {
@@ -83,8 +85,13 @@ impl PhysicalMemory {
 
     /// What a handle stands for, which nobody else releases.
     pub(super) fn of(raw: u64, bytes: usize, properties: Properties) -> Self {
-        let (known, aliased) = (OnceLock::new(), AtomicBool::new(false));
-        Self(Arc::new(Physical { raw, ours: true, bytes, properties, known, aliased }))
+        let (known, aliased, bound) = (OnceLock::new(), AtomicBool::new(false), AtomicUsize::new(0));
+        Self(Arc::new(Physical { raw, ours: true, bytes, properties, known, aliased, bound }))
+    }
+
+    /// It as those have it who keep it.
+    pub(crate) fn inner(&self) -> &Arc<Physical> {
+        &self.0
     }
 
     /// How many bytes.
@@ -160,7 +167,7 @@ impl std::fmt::Debug for PhysicalMemory {
 }
 
 impl Physical {
-    pub(super) fn raw(&self) -> u64 {
+    pub(crate) fn raw(&self) -> u64 {
         self.raw
     }
 
@@ -168,6 +175,24 @@ impl Physical {
     pub(super) fn into_raw(mut self) -> u64 {
         self.ours = false;
         self.raw
+    }
+
+    /// It is bound to a multicast object, and so written to in another way than by its mappings. Gives back what is kept of it.
+    pub(crate) fn bind(&self, operation: &'static str) -> Result<Arc<Known>> {
+        let known = self.known(operation, self.known.get())?;
+        known.set_aliased();
+        self.bound.fetch_add(1, Ordering::Relaxed);
+        Ok(known)
+    }
+
+    /// One binding of it is gone.
+    pub(crate) fn unbind(&self) {
+        self.bound.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether it is bound: then its mappings stay, as B200s do not unbind what was unmapped before.
+    pub(super) fn is_bound(&self) -> bool {
+        self.bound.load(Ordering::Acquire) > 0
     }
 
     /// What is kept of it: `beside`, where it is mapped behind other memory.

@@ -21,6 +21,11 @@ impl HandleTypes {
     /// By fabric handles, between the hosts of an NVLink fabric. Needs a fabric that the process may use (an IMEX channel).
     pub const FABRIC: Self = Self(8);
 
+    /// As C has them.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Whether all of `other` are among these.
     ///
     /// ```

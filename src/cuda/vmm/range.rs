@@ -77,15 +77,23 @@ impl AddressRange {
     }
 
     /// The first of them, as the driver has it.
-    pub(super) fn base(&self) -> u64 {
+    pub(crate) fn base(&self) -> u64 {
         self.base
+    }
+}
+
+impl AddressRange {
+    /// The addresses; what is left here is of none.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self { base: 0, bytes: 0 })
     }
 }
 
 impl Drop for AddressRange {
     fn drop(&mut self) {
         // Within a host function CUDA must not be called.
-        if !in_host_function()
+        if self.bytes > 0
+            && !in_host_function()
             && let Ok(free) = functions::free("cuMemAddressFree")
         {
             // SAFETY: the whole of a reservation, once. Who has mapped something there has unmapped it, or the driver refuses.

@@ -10,7 +10,6 @@ use super::properties::{HandleTypes, Properties};
 use super::range::AddressRange;
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::Device;
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use crate::cuda::devices::driver::retained;
 use crate::error::{Error, Result};
 use crate::exchange::FdSocket;
@@ -230,8 +229,6 @@ unsafe fn import(
 
 /// Wraps `cuMemGetAllocationPropertiesFromHandle`: by which handles the memory can be shared that is mapped at this address; `None` of
 /// memory that was not mapped, and where that cannot be known: the thread has to be bound to a device.
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
-#[allow(dead_code)]
 pub(crate) fn handles_at(operation: &'static str, address: *mut c_void) -> Option<HandleTypes> {
     let found = retained(address, |raw| properties(operation, raw))?;
     found.ok().map(|found| HandleTypes(found.requestedHandleTypes.0))
@@ -241,7 +238,7 @@ pub(crate) fn handles_at(operation: &'static str, address: *mut c_void) -> Optio
 ///
 /// # Errors
 /// [`InvalidArgument`](Error::InvalidArgument) where another one does.
-pub(super) fn held_by(operation: &'static str, device: Device, raw: u64) -> Result<Properties> {
+pub(crate) fn held_by(operation: &'static str, device: Device, raw: u64) -> Result<Properties> {
     let found = properties(operation, raw)?;
     let holder = place::ordinal(found.location);
     if holder == Some(device.ordinal()) {

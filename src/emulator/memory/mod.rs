@@ -3,7 +3,8 @@
 //! An [`object`] is a piece of memory in a file of its own, which any process of the machine can map. One [`map`] says what
 //! each address of this process means: which object, and where in it. The memory of a device is one object, its [`ground`],
 //! made at the first use, and the [`heap`] divides it into [`block`]s. [`symmetric`] heaps are objects of their own. Above that, [`space`] is what programs see: their pointers,
-//! what they have mapped themselves, what each device may do with memory, and who uses it. Nothing here knows a device but by its
+//! what they have mapped themselves, what each device may do with memory, and who uses it; and [`multicast`] objects, at whose addresses
+//! devices write to the memory of all of them. Nothing here knows a device but by its
 //! numbers: the ordinal that it has in this process, and the one that it has on the machine.
 
 pub(crate) mod access;
@@ -12,6 +13,7 @@ pub(crate) mod fault;
 pub(crate) mod ground;
 pub(crate) mod heap;
 pub(crate) mod map;
+pub(crate) mod multicast;
 pub(crate) mod object;
 pub(crate) mod patchwork;
 pub(crate) mod poison;

@@ -117,6 +117,11 @@ impl FdSocket {
         Ok(this)
     }
 
+    /// The exchange whose ranks it is for.
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
     /// Sends file descriptors to a rank, 1 to [`MAX_FDS`] of them, with a purpose of at most 256 bytes that it asks for.
     ///
     /// It returns when the kernel has them; they stay open for the receiver, whatever the sender does with its own. A rank that

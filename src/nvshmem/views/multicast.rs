@@ -1,6 +1,7 @@
 //! Memory of all members of a team at one address.
 
 use super::lend::lends;
+use crate::cuda::multicast::McPtr;
 use crate::cuda::{Access, Address, LentUses};
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
@@ -81,6 +82,29 @@ impl<'a, T: Element> MulticastView<'a, T> {
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.slice.is_empty()
+    }
+
+    /// The same as what [multicast](crate::cuda::multicast) gives. Of a launch that it is lent to, nothing is known by it: the view is lent beside
+    /// it, or in its place.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # // SAFETY: the only PE.
+    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let (buffer, team) = (ctx.alloc::<f32>(1024)?, ctx.world()?);
+    /// if let Some(view) = buffer.multicast(&team)? {
+    ///     assert_eq!((view.ptr().len(), view.ptr().as_raw()), (view.len(), view.as_raw()));
+    /// }
+    /// # drop((buffer, team));
+    /// # ctx.finalize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ptr(&self) -> McPtr<'_, T> {
+        McPtr::of(self.as_raw(), self.len(), None)
     }
 
     /// Where it begins, for `multimem` instructions. What is done with it is not tracked.

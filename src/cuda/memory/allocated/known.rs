@@ -75,6 +75,16 @@ impl Known {
         })
     }
 
+    /// Who uses it.
+    pub(crate) fn tracker(&self) -> &Tracker {
+        &self.uses
+    }
+
+    /// Where its bytes come from.
+    pub(crate) fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
     /// Whether all uses are done. Does not wait. What a stream has done that is being captured is not known.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         self.uses.is_done()

@@ -50,7 +50,8 @@ functions! {
         gpucommDeviceInfo gpucommDriverEntryPoint
         cuCtxGetCurrent cuDeviceGetAttribute cuDevicePrimaryCtxGetState cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAddressRange cuMemGetAccess cuMemGetAllocationGranularity
         cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMap cuMemRelease cuMemRetainAllocationHandle
-        cuMemSetAccess cuMemUnmap;
+        cuMemSetAccess cuMemUnmap cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate
+        cuMulticastGetGranularity cuMulticastUnbind;
     Enqueues:
         cudaEventRecord cudaFreeAsync cudaGraphLaunch cudaGraphUpload cudaLaunchHostFunc cudaMallocFromPoolAsync cudaMemcpyAsync
         cudaMemcpyPeerAsync cudaMemsetAsync cudaStreamWaitEvent cuMemsetD16Async cuMemsetD32Async cuMemsetD2D32Async;

@@ -194,7 +194,7 @@ pub unsafe extern "C" fn gpucommDeviceInfo(info: *mut gpucommDeviceInfo_t, ordin
 pub unsafe extern "C" fn gpucommDriverEntryPoint(
     function: *mut *mut c_void,
     symbol: *const c_char,
-    _version: c_uint,
+    version: c_uint,
 ) -> cudaError_t {
     runtime(functions::gpucommDriverEntryPoint, || {
         // SAFETY: as C declares it: a pointer to write to, or null.
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn gpucommDriverEntryPoint(
         }
         device(current_device())?;
         // SAFETY: `symbol` is a C string, as the function is declared.
-        out.set(driver::entry_point(unsafe { CStr::from_ptr(symbol) }));
+        out.set(driver::entry_point(unsafe { CStr::from_ptr(symbol) }, version));
         Ok(())
     })
 }

@@ -1,6 +1,6 @@
 //! The functions of the driver that are looked up by name.
 
-use super::{Out, vmm};
+use super::{Out, multicast, vmm};
 use crate::emulator::cuda::core::device::{current, device};
 use crate::emulator::cuda::core::driver_lock;
 use crate::emulator::cuda::core::safety::{Function, functions};
@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_int, c_uint, c_ushort, c_void};
 use std::sync::Arc;
 
 /// The address of a driver function, or null where the emulator has none of that name.
-pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
+pub(super) fn entry_point(symbol: &CStr, version: c_uint) -> *mut c_void {
     type D16 = unsafe extern "C" fn(CUdeviceptr_v2, c_ushort, usize, CUstream) -> CUresult;
     type D32 = unsafe extern "C" fn(CUdeviceptr_v2, c_uint, usize, CUstream) -> CUresult;
     type D2D32 = unsafe extern "C" fn(CUdeviceptr_v2, usize, c_uint, usize, usize, CUstream) -> CUresult;
@@ -28,7 +28,10 @@ pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
         b"cuMemsetD16Async" => memset_d16 as D16 as *mut c_void,
         b"cuMemsetD32Async" => memset_d32 as D32 as *mut c_void,
         b"cuMemsetD2D32Async" => memset_d2d32 as D2D32 as *mut c_void,
-        _ => vmm::entry_point(symbol),
+        _ => {
+            let of_multicast = multicast::entry_point(symbol, version);
+            if of_multicast.is_null() { vmm::entry_point(symbol) } else { of_multicast }
+        }
     }
 }
 

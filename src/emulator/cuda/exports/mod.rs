@@ -5,6 +5,7 @@ mod device;
 mod driver;
 mod graphs;
 mod memory;
+mod multicast;
 mod streams;
 mod vmm;
 

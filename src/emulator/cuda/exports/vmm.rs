@@ -4,19 +4,20 @@ use super::Out;
 use crate::emulator::cuda::core::device;
 use crate::emulator::cuda::core::safety::{Function, functions};
 use crate::emulator::cuda::frame::guarded;
-use crate::emulator::cuda::tasks::{memory, vmm};
+use crate::emulator::cuda::tasks::{memory, multicast, refuse, vmm};
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::fault::Fault;
 use crate::emulator::memory::space::physical::Nature;
 use crate::emulator::memory::space::table;
+use crate::emulator::refusals::Step;
 use crate::emulator::report;
 use crate::sys::*;
 use std::ffi::{CStr, c_int, c_ulonglong, c_void};
 use std::os::fd::{BorrowedFd, IntoRawFd};
 
 /// What handles of descriptors and of fabrics are in a set of kinds of handles.
-const FD: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
-const FABRIC: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC.0;
+pub(super) const FD: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
+pub(super) const FABRIC: u32 = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC.0;
 
 /// The handle of all memory of ncclMemAlloc.
 const OF_NCCL: CUmemGenericAllocationHandle_v1 = u64::MAX;
@@ -60,7 +61,7 @@ pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
 }
 
 /// The frame of these functions. The driver gives codes only; why stands on stderr.
-fn driver(function: Function, work: impl FnOnce() -> Result<(), Fault>) -> CUresult {
+pub(super) fn driver(function: Function, work: impl FnOnce() -> Result<(), Fault>) -> CUresult {
     let explained = || {
         work().map_err(|fault| {
             report::line(format!("{}: {}", function.name, fault.text));
@@ -73,21 +74,21 @@ fn driver(function: Function, work: impl FnOnce() -> Result<(), Fault>) -> CUres
 
 /// # Safety
 /// As for [`Out::new`].
-unsafe fn out<T>(ptr: *mut T) -> Result<Out<T>, Fault> {
+pub(super) unsafe fn out<T>(ptr: *mut T) -> Result<Out<T>, Fault> {
     // SAFETY: the caller vouches for it.
     unsafe { Out::new(ptr) }.map_err(|_| Fault::value("the place for the result is null"))
 }
 
-fn unsupported(text: impl Into<String>) -> Fault {
+pub(super) fn unsupported(text: impl Into<String>) -> Fault {
     Fault { cuda: cudaError::cudaErrorNotSupported, text: text.into() }
 }
 
 /// What machines answer whose GPUs no fabric connects, or whose administrator has opened none to this process.
-fn no_fabric() -> Fault {
+pub(super) fn no_fabric() -> Fault {
     Fault { cuda: cudaError::cudaErrorNotPermitted, text: "this machine has no fabric".into() }
 }
 
-fn no_flags(flags: c_ulonglong) -> Result<(), Fault> {
+pub(super) fn no_flags(flags: c_ulonglong) -> Result<(), Fault> {
     if flags == 0 { Ok(()) } else { Err(Fault::value(format!("the flags are {flags:#x}, expected 0"))) }
 }
 
@@ -128,6 +129,7 @@ unsafe fn nature(prop: *const CUmemAllocationProp_v1) -> Result<Nature, Fault> {
 
 /// Those of virtual memory that H200s have: it as such, its descriptors, network cards, and fabric handles, which are of no use without
 /// a fabric.
+const MULTICAST: c_int = crate::sys::multicast::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED;
 const HAS: [c_int; 4] = [102, 103, 110, 128];
 
 unsafe extern "C" fn attribute(value: *mut c_int, attribute: c_int, ordinal: c_int) -> CUresult {
@@ -138,10 +140,15 @@ unsafe extern "C" fn attribute(value: *mut c_int, attribute: c_int, ordinal: c_i
             let text = format!("there is no device {ordinal}");
             return Err(Fault { cuda: cudaError::cudaErrorInvalidDevice, text });
         }
-        if !HAS.contains(&attribute) {
-            return Err(Fault::value(format!("attribute {attribute} is not emulated, expected one of {HAS:?}")));
-        }
-        out.set(1);
+        let value = match attribute {
+            MULTICAST => c_int::from(multicast::is_supported()),
+            _ if HAS.contains(&attribute) => 1,
+            _ => {
+                let text = format!("attribute {attribute} is not emulated, expected {MULTICAST} or one of {HAS:?}");
+                return Err(Fault::value(text));
+            }
+        };
+        out.set(value);
         Ok(())
     })
 }
@@ -245,12 +252,19 @@ unsafe extern "C" fn export(
         // SAFETY: as C declares it for descriptors: an `int` to write to, or null. For others nothing is written.
         let out = unsafe { out(shareable.cast::<c_int>())? };
         no_flags(flags)?;
-        let physical = vmm::physical(handle)?;
-        if kind.0 != FD || physical.nature.handles & FD == 0 {
-            let can = physical.nature.handles;
-            return Err(Fault::value(format!("a handle of kind {:#x} of memory that was made for {can:#x}", kind.0)));
+        let thing = vmm::thing(handle)?;
+        let can = match &thing {
+            vmm::Thing::Physical(physical) => physical.nature.handles,
+            vmm::Thing::Multicast(multicast) => multicast.shape().handles,
+        };
+        if kind.0 != FD || can & FD == 0 {
+            return Err(Fault::value(format!("a handle of kind {:#x} of what was made for {can:#x}", kind.0)));
         }
-        let fd = physical.export().map_err(|error| Fault {
+        let fd = match thing {
+            vmm::Thing::Physical(physical) => physical.export(),
+            vmm::Thing::Multicast(object) => refuse::refuse(Step::Export).map(|()| object.export())?,
+        };
+        let fd = fd.map_err(|error| Fault {
             cuda: cudaError::cudaErrorMemoryAllocation,
             text: format!("a descriptor: {error}"),
         })?;
@@ -310,9 +324,12 @@ unsafe extern "C" fn map(
     driver(functions::cuMemMap, || {
         no_flags(flags)?;
         if offset != 0 {
-            return Err(unsupported(format!("the offset is {offset}: the driver maps from the start of memory only")));
+            return Err(unsupported(format!("the offset is {offset}: the driver maps from the start only")));
         }
-        table::map(address as usize, size, &vmm::physical(handle)?)
+        match vmm::thing(handle)? {
+            vmm::Thing::Physical(physical) => table::map(address as usize, size, &physical),
+            vmm::Thing::Multicast(object) => multicast::map(&object, address as usize, size),
+        }
     })
 }
 

@@ -11,6 +11,7 @@ use crate::emulator::cuda::core::device::{self, Device};
 use crate::emulator::cuda::core::stream::Stream;
 use crate::emulator::cuda::core::work::{Run, Running, Work};
 use crate::emulator::memory::access::Access;
+use crate::emulator::memory::multicast::targets;
 use crate::emulator::memory::space::held::InUse;
 use crate::emulator::memory::space::locate;
 use crate::emulator::races::touches::{Actor, Touching};
@@ -31,12 +32,13 @@ enum Place {
 }
 
 impl Place {
-    fn of(operation: &str, ptr: *const c_void, bytes: usize) -> Result<Self, cudaError> {
+    fn of(operation: &str, ptr: *const c_void, bytes: usize, writes: bool) -> Result<Self, cudaError> {
         if locate::is_device(ptr.addr()) {
             if let Some(ordinal) = locate::device_at(ptr.addr()) {
                 device::answers(ordinal)?;
             }
-            let used = locate::hold(ptr, bytes).map_err(|fault| reject(operation, fault.text))?;
+            let used = if writes { targets::hold(ptr, bytes) } else { locate::hold(ptr, bytes) };
+            let used = used.map_err(|fault| reject(operation, fault.text))?;
             return Ok(Self::Device(used));
         }
         match host::hold(ptr.addr(), bytes) {
@@ -53,6 +55,14 @@ impl Place {
             Self::Device(used) => used.tell(writes, actor, tell),
             Self::Pinned(used) => used.tell(writes, actor, tell),
             Self::Pageable => {}
+        }
+    }
+
+    /// Writes to each place where what is written to `ptr` goes.
+    fn each(&self, ptr: *mut c_void, mut write: impl FnMut(*mut c_void)) {
+        match self {
+            Self::Device(used) => used.each(ptr, write),
+            Self::Pinned(_) | Self::Pageable => write(ptr),
         }
     }
 
@@ -192,7 +202,7 @@ impl Work for Copying {
         if (1..bytes).contains(&dst.addr().abs_diff(src.addr())) {
             return Err(reject(name, format!("{bytes} bytes at {src:p} and at {dst:p} overlap, expected them apart")));
         }
-        let (to, from) = (Place::of(name, dst, bytes)?, Place::of(name, src, bytes)?);
+        let (to, from) = (Place::of(name, dst, bytes, true)?, Place::of(name, src, bytes, false)?);
         if let Some(text) = rule.refuses(self, &from, &to) {
             return Err(reject(name, text));
         }
@@ -238,7 +248,9 @@ impl Run for Move {
         // SAFETY: both ranges were checked when the copy was enqueued, and live as the guards do. They may be the same memory under two
         // addresses, which memmove allows. Other work may touch the same bytes at the same time where the emulated program forgot to order
         // its work; as on a device, the bytes are then unspecified.
-        unsafe { libc::memmove(self.dst, src, self.bytes) };
+        self.to.each(self.dst, |dst| unsafe {
+            libc::memmove(dst, src, self.bytes);
+        });
     }
 }
 

@@ -4,8 +4,9 @@ use super::access;
 use crate::emulator::cuda::core::stream::Stream;
 use crate::emulator::cuda::core::work::{Run, Running, Work};
 use crate::emulator::memory::access::Access;
+use crate::emulator::memory::multicast::targets::hold;
 use crate::emulator::memory::space::held::InUse;
-use crate::emulator::memory::space::locate::{device_at, hold};
+use crate::emulator::memory::space::locate::device_at;
 use crate::emulator::races::touches::{Actor, Touching};
 use crate::emulator::report;
 use crate::sys::cudaError;
@@ -112,18 +113,25 @@ impl<T: Pattern> Run for Filling<T> {
     }
 
     fn run(self: Box<Self>, _: &Running) {
-        let Fill { dst, value, shape, .. } = self.fill;
-        for row in 0..shape.height {
-            let start = dst.wrapping_byte_add(row * shape.pitch);
-            if let Some(byte) = value.byte() {
-                // SAFETY: the whole shape was found inside one live allocation, and any byte may be written there.
-                unsafe { libc::memset(start.cast(), i32::from(byte), shape.width * size_of::<T>()) };
-                continue;
-            }
-            for column in 0..shape.width {
-                // SAFETY: as above; the alignment was checked when the work was asked for.
-                unsafe { start.add(column).write(value) };
-            }
+        // SAFETY: the whole shape was found inside one live allocation, or in what is bound to a multicast object; the alignment was
+        // checked when the work was asked for.
+        self.used.each(self.fill.dst.cast(), |dst| unsafe { write(dst.cast::<T>(), self.fill.value, self.fill.shape) });
+    }
+}
+
+/// # Safety
+/// All elements of the shape may be written, and `dst` is aligned.
+unsafe fn write<T: Pattern>(dst: *mut T, value: T, shape: Shape) {
+    for row in 0..shape.height {
+        let start = dst.wrapping_byte_add(row * shape.pitch);
+        if let Some(byte) = value.byte() {
+            // SAFETY: as the caller promises; any byte may be written there.
+            unsafe { libc::memset(start.cast(), i32::from(byte), shape.width * size_of::<T>()) };
+            continue;
+        }
+        for column in 0..shape.width {
+            // SAFETY: as the caller promises.
+            unsafe { start.add(column).write(value) };
         }
     }
 }

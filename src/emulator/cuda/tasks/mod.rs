@@ -5,4 +5,6 @@ pub(crate) mod copy;
 pub(crate) mod host;
 pub(crate) mod memory;
 pub(crate) mod memset;
+pub(crate) mod multicast;
+pub(crate) mod refuse;
 pub(crate) mod vmm;

@@ -1,20 +1,31 @@
-//! Physical memory by its handles, and what programs map themselves.
+//! Physical memory and multicast objects by their handles, and what programs map themselves.
 
 use crate::emulator::cuda::core::device;
 use crate::emulator::lock::lock;
 use crate::emulator::memory::fault::Fault;
+use crate::emulator::memory::multicast::object::{self, Multicast};
+use crate::emulator::memory::object::Object;
 use crate::emulator::memory::space::physical::{Nature, Physical};
 use crate::emulator::memory::space::table;
+use crate::emulator::refusals::Step;
 use crate::emulator::{fault, report};
 use crate::sys::cudaError;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// Memory that the program has a handle of, and how often: once, and whenever it was retained, less releases.
+/// What a handle is one of.
+#[derive(Debug, Clone)]
+pub(crate) enum Thing {
+    Physical(Arc<Physical>),
+    Multicast(Arc<Multicast>),
+}
+
+/// What the program has a handle of, and how often: once, and whenever it was retained, less releases.
 #[derive(Debug)]
 struct Owned {
-    physical: Arc<Physical>,
+    thing: Thing,
     times: u64,
 }
 
@@ -27,19 +38,39 @@ struct Handles {
 
 static HANDLES: Mutex<Handles> = Mutex::new(Handles { all: BTreeMap::new(), last: 0 });
 
-/// A new handle for memory.
-fn own(physical: Arc<Physical>) -> u64 {
+/// A new handle.
+pub(crate) fn own(thing: Thing) -> u64 {
     let mut handles = lock(&HANDLES);
     // Multiples of 16, as if it pointed to something, and with bits that no pointer has.
     handles.last += 1;
     let handle = 0x56 << 56 | handles.last << 4;
-    handles.all.insert(handle, Owned { physical, times: 1 });
+    handles.all.insert(handle, Owned { thing, times: 1 });
     handle
 }
 
 /// The memory behind a handle.
 pub(crate) fn physical(handle: u64) -> Result<Arc<Physical>, Fault> {
-    lock(&HANDLES).all.get(&handle).map(|owned| owned.physical.clone()).ok_or_else(|| no_handle(handle))
+    match thing(handle)? {
+        Thing::Physical(physical) => Ok(physical),
+        Thing::Multicast(_) => {
+            Err(Fault::value(format!("{handle:#x} is the handle of a multicast object, expected memory")))
+        }
+    }
+}
+
+/// The multicast object behind a handle.
+pub(crate) fn multicast(handle: u64) -> Result<Arc<Multicast>, Fault> {
+    match thing(handle)? {
+        Thing::Multicast(multicast) => Ok(multicast),
+        Thing::Physical(_) => {
+            Err(Fault::value(format!("{handle:#x} is the handle of memory, expected a multicast object")))
+        }
+    }
+}
+
+/// What is behind a handle.
+pub(crate) fn thing(handle: u64) -> Result<Thing, Fault> {
+    lock(&HANDLES).all.get(&handle).map(|owned| owned.thing.clone()).ok_or_else(|| no_handle(handle))
 }
 
 fn no_handle(handle: u64) -> Fault {
@@ -58,7 +89,7 @@ pub(crate) fn create(bytes: u64, nature: Nature) -> Result<u64, Fault> {
         let text = format!("{bytes} bytes of device {}", nature.ordinal);
         return Err(Fault { cuda: cudaError::cudaErrorMemoryAllocation, text });
     }
-    Physical::new(bytes, nature).map(own)
+    Physical::new(bytes, nature).map(|made| own(Thing::Physical(made)))
 }
 
 /// Wraps `cuMemRelease`: the memory stays as long as it is mapped.
@@ -74,15 +105,17 @@ pub(crate) fn release(handle: u64) -> Result<(), Fault> {
 
 /// Wraps `cuMemRetainAllocationHandle`: a handle that the program has, or a new one where it has none.
 pub(crate) fn retain(address: usize) -> Result<u64, Fault> {
-    let physical = table::at(address).ok_or_else(|| nothing_at(address))?.physical.clone();
+    let mapped = table::at(address).filter(|mapped| !mapped.is_multicast);
+    let physical = mapped.ok_or_else(|| nothing_at(address))?.physical.clone();
     let mut handles = lock(&HANDLES);
-    let known = handles.all.iter_mut().find(|(_, owned)| Arc::ptr_eq(&owned.physical, &physical));
+    let is_it = |thing: &Thing| matches!(thing, Thing::Physical(known) if Arc::ptr_eq(known, &physical));
+    let known = handles.all.iter_mut().find(|(_, owned)| is_it(&owned.thing));
     if let Some((&handle, owned)) = known {
         owned.times += 1;
         return Ok(handle);
     }
     drop(handles);
-    Ok(own(physical))
+    Ok(own(Thing::Physical(physical)))
 }
 
 /// Nothing is mapped at an address.
@@ -92,12 +125,22 @@ pub(crate) fn nothing_at(address: usize) -> Fault {
 
 /// Wraps `cuMemImportFromShareableHandle` for a descriptor.
 pub(crate) fn import(fd: OwnedFd) -> Result<u64, Fault> {
-    Physical::import(fd).map(own)
+    let file = Object::adopt(fd).map_err(|error| Fault::value(error.to_string()))?;
+    if object::is_one(&file) {
+        super::refuse::refuse(Step::Import)?;
+        return Multicast::import(file, device::current_device()).map(|one| own(Thing::Multicast(one)));
+    }
+    Physical::import(file).map(|one| own(Thing::Physical(one)))
 }
 
 /// Wraps `cuMemUnmap`: waits for nothing, so the memory must not be in use there.
 pub(crate) fn unmap(base: usize, bytes: usize) -> Result<(), Fault> {
     for mapped in table::unmap(base, bytes)? {
+        if mapped.is_multicast {
+            object::forget(mapped.span().0);
+        } else if mapped.physical.bound.load(Ordering::Acquire) > 0 {
+            mapped.physical.torn.store(true, Ordering::Release);
+        }
         if let Some(unseen) = mapped.physical.touches.unseen(&mapped.all(), mapped.span().0) {
             report::violation(format!("cuMemUnmap takes {mapped} away: {unseen}"));
         }

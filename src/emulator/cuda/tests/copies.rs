@@ -150,7 +150,13 @@ fn fills_of_the_driver() {
     let d16 = c!(std::mem::transmute::<*mut c_void, D16>(entry(c"cuMemsetD16Async")));
     let d32 = c!(std::mem::transmute::<*mut c_void, D32>(entry(c"cuMemsetD32Async")));
     let d2d32 = c!(std::mem::transmute::<*mut c_void, D2D32>(entry(c"cuMemsetD2D32Async")));
-    assert!(entry(c"cuMulticastCreate").is_null());
+    assert!(entry(c"cuLogicalEndpointCreate").is_null());
+    // Those that came later are there for versions that have them, and none that is newer than the driver.
+    for (version, there) in [(12000, false), (12010, true), (13000, true), (13010, false)] {
+        let mut function = null_mut();
+        ok!(gpucommDriverEntryPoint(&mut function, c"cuMulticastBindMem".as_ptr(), version));
+        assert_eq!(!function.is_null(), there, "{version}");
+    }
     assert_eq!(c!(d32(address, 0, 1024, stream.0)).0, 0);
     assert_eq!(c!(d16(address + 2, 0xABCD, 3, stream.0)).0, 0);
     assert_eq!(download::<u16>(memory, 5, stream.0), [0, 0xABCD, 0xABCD, 0xABCD, 0]);

@@ -5,6 +5,9 @@ use super::physical::Physical;
 use crate::emulator::memory::access::Access;
 use crate::emulator::memory::block::{Block, Origin};
 use crate::emulator::races::touches::{Actor, Touching};
+use std::any::Any;
+use std::ffi::c_void;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
@@ -22,6 +25,45 @@ enum Held {
     Block(Arc<Block>),
     /// One mapping after the other.
     Mapped(Box<[Arc<Mapped>]>),
+    /// Addresses of a multicast object, to be written to.
+    Spread(Box<Spread>),
+}
+
+/// What is written to a multicast object.
+#[derive(Debug)]
+struct Spread {
+    mapped: Arc<Mapped>,
+    /// Where the memory of each of its devices is mapped that is written to.
+    targets: Vec<Target>,
+    /// What of that this process has bound.
+    parts: Vec<Part>,
+    /// Keeps it mapped there.
+    _keeps: Keeps,
+}
+
+/// Where a device's part of a write begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target(usize);
+
+impl Target {
+    pub(crate) fn new(address: usize) -> Self {
+        Self(address)
+    }
+}
+
+/// Memory that is bound to a multicast object.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Physical(Arc<Physical>, Range<u64>),
+    Used(InUse),
+}
+
+struct Keeps(#[allow(dead_code, reason = "it is dropped")] Arc<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Keeps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeps")
+    }
 }
 
 /// Memory that was mapped as one, told apart from what lies at the same addresses before and after it.
@@ -55,6 +97,29 @@ impl InUse {
         Self { held: Some(Held::Mapped(mapped.into())), range: address as u64..(address + bytes) as u64 }
     }
 
+    /// So many bytes from an address of a multicast object on, which go to these places.
+    pub(crate) fn spread(
+        mapped: Arc<Mapped>,
+        address: usize,
+        bytes: usize,
+        targets: Vec<Target>,
+        parts: Vec<Part>,
+        keeps: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        mapped.used(true);
+        let spread = Spread { mapped, targets, parts, _keeps: Keeps(keeps) };
+        Self { held: Some(Held::Spread(Box::new(spread))), range: address as u64..(address + bytes) as u64 }
+    }
+
+    /// Writes what is to be written from its address `ptr` on, to each place where that goes.
+    pub(crate) fn each(&self, ptr: *mut c_void, mut write: impl FnMut(*mut c_void)) {
+        let Some(Held::Spread(spread)) = &self.held else { return write(ptr) };
+        let offset = ptr.addr() - self.range.start as usize;
+        for Target(begin) in &spread.targets {
+            write(std::ptr::with_exposed_provenance_mut(begin + offset));
+        }
+    }
+
     /// Tells what `actor` does with it.
     pub(crate) fn tell<'a>(&'a self, writes: bool, actor: Actor, tell: &mut dyn FnMut(Touching<'a>)) {
         match &self.held {
@@ -69,14 +134,28 @@ impl InUse {
                     tell(Touching { memory, by, range, writes, actor });
                 }
             }
+            Some(Held::Spread(spread)) => {
+                let by = spread.mapped.span().0;
+                for part in &spread.parts {
+                    match part {
+                        Part::Physical(memory, range) => {
+                            let range = range.clone();
+                            tell(Touching { memory: &memory.touches, by, range, writes, actor });
+                        }
+                        Part::Used(used) => used.tell(writes, actor, tell),
+                    }
+                }
+            }
         }
     }
 
     /// The ordinal of the device whose memory it is; `None` where no bytes are used.
     pub(crate) fn device(&self) -> Option<i32> {
-        self.held.as_ref().map(|held| match held {
-            Held::Block(block) => block.ground.ordinal,
-            Held::Mapped(mapped) => mapped[0].physical.nature.ordinal,
+        self.held.as_ref().and_then(|held| match held {
+            Held::Block(block) => Some(block.ground.ordinal),
+            Held::Mapped(mapped) => Some(mapped[0].physical.nature.ordinal),
+            // Of several.
+            Held::Spread(_) => None,
         })
     }
 
@@ -86,7 +165,7 @@ impl InUse {
         match &self.held {
             None => false,
             Some(Held::Block(block)) => block.origin == Origin::Nccl,
-            Some(Held::Mapped(_)) => true,
+            Some(Held::Mapped(_) | Held::Spread(_)) => true,
         }
     }
 
@@ -102,13 +181,13 @@ impl InUse {
                 let (begin, bytes) = mapped[0].span();
                 Some((begin..begin + bytes, Piece::Physical(Arc::downgrade(&mapped[0].physical))))
             }
-            Held::Block(_) | Held::Mapped(_) => None,
+            Held::Block(_) | Held::Mapped(_) | Held::Spread(_) => None,
         }
     }
 
     /// Whether the program has mapped it itself.
     pub(crate) fn is_mapped_by_program(&self) -> bool {
-        matches!(&self.held, Some(Held::Mapped(_)))
+        matches!(&self.held, Some(Held::Mapped(_) | Held::Spread(_)))
     }
 
     /// Whether it is memory of cudaMalloc.
@@ -124,6 +203,7 @@ impl InUse {
             Some(Held::Mapped(mapped)) => {
                 mapped.iter().map(|mapped| mapped.rights.of(device)).min().unwrap_or(Access::None)
             }
+            Some(Held::Spread(spread)) => spread.mapped.rights.of(device),
         }
     }
 }
@@ -134,6 +214,7 @@ impl Drop for InUse {
             None => {}
             Some(Held::Block(block)) => block.used(false),
             Some(Held::Mapped(mapped)) => mapped.iter().for_each(|mapped| mapped.used(false)),
+            Some(Held::Spread(spread)) => spread.mapped.used(false),
         }
     }
 }

@@ -17,6 +17,11 @@ pub(crate) fn is_device(address: usize) -> bool {
     map::find(address).is_some_and(|mapping| mapping.kind != Kind::Foreign)
 }
 
+/// Whether the program has reserved an address.
+pub(crate) fn is_reserved(address: usize) -> bool {
+    map::find(address).is_some_and(|mapping| mapping.kind == Kind::Reserved)
+}
+
 /// The device whose memory lies at `address`, if somebody has that: allocated and not freed, or mapped.
 pub(crate) fn device_at(address: usize) -> Option<i32> {
     let mapping = map::find(address)?;
@@ -90,6 +95,11 @@ fn look<R>(
         Kind::Symmetric { heap } => allocated(symmetric::heap(heap).ok_or_else(strange)?),
         Kind::Reserved => {
             let mapped = table::covering(address, bytes)?;
+            if let Some(mapped) = mapped.iter().find(|mapped| mapped.is_multicast) {
+                let text =
+                    format!("{mapped} are addresses of a multicast object, which are written to, and never read");
+                return Err(Fault::value(text));
+            }
             Ok((name(address, Found::Mapped(&mapped))?, InUse::mapped(mapped, address, bytes)))
         }
     }

@@ -17,6 +17,8 @@ pub(crate) struct Mapped {
     pub(super) base: usize,
     pub(super) bytes: usize,
     pub(crate) physical: Arc<Physical>,
+    /// Whether these are addresses of a multicast object: there is no memory at them.
+    pub(crate) is_multicast: bool,
     /// What devices may do here. Nothing at first.
     pub(crate) rights: Rights,
     uses: AtomicU32,
@@ -28,15 +30,19 @@ impl Mapped {
         (self.base, self.bytes)
     }
 
-    /// Maps `physical`, which has so many bytes, to `base`, in `room`.
+    /// Maps `physical`, which has so many bytes, to `base`, in `room`; nothing where it stands for a multicast object.
     pub(super) fn new(
         room: &Arc<Room>,
         (base, bytes): (usize, usize),
         physical: &Arc<Physical>,
+        is_multicast: bool,
     ) -> io::Result<Arc<Self>> {
-        physical.object.map_at(room, base, 0, bytes)?;
+        if !is_multicast {
+            physical.object.map_at(room, base, 0, bytes)?;
+        }
         let (room, physical) = (room.clone(), physical.clone());
-        Ok(Arc::new(Self { room, base, bytes, physical, rights: Rights::default(), uses: AtomicU32::new(0) }))
+        let (rights, uses) = (Rights::default(), AtomicU32::new(0));
+        Ok(Arc::new(Self { room, base, bytes, physical, is_multicast, rights, uses }))
     }
 
     /// Behind its last address.

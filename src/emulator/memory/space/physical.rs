@@ -2,7 +2,7 @@
 
 use crate::emulator::lock::lock;
 use crate::emulator::memory::fault::Fault;
-use crate::emulator::memory::object::{ALIGN, Object};
+use crate::emulator::memory::object::{ALIGN, Location, Object};
 use crate::emulator::memory::room::Room;
 use crate::emulator::memory::{heap, poison};
 use crate::emulator::races::touches::Touches;
@@ -11,7 +11,7 @@ use crate::emulator::visible::visible;
 use crate::sys::cudaError;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// What physical memory is: of which device, and what else was asked for when it was made.
@@ -35,6 +35,10 @@ pub(crate) struct Physical {
     /// The device counts it as used: it was made by this process.
     lent: bool,
     exported: AtomicBool,
+    /// How many multicast objects it is bound to by this process.
+    pub(crate) bound: AtomicUsize,
+    /// Whether it was unmapped while it was bound.
+    pub(crate) torn: AtomicBool,
 }
 
 /// What this process has made or imported, and may still have.
@@ -57,13 +61,7 @@ impl Physical {
             Ok(object)
         });
         match made {
-            Ok(object) => Ok(enter(Self {
-                object,
-                nature,
-                touches: Touches::default(),
-                lent: true,
-                exported: AtomicBool::new(false),
-            })),
+            Ok(object) => Ok(enter(Self::of(object, nature, true))),
             Err(error) => {
                 heap.ground.restore(bytes);
                 Err(out_of_memory(&error.to_string()))
@@ -71,9 +69,20 @@ impl Physical {
         }
     }
 
-    /// The memory behind a descriptor, which stays with the caller.
-    pub(crate) fn import(fd: OwnedFd) -> Result<Arc<Self>, Fault> {
-        let object = Object::adopt(fd).map_err(|error| Fault::value(error.to_string()))?;
+    fn of(object: Object, nature: Nature, lent: bool) -> Self {
+        let (exported, bound, torn) = (AtomicBool::new(!lent), AtomicUsize::new(0), AtomicBool::new(false));
+        Self { object, nature, touches: Touches::default(), lent, exported, bound, torn }
+    }
+
+    /// What stands for so many bytes that are no memory: addresses of a multicast object. `ordinal` is that of a device of it.
+    pub(crate) fn none(ordinal: i32, bytes: u64) -> io::Result<Arc<Self>> {
+        let number = usize::try_from(ordinal).ok().and_then(|at| visible().get(at).copied()).unwrap_or(-1);
+        let nature = Nature { ordinal, handles: 0, rdma: false };
+        Ok(Arc::new(Self::of(Object::new(number, bytes)?, nature, false)))
+    }
+
+    /// The memory that is an object of another process.
+    pub(crate) fn import(object: Object) -> Result<Arc<Self>, Fault> {
         let begin = object.begin();
         let known = lock(&LIVE)
             .iter()
@@ -85,13 +94,23 @@ impl Physical {
         let ordinal = ordinal.ok_or_else(|| no_device(begin.device))? as i32;
         let label = object.label();
         let nature = Nature { ordinal, handles: label as u32, rdma: label >> 32 != 0 };
-        Ok(enter(Self { object, nature, touches: Touches::default(), lent: false, exported: AtomicBool::new(true) }))
+        Ok(enter(Self::of(object, nature, false)))
     }
 
     /// A descriptor by which another process can import it.
     pub(crate) fn export(&self) -> io::Result<OwnedFd> {
         self.exported.store(true, Ordering::Relaxed);
         self.object.share()
+    }
+
+    /// Where it begins, for other processes.
+    pub(crate) fn begin(&self) -> Location {
+        self.object.begin()
+    }
+
+    /// Maps a part of it to `address` and up, in room that is empty there.
+    pub(crate) fn map_at(&self, room: &Room, address: usize, offset: u64, bytes: usize) -> io::Result<()> {
+        self.object.map_at(room, address, offset, bytes)
     }
 
     /// How much it is.

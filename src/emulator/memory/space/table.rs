@@ -76,6 +76,15 @@ pub(crate) fn free(base: usize, bytes: usize) -> Result<(), Fault> {
 
 /// Maps `physical` to `base`; `bytes` is how many it has.
 pub(crate) fn map(base: usize, bytes: usize, physical: &Arc<Physical>) -> Result<(), Fault> {
+    enter(base, bytes, physical, false)
+}
+
+/// The same for a multicast object, for which `physical` stands.
+pub(crate) fn map_multicast(base: usize, bytes: usize, physical: &Arc<Physical>) -> Result<(), Fault> {
+    enter(base, bytes, physical, true)
+}
+
+fn enter(base: usize, bytes: usize, physical: &Arc<Physical>, is_multicast: bool) -> Result<(), Fault> {
     let range = range(base, bytes)?;
     if bytes as u64 != physical.bytes() {
         let text = format!("{bytes} bytes of {physical}: the driver maps all of some memory, or nothing");
@@ -86,7 +95,7 @@ pub(crate) fn map(base: usize, bytes: usize, physical: &Arc<Physical>) -> Result
         return Err(Fault::value(format!("{bytes} bytes at {base:#x}, where there is something: {mapped}")));
     }
     let room = table.room(&range)?;
-    let mapped = Mapped::new(room, (base, bytes), physical)
+    let mapped = Mapped::new(room, (base, bytes), physical, is_multicast)
         .map_err(|error| Fault::value(format!("{bytes} bytes at {base:#x} cannot be mapped: {error}")))?;
     table.mapped.insert(base, mapped);
     Ok(())

@@ -1,0 +1,15 @@
+//! What errors look like.
+
+use super::*;
+
+/// What a `main` that returns it ends with.
+#[test]
+fn debug_is_one_line() {
+    let error = Error::argument("all_reduce", "recv", "at least 2 elements", "1 elements");
+    let want = "all_reduce: recv: expected at least 2 elements, got 1 elements [InvalidArgument]";
+    assert_eq!((format!("{error:?}"), format!("{error:#?}")), (want.to_owned(), want.to_owned()));
+    let last = Some("Bootstrap:\n  connection refused\n\n".to_owned());
+    let error = Error::Nccl { operation: "ncclAllReduce", code: 2, message: "system error".into(), last };
+    let want = "ncclAllReduce: NCCL error 2 (system error): Bootstrap:; connection refused [Nccl]";
+    assert_eq!(format!("{error:?}"), want);
+}
