@@ -75,6 +75,8 @@ pub mod signals;
 pub mod sys;
 mod trace;
 pub mod version;
+#[cfg(feature = "world")]
+pub mod world;
 
 pub use backend::{Backend, backend, emulator_violations};
 #[cfg(feature = "bytemuck")]

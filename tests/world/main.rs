@@ -1,0 +1,15 @@
+//! Ranks as actors: what can be asked of them, what comes back, and what happens when something goes wrong.
+
+#[path = "../support/block_on.rs"]
+mod block_on;
+mod cancel;
+mod faults;
+mod groups;
+mod health;
+mod lanes;
+mod load;
+mod operations;
+mod pressure;
+mod processes;
+mod refused;
+mod support;
