@@ -11,5 +11,6 @@ mod load;
 mod operations;
 mod pressure;
 mod processes;
+mod random;
 mod refused;
 mod support;

@@ -44,16 +44,29 @@ fn in_lanes() {
     run("lanes", 3);
 }
 
+/// 16 tasks of each of four processes.
+#[test]
+fn many_requests() {
+    run("load", 4);
+}
+
 #[test]
 fn what_does_not_agree_is_told_by_name() {
     run("mismatch", 2);
 }
 
+/// How often ranks are killed: `GPUCOMM_WORLD_KILLS`.
 #[test]
 fn a_rank_that_is_killed() {
+    let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    (0..times).for_each(|_| kill());
+}
+
+fn kill() {
     let mut ranks = spawn("killed", 3);
-    // It says when all are at it.
-    std::thread::sleep(slower(3.0));
+    // Under load, by then or at the start: an early death is one of a rank that does not come.
+    ranks[0].says("at it");
+    std::thread::sleep(Duration::from_millis(fastrand::u64(..500)));
     ranks[1].kill();
     for (rank, one) in ranks.into_iter().enumerate() {
         if rank != 1 {
@@ -71,6 +84,7 @@ fn rank() {
         "lanes" => lanes(),
         "mismatch" => mismatch(),
         "killed" => killed(),
+        "load" => load(),
         other => panic!("{other}"),
     }
 }
@@ -120,6 +134,28 @@ fn lanes() {
     world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
 }
 
+fn load() {
+    let (world, rank) = start(options(false, true));
+    let total = std::env::var("GPUCOMM_WORLD_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let (rounds, start) = (total / 16 / world.size(), std::time::Instant::now());
+    std::thread::scope(|scope| {
+        for task in 0..16 {
+            let rank = rank.clone().lane(&Lane::new(format!("{task}")));
+            scope.spawn(move || {
+                let mut x = on(rank.device(), &[1u64; 16]);
+                for _ in 0..rounds {
+                    x = rank.all_reduce(InPlace(x), Op::Max).wait().unwrap();
+                }
+                assert_eq!(values(&x), [1; 16]);
+            });
+        }
+    });
+    let (done, seconds) = (world.metrics().done, start.elapsed().as_secs_f64());
+    assert_eq!(done, u64::try_from(16 * rounds).unwrap());
+    println!("rank {}: {done} requests, {:.0} a second", rank.rank(), done as f64 / seconds);
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+}
+
 fn mismatch() {
     let (world, rank) = start(options(true, false));
     rank.submit(Barrier).wait().unwrap();
@@ -141,6 +177,8 @@ fn killed() {
     let (world, rank) = start(WorldOptions { rebuild, ..options(false, false) });
     let size = world.size();
     let mut lost = 0;
+    rank.submit(Barrier).wait().unwrap();
+    println!("at it");
     while world.health().generation == 1 && world.health().phase == Phase::Up {
         let x = InPlace(on(rank.device(), &[1u32; 7]));
         match rank.all_reduce(x, Op::Sum).wait() {

@@ -101,6 +101,17 @@ impl Killed {
         stdout.into_owned()
     }
 
+    /// Reads what it prints until this comes.
+    pub fn says(&mut self, what: &str) {
+        let stdout = self.0.as_mut().and_then(|child| child.stdout.as_mut()).unwrap();
+        let (mut text, mut byte) = (Vec::new(), [0]);
+        while !text.ends_with(what.as_bytes()) {
+            let read = std::io::Read::read(stdout, &mut byte).unwrap();
+            assert!(read == 1, "it has ended, and has said {:?}", String::from_utf8_lossy(&text));
+            text.extend(byte);
+        }
+    }
+
     pub fn kill(&mut self) {
         if let Some(child) = &mut self.0 {
             let _ = child.kill();
