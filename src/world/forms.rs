@@ -24,13 +24,13 @@ pub trait OfAll: Form {
 /// What is sent to a root: `InPlace(buffer)`, `(send, recv)`, or, elsewhere than at the root, `SendOnly(send)`.
 pub trait OfRoot: Form {
     /// As the communicator takes it.
-    fn to_root(&mut self) -> ToRoot<'_, Self::Element>;
+    fn of_root(&mut self) -> ToRoot<'_, Self::Element>;
 }
 
 /// What comes from a root: `InPlace(buffer)`, `(send, recv)`, or, elsewhere than at the root, `RecvOnly(recv)`.
 pub trait OfOne: Form {
     /// As the communicator takes it.
-    fn from_root(&mut self) -> FromRoot<'_, Self::Element>;
+    fn of_one(&mut self) -> FromRoot<'_, Self::Element>;
 }
 
 impl<B: Target> Form for InPlace<B> {
@@ -85,16 +85,16 @@ macro_rules! both {
     )*};
 }
 
-both!(OfAll of_all SendRecv OfRoot to_root ToRoot OfOne from_root FromRoot);
+both!(OfAll of_all SendRecv OfRoot of_root ToRoot OfOne of_one FromRoot);
 
 impl<S: Source> OfRoot for SendOnly<S> {
-    fn to_root(&mut self) -> ToRoot<'_, S::Element> {
+    fn of_root(&mut self) -> ToRoot<'_, S::Element> {
         ToRoot::SendOnly(self.0.source())
     }
 }
 
 impl<R: Target> OfOne for RecvOnly<R> {
-    fn from_root(&mut self) -> FromRoot<'_, R::Element> {
+    fn of_one(&mut self) -> FromRoot<'_, R::Element> {
         FromRoot::RecvOnly(self.0.target())
     }
 }
@@ -110,7 +110,7 @@ impl<S: Source, R: Target<Element = S::Element>> Form for (S, Option<R>) {
 }
 
 impl<S: Source, R: Target<Element = S::Element>> OfRoot for (S, Option<R>) {
-    fn to_root(&mut self) -> ToRoot<'_, S::Element> {
+    fn of_root(&mut self) -> ToRoot<'_, S::Element> {
         match &mut self.1 {
             Some(recv) => ToRoot::OutOfPlace { send: self.0.source(), recv: recv.target() },
             None => ToRoot::SendOnly(self.0.source()),
@@ -129,7 +129,7 @@ impl<S: Source, R: Target<Element = S::Element>> Form for (Option<S>, R) {
 }
 
 impl<S: Source, R: Target<Element = S::Element>> OfOne for (Option<S>, R) {
-    fn from_root(&mut self) -> FromRoot<'_, S::Element> {
+    fn of_one(&mut self) -> FromRoot<'_, S::Element> {
         match &self.0 {
             Some(send) => FromRoot::OutOfPlace { send: send.source(), recv: self.1.target() },
             None => FromRoot::RecvOnly(self.1.target()),

@@ -54,7 +54,8 @@ fn run(core: &Weak<Core>) {
 /// Looks at a generation that goes on.
 fn look(core: &Core) {
     let Some(generation) = core.now() else { return };
-    if let Some(error) = generation.failure() {
+    // Where nothing is under way, nobody else sees that a device is lost.
+    if let Some(error) = generation.failure().or_else(|| generation.lost()) {
         core.fail(&generation, &error);
         return;
     }

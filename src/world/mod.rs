@@ -69,11 +69,109 @@
 //! # }
 //! ```
 //!
+//! ## Of your own
+//!
+//! What a rank does with a request is up to it; of what memory it is, to whoever makes it:
+//! ```
+//! use gpucomm::nccl::Group;
+//! use gpucomm::world::{At, Exchanged, OfAll, OfOne, OfRoot, Request, Source, Target, World};
+//! use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+//!
+//! /// The largest of the elements of all ranks, and their sums, of whatever memory; what rank 0 has of either goes to all.
+//! struct Both<F>(F, F);
+//!
+//! impl<F: OfAll<Element = f32> + OfOne + OfRoot> Request for Both<F> {
+//!     type Back = (F::Buffers, F::Buffers);
+//!
+//!     fn operation(&self) -> &'static str {
+//!         "both"
+//!     }
+//!
+//!     fn check(&mut self, at: &At<'_>) -> Result<()> {
+//!         // What is recorded is checked, and thrown away.
+//!         at.rehearse("both", move |at, group| self.record(at, group))
+//!     }
+//!
+//!     fn record<'a>(&'a mut self, at: &At<'a>, group: &mut Group<'a>) -> Result<()> {
+//!         let (comm, stream) = (at.communicator(), at.stream());
+//!         group.all_reduce(comm, self.0.of_all(), ReduceOp::Max, stream)?;
+//!         group.reduce(comm, self.1.of_root(), ReduceOp::Sum, 0, stream)
+//!     }
+//!
+//!     fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+//!         assert!(!at.is_rehearsal() && at.generation() == 1 && at.shared().is_active());
+//!         let here = *at;
+//!         let Self(_, sums) = self;
+//!         here.together("both", |group| group.reduce(here.communicator(), sums.of_root(), ReduceOp::Sum, 0, here.stream()))?;
+//!         at.communicator().broadcast(self.1.of_one(), 0, at.stream())?;
+//!         at.communicator().all_reduce(self.0.of_all(), ReduceOp::Max, at.stream())
+//!     }
+//!
+//!     fn into_back(self) -> Self::Back {
+//!         (self.0.into_buffers(), self.1.into_buffers())
+//!     }
+//! }
+//!
+//! fn main() -> Result<()> {
+//!     let world = World::new(&Device::all()?)?;
+//!     let make = |device: Device| -> Result<_> {
+//!         let stream = Stream::new(device)?;
+//!         let mut pair = (DeviceBuffer::from_slice(&stream, &[1f32; 3])?, DeviceBuffer::from_slice(&stream, &[1f32; 3])?);
+//!         let (send, recv) = pair.both();
+//!         assert_eq!((send.len(), recv.len()), (3, 3));
+//!         assert_eq!((pair.0.source().len(), pair.1.target().len()), (3, 3));
+//!         Ok(Both(InPlace(pair.0), InPlace(pair.1)))
+//!     };
+//!     let requests = world.devices().into_iter().map(make).collect::<Result<Vec<_>>>()?;
+//!     for (largest, sums) in world.submit(requests).wait()? {
+//!         let stream = Stream::new(sums.device())?;
+//!         assert_eq!((largest.to_vec(&stream)?[0], sums.to_vec(&stream)?[0]), (1.0, world.size() as f32));
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
 //! # Answers
 //!
 //! An answer comes when the result is there. How that is found out is a [`Completion`]: [`Polling`], [`HostCallback`], [`Blocking`] or one of your own, chosen
 //! for the world or for a request. With [`Rank::submit_in_order`] it comes when the request is enqueued, with an event to wait for on other streams.
 //! An [`Answer`] that is dropped cancels what has not begun.
+//!
+//! A completion of your own has each request as it is on its way:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use gpucomm::Device;
+//! use gpucomm::world::{Barrier, Completion, InFlight, World, WorldOptions};
+//!
+//! /// Looks at once where there is little time, and is told by the device else.
+//! #[derive(Debug)]
+//! struct Mine;
+//!
+//! impl Completion for Mine {
+//!     fn watch(&self, work: InFlight) {
+//!         match work.query() {
+//!             Ok(true) => work.finish(),
+//!             _ if work.remaining() < Duration::from_secs(1) => work.look_every(Duration::from_micros(10)),
+//!             _ => {
+//!                 println!("{} is on its way", work.operation());
+//!                 let stream = work.stream().clone();
+//!                 let bell = work.look_at_bell();
+//!                 // Where that is not possible, the rank looks now and then.
+//!                 let _ = stream.launch_host(move || bell.ring());
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! fn main() -> gpucomm::Result<()> {
+//!     let options = WorldOptions { completion: Arc::new(Mine), ..WorldOptions::default() };
+//!     let world = World::with(&Device::all()?, options)?;
+//!     world.submit(world.ranks().iter().map(|_| Barrier)).wait()?;
+//!     Ok(())
+//! }
+//! ```
 //!
 //! # Order
 //!
@@ -81,6 +179,46 @@
 //! submit to several ranks each takes a [`Lane`] of its own, and the world has a [sequencer](WorldOptions::sequenced), or they ask all ranks at once
 //! ([`World::submit`]). Where the order differs, ranks of one process, and those of [checked](crate::nccl::InitOptions::checked) communicators, are told
 //! so by name ([`Error::Disagreement`](crate::Error::Disagreement)).
+//!
+//! How requests are submitted, by whom they are awaited, and for all ranks at once:
+//!
+//! ```
+//! use gpucomm::world::{Barrier, Health, Lane, Op, Overflow, World};
+//! use gpucomm::{Device, DeviceBuffer, Result, Stream};
+//! use std::time::Duration;
+//!
+//! fn main() -> Result<()> {
+//!     let world = World::new(&Device::all()?)?;
+//!     let size = world.size();
+//!     // A rank may be told how requests are to be submitted.
+//!     let rank = world.rank(0)?.lane(&Lane::new("maintenance")).overflow(Overflow::Refuse);
+//!     assert_eq!(rank.generation(), 1);
+//!     let answers = world.barrier().into_answers();
+//!     assert!(answers.into_iter().all(|answer| answer.is_ready() || answer.wait().is_ok()));
+//!     assert!(world.barrier().wait_for(Duration::from_secs(60)).is_ok());
+//!     // As many elements of each rank as its number and one more: gathered at rank 0, and scattered again.
+//!     let counts: Vec<_> = (1..=size).collect();
+//!     let total = counts.iter().sum();
+//!     let make = |rank: usize, len: usize| DeviceBuffer::from_slice(&Stream::new(world.devices()[rank])?, &vec![1u32; len]);
+//!     let own = (0..size).map(|rank| Ok((make(rank, counts[rank])?, (rank == 0).then(|| make(0, total)).transpose()?)));
+//!     let mut back = world.gather_v(own.collect::<Result<Vec<_>>>()?, counts.clone(), 0).wait()?;
+//!     let all = back[0].1.take();
+//!     let forms = back.into_iter().zip(std::iter::once(all).chain(std::iter::repeat_with(|| None)));
+//!     let back = world.scatter_v(forms.map(|((own, _), all)| (all, own)), counts.clone(), 0).wait()?;
+//!     assert_eq!(back[0].1.len(), counts[0]);
+//!     let whole = (0..size).map(|rank| Ok((make(rank, total)?, make(rank, counts[rank])?))).collect::<Result<Vec<_>>>()?;
+//!     let (_, sums) = world.reduce_scatter_v(whole, counts, Op::Sum).wait()?.swap_remove(0);
+//!     assert_eq!(sums.to_vec(&Stream::new(sums.device())?)?, [size as u32]);
+//!     // A task may await what becomes of the world.
+//!     let mut watch = world.watch();
+//!     async fn next(watch: &mut gpucomm::world::HealthWatch) -> Health {
+//!         watch.changed().await
+//!     }
+//!     let change = next(&mut watch);
+//!     drop((change, Barrier));
+//!     Ok(())
+//! }
+//! ```
 //!
 //! # Failures
 //!

@@ -57,6 +57,12 @@ impl Generation {
         self.seats.iter().map(|seat| seat.queue.len() + seat.looks.left() + usize::from(seat.is_busy())).sum()
     }
 
+    /// Whether one of its devices is lost.
+    pub(super) fn lost(&self) -> Option<Error> {
+        let mut errors = self.seats.iter().filter_map(|seat| seat.stream.query().err());
+        errors.find(|error| matches!(error, Error::DeviceLost { .. }))
+    }
+
     /// Why one of its communicators has ended, if one has.
     pub(super) fn failure(&self) -> Option<Error> {
         self.seats.iter().filter_map(|seat| seat.communicator()).find(|comm| !comm.is_active()).map(|comm| {

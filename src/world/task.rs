@@ -14,6 +14,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// What is known of a request.
+#[cfg_attr(not(feature = "tracing"), allow(dead_code))]
 #[derive(Debug)]
 pub(super) struct Meta {
     pub(super) operation: &'static str,

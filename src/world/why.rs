@@ -41,7 +41,7 @@ pub enum Reason {
 /// let send = DeviceBuffer::from_slice(&stream, &[1f32; 8])?;
 /// let recv = DeviceBuffer::<f32>::zeroed(&stream, 4)?;
 /// // It is too short for that; the other ranks have nothing to do with it.
-/// let Failed { error, reason, buffers } = rank.all_reduce((send, recv), Op::Sum).wait().expect_err("4 are too few");
+/// let Failed { error, reason, buffers, .. } = rank.all_reduce((send, recv), Op::Sum).wait().expect_err("4 are too few");
 /// println!("{error}");
 /// let (send, recv) = buffers.expect("they come back");
 /// assert_eq!((reason, send.len(), recv.len()), (Reason::Refused, 8, 4));

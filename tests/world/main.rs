@@ -3,6 +3,7 @@
 #[path = "../support/block_on.rs"]
 mod block_on;
 mod cancel;
+mod executors;
 mod faults;
 mod groups;
 mod health;

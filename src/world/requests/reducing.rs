@@ -31,7 +31,7 @@ request! {
     { form: F, op: Reducing<F::Element>, root: usize }
     "reduce" -> F::Buffers = |this| this.form.into_buffers();
     |this, at, group| {
-        group.reduce(at.communicator(), this.form.to_root(), this.op.at(at)?, this.root, at.stream())
+        group.reduce(at.communicator(), this.form.of_root(), this.op.at(at)?, this.root, at.stream())
     }
 }
 

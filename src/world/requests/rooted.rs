@@ -8,7 +8,7 @@ request! {
     Broadcast<F: OfOne> of <F as Form>::Element;
     { form: F, root: usize }
     "broadcast" -> F::Buffers = |this| this.form.into_buffers();
-    |this, at, group| group.broadcast(at.communicator(), this.form.from_root(), this.root, at.stream())
+    |this, at, group| group.broadcast(at.communicator(), this.form.of_one(), this.root, at.stream())
 }
 
 impl<F: OfOne> Broadcast<F> {
@@ -23,7 +23,7 @@ request! {
     Gather<F: OfRoot> of <F as Form>::Element;
     { form: F, root: usize }
     "gather" -> F::Buffers = |this| this.form.into_buffers();
-    |this, at, group| group.gather(at.communicator(), this.form.to_root(), this.root, at.stream())
+    |this, at, group| group.gather(at.communicator(), this.form.of_root(), this.root, at.stream())
 }
 
 impl<F: OfRoot> Gather<F> {
@@ -38,7 +38,7 @@ request! {
     Scatter<F: OfOne> of <F as Form>::Element;
     { form: F, root: usize }
     "scatter" -> F::Buffers = |this| this.form.into_buffers();
-    |this, at, group| group.scatter(at.communicator(), this.form.from_root(), this.root, at.stream())
+    |this, at, group| group.scatter(at.communicator(), this.form.of_one(), this.root, at.stream())
 }
 
 impl<F: OfOne> Scatter<F> {

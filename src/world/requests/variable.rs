@@ -116,7 +116,7 @@ request! {
     { form: F, parts: Parts, root: usize }
     "gather_v" -> F::Buffers = |this| this.form.into_buffers();
     |this, at, group| {
-        group.gather_v(at.communicator(), this.form.to_root(), this.parts.layout(), this.root, at.stream())
+        group.gather_v(at.communicator(), this.form.of_root(), this.parts.layout(), this.root, at.stream())
     }
 }
 
@@ -133,7 +133,7 @@ request! {
     { form: F, parts: Parts, root: usize }
     "scatter_v" -> F::Buffers = |this| this.form.into_buffers();
     |this, at, group| {
-        group.scatter_v(at.communicator(), this.form.from_root(), this.parts.layout(), this.root, at.stream())
+        group.scatter_v(at.communicator(), this.form.of_one(), this.parts.layout(), this.root, at.stream())
     }
 }
 
