@@ -25,7 +25,8 @@ fn by_hand() {
         let failed = queued.wait().unwrap_err();
         assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Down, vec![2; 9]));
     } else {
-        (waits.wait().unwrap(), queued.wait().unwrap());
+        waits.wait().unwrap();
+        queued.wait().unwrap();
         world.fail("a test");
     }
     let health = watch.wait(slower(10.0)).unwrap();
