@@ -130,7 +130,7 @@ impl Deadline {
 
     /// Asks `done` again and again until it says yes, fails, or time is up.
     ///
-    /// Spins for some microseconds, then yields, then sleeps: a wait of milliseconds costs no core.
+    /// Spins for some microseconds, then yields, then sleeps: a wait of many milliseconds costs no core.
     pub(crate) fn poll(
         &self,
         operation: &'static str,
@@ -183,12 +183,13 @@ impl Deadline {
     }
 }
 
-/// Waits a little, longer with each round.
+/// Waits a little, longer with each round. Who asks a device in between comes to the first sleep after two milliseconds or so: a sleep ends a tenth of a
+/// millisecond late, which is much of a collective of some hundred megabytes.
 pub(crate) fn backoff(round: u32) {
     match round {
         0..64 => std::hint::spin_loop(),
-        64..256 => std::thread::yield_now(),
-        256..1024 => std::thread::sleep(Duration::from_micros(50)),
+        64..2048 => std::thread::yield_now(),
+        2048..3072 => std::thread::sleep(Duration::from_micros(50)),
         _ => std::thread::sleep(Duration::from_micros(500)),
     }
 }

@@ -1,6 +1,7 @@
 //! Which device is current on a thread.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::check::{check, check_on};
 use super::device::Device;
@@ -10,6 +11,10 @@ use super::thread::{THREAD, Thread, outside_host_functions};
 use crate::error::Error;
 use crate::error::Result;
 use crate::sys;
+
+/// The contexts that `cudaSetDevice` has bound, of devices with these ordinals: 0 where it has not been seen. A thread that has one of them needs no call
+/// that takes longer than to see that.
+static CONTEXTS: [AtomicUsize; 32] = [const { AtomicUsize::new(0) }; 32];
 
 impl Device {
     /// Wraps `cudaGetDevice`: the current device of this thread.
@@ -57,7 +62,7 @@ impl Device {
     /// [`Device::set_current`], as a part of `operation`.
     pub(crate) fn make_current(self, operation: &'static str) -> Result<CurrentDevice> {
         outside_host_functions(operation)?;
-        let previous = current()?;
+        let previous = if self.is_bound() { self } else { current()? };
         if previous != self {
             set(self)?;
             THREAD.set(Thread::Ready);
@@ -65,14 +70,31 @@ impl Device {
         Ok(CurrentDevice { device: self, previous, _thread: PhantomData })
     }
 
-    /// Wraps `cudaSetDevice`: as [`Device::set_current`], but calls it in any case. For driver functions, which need
-    /// the context that only this call binds to a thread.
+    /// Wraps `cudaSetDevice`: as [`Device::set_current`], but calls it wherever the thread has not got the device's context. For driver
+    /// functions, which need the context that only this call binds to a thread.
     pub(crate) fn bind(self, operation: &'static str) -> Result<CurrentDevice> {
         outside_host_functions(operation)?;
-        let previous = current()?;
-        set(self)?;
+        let mut previous = self;
+        if !self.is_bound() {
+            previous = current()?;
+            set(self)?;
+            if let Some(context) = self.context() {
+                context.store(driver::context(), Ordering::Relaxed);
+            }
+        }
         THREAD.set(Thread::Ready);
         Ok(CurrentDevice { device: self, previous, _thread: PhantomData })
+    }
+
+    fn context(self) -> Option<&'static AtomicUsize> {
+        CONTEXTS.get(usize::try_from(self.0).ok()?)
+    }
+
+    /// Whether this thread has the context that `cudaSetDevice` binds for the device, as far as that was seen: it is the current one then.
+    #[inline]
+    fn is_bound(self) -> bool {
+        let bound = self.context().map_or(0, |context| context.load(Ordering::Relaxed));
+        bound != 0 && bound == driver::context()
     }
 
     /// To be called before calls of `operation` that work whatever the current device is. Costs a comparison, except the first time on

@@ -104,6 +104,23 @@ pub(crate) fn range(address: *mut c_void) -> Option<(usize, usize)> {
     found.then_some((base as usize, bytes))
 }
 
+type CurrentContext = Option<unsafe extern "C" fn(context: *mut *mut c_void) -> c_uint>;
+
+/// Wraps `cuCtxGetCurrent`: the context of this thread, by its address; 0 where it has none, or that cannot be known. Some ten nanoseconds, where
+/// `cudaGetDevice` takes some two hundred.
+pub(crate) fn context() -> usize {
+    static FOUND: OnceLock<CurrentContext> = OnceLock::new();
+    let found = *FOUND.get_or_init(|| {
+        // SAFETY: the function of this name and of CUDA 4.0 has this type (`CUcontext` is a pointer, `CUresult` an integer of C); a null
+        // pointer is `None`.
+        unsafe { std::mem::transmute::<*mut c_void, CurrentContext>(entry(c"cuCtxGetCurrent", 4000)) }
+    });
+    let Some(current) = found else { return 0 };
+    let mut context = std::ptr::null_mut();
+    // SAFETY: writes one pointer to the address given.
+    if unsafe { current(&raw mut context) } == 0 { context.addr() } else { 0 }
+}
+
 type ContextState = Option<unsafe extern "C" fn(device: c_int, flags: *mut c_uint, active: *mut c_int) -> c_uint>;
 
 /// Wraps `cuDevicePrimaryCtxGetState`: whether this process already uses the device. `true` where that cannot be known.

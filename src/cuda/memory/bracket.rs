@@ -322,6 +322,20 @@ as_slices! {
     &mut DeviceBuffer<T> => LentMut, Write;
 }
 
+impl<M: Lend> Lend for Option<M> {
+    type Lent<'l> = Option<M::Lent<'l>>;
+
+    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
+        if let Some(memory) = self {
+            memory.uses(uses);
+        }
+    }
+
+    fn lent<'l>(&self) -> Self::Lent<'l> {
+        self.as_ref().map(M::lent)
+    }
+}
+
 impl<M: Lend> Lend for Vec<M> {
     type Lent<'l> = Vec<M::Lent<'l>>;
 

@@ -64,7 +64,7 @@ impl Team<'_> {
         let to = dest.as_raw();
         let source: Option<Slice<'_, T>> = operands.source.map(|source| source.local());
         let from = source.as_ref().map_or(to.cast_const(), |source| source.as_raw());
-        let memory: (_, Vec<_>) = (dest, source.into_iter().collect());
+        let memory = (dest, source);
         let meets = pulls && state.multicast;
         let enqueue = |team, stream| {
             if meets {

@@ -48,7 +48,7 @@ functions! {
         cudaDeviceCanAccessPeer cudaDeviceGetAttribute cudaDeviceGetByPCIBusId cudaDeviceGetP2PAttribute cudaDeviceGetPCIBusId
         cudaDriverGetVersion cudaGetDevice cudaGetDeviceCount cudaRuntimeGetVersion cudaSetDevice cudaThreadExchangeStreamCaptureMode
         gpucommDeviceInfo gpucommDriverEntryPoint
-        cuDeviceGetAttribute cuDevicePrimaryCtxGetState cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAddressRange cuMemGetAccess cuMemGetAllocationGranularity
+        cuCtxGetCurrent cuDeviceGetAttribute cuDevicePrimaryCtxGetState cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAddressRange cuMemGetAccess cuMemGetAllocationGranularity
         cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMap cuMemRelease cuMemRetainAllocationHandle
         cuMemSetAccess cuMemUnmap;
     Enqueues:

@@ -1,7 +1,7 @@
 //! The functions of the driver that are looked up by name.
 
 use super::{Out, vmm};
-use crate::emulator::cuda::core::device::device;
+use crate::emulator::cuda::core::device::{current, device};
 use crate::emulator::cuda::core::driver_lock;
 use crate::emulator::cuda::core::safety::{Function, functions};
 use crate::emulator::cuda::core::stream::{self, Stream};
@@ -19,6 +19,10 @@ pub(super) fn entry_point(symbol: &CStr) -> *mut c_void {
     match symbol.to_bytes() {
         b"cuDevicePrimaryCtxGetState" => {
             let function: unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> CUresult = context_state;
+            function as *mut c_void
+        }
+        b"cuCtxGetCurrent" => {
+            let function: unsafe extern "C" fn(*mut *mut c_void) -> CUresult = current_context;
             function as *mut c_void
         }
         b"cuMemsetD16Async" => memset_d16 as D16 as *mut c_void,
@@ -40,6 +44,18 @@ fn result(function: Function, stream: CUstream, work: impl FnOnce(&Arc<Stream>) 
         work(&stream)
     };
     CUresult(guarded(function, launch).map_or_else(|error| error.0, |()| 0))
+}
+
+/// Of a device that nobody has used there is no context. Nobody looks at what lies at the address.
+unsafe extern "C" fn current_context(context: *mut *mut c_void) -> CUresult {
+    let asked = guarded(functions::cuCtxGetCurrent, || {
+        // SAFETY: as C declares it: a pointer to write to, or null.
+        let context = unsafe { Out::new(context)? };
+        let device = current()?;
+        context.set(if device.is_used() { std::ptr::from_ref(device).cast_mut().cast() } else { std::ptr::null_mut() });
+        Ok(())
+    });
+    CUresult(asked.map_or_else(|error| error.0, |()| 0))
 }
 
 unsafe extern "C" fn context_state(ordinal: c_int, flags: *mut c_uint, active: *mut c_int) -> CUresult {
