@@ -66,6 +66,7 @@ mod error;
 pub mod exchange;
 pub mod known_bugs;
 pub mod launch;
+mod launchers;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 #[cfg(feature = "nvshmem")]

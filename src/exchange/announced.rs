@@ -101,6 +101,23 @@ impl Announced {
     }
 }
 
+/// The server of rank 0, as a rank has it.
+#[cfg(any(feature = "mpi", feature = "pmix"))]
+#[derive(Debug)]
+pub(super) enum Host {
+    Own(Box<Tcp>),
+    Other(Announced),
+}
+
+#[cfg(any(feature = "mpi", feature = "pmix"))]
+impl Host {
+    /// That of another rank, of which `operation` was told, which may be on the host of this one.
+    pub(super) fn told(operation: &'static str, bytes: &[u8], is_beside: bool) -> Result<Self> {
+        let announced = Announced::decode(operation, bytes)?;
+        Ok(Self::Other(if is_beside { announced.beside() } else { announced }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

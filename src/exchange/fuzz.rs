@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::announced::Announced;
+use super::c10d::fuzz as torch;
 use super::directory::file;
 use super::fds::Header;
 use super::generation::{Comer, Now};
@@ -17,8 +18,14 @@ use super::wire::Reader;
 type Target = fn(&[u8]);
 
 /// All of them, by the names of their programs and of the folders of their corpora.
-pub const TARGETS: [(&str, Target); 4] =
-    [("greeting", greeting), ("request", request), ("values", values), ("service", service)];
+pub const TARGETS: [(&str, Target); 6] = [
+    ("greeting", greeting),
+    ("request", request),
+    ("values", values),
+    ("c10d", c10d),
+    ("service", service),
+    ("c10d_service", c10d_service),
+];
 
 /// How a connection of the store over TCP begins.
 pub fn greeting(bytes: &[u8]) {
@@ -33,6 +40,16 @@ pub fn request(bytes: &[u8]) {
 /// A server, and a script of what its clients do.
 pub fn service(bytes: &[u8]) {
     tcp::service(bytes);
+}
+
+/// What is asked of a TCPStore of PyTorch, and what one answers.
+pub fn c10d(bytes: &[u8]) {
+    torch::messages(bytes);
+}
+
+/// A TCPStore of ours, and a script of what its clients do.
+pub fn c10d_service(bytes: &[u8]) {
+    torch::service(bytes);
 }
 
 /// What ranks leave for each other, whichever way it goes. The first byte says what it is taken for.

@@ -10,6 +10,8 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "greeting" => tcp::seeds::greetings(),
         "request" => tcp::seeds::requests(),
         "service" => tcp::seeds::scripts(),
+        "c10d" => torch::seeds::messages(),
+        "c10d_service" => torch::seeds::scripts(),
         _ => {
             let now = Now { path: "g/1-00/".to_owned(), generation: 1, id: 7, old: vec!["g/0-00/".to_owned()] };
             let vote = Vote { no: vec![(1, "no \u{fc}".to_owned())], missing: vec![(2, "has died".to_owned())] };
@@ -69,7 +71,7 @@ fn the_corpus() {
 #[test]
 fn almost_valid_messages() {
     let mut random = fastrand::Rng::with_seed(7);
-    for (name, target) in &TARGETS[..3] {
+    for (name, target) in &TARGETS[..4] {
         for mut bytes in seeds(name) {
             for at in 0..bytes.len() {
                 let right = bytes[at];

@@ -6,7 +6,7 @@ use mpi::collective::{CommunicatorCollectives, Root};
 use mpi::request::{Request, StaticScope};
 use mpi::topology::{Communicator, SimpleCommunicator};
 
-use super::announced::Announced;
+use super::announced::{Announced, Host};
 use super::digest::digest;
 use super::handle::Exchange;
 use super::tcp::Tcp;
@@ -50,15 +50,8 @@ pub struct MpiPlace {
     size: usize,
     local_rank: usize,
     local_size: usize,
-    server: Server,
+    host: Host,
     timeout: Duration,
-}
-
-/// The server of the exchange, as a rank has it.
-#[derive(Debug)]
-enum Server {
-    Own(Box<Tcp>),
-    Other(Announced),
 }
 
 impl MpiPlace {
@@ -132,14 +125,11 @@ impl MpiPlace {
         if let Some(error) = failed {
             return Err(error);
         }
-        let server = match own {
-            Some(server) => Server::Own(Box::new(server)),
-            None => {
-                let announced = Announced::decode(operation, told)?;
-                Server::Other(if beside { announced.beside() } else { announced })
-            }
+        let host = match own {
+            Some(server) => Host::Own(Box::new(server)),
+            None => Host::told(operation, told, beside)?,
         };
-        Ok(Self { rank, size, local_rank, local_size, server, timeout })
+        Ok(Self { rank, size, local_rank, local_size, host, timeout })
     }
 
     /// This rank.
@@ -186,9 +176,9 @@ impl MpiPlace {
     /// # Errors
     /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses; those of [`TcpPlace::connect`].
     pub fn store(self) -> Result<Tcp> {
-        match self.server {
-            Server::Own(server) => Ok(*server),
-            Server::Other(announced) => announced.reach("MpiPlace::store", self.rank, self.size, self.timeout),
+        match self.host {
+            Host::Own(server) => Ok(*server),
+            Host::Other(announced) => announced.reach("MpiPlace::store", self.rank, self.size, self.timeout),
         }
     }
 }

@@ -19,14 +19,25 @@ pub(super) fn milliseconds(time: Option<Duration>) -> c_int {
     time.map_or(-1, |time| c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX))
 }
 
-/// How many files this process may have open at once.
-pub(super) fn most_files() -> usize {
+/// How many files this process may have open at once, once its limit is raised where that is below `wanted` and may be raised.
+///
+/// NCCL does the same in the process of rank 0, up to what is allowed. Who waits by `select` does not bear files above 1024, so that the limit
+/// stays as it is where it is enough.
+pub(super) fn most_files(wanted: usize) -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one limit, for which there is room.
-    match checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }) {
-        Ok(_) => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
-        Err(_) => 1024,
+    if checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }).is_err() {
+        return 1024;
     }
+    let more = libc::rlimit { rlim_cur: limit.rlim_max.min(wanted as libc::rlim_t), ..limit };
+    if more.rlim_cur > limit.rlim_cur {
+        // SAFETY: the kernel reads one limit. It is not lowered, so that no file that is open is above it.
+        let raised = checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more) });
+        if raised.is_ok() {
+            limit = more;
+        }
+    }
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::claim::{Claim, STEP, Said, usage};
 use super::environment::Environment;
-use super::launcher::Launcher;
 use crate::error::{Error, Result};
+use crate::launchers::Launcher;
 
 /// Names the launcher that counts, whatever others say.
 const LAUNCHER: &str = "GPUCOMM_LAUNCHER";

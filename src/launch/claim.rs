@@ -1,54 +1,15 @@
 //! What one launcher says of this process.
 
 use super::environment::Environment;
-use super::launcher::Launcher;
 use super::nodes;
 use crate::error::{Error, Result};
-
-/// The variables in which a launcher says who a process is; of several names, the first that is set counts.
-struct Names {
-    rank: &'static [&'static str],
-    size: &'static [&'static str],
-    local_rank: &'static [&'static str],
-    local_size: &'static [&'static str],
-}
+use crate::launchers::Launcher;
 
 /// Slurm says how many tasks each node has, and in whose list this node is the how-manieth.
 const TASKS_PER_NODE: [&str; 2] = ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"];
 
 /// Set for the tasks of a step, and not for the script of a batch job, whose number is 0, of as many as were asked for.
 pub(super) const STEP: &[&str] = &["SLURM_STEP_ID", "SLURM_STEPID"];
-
-const fn names(launcher: Launcher) -> Option<Names> {
-    let (rank, size, local_rank, local_size): (&[&str], &[&str], &[&str], &[&str]) = match launcher {
-        Launcher::Explicit => (&["GPUCOMM_RANK"], &["GPUCOMM_SIZE"], &["GPUCOMM_LOCAL_RANK"], &["GPUCOMM_LOCAL_SIZE"]),
-        Launcher::Torchrun => (&["RANK"], &["WORLD_SIZE"], &["LOCAL_RANK"], &["LOCAL_WORLD_SIZE"]),
-        // What a step has, not what was allocated, of which a step may be a part.
-        Launcher::Slurm => {
-            (&["SLURM_PROCID"], &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"], &["SLURM_LOCALID"], &[])
-        }
-        Launcher::OpenMpi => (
-            &["OMPI_COMM_WORLD_RANK"],
-            &["OMPI_COMM_WORLD_SIZE"],
-            &["OMPI_COMM_WORLD_LOCAL_RANK"],
-            &["OMPI_COMM_WORLD_LOCAL_SIZE"],
-        ),
-        Launcher::Pals => (
-            &["PALS_RANKID"],
-            &["PALS_SIZE", "PMI_SIZE"],
-            &["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"],
-            &["PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"],
-        ),
-        Launcher::Pmi => (
-            &["PMI_RANK"],
-            &["PMI_SIZE"],
-            &["MPI_LOCALRANKID", "PMI_LOCAL_RANK"],
-            &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
-        ),
-        Launcher::Alone => return None,
-    };
-    Some(Names { rank, size, local_rank, local_size })
-}
 
 /// What a launcher has said of this process.
 #[derive(Debug)]
@@ -83,7 +44,7 @@ impl Claim {
     /// # Errors
     /// Where it says what cannot be: all of it is listed.
     pub(super) fn read(environment: &Environment<'_>, launcher: Launcher) -> Result<Said> {
-        let Some(names) = names(launcher) else { return Ok(Said::Nothing) };
+        let Some(names) = launcher.names() else { return Ok(Said::Nothing) };
         if launcher == Launcher::Slurm && environment.first(STEP).is_none() {
             return Ok(Said::Nothing);
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::choose::choose;
 use super::claim::{Claim, usage};
 use super::environment::Environment;
-use super::launcher::Launcher;
 use super::meeting::Meeting;
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::launchers::Launcher;
 
 /// Who this process is among those that a launcher has started, and where they meet; see the [module](super).
 ///

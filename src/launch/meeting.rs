@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use super::claim::{Claim, usage};
 use super::environment::{Environment, number};
-use super::launcher::Launcher;
 use super::nodes;
 use crate::error::{Error, Result};
+use crate::launchers::Launcher;
 
 /// Where ranks meet whatever has started them: `tcp://host:port`, `c10d://host:port` or `file:///directory`.
 pub(super) const STORE: &str = "GPUCOMM_STORE";

@@ -48,7 +48,6 @@ mod environment;
 mod handle;
 mod host;
 mod join;
-mod launcher;
 mod meeting;
 mod nodes;
 mod start;
@@ -56,7 +55,8 @@ mod start;
 mod tests;
 
 pub use handle::Launch;
-pub use launcher::Launcher;
+
+pub use crate::launchers::Launcher;
 
 /// What reads the environment, in errors.
 const FROM_ENV: &str = "Launch::from_env";

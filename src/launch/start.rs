@@ -29,7 +29,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Launch::join`], [`Launch::device`] and [`init_rank_over`](Self::init_rank_over).
+    /// Those of [`Launch::join`], [`Launch::device`] and [`init_rank_over`](Self::init_rank_over); among these [`Error::InvalidUsage`](crate::Error::InvalidUsage)
+    /// where two ranks have one device: it names both, and what to set.
     ///
     /// # Safety
     /// As [`Communicator::init_rank`].

@@ -6,9 +6,9 @@ use super::choose::choose;
 use super::claim::Claim;
 use super::environment::Environment;
 use super::handle::Shared;
-use super::launcher::Launcher;
 use super::meeting::{Meeting, listens_at};
 use crate::error::{Error, Result};
+use crate::launchers::Launcher;
 
 fn with<T>(set: &str, read: impl FnOnce(&Environment<'_>) -> T) -> T {
     let set: HashMap<&str, &str> = set.split_whitespace().map(|pair| pair.split_once('=').unwrap()).collect();

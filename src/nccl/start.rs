@@ -193,8 +193,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`Communicator::init_rank_with`]; [`Error::Disagreement`] where the ranks do not start with the same; those of
-    /// [`Exchange::all_gather`]; [`Error::InvalidArgument`] where `GPUCOMM_CHECKED` is something else than 0 or 1.
+    /// As [`Communicator::init_rank_with`]; [`Error::Disagreement`] where the ranks do not start with the same; [`Error::InvalidUsage`] on all ranks where
+    /// two of them have one device, which NCCL would refuse; those of [`Exchange::all_gather`]; [`Error::InvalidArgument`] where `GPUCOMM_CHECKED` is
+    /// something else than 0 or 1.
     ///
     /// # Safety
     /// As [`Communicator::init_rank`]. Checked mode finds what breaks most of these promises, but for these, which are the reason why it is unsafe

@@ -50,6 +50,29 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
+fn a_program_of_the_current_directory_is_told_of() {
+    let directory = std::env::temp_dir().join(format!("gpucomm-here-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("only-here"), "").unwrap();
+    let output = finish(launcher(&["-n", "1", "only-here"]).current_dir(&directory).spawn().unwrap());
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(output.code, Some(127), "{}", output.err);
+    assert!(
+        output.err.contains("in the current directory") && output.err.contains("put ./ before it"),
+        "{}",
+        output.err
+    );
+}
+
+#[test]
+fn ranks_are_counted_by_node_as_torchrun_does() {
+    for option in ["--nproc-per-node", "--nproc_per_node"] {
+        let output = shell(&[option, "2"], "echo $WORLD_SIZE");
+        assert_eq!((output.code, sorted(&output.out)), (Some(0), vec!["[0] 2", "[1] 2"]), "{}", output.err);
+    }
+}
+
+#[test]
 fn each_line_has_its_rank() {
     let output = shell(&["-n", "3"], "echo out; echo; echo err $RANK >&2; printf 'last of %s' $RANK");
     assert_eq!(output.code, Some(0), "{}", output.err);

@@ -196,6 +196,33 @@ fn a_thousand_clients() {
     many(clients, 100);
 }
 
+/// Where few files may be open, a server for many raises that, as far as it may.
+#[test]
+fn more_ranks_than_files() {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -S -n 256; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    shell.args(["c10d::more_ranks_than_files_in_a_process_of_its_own", "--exact", "--ignored", "--nocapture"]);
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+#[ignore = "changes what the process may do"]
+fn more_ranks_than_files_in_a_process_of_its_own() {
+    let most = || {
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(most(), 256);
+    let few = C10dPlace::new("127.0.0.1:0").serve(16).unwrap();
+    assert_eq!(most(), 256, "raised without need");
+    drop(few);
+    let server = C10dPlace::new("127.0.0.1:0").serve(200).unwrap();
+    let all: Vec<_> = (0..400).map(|_| inside(server.address())).collect();
+    assert_eq!((most(), all.len()), (1600, 400));
+}
+
 #[test]
 #[ignore = "takes long"]
 fn a_thousand_clients_with_many_keys() {

@@ -6,6 +6,7 @@ mod interface;
 mod nvshmem;
 mod runs;
 mod table;
+mod variables;
 
 const BEGIN: &str = "<!-- from tests/fidelity -->\n";
 

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use gpucomm::exchange::TcpPlace;
-use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, Launch, Launcher, ReduceOp, Result, Stream};
+use gpucomm::{Backend, Communicator, DeviceBuffer, Error, InPlace, Launch, Launcher, ReduceOp, Result, Stream};
 
 use crate::support::{Ended, ROLE, free_port, new_path, said, slower, spawn};
 
@@ -16,6 +16,7 @@ fn child() {
         Ok("compute") => compute().unwrap(),
         Ok("meet") => meet().unwrap(),
         Ok("fail") => fail(),
+        Ok("on one device") => on_one_device(),
         Ok("restart") => crate::restarts::restart().unwrap(),
         Ok("train") => crate::training::rank(),
         _ => {}
@@ -54,6 +55,15 @@ fn meet() -> Result<()> {
 fn fail() {
     let met = Launch::from_env().and_then(|launch| launch.within(Duration::from_secs(2)).join().map(drop));
     println!("error: {}", met.expect_err("ranks that cannot meet"));
+}
+
+/// What a start says of a device that another rank has, too.
+fn on_one_device() {
+    let launch = Launch::from_env().unwrap();
+    // SAFETY: all ranks are started by one test, in this role.
+    let error = unsafe { Communicator::from_launch(&launch) }.expect_err("two ranks on one device");
+    assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+    println!("error: {error}");
 }
 
 /// Ranks of one host with these variables, each of which may hold `{rank}`.
@@ -122,6 +132,25 @@ fn a_device_for_each_process_is_the_first_that_it_sees() {
     start("compute", 1, &set).into_iter().for_each(|child| assert_eq!(said(&child.succeeds(), "device: "), "0"));
     let set = format!("{} GPUCOMM_DEVICE=2", torchrun(1, free_port()));
     start("compute", 1, &set).into_iter().for_each(|child| assert_eq!(said(&child.succeeds(), "device: "), "2"));
+}
+
+#[test]
+fn two_ranks_on_one_device_are_told_what_to_set() {
+    for (set, by) in
+        [("GPUCOMM_DEVICE=1", "device 1"), ("CUDA_VISIBLE_DEVICES=1", "device 0 with CUDA_VISIBLE_DEVICES=1")]
+    {
+        for child in start("on one device", 2, &format!("{} {set}", torchrun(2, free_port()))) {
+            let text = child.succeeds();
+            let error = said(&text, "error: ");
+            assert!(error.contains("ranks 0 and 1 have one device") && error.contains(by), "{error}");
+            assert!(error.contains("NCCL_MULTI_RANK_GPU_ENABLE=1"), "{error}");
+        }
+    }
+    if gpucomm::backend() == Backend::Emulator {
+        let set = "GPUCOMM_DEVICE=1 NCCL_MULTI_RANK_GPU_ENABLE=1 GPUCOMM_EMULATOR_NCCL=2.30.3";
+        let all = start("compute", 2, &format!("{} {set}", torchrun(2, free_port())));
+        all.into_iter().for_each(|child| assert_eq!(said(&child.succeeds(), "device: "), "1"));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use gpucomm::{ElementKind, Launch};
 
@@ -251,6 +251,9 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
                 let first = text.split("\n\n").next().unwrap_or(&text);
                 let words: Vec<_> = first.lines().map(str::trim).collect();
                 let mut line = words.join(" ").trim_start_matches("error: ").to_owned();
+                if let Some(word) = meant(&error) {
+                    line.push_str(&format!(": did you mean '{word}'?"));
+                }
                 if of_nvshmem && error.kind() == ErrorKind::UnknownArgument {
                     line.push_str(" (`gpucomm perf --nvshmem --help` lists the options: --procs N for so many PEs)");
                 }
@@ -258,6 +261,17 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
             }
         },
     }
+}
+
+/// What looks like what was written, and is known.
+fn meant(error: &clap::Error) -> Option<&str> {
+    let kinds = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    kinds.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(word) => Some(word.as_str()),
+        // The likest comes last.
+        ContextValue::Strings(words) => words.last().map(String::as_str),
+        _ => None,
+    })
 }
 
 impl PerfArgs {

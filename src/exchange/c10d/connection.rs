@@ -14,8 +14,6 @@ pub(super) struct Connection {
     pub(super) dialect: Option<Dialect>,
     /// When it ends if nothing more comes of what it has begun to say, or nothing is taken of what it is told.
     pub(super) stale: Option<Instant>,
-    /// When it is looked at, by the timers of the service.
-    pub(super) due: Option<Instant>,
     /// The other end says no more.
     pub(super) over: bool,
     scan: Scan,
@@ -25,15 +23,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self {
-            line: Line::new(stream),
-            dialect: None,
-            stale: None,
-            due: None,
-            over: false,
-            scan: Scan::default(),
-            done: 0,
-        }
+        Self { line: Line::new(stream), dialect: None, stale: None, over: false, scan: Scan::default(), done: 0 }
     }
 
     /// The next query, once it has come whole, and where it begins; an error if it is none.

@@ -6,6 +6,8 @@
 mod client;
 mod connection;
 mod dialect;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzz;
 mod place;
 mod queries;
 mod scan;

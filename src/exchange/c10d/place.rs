@@ -114,6 +114,10 @@ impl C10dPlace {
     /// The store of rank 0, which listens at the address and serves others, programs that use PyTorch included, from a thread of its own.
     /// With port 0 the system chooses one; [`C10d::address`] says which.
     ///
+    /// At most half of the files that the process may have open are connections. Where 8 for each rank are more than it may (`ulimit -S -n`), it raises its
+    /// limit to so many, or as far as it may (`ulimit -H -n`), and leaves it there, as NCCL does in the process of rank 0: whoever waits by `select` there has to
+    /// look for files above 1024.
+    ///
     /// Dropped, it stays up to five seconds for others whose connections are open: the last thing that all do together is theirs, too.
     ///
     /// ```
@@ -147,7 +151,7 @@ impl C10dPlace {
             |error: io::Error| Error::Exchange { operation, key: self.address.clone(), reason: error.to_string() };
         let deadline = self.deadline();
         let listener = listen(addresses, PATIENCE, &deadline).map_err(fail)?;
-        let server = service::start(listener).map_err(fail)?;
+        let server = service::start(listener, size).map_err(fail)?;
         let way = self.way(server.address.to_string(), (0, size), true);
         C10d::connect(operation, way, Some(server), &deadline)
     }

@@ -2,20 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::connection::Connection;
 use super::values::Values;
 use super::waits::Waits;
-use crate::exchange::net::accept::{Arrival, accept};
-use crate::exchange::net::events::{self, Events};
+use crate::exchange::net::events::{self, Flags};
 use crate::exchange::net::server::Server;
-use crate::exchange::system::{is, most_files};
-
-const LISTENER: u64 = 0;
-const CONTROL: u64 = 1;
+use crate::exchange::net::serving::{Serve, Serving};
+use crate::exchange::system::most_files;
 
 /// How long a client may take to say which protocol it speaks, once it has begun.
 const GREETING: Duration = Duration::from_secs(5);
@@ -33,153 +30,105 @@ const TURN: usize = 512;
 /// So many bytes may be held of queries that have not come whole, or were not looked at, and of keys that somebody waits for.
 const HELD: usize = 1 << 30;
 
-/// How long the server stays for the others when its own rank leaves.
-const LINGER: Duration = Duration::from_secs(5);
+/// Files for each rank: it may have two connections and more, and connections take half of all files.
+const FILES: usize = 8;
 
-/// A server for those who come to `listener`.
-pub(super) fn start(listener: TcpListener) -> io::Result<Server> {
+/// A server for those who come to `listener`: so many ranks, and whoever else.
+pub(super) fn start(listener: TcpListener, size: usize) -> io::Result<Server> {
     Server::start(listener, |listener, control| {
-        let service = Service::new(listener, control)?;
+        let service = Service::new(listener, control, size)?;
         Ok(move || service.run())
     })
 }
 
 pub(super) struct Service {
-    events: Events,
-    listener: TcpListener,
-    control: UnixStream,
+    serving: Serving,
     pub(super) values: Values,
     pub(super) waits: Waits,
     pub(super) connections: HashMap<u64, Connection>,
-    /// Those who have said nothing, oldest first, and how many there may be.
-    strangers: BTreeSet<u64>,
-    most_strangers: usize,
     /// How many connections there may be.
     most: usize,
     /// Those of whom something was read that was not looked at: until it is, no more is read.
     pub(super) again: BTreeSet<u64>,
-    /// When connections are to be looked at: one time for each at most. One that needs it no more is looked at in vain.
-    timers: BTreeSet<(Instant, u64)>,
     /// How many bytes are held of what connections have sent.
     held: usize,
     /// How many may be, with those of keys that somebody waits for.
     room: usize,
-    next: u64,
-    /// When to end though others are there.
-    stop: Option<Instant>,
 }
 
-impl Service {
-    fn new(listener: TcpListener, control: UnixStream) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let events = Events::new()?;
-        events.add(&listener, LISTENER, events::IN)?;
-        events.add(&control, CONTROL, events::IN)?;
-        Ok(Self {
-            events,
-            listener,
-            control,
-            values: Values::default(),
-            waits: Waits::default(),
-            connections: HashMap::new(),
-            strangers: BTreeSet::new(),
-            most_strangers: STRANGERS.min(most_files() / 4),
-            most: most_files() / 2,
-            again: BTreeSet::new(),
-            timers: BTreeSet::new(),
-            held: 0,
-            room: HELD,
-            next: CONTROL + 1,
-            stop: None,
-        })
+impl Serve for Service {
+    fn serving(&mut self) -> &mut Serving {
+        &mut self.serving
     }
 
-    fn run(mut self) {
-        let mut happened = Vec::new();
-        loop {
-            if let Some(stop) = self.stop {
-                // Nobody says goodbye; who has said anything leaves with its connection.
-                let others = self.connections.values().any(|one| one.dialect.is_some());
-                if !others || stop <= Instant::now() {
-                    return;
-                }
-            }
-            let next = self.timers.first().map(|(when, _)| *when).into_iter().chain(self.stop).min();
-            let mut within = next.map(|next| next.saturating_duration_since(Instant::now()));
-            if !self.again.is_empty() {
-                within = Some(Duration::ZERO);
-            }
-            if self.turn(&mut happened, within).is_err() {
-                return;
-            }
+    /// The process needs files for other things, too.
+    fn has_room(&self) -> bool {
+        self.connections.len() < self.most
+    }
+
+    fn begin(&mut self, token: u64, stream: TcpStream) {
+        self.connections.insert(token, Connection::new(stream));
+    }
+
+    fn happened(&mut self, token: u64, flags: Flags) {
+        // It is told of again, once what it has sent before is looked at.
+        if !self.again.contains(&token) {
+            self.serve(token, flags);
         }
     }
 
-    /// Waits so long for something to happen, and does all that it asks for.
-    fn turn(&mut self, happened: &mut Vec<(u64, events::Flags)>, within: Option<Duration>) -> io::Result<()> {
-        match self.events.wait(happened, within) {
-            Err(error) if !is(&error, &[libc::EINTR]) => return Err(error),
-            _ => {}
+    fn on_time(&mut self, token: u64, now: Instant) {
+        match self.connections.get(&token).and_then(|one| one.stale) {
+            Some(stale) if stale <= now => self.close(token),
+            Some(stale) => self.serving.timers.look(token, stale),
+            None => {}
         }
-        for &(token, flags) in &*happened {
-            match token {
-                LISTENER => self.accept(),
-                CONTROL => self.told_to_stop(),
-                // It is told of again, once what it has sent before is looked at.
-                _ if self.again.contains(&token) => {}
-                _ => self.serve(token, flags),
-            }
+    }
+
+    fn close(&mut self, token: u64) {
+        self.serving.strangers.remove(&token);
+        self.serving.timers.forget(token);
+        self.again.remove(&token);
+        self.waits.end(token);
+        if let Some(connection) = self.connections.remove(&token) {
+            self.held -= connection.held();
         }
+    }
+
+    /// Nobody says goodbye; who has said anything leaves with its connection.
+    fn has_others(&self) -> bool {
+        self.connections.values().any(|one| one.dialect.is_some())
+    }
+
+    fn is_behind(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    fn catch_up(&mut self) {
         for token in std::mem::take(&mut self.again) {
             self.serve(token, 0);
         }
-        self.on_time();
-        Ok(())
     }
+}
 
-    fn told_to_stop(&mut self) {
-        let mut byte = [0];
-        let now = Instant::now();
-        let left = matches!(io::Read::read(&mut &self.control, &mut byte), Ok(0));
-        self.stop = Some(if left { now + LINGER } else { now });
-        let _ = self.events.remove(&self.control);
-    }
-
-    fn accept(&mut self) {
-        for _ in 0..64 {
-            let stream = match accept(&self.listener) {
-                Arrival::Here(stream) => stream,
-                Arrival::Nobody => return,
-                Arrival::NoRoom => {
-                    // Whoever is unknown makes room; without any, we ask again a little later.
-                    match self.strangers.first().copied() {
-                        Some(oldest) => self.close(oldest),
-                        None => std::thread::sleep(Duration::from_millis(10)),
-                    }
-                    return;
-                }
-            };
-            if self.connections.len() >= self.most {
-                // The process needs files for other things, too.
-                continue;
-            }
-            let token = self.next;
-            self.next += 1;
-            if self.events.add(&stream, token, events::IN).is_err() {
-                continue;
-            }
-            while self.strangers.len() >= self.most_strangers
-                && let Some(oldest) = self.strangers.first().copied()
-            {
-                self.close(oldest);
-            }
-            self.connections.insert(token, Connection::new(stream));
-            self.strangers.insert(token);
-        }
+impl Service {
+    /// For those who come to `listener`. It ends when the other end of `control` says so, or is closed.
+    pub(super) fn new(listener: TcpListener, control: UnixStream, size: usize) -> io::Result<Self> {
+        let files = most_files(size.saturating_mul(FILES));
+        Ok(Self {
+            serving: Serving::new(listener, control, STRANGERS.min(files / 4))?,
+            values: Values::default(),
+            waits: Waits::default(),
+            connections: HashMap::new(),
+            most: files / 2,
+            again: BTreeSet::new(),
+            held: 0,
+            room: HELD,
+        })
     }
 
     /// Reads and answers what has come on a connection, and sends on.
-    fn serve(&mut self, token: u64, flags: events::Flags) {
+    fn serve(&mut self, token: u64, flags: Flags) {
         if flags & events::OUT != 0 {
             self.send(token);
         }
@@ -204,7 +153,7 @@ impl Service {
             return self.close(token);
         }
         if known {
-            self.strangers.remove(&token);
+            self.serving.strangers.remove(&token);
         }
         match (begun, known) {
             // A greeting has one time for all of it; a query may take as long as it goes on.
@@ -220,22 +169,8 @@ impl Service {
         let stale = Instant::now() + time;
         if let Some(connection) = self.connections.get_mut(&token) {
             connection.stale = Some(stale);
-            self.schedule(token);
+            self.serving.timers.look(token, stale);
         }
-    }
-
-    /// Has a connection looked at when its time is over.
-    fn schedule(&mut self, token: u64) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
-        let Some(stale) = connection.stale else { return };
-        match connection.due {
-            // Looked at in vain then, it has its next time.
-            Some(due) if due <= stale => return,
-            Some(due) => _ = self.timers.remove(&(due, token)),
-            None => {}
-        }
-        connection.due = Some(stale);
-        self.timers.insert((stale, token));
     }
 
     /// Answers queries that have come, while it is their turn and the other end takes the answers; `false` if the connection is to end.
@@ -278,7 +213,7 @@ impl Service {
         let drained = connection.line.drained();
         // Who does not take its answers is not asked what else it wants.
         let interest = if drained { events::IN } else { events::OUT };
-        let _ = self.events.change(&connection.line.stream, token, interest);
+        let _ = self.serving.events.change(&connection.line.stream, token, interest);
         // Values that somebody replaces live on while they are to be sent, so nobody may leave them lying for ever.
         if drained {
             connection.stale = None;
@@ -286,32 +221,17 @@ impl Service {
             self.limit(token, PAUSE);
         }
     }
+}
 
-    fn close(&mut self, token: u64) {
-        self.strangers.remove(&token);
-        self.again.remove(&token);
-        self.waits.end(token);
-        let Some(connection) = self.connections.remove(&token) else { return };
-        self.held -= connection.held();
-        if let Some(due) = connection.due {
-            self.timers.remove(&(due, token));
-        }
-    }
-
-    /// Ends what has lasted too long.
-    fn on_time(&mut self) {
-        let now = Instant::now();
-        while let Some((when, token)) = self.timers.first().copied()
-            && when <= now
-        {
-            self.timers.pop_first();
-            let Some(connection) = self.connections.get_mut(&token) else { continue };
-            connection.due = None;
-            if connection.stale.is_some_and(|stale| stale <= now) {
-                self.close(token);
-            }
-            self.schedule(token);
-        }
+#[cfg(any(test, fuzzing))]
+impl Service {
+    /// Says what does not add up between its parts.
+    pub(super) fn check(&self) {
+        let is_there = |token: &u64| self.connections.contains_key(token);
+        assert_eq!(self.held, self.connections.values().map(Connection::held).sum::<usize>());
+        assert!(self.again.iter().all(is_there) && self.serving.timers.adds_up(is_there));
+        assert!(self.serving.strangers.iter().all(|token| self.connections[token].dialect.is_none()));
+        assert!(self.waits.adds_up(is_there) && self.values.adds_up());
     }
 }
 

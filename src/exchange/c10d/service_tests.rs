@@ -8,16 +8,14 @@ fn start() -> (Service, SocketAddr, UnixStream) {
     let (control, ours) = UnixStream::pair().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    (Service::new(listener, ours).unwrap(), address, control)
+    (Service::new(listener, ours, 4).unwrap(), address, control)
 }
 
 /// One turn; what the parts of the service say of each other holds after it.
 fn turn(service: &mut Service) {
     let within = Duration::from_millis(if service.again.is_empty() { 20 } else { 0 });
     service.turn(&mut Vec::new(), Some(within)).unwrap();
-    assert_eq!(service.held, service.connections.values().map(Connection::held).sum::<usize>());
-    assert!(service.again.iter().chain(&service.strangers).all(|token| service.connections.contains_key(token)));
-    assert!(service.timers.iter().all(|(due, token)| service.connections[token].due == Some(*due)));
+    service.check();
 }
 
 /// Turns until `done`.
@@ -32,8 +30,8 @@ fn until(service: &mut Service, done: impl Fn(&Service) -> bool) {
 fn comes(service: &mut Service, address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&HELLO).unwrap();
-    let before = service.next;
-    until(service, |one| one.next > before && one.connections.values().all(|one| one.dialect.is_some()));
+    let before = service.serving.came();
+    until(service, |one| one.serving.came() > before && one.connections.values().all(|one| one.dialect.is_some()));
     stream
 }
 

@@ -83,7 +83,7 @@ impl Talk {
     }
 
     /// Says the hello, where there is one, and sees whether it is answered.
-    fn greet(&mut self, deadline: &Deadline) -> io::Result<()> {
+    pub(super) fn greet(&mut self, deadline: &Deadline) -> io::Result<()> {
         let hello: &[u8] = if self.dialect == Dialect::Today { &HELLO } else { &[] };
         let asked = Asked(hello.to_vec()).plain(&[self.dialect.number(Query::CountKeys)]);
         self.send(&asked.0, deadline)?;
@@ -92,7 +92,7 @@ impl Talk {
 
     /// As [`greet`](Self::greet), with queries that an old server takes for the length of a key that no server has room for, so that it
     /// closes the connection. None of them changes anything.
-    fn find_out(&mut self, deadline: &Deadline) -> io::Result<()> {
+    pub(super) fn find_out(&mut self, deadline: &Deadline) -> io::Result<()> {
         let number = |query| self.dialect.number(query);
         let counts = [number(Query::CountKeys); 2];
         let mark = nonce().to_le_bytes();

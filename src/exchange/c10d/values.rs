@@ -102,6 +102,14 @@ impl Values {
         (len, value)
     }
 
+    /// Whether it has counted right.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn adds_up(&self) -> bool {
+        let queued = self.queues.iter().flat_map(|(key, queue)| queue.iter().map(move |value| cost(key, value)));
+        let bytes: usize = self.values.iter().map(|(key, value)| cost(key, value)).chain(queued).sum();
+        self.bytes == bytes && self.queues.values().all(|queue| !queue.is_empty())
+    }
+
     pub(super) fn queued(&self, key: &[u8]) -> usize {
         self.queues.get(key).map_or(0, VecDeque::len)
     }

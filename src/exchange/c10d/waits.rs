@@ -73,6 +73,18 @@ impl Waits {
         self.bytes
     }
 
+    /// Whether those who wait are there, and the two sides say the same.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn adds_up(&self, is_there: impl Fn(&u64) -> bool) -> bool {
+        let one_side = |(client, keys): (&u64, &HashSet<Arc<[u8]>>)| {
+            is_there(client) && !keys.is_empty() && keys.iter().all(|key| self.keys[key].contains(client))
+        };
+        let waited =
+            |(key, clients): (&Arc<[u8]>, &Vec<u64>)| clients.iter().all(|one| self.clients[one].contains(key));
+        let bytes: usize = self.clients.values().flatten().map(|key| cost(key)).sum();
+        self.clients.iter().all(one_side) && self.keys.iter().all(waited) && self.bytes == bytes
+    }
+
     /// Whether nothing is left that the client waits for.
     fn strike(&mut self, client: u64, key: &[u8]) -> bool {
         let Some(keys) = self.clients.get_mut(&client) else { return false };

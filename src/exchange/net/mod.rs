@@ -7,4 +7,6 @@ pub(super) mod line;
 pub(super) mod listen;
 pub(super) mod resolve;
 pub(super) mod server;
+pub(super) mod serving;
 pub(super) mod stream;
+pub(super) mod timers;

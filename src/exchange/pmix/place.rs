@@ -8,15 +8,14 @@ use super::meeting::Meeting;
 use super::session::{Session, check};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::announced::Announced;
+use crate::exchange::announced::{Announced, Host};
 use crate::exchange::handle::Exchange;
-use crate::exchange::tcp::Tcp;
 
 /// Where the ranks of a job meet that a launcher with PMIx has started, and who of them shares a node: `srun --mpi=pmix` of Slurm, `mpirun` of Open MPI, `prterun`.
 ///
 /// PMIx is needed to begin with only: rank 0 listens on a port that the system chooses, PMIx tells the others which, and who ends before all have
 /// [met](Self::join) ends the waits of the others, where the launcher says so and does not end the whole job. Then PMIx ends, and a
-/// [`Tcp`] carries what the ranks say: a launcher that knows of PMIx ends the whole job where a rank dies that has not left PMIx, and
+/// [`Tcp`](crate::exchange::Tcp) carries what the ranks say: a launcher that knows of PMIx ends the whole job where a rank dies that has not left PMIx, and
 /// survivors could not go on. Where all ranks are on one node, no other host can reach that port; else all can, and the addresses of all network
 /// interfaces of rank 0's node are tried, and its name.
 ///
@@ -52,16 +51,9 @@ pub struct PmixPlace {
     size: usize,
     local_rank: usize,
     local_size: usize,
-    server: Server,
+    host: Host,
     session: Session,
     timeout: Duration,
-}
-
-/// The server of the exchange, as a rank has it.
-#[derive(Debug)]
-enum Server {
-    Own(Box<Tcp>),
-    Other(Announced),
 }
 
 impl PmixPlace {
@@ -104,8 +96,8 @@ impl PmixPlace {
         let [rank, size, local_rank, local_size] = [job.rank, job.size, job.local_rank, job.local_size].map(number);
         let beside = local_size == size || has_rank_0(&job.peers);
 
-        let server = if rank == 0 {
-            let name = (local_size < size).then(host);
+        let host = if rank == 0 {
+            let name = (local_size < size).then(self::host);
             let (server, announced) = match Announced::serve(size, name) {
                 Ok((server, announced)) => (Ok(server), Ok(announced)),
                 Err(error) => {
@@ -114,12 +106,11 @@ impl PmixPlace {
                 }
             };
             session.tell(operation, Announced::encode(&announced), &deadline)?;
-            Server::Own(Box::new(server?))
+            Host::Own(Box::new(server?))
         } else {
-            let announced = Announced::decode(operation, &session.told(operation, &deadline)?)?;
-            Server::Other(if beside { announced.beside() } else { announced })
+            Host::told(operation, &session.told(operation, &deadline)?, beside)?
         };
-        Ok(Self { rank, size, local_rank, local_size, server, session, timeout })
+        Ok(Self { rank, size, local_rank, local_size, host, session, timeout })
     }
 
     /// This rank.
@@ -149,10 +140,10 @@ impl PmixPlace {
     /// PMIx tells that one has ended; those of [`Exchange::join_within`].
     pub fn join(self) -> Result<Exchange> {
         let operation = "PmixPlace::join";
-        let Self { rank, size, server, timeout, .. } = self;
-        let tcp = match server {
-            Server::Own(tcp) => *tcp,
-            Server::Other(announced) => {
+        let Self { rank, size, host, timeout, .. } = self;
+        let tcp = match host {
+            Host::Own(tcp) => *tcp,
+            Host::Other(announced) => {
                 let deadline = Deadline::after(timeout);
                 let reach = move || Ok(announced.reach(operation, rank, size, timeout));
                 // It ends by itself, but knows nothing of a rank 0 that has ended.

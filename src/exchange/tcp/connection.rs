@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use super::gate::Asked;
-use super::secret::{Seals, TAG};
+use super::proof::TAG;
+use super::secret::Seals;
 use crate::exchange::net::line::{Line, Piece};
 
 /// Who is at the other end.
@@ -39,8 +40,6 @@ pub(super) struct Connection {
     pub(super) closing: bool,
     /// When it ends if nothing more comes of what it has begun to say.
     pub(super) stale: Option<Instant>,
-    /// When it is looked at, by the timers of the service.
-    pub(super) due: Option<Instant>,
 }
 
 impl Connection {
@@ -53,7 +52,6 @@ impl Connection {
             waiting: None,
             closing: false,
             stale: None,
-            due: None,
         }
     }
 

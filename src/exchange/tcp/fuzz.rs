@@ -15,6 +15,7 @@ use super::greeting::{Hello, Purpose, Reception, draw};
 use super::message::Request;
 use super::secret::{Seals, Secret};
 use super::service::Service;
+use crate::exchange::net::serving::Serve;
 
 #[cfg(feature = "secret")]
 fn secret(wanted: bool) -> Option<Secret> {

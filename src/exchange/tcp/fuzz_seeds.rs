@@ -1,6 +1,6 @@
 //! What a fuzzer begins with: valid messages.
 
-use super::super::secret::TAG;
+use super::super::proof::TAG;
 use super::*;
 
 pub(in crate::exchange) fn greetings() -> Vec<Vec<u8>> {

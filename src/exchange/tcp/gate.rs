@@ -4,7 +4,8 @@
 #![cfg_attr(not(feature = "secret"), allow(unreachable_code, unused_variables))]
 
 use super::greeting::{Hello, Number, Reception, draw};
-use super::secret::{End, Seals, Secret};
+use super::proof::End;
+use super::secret::{Seals, Secret};
 use crate::exchange::store::nonce;
 
 /// What the server asks of those who come.

@@ -6,7 +6,7 @@
 //!
 //! How a client is refused stays the same in all versions, so that each end understands that the other one is of another version.
 
-use super::secret::{TAG, Tag};
+use super::proof::{TAG, Tag};
 use crate::exchange::store::nonce;
 use crate::exchange::wire::{Reader, Writer};
 

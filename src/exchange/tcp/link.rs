@@ -3,7 +3,8 @@
 use std::io;
 use std::net::TcpStream;
 
-use super::secret::{Seals, TAG};
+use super::proof::TAG;
+use super::secret::Seals;
 use crate::deadline::Deadline;
 use crate::exchange::net::stream::{fill, take, write};
 

@@ -11,6 +11,7 @@ mod greeting;
 mod link;
 mod message;
 mod place;
+mod proof;
 mod requests;
 #[cfg(feature = "secret")]
 mod secret;

@@ -2,17 +2,7 @@
 
 use std::fmt;
 
-/// The bytes of a proof, and of a mark.
-pub(super) const TAG: usize = 32;
-
-pub(super) type Tag = [u8; TAG];
-
-/// One of the two ends of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Client,
-    Server,
-}
+use super::proof::{End, Tag};
 
 /// A secret: there is none.
 #[derive(Debug, Clone)]

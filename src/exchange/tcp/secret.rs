@@ -9,17 +9,7 @@ use hmac::digest::Key;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// The bytes of a proof, and of a mark.
-pub(super) const TAG: usize = 32;
-
-pub(super) type Tag = [u8; TAG];
-
-/// One of the two ends of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Client,
-    Server,
-}
+use super::proof::{End, TAG, Tag};
 
 fn keyed(bytes: &[u8]) -> Hmac<Sha256> {
     let mut key = Key::<Hmac<Sha256>>::default();

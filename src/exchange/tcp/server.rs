@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use super::gate::Gate;
 use super::service::Service;
 use crate::exchange::net::server::Server;
+use crate::exchange::net::serving::Serve;
 
 /// Serves those who come to `listener`.
 pub(super) fn start(listener: TcpListener, gate: Gate) -> io::Result<Server> {

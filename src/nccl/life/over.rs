@@ -13,6 +13,7 @@ use crate::nccl::agree::told::{decode_terms, encode_terms};
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
+use crate::nccl::setup::seat::{self, Seat};
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::state::inner::Inner;
 use crate::version;
@@ -65,19 +66,24 @@ pub(crate) fn one_rank(
     let nccl = version::running_nccl()?.to_string();
     let own = Begins { is_checked, nccl, terms: options.config.terms() };
     let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
-    let told = exchange.all_gather(&own.encode().bytes(&id).0)?;
-    let mut id = None;
+    let told = exchange.all_gather(&Seat::of(device).encode(own.encode().bytes(&id)).0)?;
+    let (mut id, mut seats) = (None, Vec::new());
     let mut first = None;
     for (rank, bytes) in told.iter().enumerate() {
         let mut reader = Reader(bytes);
         let read = Begins::decode(&mut reader).and_then(|begins| Some((begins, reader.bytes()?)));
-        let (begins, bytes) = read.ok_or_else(|| unreadable(operation, rank, bytes.len()))?;
+        let read = read.and_then(|(begins, id)| Some((begins, id, Seat::decode(&mut reader)?)));
+        let (begins, bytes, seat) = read.ok_or_else(|| unreadable(operation, rank, bytes.len()))?;
+        seats.push(seat);
         id = id.or_else(|| Some(UniqueId::from_bytes(bytes.try_into().ok()?)));
         let expected = first.get_or_insert_with(|| begins.clone());
         if *expected != begins {
             let (expected, got) = (expected.against(&begins), begins.against(expected));
             return Err(Error::Disagreement { operation, rank, peer: 0, expected, got });
         }
+    }
+    if let Some(reason) = seat::shared(&seats) {
+        return Err(Error::InvalidUsage { operation, reason });
     }
     let id = id.ok_or_else(|| unreadable(operation, 0, 0))?;
     start(operation, device, &exchange, &id, options, is_checked)

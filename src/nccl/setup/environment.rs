@@ -121,6 +121,11 @@ pub(crate) fn registers_allocated() -> bool {
     *SAID.get_or_init(|| said().is_some_and(|(value, _)| !is_zero(&value)))
 }
 
+/// What stands for this host, where the environment or the files say so.
+pub(crate) fn host_id() -> Option<String> {
+    seen("NCCL_HOSTID", |name| std::env::var_os(name), &files()).map(|(value, _)| value)
+}
+
 /// What the environment or the files say, if it is anything.
 pub(crate) fn said(name: &str) -> Option<String> {
     seen(name, |name| std::env::var_os(name), &files()).map(|(value, _)| value).filter(|value| !value.is_empty())

@@ -8,4 +8,5 @@ pub(crate) mod environment;
 mod fields;
 pub(crate) mod init_options;
 mod numbers;
+pub(crate) mod seat;
 pub(crate) mod unique_id;

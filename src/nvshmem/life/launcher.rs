@@ -2,10 +2,10 @@
 
 use super::once::INIT;
 use crate::error::{Error, Result};
+use crate::launchers::Launcher;
 
-/// Where launchers say how many processes they have started: Open MPI's, those of PMI, and Slurm for a step, which has nothing to do with what was
-/// allocated.
-const SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+/// Those that NVSHMEM may look for.
+const LAUNCHERS: [Launcher; 3] = [Launcher::OpenMpi, Launcher::Pmi, Launcher::Slurm];
 
 /// Flags by which attributes say who the PEs are: a communicator of MPI, OpenSHMEM, a unique id. Without them, it is the environment that does.
 pub(super) const TOLD: u32 = 2 | 4 | crate::sys::NVSHMEMX_INIT_WITH_UNIQUEID;
@@ -16,8 +16,10 @@ pub(super) const TOLD: u32 = 2 | 4 | crate::sys::NVSHMEMX_INIT_WITH_UNIQUEID;
 /// [`Error::InvalidUsage`] where this is the only PE of several processes.
 pub(super) fn check(n_pes: usize) -> Result<()> {
     let many =
-        |name: &&str| std::env::var(name).ok().and_then(|text| text.trim().parse::<usize>().ok()).filter(|&n| n > 1);
-    let told = SIZES.iter().find_map(|name| many(name).map(|size| (name, size)));
+        |name: &str| std::env::var(name).ok().and_then(|text| text.trim().parse::<usize>().ok()).filter(|&n| n > 1);
+    // The first name is that of what the launcher has started, which has nothing to do with what was allocated.
+    let names = LAUNCHERS.into_iter().filter_map(|launcher| launcher.names()?.size.first().copied());
+    let told = names.into_iter().find_map(|name| many(name).map(|size| (name, size)));
     let Some((name, size)) = told.filter(|_| n_pes == 1) else { return Ok(()) };
     let reason = format!(
         "NVSHMEM has found no other PE, and a launcher has started {size} processes ({name}): expected NVSHMEM_BOOTSTRAP=MPI under mpirun of Open MPI, \

@@ -47,6 +47,8 @@ pub(crate) struct Watchdog {
 
 struct Shared {
     now: Mutex<Now>,
+    /// The call of which a note tells the others that it waits; 0 where there is no note.
+    told: Mutex<u64>,
     over: Condvar,
     /// The PE, and how many there are; `None` where the library is to say so, and has not.
     place: Option<(usize, usize)>,
@@ -78,7 +80,22 @@ struct Over<'s>(&'s Shared);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.now().waits = None;
+        let stays = {
+            let mut now = self.0.now();
+            now.waits = None;
+            now.note_stays()
+        };
+        // What a PE has done that dies from now on is not that it waited.
+        if !stays {
+            self.0.take_note(&mut self.0.told());
+        }
+    }
+}
+
+impl Now {
+    /// Whether others are still to find the note of a call that has given up.
+    fn note_stays(&self) -> bool {
+        self.gave_up.is_some_and(|since| since.elapsed() < STAY)
     }
 }
 
@@ -90,9 +107,9 @@ impl Watchdog {
 
     /// For a PE of so many, which asks the others by `exchange`, if there is one and it has as many ranks.
     pub(crate) fn start(place: Option<(usize, usize)>, exchange: Option<Exchange>) -> Result<Self> {
-        let (now, over) = Default::default();
+        let (now, told, over) = Default::default();
         let exchange = exchange.filter(|exchange| place.is_some_and(|(_, n_pes)| n_pes == exchange.size()));
-        let shared = Arc::new(Shared { now, over, place, exchange });
+        let shared = Arc::new(Shared { now, told, over, place, exchange });
         let watched = Arc::clone(&shared);
         let spawned = thread::Builder::new().name("nvshmem watchdog".to_owned()).spawn(move || watched.watch());
         spawned.map_err(|error| Error::InvalidUsage {
@@ -149,6 +166,20 @@ impl Shared {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn told(&self) -> MutexGuard<'_, u64> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes away the note that there is, if there is one.
+    fn take_note(&self, told: &mut u64) {
+        if *told != 0
+            && let (Some(exchange), Some((pe, _))) = (&self.exchange, self.place)
+        {
+            exchange.take_note(&key(pe));
+        }
+        *told = 0;
+    }
+
     /// A call begins, until what this returns is dropped.
     fn begin(&self, operation: &'static str, timeout: Duration, gives_up: bool) -> Over<'_> {
         let mut now = self.now();
@@ -159,7 +190,6 @@ impl Shared {
 
     /// The thread.
     fn watch(&self) {
-        let mut told = 0;
         loop {
             let (call, waits, stays) = {
                 let now = self.now();
@@ -167,36 +197,39 @@ impl Shared {
                     return;
                 }
                 let (now, _) = self.over.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner);
-                (now.calls, now.waits, now.gave_up.is_some_and(|since| since.elapsed() < STAY))
+                (now.calls, now.waits, now.note_stays())
             };
-            match waits {
-                Some(waits) => {
-                    let lasted = waits.since.elapsed();
-                    if lasted >= TELL.min(waits.timeout / 2) && told != call {
-                        self.tell(call, waits);
-                        told = call;
-                    }
-                    if lasted >= waits.timeout && !waits.gives_up {
-                        self.end(call, waits);
-                    }
+            if let Some(waits) = waits {
+                let lasted = waits.since.elapsed();
+                if lasted >= TELL.min(waits.timeout / 2) {
+                    self.tell(call, waits);
                 }
-                None if told != 0 && !stays => {
-                    if let (Some(exchange), Some((pe, _))) = (&self.exchange, self.place) {
-                        exchange.take_note(&key(pe));
-                    }
-                    told = 0;
+                if lasted >= waits.timeout && !waits.gives_up {
+                    self.end(call, waits);
                 }
-                None => {}
+            }
+            let mut told = self.told();
+            if !stays && (waits.is_none() || *told != call) {
+                self.take_note(&mut told);
             }
         }
     }
 
-    /// Says to the others that this PE waits.
+    /// Says to the others that this PE waits, once for each call, and only while it does: who ends the call takes the note.
     fn tell(&self, call: u64, waits: Waits) {
+        let mut told = self.told();
+        let goes_on = {
+            let now = self.now();
+            now.calls == call && now.waits.is_some()
+        };
+        if *told == call || !goes_on {
+            return;
+        }
         if let (Some(exchange), Some((pe, _))) = (&self.exchange, self.place) {
             let text = format!("waits in {}, its call {call} of the library", waits.operation);
             let _ = exchange.leave_note(&key(pe), text.as_bytes(), ASK);
         }
+        *told = call;
     }
 
     /// Says who is missing, and ends the process; unless the call has come back meanwhile.

@@ -31,6 +31,14 @@ use crate::options::DiagnoseArgs;
 use crate::output;
 
 pub fn run(options: &DiagnoseArgs) -> Result<()> {
+    // Without the sign between, what follows the option is a dump.
+    let none = || options.dumps.iter().find(|path| !path.exists());
+    if options.ras.as_deref() == Some("")
+        && let Some(path) = none()
+    {
+        let path = path.display();
+        return Err(Failure::usage(format!("{path}: there is no such dump; an address is given as --ras={path}")));
+    }
     let (ras, mut dumps) = read(&options.dumps)?;
     if dumps.is_empty() && ras.is_empty() && options.ras.is_none() {
         return Err(Failure::usage("there are no dumps (gpucomm-*.json) in what was named"));

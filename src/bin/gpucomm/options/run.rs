@@ -22,8 +22,12 @@ pub enum Engine {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// How many ranks there are, on all nodes together [default: as many as there are devices here, times --nodes]
-    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = positive)]
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = ranks, allow_negative_numbers = true)]
     ranks: Option<usize>,
+    /// How many ranks there are on each node, as torchrun has it
+    #[arg(long, alias = "nproc_per_node", value_name = "N", value_parser = positive, conflicts_with = "ranks")]
+    #[arg(allow_negative_numbers = true)]
+    nproc_per_node: Option<usize>,
     /// Start all ranks again, up to N times, when one fails
     #[arg(long, value_name = "N", default_value = "0", value_parser = natural)]
     max_restarts: usize,
@@ -83,7 +87,11 @@ const OURS: [&str; 7] =
 impl RunArgs {
     pub fn checked(self) -> Result<RunOptions> {
         let nodes = self.nodes;
-        if let Some(ranks) = self.ranks.filter(|ranks| ranks % nodes != 0) {
+        let all = |local: usize| {
+            local.checked_mul(nodes).ok_or_else(|| Failure::usage("--nproc-per-node times --nodes is too large"))
+        };
+        let ranks = self.nproc_per_node.map(all).transpose()?.or(self.ranks);
+        if let Some(ranks) = ranks.filter(|ranks| ranks % nodes != 0) {
             return Err(Failure::usage(format!(
                 "{ranks} ranks (-n) are not equally many on each of {nodes} nodes (--nodes)"
             )));
@@ -105,7 +113,7 @@ impl RunArgs {
         }
         let env = self.env.iter().map(|text| variable(text)).collect::<Result<_>>()?;
         Ok(RunOptions {
-            ranks: self.ranks,
+            ranks,
             max_restarts: self.max_restarts,
             grace: self.grace,
             prefix: !self.no_prefix,
@@ -130,6 +138,14 @@ fn variable(text: &OsStr) -> Result<(OsString, OsString)> {
         return Err(Failure::usage(format!("--env {}: gpucomm run sets that for each rank", text.to_string_lossy())));
     }
     Ok((name.to_owned(), value.to_owned()))
+}
+
+fn ranks(text: &str) -> Result<usize, String> {
+    // What `-np 4` comes to.
+    if text == "p" {
+        return Err("mpirun's `-np N` is `-n N` here".to_owned());
+    }
+    positive(text)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -68,8 +68,8 @@ fn enough_devices(ranks: usize) -> Result<usize> {
     if devices < ranks {
         // Says why there is none.
         Device::all()?;
-        let plural = if devices == 1 { "GPU" } else { "GPUs" };
-        return Err(Failure::usage(format!("{ranks} ranks need {ranks} GPUs, and here is {devices} {plural}")));
+        let here = if devices == 1 { "is 1 GPU".to_owned() } else { format!("are {devices} GPUs") };
+        return Err(Failure::usage(format!("{ranks} ranks need {ranks} GPUs, and here {here}")));
     }
     Ok(devices)
 }

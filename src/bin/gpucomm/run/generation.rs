@@ -65,6 +65,12 @@ impl State {
     }
 }
 
+/// What to say of a program that is not where shells look for it, but in the current directory.
+fn is_here(program: &str) -> &'static str {
+    let is_here = !program.contains('/') && std::path::Path::new(".").join(program).is_file();
+    if is_here { ": it is in the current directory, where nothing looks for it: put ./ before it" } else { "" }
+}
+
 impl Crew<'_> {
     /// Starts all ranks and waits for their end. `more`: how often they may be started again.
     pub fn run(&mut self, world: &World, more: usize) -> Result<Outcome> {
@@ -99,7 +105,9 @@ impl Crew<'_> {
                 }
                 Err(error) => {
                     let program = self.options.command[0].to_string_lossy();
-                    let text = Failure::run(format!("rank {rank} cannot be started: {program}: {error}")).one_line();
+                    let here = if error.kind() == ErrorKind::NotFound { is_here(&program) } else { "" };
+                    let text = format!("rank {rank} cannot be started: {program}: {error}{here}");
+                    let text = Failure::run(text).one_line();
                     self.output.note(text);
                     code = Some(match error.kind() {
                         ErrorKind::NotFound => 127,

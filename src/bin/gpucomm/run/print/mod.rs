@@ -6,6 +6,7 @@ mod quote;
 
 use crate::failure::{Failure, Result};
 use crate::options::{Engine, RunOptions};
+use crate::output;
 
 /// What is printed for `engine`.
 pub fn text(engine: Engine, ranks: usize, options: &RunOptions) -> Result<String> {
@@ -18,6 +19,9 @@ pub fn text(engine: Engine, ranks: usize, options: &RunOptions) -> Result<String
         env: options.env.iter().map(|(name, value)| Ok((utf8(name)?, utf8(value)?))).collect::<Result<_>>()?,
         command: options.command.iter().map(|word| utf8(word)).collect::<Result<_>>()?,
     };
+    if !gpus() && matches!(engine, Engine::Srun | Engine::K8s) {
+        output::note("this program has the emulator in place of GPUs: what is printed asks for none");
+    }
     match engine {
         Engine::Srun => Ok(line::srun(&job)),
         Engine::Mpirun => line::mpirun(&job),

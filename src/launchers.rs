@@ -1,0 +1,97 @@
+//! Who has started the ranks, and the variables in which it says who each is.
+
+use std::fmt;
+
+/// Who has started the ranks of a [`Launch`](crate::launch::Launch), by the variables that it sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Launcher {
+    /// The program itself, or `GPUCOMM_RANK` and `GPUCOMM_SIZE`.
+    Explicit,
+    /// `torchrun` and what sets the same variables: `gpucomm run`, and operators of Kubernetes.
+    Torchrun,
+    /// Slurm's `srun`.
+    Slurm,
+    /// Open MPI's `mpirun`.
+    OpenMpi,
+    /// PALS, HPE's `mpiexec`.
+    Pals,
+    /// A process manager that speaks PMI, such as the `mpiexec` of MPICH and of Intel MPI.
+    Pmi,
+    /// Nobody: the program runs by itself.
+    Alone,
+}
+
+impl Launcher {
+    /// All that `GPUCOMM_LAUNCHER` may name.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Explicit, Self::Torchrun, Self::Slurm, Self::OpenMpi, Self::Pals, Self::Pmi, Self::Alone];
+
+    /// As `GPUCOMM_LAUNCHER` has it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::Torchrun => "torchrun",
+            Self::Slurm => "slurm",
+            Self::OpenMpi => "openmpi",
+            Self::Pals => "pals",
+            Self::Pmi => "pmi",
+            Self::Alone => "alone",
+        }
+    }
+}
+
+/// The variables in which a launcher says who a process is; of several names, the first that is set counts.
+pub(crate) struct Names {
+    pub(crate) rank: &'static [&'static str],
+    pub(crate) size: &'static [&'static str],
+    pub(crate) local_rank: &'static [&'static str],
+    pub(crate) local_size: &'static [&'static str],
+}
+
+impl Launcher {
+    pub(crate) const fn names(self) -> Option<Names> {
+        let (rank, size, local_rank, local_size): (&[&str], &[&str], &[&str], &[&str]) = match self {
+            Self::Explicit => (&["GPUCOMM_RANK"], &["GPUCOMM_SIZE"], &["GPUCOMM_LOCAL_RANK"], &["GPUCOMM_LOCAL_SIZE"]),
+            Self::Torchrun => (&["RANK"], &["WORLD_SIZE"], &["LOCAL_RANK"], &["LOCAL_WORLD_SIZE"]),
+            // What a step has, not what was allocated, of which a step may be a part.
+            Self::Slurm => {
+                (&["SLURM_PROCID"], &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"], &["SLURM_LOCALID"], &[])
+            }
+            Self::OpenMpi => (
+                &["OMPI_COMM_WORLD_RANK"],
+                &["OMPI_COMM_WORLD_SIZE"],
+                &["OMPI_COMM_WORLD_LOCAL_RANK"],
+                &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+            ),
+            Self::Pals => (
+                &["PALS_RANKID"],
+                &["PALS_SIZE", "PMI_SIZE"],
+                &["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"],
+                &["PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"],
+            ),
+            Self::Pmi => (
+                &["PMI_RANK"],
+                &["PMI_SIZE"],
+                &["MPI_LOCALRANKID", "PMI_LOCAL_RANK"],
+                &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
+            ),
+            Self::Alone => return None,
+        };
+        Some(Names { rank, size, local_rank, local_size })
+    }
+}
+
+impl fmt::Display for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Explicit => "the program",
+            Self::Torchrun => "torchrun",
+            Self::Slurm => "Slurm",
+            Self::OpenMpi => "Open MPI",
+            Self::Pals => "PALS",
+            Self::Pmi => "PMI",
+            Self::Alone => "nobody",
+        })
+    }
+}
