@@ -102,6 +102,28 @@ pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) 
     Ok(value)
 }
 
+/// As [`group`]; what comes to one operation is made as that.
+#[cfg(feature = "world")]
+pub(crate) fn together<'env>(
+    operation: &'static str,
+    record: impl FnOnce(&mut Group<'env>) -> Result<()>,
+) -> Result<()> {
+    let (group, ()) = recorded(operation, record)?;
+    group.with_calls(|calls| {
+        lonely::check_group(&calls)?;
+        submit::all(&calls)
+    })
+}
+
+/// Whether `record` could be submitted, as far as this rank can tell. Nothing is.
+#[cfg(feature = "world")]
+pub(crate) fn rehearse<'env>(
+    operation: &'static str,
+    record: impl FnOnce(&mut Group<'env>) -> Result<()>,
+) -> Result<()> {
+    recorded(operation, record).map(drop)
+}
+
 /// What `record` issues on a group, and returns.
 pub(super) fn recorded<'env, R, E: From<Error>>(
     operation: &'static str,

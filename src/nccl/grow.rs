@@ -276,7 +276,7 @@ impl Clique {
                 coming.fail(&error.to_string());
             }
             let came: Vec<_> = threads.into_iter().filter_map(|(_, thread)| thread.join().ok().flatten()).collect();
-            Ok((grown, came))
+            Ok::<_, Error>((grown, came))
         })?;
         let mut failed = None;
         let mut all = grown.unwrap_or_else(|error| {

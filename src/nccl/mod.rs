@@ -164,6 +164,8 @@ pub use device_address::DeviceAddress;
 pub use encryption::encrypt_sockets;
 pub use flight::dump::Dump;
 pub use group::{Group, group, try_group};
+#[cfg(feature = "world")]
+pub(crate) use group::{rehearse, together};
 #[cfg(nccl_ge_2_29)]
 pub use invitation::Invitation;
 pub use life::abort::AbortOutcome;

@@ -254,8 +254,9 @@ fn reach(device: Device, ptr: *mut c_void, bytes: usize) -> Result<Option<usize>
         let Some((base, length)) = driver::range(at) else { return Ok(None) };
         reach = base.saturating_add(length).saturating_sub(ptr.addr());
         let next = ptr.wrapping_byte_add(reach);
-        let goes_on =
-            || Ok(driver::mapping(at).is_some() && what_lies_at(device, next)? == Found::Device(device.ordinal()));
+        let goes_on = || -> Result<bool> {
+            Ok(driver::mapping(at).is_some() && what_lies_at(device, next)? == Found::Device(device.ordinal()))
+        };
         if reach < bytes && !goes_on()? {
             break;
         }

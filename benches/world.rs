@@ -1,0 +1,143 @@
+//! What a world costs: from where a small all_reduce is submitted to where the communicator has it, beside the call itself; and how many requests go
+//! through it.
+//!
+//! ```text
+//! cargo bench --features world --bench world
+//! ```
+//!
+//! `GPUCOMM_WORLD_ROUNDS` and `GPUCOMM_WORLD_REQUESTS` say how often, and how many.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use gpucomm::world::{AllReduce, At, Lane, Op, Rank, Request, World, WorldOptions};
+use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn rounds() -> usize {
+    number("GPUCOMM_WORLD_ROUNDS", 5000)
+}
+
+/// A sum that remembers when it was submitted, and tells when the communicator had it.
+struct Timed {
+    sum: AllReduce<InPlace<DeviceBuffer<f32>>>,
+    submitted: Instant,
+    after: Duration,
+}
+
+impl Request for Timed {
+    type Back = (DeviceBuffer<f32>, Duration);
+
+    fn operation(&self) -> &'static str {
+        "all_reduce"
+    }
+
+    fn check(&mut self, at: &At<'_>) -> Result<()> {
+        self.sum.check(at)
+    }
+
+    fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+        self.sum.enqueue(at)?;
+        self.after = self.submitted.elapsed();
+        Ok(())
+    }
+
+    fn into_back(self) -> Self::Back {
+        (self.sum.into_back(), self.after)
+    }
+}
+
+fn print(what: &str, mut all: Vec<Duration>) {
+    all.sort_unstable();
+    let at = |part: f64| all[((all.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e6;
+    println!("{what:<24} median {:8.2} µs, 90 % {:8.2} µs, 99 % {:8.2} µs", at(0.5), at(0.9), at(0.99));
+}
+
+/// The call itself, by a thread for each rank.
+fn direct() -> Result<()> {
+    let clique = Clique::init_all(&Device::all()?)?;
+    let together = Barrier::new(clique.size());
+    let times = clique.spmd(|comm| {
+        let stream = Stream::new(comm.device())?;
+        let mut x = DeviceBuffer::<f32>::zeroed(&stream, 2)?;
+        let mut times = Vec::with_capacity(rounds());
+        for _ in 0..rounds() {
+            together.wait();
+            let start = Instant::now();
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+            times.push(start.elapsed());
+            stream.synchronize()?;
+        }
+        Ok(times)
+    })?;
+    print("direct", times.into_iter().flatten().collect());
+    Ok(())
+}
+
+fn one(rank: &Rank, together: &Barrier, pause: Duration) -> Result<Vec<Duration>> {
+    let mut x = DeviceBuffer::<f32>::zeroed(&Stream::new(rank.device())?, 2)?;
+    let mut times = Vec::with_capacity(rounds());
+    for _ in 0..rounds() {
+        std::thread::sleep(pause);
+        together.wait();
+        let sum = AllReduce::new(InPlace(x), Op::Sum);
+        let timed = Timed { sum, submitted: Instant::now(), after: Duration::ZERO };
+        let (back, after) = rank.submit(timed).wait()?;
+        x = back;
+        times.push(after);
+    }
+    Ok(times)
+}
+
+fn through(what: &str, spin: Duration, pause: Duration) -> Result<()> {
+    let world = World::with(&Device::all()?, WorldOptions { spin, ..WorldOptions::default() })?;
+    let together = Barrier::new(world.size());
+    let ranks = world.ranks();
+    let times = std::thread::scope(|scope| {
+        let one = |rank| one(rank, &together, pause);
+        let all: Vec<_> = ranks.iter().map(|rank| scope.spawn(move || one(rank))).collect();
+        all.into_iter().map(|rank| rank.join().expect("no panic")).collect::<Result<Vec<_>>>()
+    })?;
+    print(what, times.into_iter().flatten().collect());
+    Ok(())
+}
+
+/// 16 tasks, in lanes, as fast as they can.
+fn rate() -> Result<()> {
+    const TASKS: usize = 16;
+    let world = World::with(&Device::all()?, WorldOptions { sequenced: true, ..WorldOptions::default() })?;
+    let rounds = number("GPUCOMM_WORLD_REQUESTS", 100_000) / TASKS / world.size();
+    let start = Instant::now();
+    let task = |number: usize| -> Result<()> {
+        let lane = Lane::new(format!("{number}"));
+        let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.lane(&lane)).collect();
+        let zeroed = |rank: &Rank| DeviceBuffer::<f32>::zeroed(&Stream::new(rank.device())?, 2);
+        let mut buffers = ranks.iter().map(zeroed).collect::<Result<Vec<_>>>()?;
+        for _ in 0..rounds {
+            let asked = ranks.iter().zip(buffers.drain(..));
+            let answers: Vec<_> = asked.map(|(rank, x)| rank.all_reduce(InPlace(x), Op::Sum)).collect();
+            for answer in answers {
+                buffers.push(answer.wait()?);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let task = &task;
+        let tasks: Vec<_> = (0..TASKS).map(|number| scope.spawn(move || task(number))).collect();
+        tasks.into_iter().try_for_each(|task| task.join().expect("no panic"))
+    })?;
+    let done = world.metrics().done;
+    println!("{done} requests of {TASKS} tasks: {:.0} a second", done as f64 / start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    direct()?;
+    through("world, spinning", Duration::from_micros(500), Duration::ZERO)?;
+    through("world, parked", Duration::ZERO, Duration::from_micros(200))?;
+    rate()
+}

@@ -1,0 +1,47 @@
+//! A service on tokio: tasks hand work to the ranks of a world, and await what comes of it.
+//!
+//! ```text
+//! cargo run --example world_service --features emulator,world
+//! ```
+
+use gpucomm::world::{Lane, Op, World, WorldOptions};
+use gpucomm::{Device, DeviceBuffer, InPlace, Result, Stream};
+
+/// Each task has requests for all ranks, in a lane of its own: all ranks take the lanes in one order.
+async fn task(world: &World, number: u32) -> Result<()> {
+    let lane = Lane::new(format!("task {number}"));
+    for round in 0..10 {
+        let mut answers = Vec::new();
+        for rank in world.ranks() {
+            let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[number + round; 100])?;
+            let rank = rank.lane(&lane);
+            // Where the queue is full this task waits, and no thread.
+            let room = rank.room().await?;
+            answers.push(room.submit(gpucomm::world::AllReduce::new(InPlace(x), Op::Sum)));
+        }
+        for answer in answers {
+            let x = answer.await?;
+            let stream = Stream::new(x.device())?;
+            stream.done().await?;
+            assert_eq!(x.to_vec(&stream)?, [world.size() as u32 * (number + round); 100]);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = WorldOptions { sequenced: true, ..WorldOptions::default() };
+    let world = std::sync::Arc::new(World::with(&Device::all()?, options)?);
+    let tasks: Vec<_> = (0..16)
+        .map(|number| {
+            let world = std::sync::Arc::clone(&world);
+            tokio::spawn(async move { task(&world, number).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic")?;
+    }
+    println!("{:?}", world.metrics());
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! The answer to a request, as a future.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::at::At;
+use super::counters::count;
+use super::park::wait_for;
+use super::request::Request;
+use super::task::{Begun, Meta, Task};
+use super::told;
+use super::why::{Failed, Reason};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// What comes of a request.
+pub(super) type Outcome<R> = Result<<R as Request>::Back, Failed<<R as Request>::Back>>;
+
+/// A request, and what has become of it.
+pub(super) struct Shared<R: Request> {
+    meta: Meta,
+    state: Mutex<State<R>>,
+}
+
+struct State<R: Request> {
+    stage: Stage<R>,
+    waker: Option<Waker>,
+    /// Whether somebody waits for the answer.
+    wanted: bool,
+}
+
+enum Stage<R: Request> {
+    Queued(R),
+    /// The thread of the rank has it.
+    Begun,
+    /// The device is at it.
+    Running(R),
+    Over(Box<Outcome<R>>),
+    Told,
+}
+
+impl<R: Request> fmt::Debug for Shared<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.state().stage {
+            Stage::Queued(_) => "queued",
+            Stage::Begun => "begun",
+            Stage::Running(_) => "running",
+            Stage::Over(_) => "over",
+            Stage::Told => "told",
+        };
+        write!(f, "{} of rank {}: {stage}", self.meta.operation, self.meta.rank)
+    }
+}
+
+impl<R: Request> Shared<R> {
+    pub(super) fn new(meta: Meta, request: R) -> Arc<Self> {
+        count(&meta.counters.submitted);
+        Arc::new(Self { meta, state: Mutex::new(State { stage: Stage::Queued(request), waker: None, wanted: true }) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the answer, unless there is one. What nobody wants is dropped, outside of the lock.
+    fn end(&self, mut state: MutexGuard<'_, State<R>>, outcome: Outcome<R>) {
+        let counters = &self.meta.counters;
+        match &outcome {
+            Ok(_) => count(&counters.done),
+            Err(failed) if failed.reason == Reason::Cancelled => count(&counters.cancelled),
+            Err(_) => count(&counters.failed),
+        }
+        told::answered(&self.meta, outcome.as_ref().err().map(|failed| &failed.error));
+        let kept = if state.wanted {
+            state.stage = Stage::Over(Box::new(outcome));
+            None
+        } else {
+            state.stage = Stage::Told;
+            Some(outcome)
+        };
+        let waker = state.waker.take();
+        drop(state);
+        drop(kept);
+        // Code of an executor: what it does must not end the thread of a rank.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake))) {
+            std::mem::forget(payload);
+        }
+    }
+
+    fn cancel(&self, wanted: bool) -> bool {
+        let mut state = self.state();
+        state.wanted &= wanted;
+        if matches!(state.stage, Stage::Queued(_)) && self.meta.ticket.cancel() {
+            self.cancelled(state);
+            return true;
+        }
+        if !wanted && let Stage::Over(outcome) = &mut state.stage {
+            let outcome = std::mem::replace(outcome, Box::new(Err(told_already(self.meta.operation))));
+            state.stage = Stage::Told;
+            drop(state);
+            drop(outcome);
+        }
+        false
+    }
+
+    /// One that waits has been cancelled.
+    fn cancelled(&self, mut state: MutexGuard<'_, State<R>>) {
+        if let Stage::Queued(request) = std::mem::replace(&mut state.stage, Stage::Begun) {
+            let operation = self.meta.operation;
+            let error = Error::Aborted { operation, reason: "cancelled before it began".to_owned() };
+            self.end(state, Err(Failed::new(Reason::Cancelled, error, Some(request.into_back()))));
+        }
+    }
+}
+
+impl<R: Request> Task for Shared<R> {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn enqueue(&self, at: &At<'_>) -> Begun {
+        let mut request = {
+            let mut state = self.state();
+            if !matches!(state.stage, Stage::Queued(_)) {
+                return Begun::Not;
+            }
+            if !self.meta.ticket.begin() {
+                self.cancelled(state);
+                return Begun::Not;
+            }
+            match std::mem::replace(&mut state.stage, Stage::Begun) {
+                Stage::Queued(request) => request,
+                other => {
+                    state.stage = other;
+                    return Begun::Not;
+                }
+            }
+        };
+        let enqueued = catch_unwind(AssertUnwindSafe(|| request.enqueue(at))).unwrap_or_else(|payload| {
+            std::mem::forget(payload);
+            Err(Error::InvalidUsage { operation: self.meta.operation, reason: "it has panicked".to_owned() })
+        });
+        let mut state = self.state();
+        if !matches!(state.stage, Stage::Begun) {
+            // It was answered meanwhile, without its buffers.
+            return Begun::Not;
+        }
+        match enqueued {
+            Ok(()) => {
+                count(&self.meta.counters.enqueued);
+                told::enqueued(&self.meta);
+                state.stage = Stage::Running(request);
+                Begun::Enqueued
+            }
+            Err(error) => {
+                let reason = match &error {
+                    Error::InvalidArgument { .. } => Reason::Refused,
+                    Error::Timeout { .. } => Reason::Late,
+                    _ => Reason::Failed,
+                };
+                let back = Some(request.into_back());
+                self.end(state, Err(Failed::new(reason, error.clone(), back)));
+                Begun::Failed(error)
+            }
+        }
+    }
+
+    fn finish(&self, result: Result<()>) {
+        let mut state = self.state();
+        match std::mem::replace(&mut state.stage, Stage::Told) {
+            Stage::Running(request) => {
+                let back = request.into_back();
+                let outcome = match result {
+                    Ok(()) => Ok(back),
+                    Err(error) => {
+                        let late = matches!(error, Error::Timeout { .. });
+                        let reason = if late { Reason::Late } else { Reason::Failed };
+                        Err(Failed::new(reason, error, Some(back)))
+                    }
+                };
+                self.end(state, outcome);
+            }
+            other => state.stage = other,
+        }
+    }
+
+    fn refuse(&self, reason: Reason, error: Error) {
+        let mut state = self.state();
+        match std::mem::replace(&mut state.stage, Stage::Told) {
+            Stage::Queued(request) | Stage::Running(request) => {
+                let back = Some(request.into_back());
+                self.end(state, Err(Failed::new(reason, error, back)));
+            }
+            Stage::Begun => self.end(state, Err(Failed::new(reason, error, None))),
+            over => state.stage = over,
+        }
+    }
+}
+
+fn told_already<B>(operation: &'static str) -> Failed<B> {
+    let reason = "its answer was given already".to_owned();
+    Failed::new(Reason::Failed, Error::InvalidUsage { operation, reason }, None)
+}
+
+/// The answer to a request: a future, for any executor, that can be waited for without one.
+///
+/// Dropping it cancels the request where it has not begun. Where it has, it goes on, and its buffers are dropped when the device is done with
+/// them. A collective that is cancelled on one rank is missed by the others, as if this rank did not come: cancel those of all ranks, as
+/// [`Wide`](super::Wide) does.
+///
+/// ```
+/// use gpucomm::world::{Op, World};
+/// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+/// # use std::task::{Context, Poll, Waker};
+///
+/// async fn sum(world: &World, x: DeviceBuffer<f32>) -> gpucomm::Result<DeviceBuffer<f32>> {
+///     Ok(world.rank(0)?.all_reduce(InPlace(x), Op::Sum).await?)
+/// }
+///
+/// # fn main() -> gpucomm::Result<()> {
+/// let world = World::new(&Device::all()?[..1])?;
+/// let stream = Stream::new(world.devices()[0])?;
+/// let x = DeviceBuffer::from_slice(&stream, &[1f32; 100])?;
+/// # let mut future = std::pin::pin!(sum(&world, x));
+/// # let x = loop {
+/// #     if let Poll::Ready(x) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+/// #         break x?;
+/// #     }
+/// # };
+/// // Without an executor:
+/// let x = world.rank(0)?.all_reduce(InPlace(x), Op::Sum).wait()?;
+/// assert_eq!(x.to_vec(&stream)?, [1.0; 100]);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "dropped, the request is cancelled"]
+pub struct Answer<R: Request> {
+    shared: Arc<Shared<R>>,
+}
+
+impl<R: Request> fmt::Debug for Answer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Answer").field(&self.shared).finish()
+    }
+}
+
+impl<R: Request> Answer<R> {
+    pub(super) fn of(shared: &Arc<Shared<R>>) -> Self {
+        Self { shared: Arc::clone(shared) }
+    }
+
+    /// Whether there is one.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.shared.state().stage, Stage::Over(_))
+    }
+
+    /// Cancels the request, unless it has begun; whether it was cancelled. Its answer has the buffers then.
+    ///
+    /// ```
+    /// # use gpucomm::world::{Op, Reason, World};
+    /// # use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let world = World::new(&Device::all()?[..1])?;
+    /// # let stream = Stream::new(world.devices()[0])?;
+    /// # let x = DeviceBuffer::from_slice(&stream, &[1f32; 100])?;
+    /// let answer = world.rank(0)?.all_reduce(InPlace(x), Op::Sum);
+    /// let cancelled = answer.cancel();
+    /// match answer.wait() {
+    ///     Ok(_) => assert!(!cancelled, "it was too late for that"),
+    ///     Err(failed) => assert_eq!((cancelled, failed.reason, failed.buffers.is_some()), (true, Reason::Cancelled, true)),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cancel(&self) -> bool {
+        self.shared.cancel(true)
+    }
+
+    /// Waits for it on this thread: until the deadline of the request, at which there is an answer in any case, but for a few seconds that
+    /// the end of a communicator may take.
+    ///
+    /// # Errors
+    /// Why there is no result, with the buffers.
+    pub fn wait(self) -> Outcome<R> {
+        wait_for(self, None).unwrap_or_else(|answer| Err(told_already(answer.shared.meta.operation)))
+    }
+
+    /// Waits for it for so long at most; gives itself back where there is none yet.
+    ///
+    /// ```
+    /// # use gpucomm::world::{Recv, World};
+    /// # use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let world = World::new(&Device::all()?[..2])?;
+    /// # let stream = Stream::new(world.devices()[1])?;
+    /// # let x = DeviceBuffer::<f32>::zeroed(&stream, 8)?;
+    /// let answer = world.rank(1)?.recv(x, 0);
+    /// // Nobody sends anything.
+    /// let answer = answer.wait_for(Duration::from_millis(10)).expect_err("no answer yet");
+    /// # drop(answer);
+    /// # world.shutdown(gpucomm::world::Shutdown::Abort, Duration::from_secs(10)).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Itself.
+    pub fn wait_for(self, timeout: Duration) -> Result<Outcome<R>, Self> {
+        wait_for(self, Some(Deadline::after(timeout)))
+    }
+}
+
+impl<R: Request> Future for Answer<R> {
+    type Output = Outcome<R>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<R>> {
+        let mut state = self.shared.state();
+        match std::mem::replace(&mut state.stage, Stage::Told) {
+            Stage::Over(outcome) => Poll::Ready(*outcome),
+            Stage::Told => Poll::Ready(Err(told_already(self.shared.meta.operation))),
+            goes_on => {
+                state.stage = goes_on;
+                match &mut state.waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    none => *none = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<R: Request> Drop for Answer<R> {
+    fn drop(&mut self) {
+        self.shared.cancel(false);
+    }
+}

@@ -1,0 +1,103 @@
+//! A request that a stream has.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::looks::{Looks, Watch};
+use crate::cuda::{Event, Stream};
+use crate::error::Result;
+use crate::world::task::Task;
+
+/// A request that a stream has: who has it sees to it that it is answered when the device is done. Dropped, it is left to a thread of the rank.
+pub struct InFlight {
+    watch: Option<Watch>,
+    looks: Arc<Looks>,
+    stream: Stream,
+}
+
+/// Tells a rank to look whether a request is done. May be rung by any thread, in host functions of streams too.
+#[derive(Debug, Clone)]
+pub struct Bell {
+    rung: Arc<AtomicBool>,
+    looks: Arc<Looks>,
+}
+
+impl Bell {
+    /// Rings it.
+    pub fn ring(&self) {
+        self.rung.store(true, Ordering::Release);
+        self.looks.wake();
+    }
+}
+
+/// How often a thread looks that has been given no interval.
+const OFTEN: Duration = Duration::from_micros(100);
+
+impl InFlight {
+    pub(in crate::world) fn new(task: Arc<dyn Task>, event: Event, looks: &Arc<Looks>, stream: &Stream) -> Self {
+        Self { watch: Some(Watch::new(task, event)), looks: Arc::clone(looks), stream: stream.clone() }
+    }
+
+    /// The stream that has it.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// What it is called.
+    pub fn operation(&self) -> &'static str {
+        self.watch.as_ref().map_or("", |watch| watch.task.meta().operation)
+    }
+
+    /// How long is left until its deadline.
+    pub fn remaining(&self) -> Duration {
+        self.watch.as_ref().map_or(Duration::ZERO, |watch| watch.task.meta().deadline.remaining())
+    }
+
+    /// Whether the device is done with it, well or not. Does not wait.
+    ///
+    /// # Errors
+    /// Those of [`Event::query`].
+    pub fn query(&self) -> Result<bool> {
+        self.watch.as_ref().map_or(Ok(true), |watch| watch.event.query())
+    }
+
+    /// Waits on this thread until the device is done with it, or its deadline has passed, and answers.
+    pub fn finish(mut self) {
+        if let Some(watch) = self.watch.take() {
+            self.looks.wait_for(watch);
+        }
+    }
+
+    /// Has the thread of the rank look every `interval`.
+    pub fn look_every(mut self, interval: Duration) {
+        if let Some(watch) = self.watch.take() {
+            self.looks.push(watch.every(interval));
+        }
+    }
+
+    /// Has the thread of the rank look when the bell is rung. It looks now and then in any case, as what rings may be lost with the device.
+    pub fn look_at_bell(mut self) -> Bell {
+        let rung = Arc::new(AtomicBool::new(false));
+        let bell = Bell { rung: Arc::clone(&rung), looks: Arc::clone(&self.looks) };
+        if let Some(watch) = self.watch.take() {
+            self.looks.push(watch.at_bell(rung));
+        }
+        bell
+    }
+}
+
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InFlight").field("operation", &self.operation()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            self.looks.push(watch.every(OFTEN));
+        }
+    }
+}

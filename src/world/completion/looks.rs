@@ -1,0 +1,229 @@
+//! What a rank has on its device, and the thread that looks how far it is.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::cuda::Event;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::world::task::Task;
+
+/// How long a thread sleeps that is told when there is something to see.
+const NOW_AND_THEN: Duration = Duration::from_millis(20);
+
+/// How long after a failure the device may still be at it, until the answer is given in any case.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// One request of them.
+pub(in crate::world) struct Watch {
+    pub(super) task: Arc<dyn Task>,
+    pub(super) event: Event,
+    look: Look,
+    /// Since when it is too late, and what that is.
+    late: Option<(Instant, Error)>,
+}
+
+enum Look {
+    Every(Duration),
+    Rung(Arc<AtomicBool>),
+}
+
+impl Watch {
+    pub(super) fn new(task: Arc<dyn Task>, event: Event) -> Self {
+        Self { task, event, look: Look::Every(Duration::ZERO), late: None }
+    }
+
+    pub(super) fn every(mut self, interval: Duration) -> Self {
+        self.look = Look::Every(interval);
+        self
+    }
+
+    pub(super) fn at_bell(mut self, rung: Arc<AtomicBool>) -> Self {
+        self.look = Look::Rung(rung);
+        self
+    }
+}
+
+/// Who is told that the communicator has failed, or its work is late.
+pub(in crate::world) type Alarm = Box<dyn Fn(&Error) + Send + Sync>;
+
+/// What a rank has on its device.
+pub(in crate::world) struct Looks {
+    list: Mutex<List>,
+    changed: Condvar,
+    /// How many are not answered.
+    left: AtomicUsize,
+    /// Events that are used again.
+    events: Mutex<Vec<Event>>,
+    /// What is told of failures.
+    alarm: Alarm,
+}
+
+#[derive(Default)]
+struct List {
+    watches: VecDeque<Watch>,
+    closed: bool,
+    /// Somebody has rung.
+    rung: bool,
+}
+
+impl fmt::Debug for Looks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Looks").field("left", &self.left()).finish_non_exhaustive()
+    }
+}
+
+impl Looks {
+    pub(in crate::world) fn new(alarm: Alarm) -> Arc<Self> {
+        Arc::new(Self {
+            list: Mutex::default(),
+            changed: Condvar::new(),
+            left: AtomicUsize::new(0),
+            events: Mutex::default(),
+            alarm,
+        })
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many requests are on the device, or were not answered yet.
+    pub(in crate::world) fn left(&self) -> usize {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// One more will come.
+    pub(in crate::world) fn expect(&self) {
+        self.left.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// An event that nobody uses.
+    pub(in crate::world) fn event(&self) -> Option<Event> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    pub(super) fn push(&self, watch: Watch) {
+        let mut list = self.list();
+        list.watches.push_back(watch);
+        let wakes = list.watches.len() == 1;
+        drop(list);
+        if wakes {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        self.list().rung = true;
+        self.changed.notify_one();
+    }
+
+    /// Nothing more comes: the thread ends when all is answered.
+    pub(in crate::world) fn close(&self) {
+        self.list().closed = true;
+        self.changed.notify_one();
+    }
+
+    fn answer(&self, watch: Watch, result: Result<()>) {
+        let Watch { task, event, late, .. } = watch;
+        let result = match (result, late) {
+            (Err(_), Some((_, late))) => Err(late),
+            (result, _) => result,
+        };
+        if let Err(error) = &result {
+            (self.alarm)(error);
+        } else {
+            self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        }
+        task.finish(result);
+        self.left.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// One that nobody can look at.
+    pub(in crate::world) fn failed(&self, task: &Arc<dyn Task>, error: Error) {
+        (self.alarm)(&error);
+        task.finish(Err(error));
+        self.left.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Looks at one: gives it back where it goes on.
+    fn look(&self, mut watch: Watch) -> Option<Watch> {
+        match watch.event.query() {
+            Ok(true) => self.answer(watch, Ok(())),
+            Err(error) => self.answer(watch, Err(error)),
+            Ok(false) => {
+                match &watch.late {
+                    Some((since, late)) if since.elapsed() >= PATIENCE => {
+                        let late = late.clone();
+                        self.answer(watch, Err(late));
+                        return None;
+                    }
+                    None if watch.task.meta().deadline.expired() => {
+                        let late = watch.task.meta().late("the device is not done with it");
+                        (self.alarm)(&late);
+                        watch.late = Some((Instant::now(), late));
+                    }
+                    _ => {}
+                }
+                return Some(watch);
+            }
+        }
+        None
+    }
+
+    /// Waits for one on this thread.
+    pub(super) fn wait_for(&self, watch: Watch) {
+        let deadline = Deadline::after(Duration::MAX);
+        let mut watch = Some(watch);
+        let waited = deadline.until(|| {
+            watch = watch.take().and_then(|watch| self.look(watch));
+            Ok(watch.is_none().then_some(()))
+        });
+        debug_assert!(waited.is_ok());
+    }
+
+    /// What the thread does, until it is closed and all is answered.
+    pub(in crate::world) fn run(&self) {
+        loop {
+            let mut list = self.list();
+            let Some(watch) = list.watches.pop_front() else {
+                if list.closed && self.left() == 0 {
+                    return;
+                }
+                // What others watch is answered by them.
+                drop(self.changed.wait_timeout(list, NOW_AND_THEN));
+                continue;
+            };
+            list.rung = false;
+            drop(list);
+            // The others come after it on the same stream.
+            if let Some(watch) = self.look(watch) {
+                self.sleep(watch);
+            }
+        }
+    }
+
+    /// Sleeps until it is time to look at `watch` again, which is the first.
+    fn sleep(&self, watch: Watch) {
+        let pause = match &watch.look {
+            Look::Every(interval) => *interval,
+            Look::Rung(rung) if rung.load(Ordering::Acquire) => Duration::from_micros(10),
+            Look::Rung(_) => NOW_AND_THEN,
+        };
+        let waits = matches!(watch.look, Look::Rung(_));
+        let mut list = self.list();
+        list.watches.push_front(watch);
+        if pause < Duration::from_micros(20) {
+            drop(list);
+            std::thread::yield_now();
+        } else if waits {
+            drop(self.changed.wait_timeout_while(list, pause, |list| !list.rung));
+        } else {
+            drop(list);
+            std::thread::sleep(pause);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What all handles of a world have in common: its generations.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use super::completion::Looks;
+use super::counters::{Counters, count};
+use super::listen;
+use super::options::WorldOptions;
+use super::order::{self, Order};
+use super::queue::Queue;
+use super::seat::{Generation, Seat};
+use super::vitals::{Phase, Vitals};
+use super::why::Reason;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::exchange::Exchange;
+use crate::nccl::{Communicator, abort_all};
+
+/// Where the ranks come from.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// All are here.
+    Here,
+    /// Others are in other processes, and meet here.
+    Far(Exchange),
+    /// Somebody has given the communicator, and nothing to meet at.
+    Given,
+}
+
+/// What all handles of a world have in common.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) options: WorldOptions,
+    pub(super) vitals: Arc<Vitals>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) source: Mutex<Source>,
+    /// Held by who rebuilds it, or ends it.
+    pub(super) turn: Mutex<()>,
+    now: Mutex<Option<Arc<Generation>>>,
+    /// The queues of the next generation, where there are any.
+    next: Mutex<HashMap<usize, Arc<Queue>>>,
+    me: Weak<Core>,
+}
+
+/// Where a request goes.
+pub(super) enum Way {
+    /// To a rank.
+    Seat(Arc<Generation>, Arc<Seat>),
+    /// To a rank that will be.
+    Queue(Arc<Queue>),
+}
+
+/// How long what the device has may take to end, after an abort.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core {
+    pub(super) fn new(options: WorldOptions, source: Source) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            options,
+            vitals: Arc::new(Vitals::new()),
+            counters: Arc::default(),
+            source: Mutex::new(source),
+            turn: Mutex::default(),
+            now: Mutex::default(),
+            next: Mutex::default(),
+            me: Weak::clone(me),
+        })
+    }
+
+    pub(super) fn now(&self) -> Option<Arc<Generation>> {
+        lock(&self.now).clone()
+    }
+
+    /// What tells this that a generation has failed.
+    fn alarm(&self, number: u64) -> impl Fn(&Error) + Clone + Send + Sync + use<> {
+        let me = Weak::clone(&self.me);
+        move |error: &Error| {
+            if let Some(core) = me.upgrade() {
+                core.alarmed(number, error);
+            }
+        }
+    }
+
+    /// A request has failed, in a way that perhaps ends the communicator.
+    fn alarmed(&self, number: u64, error: &Error) {
+        let Some(generation) = self.now().filter(|generation| generation.number == number) else { return };
+        let alone = matches!(error, Error::InvalidUsage { .. } | Error::InvalidArgument { .. });
+        if !alone || generation.failure().is_some() {
+            self.fail(&generation, error);
+        }
+    }
+
+    /// The generation has failed: nothing more comes to it, and what waits is told at once.
+    pub(super) fn fail(&self, generation: &Generation, cause: &Error) {
+        if self.vitals.down(generation.number, cause) {
+            count(&self.counters.lost);
+            Self::refuse_queued(generation, Reason::Down, cause);
+        }
+    }
+
+    fn refuse_queued(generation: &Generation, reason: Reason, cause: &Error) {
+        for (_, queue) in &generation.queues {
+            refuse(queue, reason, cause);
+        }
+    }
+
+    /// Stops a generation that has failed: when this returns, all that it had is answered.
+    pub(super) fn end(&self, generation: &Generation, cause: &Error) {
+        if let Source::Far(exchange) = &*lock(&self.source) {
+            listen::tell(exchange, Some(cause));
+        }
+        Self::refuse_queued(generation, Reason::Down, cause);
+        let communicators: Vec<_> = generation.seats.iter().filter_map(|seat| seat.communicator()).collect();
+        drop(abort_all(communicators.iter().map(|comm| &**comm), &cause.to_string()));
+        let deadline = Deadline::after(PATIENCE);
+        while generation.left() > 0 && !deadline.expired() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for seat in &generation.seats {
+            seat.give_up(&cause.later("World"));
+        }
+    }
+
+    /// Begins a generation of these ranks.
+    pub(super) fn begin(&self, communicators: Vec<Communicator>) -> Result<()> {
+        let number = self.vitals.now().0 + 1;
+        let size = communicators.first().map_or(0, Communicator::size);
+        // Who submits meanwhile waits for this.
+        let mut next = lock(&self.next);
+        let mut queue_of = |rank: usize| next.remove(&rank).unwrap_or_else(|| self.new_queue());
+        let queues: Vec<_> = communicators.iter().map(|comm| (comm.rank(), queue_of(comm.rank()))).collect();
+        let made = self.make(number, communicators, &queues);
+        let generation = made.inspect_err(|error| {
+            queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Down, error));
+        })?;
+        for (rank, queue) in next.drain() {
+            let detail = format!("rank {rank}: generation {number} has {size} ranks");
+            refuse(&queue, Reason::Stale, &Error::InvalidUsage { operation: "World", reason: detail });
+        }
+        *lock(&self.now) = Some(generation);
+        if number > 1 {
+            count(&self.counters.rebuilt);
+        }
+        self.vitals.up(number, size);
+        Ok(())
+    }
+
+    fn make(
+        &self,
+        number: u64,
+        communicators: Vec<Communicator>,
+        queues: &[(usize, Arc<Queue>)],
+    ) -> Result<Arc<Generation>> {
+        let mut seats = Vec::with_capacity(communicators.len());
+        for (communicator, (_, queue)) in communicators.into_iter().zip(queues) {
+            let looks = Looks::new(Box::new(self.alarm(number)));
+            seats.push(Arc::new(Seat::new(number, communicator, Arc::clone(queue), looks)?));
+        }
+        let order = self.order(number, &seats)?;
+        for (rank, queue) in queues {
+            queue.waiting().iter().for_each(|lane| order.announce(lane.as_ref(), *rank, queues));
+        }
+        let queues = queues.to_vec();
+        let generation = Arc::new(Generation { number, seats, queues, order, together: Mutex::default() });
+        for seat in &generation.seats {
+            seat.start(self.options.spin, self.alarm(number))?;
+        }
+        Ok(generation)
+    }
+
+    fn new_queue(&self) -> Arc<Queue> {
+        Queue::new(self.options.queue, self.options.sequenced)
+    }
+
+    fn order(&self, number: u64, seats: &[Arc<Seat>]) -> Result<Order> {
+        let me = Weak::clone(&self.me);
+        let goes_on = move || me.upgrade().is_some_and(|core| core.is_up(number));
+        match (&*lock(&self.source), seats) {
+            (Source::Far(exchange), [seat, ..]) => {
+                listen::others(exchange, goes_on.clone(), self.alarm(number))?;
+                if !self.options.sequenced {
+                    return Ok(Order::None);
+                }
+                order::follow(exchange, seat.rank, &seat.queue, goes_on, self.alarm(number))
+            }
+            _ if self.options.sequenced => Ok(Order::here()),
+            _ => Ok(Order::None),
+        }
+    }
+
+    /// Whether that generation goes on, or has yet to begin.
+    fn is_up(&self, number: u64) -> bool {
+        match self.vitals.now() {
+            (now, Phase::Up) => now == number,
+            (now, Phase::Down) => now < number,
+            // What is drained still needs its order.
+            (now, _) => now == number && self.now().is_some_and(|generation| generation.left() > 0),
+        }
+    }
+
+    /// Where a request for a rank of a generation goes, if not refused.
+    pub(super) fn way(&self, number: u64, rank: usize) -> Result<Way, (Reason, Error)> {
+        let next = lock(&self.next);
+        match self.vitals.now() {
+            (_, Phase::Closed) => Err((Reason::Closed, refused("the world was shut down".to_owned()))),
+            (now, Phase::Up) if now == number => {
+                drop(next);
+                let generation = self.now().filter(|generation| generation.number == number);
+                let found = generation.and_then(|generation| {
+                    let seat = Arc::clone(generation.seat(rank)?);
+                    Some(Way::Seat(generation, seat))
+                });
+                found.ok_or_else(|| (Reason::Stale, stale(number, rank, now)))
+            }
+            (now, Phase::Down) if number > now => {
+                let mut next = next;
+                match self.options.while_down {
+                    super::options::WhileDown::Queue => {
+                        Ok(Way::Queue(Arc::clone(next.entry(rank).or_insert_with(|| self.new_queue()))))
+                    }
+                    super::options::WhileDown::Refuse => Err((Reason::Down, self.down())),
+                }
+            }
+            (now, Phase::Down) if number == now => Err((Reason::Down, self.down())),
+            (now, _) => Err((Reason::Stale, stale(number, rank, now))),
+        }
+    }
+
+    fn down(&self) -> Error {
+        let cause = self.vitals.health().cause;
+        cause.map_or_else(|| refused("the world is down".to_owned()), |cause| cause.later("World"))
+    }
+
+    /// The requests that wait for the next generation.
+    pub(super) fn next(&self) -> Vec<Arc<Queue>> {
+        lock(&self.next).values().cloned().collect()
+    }
+
+    /// Nothing more comes.
+    pub(super) fn close_next(&self) {
+        for (_, queue) in lock(&self.next).drain() {
+            refuse(&queue, Reason::Closed, &refused("the world was shut down".to_owned()));
+        }
+    }
+
+    /// How many requests were submitted that have no answer yet.
+    pub(super) fn pending(&self) -> u64 {
+        let answered = [&self.counters.done, &self.counters.failed, &self.counters.cancelled];
+        let answered: u64 = answered.iter().map(|counter| counter.load(Ordering::Acquire)).sum();
+        self.counters.submitted.load(Ordering::Acquire).saturating_sub(answered)
+    }
+}
+
+fn refused(reason: String) -> Error {
+    Error::InvalidUsage { operation: "submit", reason }
+}
+
+fn stale(number: u64, rank: usize, now: u64) -> Error {
+    refused(format!("rank {rank} of generation {number}: the world is in generation {now}, and has other ranks"))
+}
+
+/// Closes a queue, and answers what waits there.
+pub(super) fn refuse(queue: &Queue, reason: Reason, cause: &Error) {
+    for task in queue.close(reason, cause, false) {
+        task.refuse(reason, cause.later(task.meta().operation));
+    }
+}

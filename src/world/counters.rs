@@ -1,0 +1,60 @@
+//! How much a world has done.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of a world, since it was made, over all of its ranks here and all generations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Requests that were submitted, those that were refused at once included.
+    pub submitted: u64,
+    /// Those that the communicator has taken.
+    pub enqueued: u64,
+    /// Those that are done, with a result.
+    pub done: u64,
+    /// Those that have failed, were refused or came too late.
+    pub failed: u64,
+    /// Those that were cancelled.
+    pub cancelled: u64,
+    /// Those that wait in queues or are on devices now.
+    pub pending: u64,
+    /// Generations that have failed.
+    pub lost: u64,
+    /// How often the world was rebuilt.
+    pub rebuilt: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) submitted: AtomicU64,
+    pub(super) enqueued: AtomicU64,
+    pub(super) done: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) cancelled: AtomicU64,
+    pub(super) lost: AtomicU64,
+    pub(super) rebuilt: AtomicU64,
+}
+
+/// One more.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> Metrics {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Acquire);
+        // The answers first: what ends meanwhile is counted as pending rather than below zero.
+        let (done, failed, cancelled) = (of(&self.done), of(&self.failed), of(&self.cancelled));
+        let submitted = of(&self.submitted);
+        Metrics {
+            submitted,
+            enqueued: of(&self.enqueued),
+            done,
+            failed,
+            cancelled,
+            pending: submitted.saturating_sub(done + failed + cancelled),
+            lost: of(&self.lost),
+            rebuilt: of(&self.rebuilt),
+        }
+    }
+}

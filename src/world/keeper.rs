@@ -1,0 +1,95 @@
+//! The thread that looks after a world: what is too late, what has failed, and what comes after that.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::core::Core;
+use super::options::Rebuild;
+use super::rebuild::rebuild;
+use super::task::Task;
+use super::threads::spawn;
+use super::vitals::Phase;
+use super::why::Reason;
+use crate::error::Result;
+
+/// How often it looks.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Starts it.
+pub(super) fn start(core: &Arc<Core>) -> Result<()> {
+    let core = Arc::downgrade(core);
+    spawn("gpucomm-world", move || run(&core)).map(drop)
+}
+
+/// When a world that is down is to be rebuilt.
+struct Plan {
+    generation: u64,
+    attempt: u32,
+    pause: Duration,
+    at: Instant,
+}
+
+fn run(core: &Weak<Core>) {
+    let (mut seen, mut ended, mut plan) = (0, 0, None::<Plan>);
+    while let Some(core) = core.upgrade() {
+        match core.vitals.now() {
+            (_, Phase::Closed) => return,
+            (_, Phase::Up) => look(&core),
+            (number, Phase::Down) => {
+                if number > ended {
+                    ended = number;
+                    end(&core);
+                }
+                core.next().iter().for_each(|queue| refuse_late(queue.late()));
+                try_again(&core, number, &mut plan);
+            }
+        }
+        let vitals = Arc::clone(&core.vitals);
+        // Nobody else may have it: then it is dropped here.
+        drop(core);
+        vitals.sleep(&mut seen, INTERVAL);
+    }
+}
+
+/// Looks at a generation that goes on.
+fn look(core: &Core) {
+    let Some(generation) = core.now() else { return };
+    // Where nothing is under way, nobody else sees that a device is lost.
+    if let Some(error) = generation.failure().or_else(|| generation.lost()) {
+        core.fail(&generation, &error);
+        return;
+    }
+    generation.queues.iter().for_each(|(_, queue)| refuse_late(queue.late()));
+}
+
+fn refuse_late(tasks: Vec<Arc<dyn Task>>) {
+    for task in tasks {
+        let error = task.meta().late("it has not begun");
+        task.refuse(Reason::Late, error);
+    }
+}
+
+/// Ends a generation that has failed.
+fn end(core: &Core) {
+    if let (Some(generation), Some(cause)) = (core.now(), core.vitals.health().cause) {
+        core.end(&generation, &cause);
+    }
+    core.vitals.ended();
+}
+
+fn try_again(core: &Core, number: u64, plan: &mut Option<Plan>) {
+    let Rebuild::Automatic { members, first, longest, attempts } = core.options.rebuild else { return };
+    if plan.as_ref().is_none_or(|plan| plan.generation != number) {
+        *plan = Some(Plan { generation: number, attempt: 0, pause: first, at: Instant::now() });
+    }
+    let Some(plan) = plan else { return };
+    if plan.attempt >= attempts || Instant::now() < plan.at {
+        return;
+    }
+    plan.attempt += 1;
+    if let Err(error) = rebuild(core, members) {
+        core.vitals.attempted(&error, plan.attempt);
+    }
+    plan.at = Instant::now() + plan.pause;
+    plan.pause = (2 * plan.pause).min(longest);
+}

@@ -1,0 +1,70 @@
+//! What processes tell each other of a world: that it has failed, or that one has left.
+
+use std::thread;
+use std::time::Duration;
+
+use super::threads::spawn;
+use crate::error::{Error, Result};
+use crate::exchange::{Came, Exchange};
+
+/// How long a look into the store takes.
+const LOOK: Duration = Duration::from_millis(250);
+
+fn key(rank: usize) -> String {
+    format!("world/end/{rank}")
+}
+
+/// Tells the others that this rank has failed, or, without a cause, leaves in good order.
+pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) {
+    let text = cause.map(Error::to_string).unwrap_or_default();
+    // Who does not hear of it sees that the process has gone, or is late.
+    let _ = exchange.leave_note(&key(exchange.rank()), text.as_bytes(), Duration::from_secs(1));
+}
+
+/// Has a thread listen what becomes of the others, as long as `goes_on` says so.
+pub(super) fn others(
+    exchange: &Exchange,
+    goes_on: impl Fn() -> bool + Send + 'static,
+    fails: impl Fn(&Error) + Send + 'static,
+) -> Result<()> {
+    let own = exchange.within(LOOK);
+    let run = move || {
+        let mut left: Vec<_> = (0..own.size()).filter(|rank| *rank != own.rank()).collect();
+        while !left.is_empty() && goes_on() {
+            match look(&own, &left) {
+                Ok(gone) => left.retain(|rank| !gone.contains(rank)),
+                Err(Heard::Failed(error)) => return fails(&error),
+                Err(Heard::Nothing) => thread::sleep(LOOK),
+            }
+        }
+    };
+    spawn("gpucomm-others", run).map(drop)
+}
+
+enum Heard {
+    Failed(Error),
+    Nothing,
+}
+
+/// Who has left in good order.
+fn look(exchange: &Exchange, ranks: &[usize]) -> Result<Vec<usize>, Heard> {
+    const OPERATION: &str = "World";
+    let keys: Vec<_> = ranks.iter().map(|rank| (*rank, key(*rank))).collect();
+    let came = exchange.notes(&keys, LOOK).map_err(|error| match error {
+        Error::Gone { .. } => Heard::Failed(error),
+        _ => Heard::Nothing,
+    })?;
+    let mut gone = Vec::new();
+    for (rank, came) in ranks.iter().zip(came) {
+        match came {
+            Came::NotYet => {}
+            Came::Value(text) if text.is_empty() => gone.push(*rank),
+            Came::Value(text) => {
+                let reason = format!("rank {rank}: {}", String::from_utf8_lossy(&text));
+                return Err(Heard::Failed(Error::Aborted { operation: OPERATION, reason }));
+            }
+            Came::Ended(how) => return Err(Heard::Failed(Error::Gone { operation: OPERATION, rank: *rank, how })),
+        }
+    }
+    Ok(gone)
+}

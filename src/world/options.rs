@@ -1,0 +1,116 @@
+//! How a world is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::completion::{Completion, Polling};
+use crate::deadline::default_timeout;
+use crate::nccl::InitOptions;
+
+/// What becomes of requests for which the queue of a rank has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overflow {
+    /// Who submits one waits for room, until the deadline of the request.
+    #[default]
+    Wait,
+    /// It is refused: [`Reason::Full`](super::Reason::Full).
+    Refuse,
+}
+
+/// What becomes of requests that come while the world is down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhileDown {
+    /// They are refused: [`Reason::Down`](super::Reason::Down).
+    #[default]
+    Refuse,
+    /// They wait in the queue of their rank until the world was rebuilt, or their deadline.
+    Queue,
+}
+
+/// Of whom a world is rebuilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Members {
+    /// All ranks that there were: it fails as long as one does not come.
+    #[default]
+    Same,
+    /// Those that are left, numbered anew.
+    Survivors,
+}
+
+/// When a world is rebuilt that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rebuild {
+    /// By [`World::rebuild`](super::World::rebuild).
+    #[default]
+    ByHand,
+    /// At once, and again after pauses that get longer where that fails.
+    Automatic {
+        /// Of whom.
+        members: Members,
+        /// The first pause; each is twice as long as the one before.
+        first: Duration,
+        /// The longest pause.
+        longest: Duration,
+        /// How often it is tried.
+        attempts: u32,
+    },
+}
+
+/// What a world is made with.
+///
+/// ```
+/// use std::time::Duration;
+/// use gpucomm::Device;
+/// use gpucomm::world::{Members, Overflow, Rebuild, World, WorldOptions};
+///
+/// # fn main() -> gpucomm::Result<()> {
+/// let rebuild = Rebuild::Automatic {
+///     members: Members::Survivors,
+///     first: Duration::from_millis(100),
+///     longest: Duration::from_secs(10),
+///     attempts: 5,
+/// };
+/// let options = WorldOptions { queue: 64, overflow: Overflow::Refuse, rebuild, ..WorldOptions::default() };
+/// let world = World::with(&Device::all()?, options)?;
+/// # drop(world);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct WorldOptions {
+    /// How many requests may wait for each rank. 1024.
+    pub queue: usize,
+    /// What becomes of those for which there is no room.
+    pub overflow: Overflow,
+    /// How it is found out that a request is done. [`Polling`], every 50 µs.
+    pub completion: Arc<dyn Completion>,
+    /// How long a request may take, from where it is submitted. One that is on the device then brings the world down. The
+    /// [default timeout](crate::default_timeout).
+    pub timeout: Duration,
+    /// How long the thread of a rank looks for a request before it sleeps: what comes meanwhile is enqueued some microseconds earlier. Zero.
+    pub spin: Duration,
+    /// Whether the ranks take requests of all [lanes](super::Lane) in one order. `false`.
+    pub sequenced: bool,
+    /// What becomes of requests while the world is down.
+    pub while_down: WhileDown,
+    /// When it is rebuilt.
+    pub rebuild: Rebuild,
+    /// What the communicators are started with. Those of several processes are checked where this says so.
+    pub init: InitOptions,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        Self {
+            queue: 1024,
+            overflow: Overflow::default(),
+            completion: Arc::new(Polling::default()),
+            timeout: default_timeout(),
+            spin: Duration::ZERO,
+            sequenced: false,
+            while_down: WhileDown::default(),
+            rebuild: Rebuild::default(),
+            init: InitOptions::default(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The order of lanes, on all ranks: the sequencer.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::lane::Lane;
+use super::queue::Queue;
+use super::threads::spawn;
+use crate::error::{Error, Result};
+use crate::exchange::Exchange;
+
+/// Whose turn it is. What has no lane is of one of its own, in which all take part.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// As requests come to each rank.
+    None,
+    /// All ranks are here.
+    Here(Mutex<HashMap<Arc<str>, Known>>),
+    /// Others are in other processes: one log in the store, to which the first rank of each lane adds.
+    Far(Sender<Arc<str>>),
+}
+
+/// How far a lane is.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// How many turns it has had.
+    turns: u64,
+    /// How many requests each rank has for it.
+    submitted: HashMap<usize, u64>,
+}
+
+impl Order {
+    pub(super) fn here() -> Self {
+        Self::Here(Mutex::default())
+    }
+
+    /// A request of `rank` was put into its queue.
+    pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize, queues: &[(usize, Arc<Queue>)]) {
+        let all = || Lane::new("");
+        match self {
+            Self::None => {}
+            Self::Here(lanes) => {
+                let no_lane;
+                let lane = match lane {
+                    Some(lane) => lane,
+                    None => {
+                        no_lane = all();
+                        &no_lane
+                    }
+                };
+                let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = lanes.entry(Arc::clone(&lane.name)).or_default();
+                let submitted = known.submitted.entry(rank).or_default();
+                *submitted += 1;
+                // Whoever comes first takes the turn for all, under one lock: one order.
+                if *submitted > known.turns {
+                    known.turns += 1;
+                    for (_, queue) in queues.iter().filter(|(rank, _)| lane.has(*rank)) {
+                        queue.turn(Arc::clone(&lane.name));
+                    }
+                }
+            }
+            Self::Far(sender) => {
+                if lane.is_none_or(|lane| lane.first() == rank) {
+                    let name = lane.map_or_else(|| "".into(), turn_of);
+                    let _ = sender.send(name);
+                }
+            }
+        }
+    }
+}
+
+/// A turn as it stands in the log: the name of the lane, and who takes part.
+fn turn_of(lane: &Lane) -> Arc<str> {
+    match &lane.members {
+        None => Arc::clone(&lane.name),
+        Some(members) => {
+            let members: Vec<_> = members.iter().map(usize::to_string).collect();
+            format!("{}\u{1f}{}", lane.name, members.join(",")).into()
+        }
+    }
+}
+
+/// The lane of a turn, where `rank` takes part.
+fn lane_of(turn: &str, rank: usize) -> Option<Arc<str>> {
+    match turn.split_once('\u{1f}') {
+        None => Some(turn.into()),
+        Some((name, members)) => {
+            let own = rank.to_string();
+            members.split(',').any(|member| member == own).then(|| name.into())
+        }
+    }
+}
+
+/// How long a look into the store takes.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The key of an entry of the log.
+fn entry(number: i64) -> String {
+    format!("world/turn/{number}")
+}
+
+/// Follows the log of the store for one rank, and adds to it, on two threads that end when `goes_on` says no.
+///
+/// # Errors
+/// [`Error::InvalidUsage`] where no thread can be started.
+pub(super) fn follow(
+    exchange: &Exchange,
+    rank: usize,
+    queue: &Arc<Queue>,
+    goes_on: impl Fn() -> bool + Clone + Send + 'static,
+    fails: impl Fn(&Error) + Clone + Send + 'static,
+) -> Result<Order> {
+    let (sender, receiver) = mpsc::channel();
+    let (own, still, failed) = (exchange.within(Duration::from_secs(10)), goes_on.clone(), fails.clone());
+    spawn("gpucomm-turns", move || {
+        if let Err(error) = append(&own, &receiver, &still) {
+            failed(&error);
+        }
+    })?;
+    let (own, queue) = (exchange.within(LOOK), Arc::clone(queue));
+    spawn("gpucomm-order", move || {
+        if let Err(error) = read(&own, rank, &queue, &goes_on) {
+            fails(&error);
+        }
+    })?;
+    Ok(Order::Far(sender))
+}
+
+/// Adds turns to the log: all that have come meanwhile in one entry.
+fn append(exchange: &Exchange, turns: &Receiver<Arc<str>>, goes_on: &impl Fn() -> bool) -> Result<()> {
+    while goes_on() {
+        let first = match turns.recv_timeout(LOOK) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
+        let all: Vec<_> = std::iter::once(first).chain(turns.try_iter().take(1000)).collect();
+        let number = exchange.add("world/turns", 1)?;
+        exchange.set(&entry(number), all.join("\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// How many entries stay in the store behind the one that is read: who is so far behind has other troubles.
+const KEPT: i64 = 4096;
+
+fn read(exchange: &Exchange, rank: usize, queue: &Queue, goes_on: &impl Fn() -> bool) -> Result<()> {
+    let mut number = 1;
+    while goes_on() {
+        let text = match exchange.get(&entry(number)) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(Error::Timeout { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        for turn in text.split('\n') {
+            if let Some(lane) = lane_of(turn, rank) {
+                queue.turn(lane);
+            }
+        }
+        if rank == 0 && number > KEPT {
+            exchange.delete(&entry(number - KEPT))?;
+        }
+        number += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! A rank of a world, as who submits requests sees it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::answer::{Answer, Shared};
+use super::at::At;
+use super::completion::Completion;
+use super::core::{Core, Way};
+use super::in_order::InOrder;
+use super::lane::Lane;
+use super::options::Overflow;
+use super::queue::{Place, Queue};
+use super::request::Request;
+use super::seat::{Generation, Seat};
+use super::task::{Meta, Task, Ticket};
+use super::vitals::Phase;
+use super::why::Reason;
+use crate::cuda::Device;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// A rank of a generation of a [`World`](super::World), and how requests are submitted to it. Cheap to clone, and may be sent to other threads.
+///
+/// Its requests are done in the order in which they were submitted, or in that of their [lanes](Lane). See the [module](super#requests) for what there is.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use gpucomm::world::{HostCallback, Op, World};
+/// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+///
+/// # fn main() -> gpucomm::Result<()> {
+/// let world = World::new(&Device::all()?)?;
+/// let mut answers = Vec::new();
+/// for rank in world.ranks() {
+///     let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[rank.rank() as u32; 10])?;
+///     let rank = rank.within(Duration::from_secs(30)).completion(Arc::new(HostCallback));
+///     answers.push(rank.all_reduce(InPlace(x), Op::Max));
+/// }
+/// for answer in answers {
+///     let x = answer.wait()?;
+///     assert_eq!(x.to_vec(&Stream::new(x.device())?)?, [world.size() as u32 - 1; 10]);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Rank {
+    core: Arc<Core>,
+    generation: u64,
+    rank: usize,
+    device: Option<Device>,
+    seat: Option<(Arc<Generation>, Arc<Seat>)>,
+    lane: Option<Lane>,
+    completion: Arc<dyn Completion>,
+    timeout: Duration,
+    overflow: Overflow,
+}
+
+impl Rank {
+    pub(super) fn new(core: &Arc<Core>, generation: u64, rank: usize, device: Option<Device>) -> Self {
+        let now = core.now().filter(|now| now.number == generation);
+        let seat = now.and_then(|now| {
+            let seat = Arc::clone(now.seat(rank)?);
+            Some((now, seat))
+        });
+        let (timeout, overflow) = (core.options.timeout, core.options.overflow);
+        let completion = Arc::clone(&core.options.completion);
+        let device = seat.as_ref().map(|(_, seat)| seat.device).or(device);
+        Self { core: Arc::clone(core), generation, rank, device, seat, lane: None, completion, timeout, overflow }
+    }
+
+    /// Its number.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks its generation has; 0 while that has not begun.
+    pub fn size(&self) -> usize {
+        self.seat.as_ref().map_or(0, |(_, seat)| seat.size)
+    }
+
+    /// The generation that it is of.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Its device.
+    ///
+    /// # Panics
+    /// Where its generation has not begun, and nothing is known of it.
+    #[track_caller]
+    pub fn device(&self) -> Device {
+        self.device.expect("the world is down, and has had no such rank before")
+    }
+
+    /// The same, whose requests go through a lane.
+    #[must_use]
+    pub fn lane(mut self, lane: &Lane) -> Self {
+        self.lane = Some(lane.clone());
+        self
+    }
+
+    /// The same, whose requests may take so long, from where they are submitted.
+    #[must_use]
+    pub fn within(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The same, whose requests are found to be done in this way.
+    #[must_use]
+    pub fn completion(mut self, completion: Arc<dyn Completion>) -> Self {
+        self.completion = completion;
+        self
+    }
+
+    /// The same, which does so with requests for which there is no room.
+    #[must_use]
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// How many requests wait for it, on the host.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::world::World;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// assert_eq!(world.rank(0)?.queued(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queued(&self) -> usize {
+        self.seat.as_ref().map_or(0, |(_, seat)| seat.queue.len())
+    }
+
+    /// Submits a request: one of this crate, of your own, or several as a group, in a tuple or a list.
+    ///
+    /// It is checked first, and refused where it is wrong. Where its queue is full, this waits, or refuses it, as [`Rank::overflow`] says.
+    pub fn submit<R: Request>(&self, request: R) -> Answer<R> {
+        self.hand_in(request, Ticket::default(), Some(Arc::clone(&self.completion)), None)
+    }
+
+    /// Submits a request whose answer comes as soon as it is enqueued, in stream order: with its buffers, which may be used on the device at
+    /// once, and an event to wait for.
+    ///
+    /// ```
+    /// use gpucomm::world::{AllReduce, Op, World};
+    /// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?[..1])?;
+    /// let stream = Stream::new(world.devices()[0])?;
+    /// let x = DeviceBuffer::from_slice(&stream, &[1f32; 100])?;
+    /// let enqueued = world.rank(0)?.submit_in_order(AllReduce::new(InPlace(x), Op::Sum)).wait()?;
+    /// // What comes now waits on the device, not on the host.
+    /// stream.wait_event(&enqueued.event.expect("it is enqueued"))?;
+    /// assert_eq!(enqueued.buffers.to_vec(&stream)?, [1.0; 100]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn submit_in_order<R: Request>(&self, request: R) -> Answer<InOrder<R>> {
+        self.hand_in(InOrder::new(request), Ticket::default(), None, None)
+    }
+
+    /// The queue of the rank, or why it takes nothing.
+    pub(super) fn queue(&self) -> Result<Arc<Queue>, (Reason, Error)> {
+        match &self.seat {
+            Some((_, seat)) => Ok(Arc::clone(&seat.queue)),
+            None => match self.core.way(self.generation, self.rank)? {
+                Way::Seat(_, seat) => Ok(Arc::clone(&seat.queue)),
+                Way::Queue(queue) => Ok(queue),
+            },
+        }
+    }
+
+    /// A place in its queue.
+    pub(super) fn place(&self) -> Result<Place, (Reason, Error)> {
+        let deadline = (self.overflow == Overflow::Wait).then(|| Deadline::after(self.timeout));
+        self.queue()?.place(deadline.as_ref())
+    }
+
+    fn meta(&self, operation: &'static str, ticket: Ticket, completion: Option<Arc<dyn Completion>>) -> Meta {
+        let submitted = Instant::now();
+        Meta {
+            operation,
+            rank: self.rank,
+            generation: self.generation,
+            lane: self.lane.clone(),
+            submitted,
+            deadline: Deadline::since(submitted, self.timeout),
+            completion,
+            ticket,
+            counters: Arc::clone(&self.core.counters),
+        }
+    }
+
+    /// Submits a request, into its place where it has one.
+    pub(super) fn hand_in<R: Request>(
+        &self,
+        mut request: R,
+        ticket: Ticket,
+        completion: Option<Arc<dyn Completion>>,
+        place: Option<Place>,
+    ) -> Answer<R> {
+        let meta = self.meta(request.operation(), ticket, completion);
+        let checked = self.check(&mut request);
+        let shared = Shared::new(meta, request);
+        let answer = Answer::of(&shared);
+        let put = match checked {
+            Err(error) if self.is_over() => Err((Reason::Down, error)),
+            Err(error) => Err((Reason::Refused, error)),
+            Ok(()) => self.put(place, shared.clone()),
+        };
+        if let Err((reason, error)) = put {
+            let (reason, error) = self.why(reason, error);
+            shared.refuse(reason, error);
+        }
+        answer
+    }
+
+    /// What is wrong with a request.
+    pub(super) fn check<R: Request>(&self, request: &mut R) -> Result<()> {
+        if let (Some(wanted), Some(own)) = (request.device(), self.device)
+            && wanted != own
+        {
+            let kind = request.element().map_or("any elements".to_owned(), |kind| format!("elements of {kind}"));
+            let expected = format!("{own}, which rank {} has", self.rank);
+            return Err(Error::argument(request.operation(), "device", expected, format!("{wanted}, with {kind}")));
+        }
+        if let Some(lane) = &self.lane
+            && !lane.has(self.rank)
+        {
+            let expected = format!("a lane in which rank {} takes part", self.rank);
+            return Err(Error::argument(request.operation(), "lane", expected, format!("{:?}", lane.name)));
+        }
+        let Some((_, seat)) = &self.seat else { return Ok(()) };
+        // Where it has ended, its queue says so.
+        let Some(communicator) = seat.communicator() else { return Ok(()) };
+        request.check(&At::new(&communicator, &seat.stream, self.generation))
+    }
+
+    /// Whether the generation is not the one that takes requests.
+    fn is_over(&self) -> bool {
+        self.core.vitals.now() != (self.generation, Phase::Up)
+    }
+
+    fn put(&self, place: Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
+        let place = match place {
+            Some(place) => place,
+            None => self.place()?,
+        };
+        match &self.seat {
+            Some((generation, seat)) => {
+                seat.queue.push(place, task)?;
+                generation.order.announce(self.lane.as_ref(), self.rank, &generation.queues);
+            }
+            None => match self.core.way(self.generation, self.rank)? {
+                Way::Seat(generation, seat) => {
+                    seat.queue.push(place, task)?;
+                    generation.order.announce(self.lane.as_ref(), self.rank, &generation.queues);
+                }
+                Way::Queue(queue) => queue.push(place, task)?,
+            },
+        }
+        Ok(())
+    }
+
+    /// Where a generation was followed by another one, that is why.
+    fn why(&self, reason: Reason, error: Error) -> (Reason, Error) {
+        if !matches!(reason, Reason::Down | Reason::Closed) {
+            return (reason, error);
+        }
+        match self.core.way(self.generation, self.rank) {
+            Err((now @ (Reason::Stale | Reason::Closed), error)) => (now, error),
+            _ => (reason, error),
+        }
+    }
+
+    /// The generation, for who puts requests into the queues of several ranks.
+    pub(super) fn generation_here(&self) -> Option<&Arc<Generation>> {
+        self.seat.as_ref().map(|(generation, _)| generation)
+    }
+
+    pub(super) fn completion_of(&self) -> Arc<dyn Completion> {
+        Arc::clone(&self.completion)
+    }
+}

@@ -1,0 +1,203 @@
+//! A rank of a generation: what it owns, and its threads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::at::At;
+use super::completion::{InFlight, Looks};
+use super::order::Order;
+use super::queue::Queue;
+use super::task::{Begun, Task};
+use super::threads::spawn;
+use super::why::Reason;
+use crate::cuda::{Device, Stream};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::nccl::Communicator;
+
+/// A rank of a generation.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) generation: u64,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) device: Device,
+    pub(super) stream: Stream,
+    pub(super) queue: Arc<Queue>,
+    pub(super) looks: Arc<Looks>,
+    /// `None` once the generation has ended.
+    communicator: Mutex<Option<Arc<Communicator>>>,
+    /// What its thread enqueues now.
+    current: Mutex<Option<Arc<dyn Task>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    stuck: AtomicBool,
+}
+
+/// The ranks of this process, of one generation.
+#[derive(Debug)]
+pub(super) struct Generation {
+    pub(super) number: u64,
+    pub(super) seats: Vec<Arc<Seat>>,
+    pub(super) queues: Vec<(usize, Arc<Queue>)>,
+    pub(super) order: Order,
+    /// Held while requests are put into several queues.
+    pub(super) together: Mutex<()>,
+}
+
+impl Generation {
+    /// The rank, where this process has it.
+    pub(super) fn seat(&self, rank: usize) -> Option<&Arc<Seat>> {
+        self.seats.iter().find(|seat| seat.rank == rank)
+    }
+
+    /// How many requests are not answered.
+    pub(super) fn left(&self) -> usize {
+        self.seats.iter().map(|seat| seat.queue.len() + seat.looks.left() + usize::from(seat.is_busy())).sum()
+    }
+
+    /// Whether one of its devices is lost.
+    pub(super) fn lost(&self) -> Option<Error> {
+        let mut errors = self.seats.iter().filter_map(|seat| seat.stream.query().err());
+        errors.find(|error| matches!(error, Error::DeviceLost { .. }))
+    }
+
+    /// Why one of its communicators has ended, if one has.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.seats.iter().filter_map(|seat| seat.communicator()).find(|comm| !comm.is_active()).map(|comm| {
+            let ended = || Error::Aborted { operation: "World", reason: "a communicator has ended".to_owned() };
+            comm.cause().unwrap_or_else(ended)
+        })
+    }
+}
+
+impl Seat {
+    pub(super) fn new(
+        generation: u64,
+        communicator: Communicator,
+        queue: Arc<Queue>,
+        looks: Arc<Looks>,
+    ) -> Result<Self> {
+        Ok(Self {
+            generation,
+            rank: communicator.rank(),
+            size: communicator.size(),
+            device: communicator.device(),
+            stream: Stream::new(communicator.device())?,
+            queue,
+            looks,
+            communicator: Mutex::new(Some(Arc::new(communicator))),
+            current: Mutex::default(),
+            threads: Mutex::default(),
+            stuck: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn communicator(&self) -> Option<Arc<Communicator>> {
+        self.communicator.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The communicator, for who ends it.
+    pub(super) fn take_communicator(&self) -> Option<Arc<Communicator>> {
+        self.communicator.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Arc<dyn Task>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its thread is enqueuing something.
+    pub(super) fn is_busy(&self) -> bool {
+        self.current().is_some()
+    }
+
+    /// Answers what its thread is stuck in, without buffers.
+    pub(super) fn give_up(&self, error: &Error) {
+        let stuck = self.current().take();
+        if let Some(task) = stuck {
+            self.stuck.store(true, Ordering::Release);
+            task.refuse(Reason::Failed, error.clone());
+        }
+    }
+
+    /// Whether its thread was inside NCCL for good when the generation ended.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Acquire)
+    }
+
+    /// Starts its threads. `alarm` is told of what ends the communicator.
+    pub(super) fn start(self: &Arc<Self>, spin: Duration, alarm: impl Fn(&Error) + Send + 'static) -> Result<()> {
+        let (seat, looks) = (Arc::clone(self), Arc::clone(&self.looks));
+        let run = move || {
+            seat.run(spin, &alarm);
+            seat.looks.close();
+        };
+        let actor = spawn(format!("gpucomm-rank-{}", self.rank), run)?;
+        let watcher = spawn(format!("gpucomm-done-{}", self.rank), move || looks.run());
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.push(actor);
+        threads.push(watcher.inspect_err(|_| drop(self.queue.close(Reason::Closed, &nothing(), false)))?);
+        Ok(())
+    }
+
+    /// Waits for its threads; those that do not end in time are left to themselves. Whether all have.
+    pub(super) fn join(&self, deadline: &Deadline) -> bool {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let over = || Ok(threads.iter().all(JoinHandle::is_finished).then_some(()));
+        let ended = matches!(deadline.until(over), Ok(Some(())));
+        if ended {
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+        }
+        ended
+    }
+
+    /// What the thread of the rank does.
+    fn run(&self, spin: Duration, alarm: &impl Fn(&Error)) {
+        while let Some(task) = self.queue.pop(spin) {
+            *self.current() = Some(Arc::clone(&task));
+            self.do_one(task, alarm);
+            *self.current() = None;
+        }
+    }
+
+    fn do_one(&self, task: Arc<dyn Task>, alarm: &impl Fn(&Error)) {
+        let Some(communicator) = self.communicator() else {
+            task.refuse(Reason::Down, nothing());
+            return;
+        };
+        let at = At::new(&communicator, &self.stream, self.generation);
+        match task.enqueue(&at) {
+            Begun::Not => {}
+            Begun::Failed(error) => {
+                // An error of the request alone leaves the communicator as it is.
+                let lost = matches!(error, Error::DeviceLost { .. } | Error::Disagreement { .. });
+                if lost || !communicator.is_active() {
+                    alarm(&error);
+                }
+            }
+            Begun::Enqueued => self.watch(task),
+        }
+    }
+
+    /// Has somebody look when it is done.
+    fn watch(&self, task: Arc<dyn Task>) {
+        let Some(completion) = task.meta().completion.clone() else {
+            task.finish(Ok(()));
+            return;
+        };
+        self.looks.expect();
+        let recorded = match self.looks.event() {
+            Some(event) => event.record(&self.stream).map(|()| event),
+            None => self.stream.record(),
+        };
+        match recorded {
+            Ok(event) => completion.watch(InFlight::new(task, event, &self.looks, &self.stream)),
+            Err(error) => self.looks.failed(&task, error),
+        }
+    }
+}
+
+fn nothing() -> Error {
+    Error::Aborted { operation: "World", reason: "the generation has ended".to_owned() }
+}

@@ -1,0 +1,221 @@
+//! How a world is, and who wants to know.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::park::wait_for;
+use super::told;
+use crate::deadline::Deadline;
+use crate::error::Error;
+
+/// Whether a world takes requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Phase {
+    /// It does.
+    Up,
+    /// It has failed.
+    Down,
+    /// It was shut down.
+    Closed,
+}
+
+/// How a world is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Health {
+    /// The number of its generation, from 1: each rebuild makes a new one.
+    pub generation: u64,
+    /// Whether it takes requests.
+    pub phase: Phase,
+    /// How many ranks that generation has, or had.
+    pub size: usize,
+    /// Why it is down.
+    pub cause: Option<Error>,
+    /// Why the last attempt to rebuild it has failed.
+    pub attempt: Option<Error>,
+}
+
+#[derive(Debug)]
+struct State {
+    health: Health,
+    /// How often it has changed.
+    changes: u64,
+    /// Whether all that the failed generation had is answered.
+    ended: bool,
+    wakers: Vec<Waker>,
+}
+
+#[derive(Debug)]
+pub(super) struct Vitals {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Vitals {
+    pub(super) fn new() -> Self {
+        let health = Health { generation: 0, phase: Phase::Down, size: 0, cause: None, attempt: None };
+        let state = State { health, changes: 0, ended: true, wakers: Vec::new() };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        state.changes += 1;
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn health(&self) -> Health {
+        self.state().health.clone()
+    }
+
+    /// The generation and the phase, without what is costly.
+    pub(super) fn now(&self) -> (u64, Phase) {
+        let state = self.state();
+        (state.health.generation, state.health.phase)
+    }
+
+    /// A generation begins.
+    pub(super) fn up(&self, generation: u64, size: usize) -> bool {
+        let mut state = self.state();
+        if state.health.phase == Phase::Closed {
+            return false;
+        }
+        state.health = Health { generation, phase: Phase::Up, size, cause: None, attempt: None };
+        state.ended = false;
+        self.tell(state);
+        told::up(generation, size);
+        true
+    }
+
+    /// The generation has failed. Whether nobody has said so before.
+    pub(super) fn down(&self, generation: u64, cause: &Error) -> bool {
+        let mut state = self.state();
+        if (state.health.generation, state.health.phase) != (generation, Phase::Up) {
+            return false;
+        }
+        state.health.phase = Phase::Down;
+        state.health.cause = Some(cause.clone());
+        self.tell(state);
+        told::down(generation, cause);
+        true
+    }
+
+    /// All that the failed generation had is answered.
+    pub(super) fn ended(&self) {
+        let mut state = self.state();
+        state.ended = true;
+        self.tell(state);
+    }
+
+    pub(super) fn attempted(&self, error: &Error, attempt: u32) {
+        let mut state = self.state();
+        state.health.attempt = Some(error.clone());
+        let generation = state.health.generation;
+        self.tell(state);
+        told::not_rebuilt(generation, attempt, error);
+    }
+
+    /// It takes no more requests. Whether nobody has said so before.
+    pub(super) fn closed(&self) -> bool {
+        let mut state = self.state();
+        if state.health.phase == Phase::Closed {
+            return false;
+        }
+        state.health.phase = Phase::Closed;
+        let generation = state.health.generation;
+        self.tell(state);
+        told::closed(generation);
+        true
+    }
+
+    /// Waits until the failed generation has ended, or the world was closed; whether it has.
+    pub(super) fn wait_ended(&self, deadline: &Deadline) -> bool {
+        let mut state = self.state();
+        while !(state.ended && state.health.phase == Phase::Down) {
+            if deadline.expired() || state.health.phase != Phase::Down {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, deadline.remaining()).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Sleeps until something has changed, for so long at most.
+    pub(super) fn sleep(&self, seen: &mut u64, most: Duration) {
+        let state = self.state();
+        let waited = self.changed.wait_timeout_while(state, most, |state| state.changes == *seen);
+        *seen = waited.unwrap_or_else(PoisonError::into_inner).0.changes;
+    }
+}
+
+/// Tells when a world changes: each change once, the latest where there were several. Made by [`World::watch`](super::World::watch).
+///
+/// ```
+/// use gpucomm::Device;
+/// use gpucomm::world::{Phase, World};
+/// use std::time::Duration;
+///
+/// # fn main() -> gpucomm::Result<()> {
+/// let world = World::new(&Device::all()?)?;
+/// let mut watch = world.watch();
+/// world.fail("a test");
+/// let health = watch.wait(Duration::from_secs(10)).expect("a change");
+/// assert_eq!((health.generation, health.phase), (1, Phase::Down));
+/// // For executors: `watch.changed().await`.
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct HealthWatch {
+    vitals: Arc<Vitals>,
+    seen: u64,
+}
+
+impl HealthWatch {
+    pub(super) fn new(vitals: &Arc<Vitals>) -> Self {
+        let seen = vitals.state().changes;
+        Self { vitals: Arc::clone(vitals), seen }
+    }
+
+    /// A future of the next change.
+    pub fn changed(&mut self) -> Changed<'_> {
+        Changed(self)
+    }
+
+    /// Waits for the next change on this thread, for so long at most.
+    pub fn wait(&mut self, timeout: Duration) -> Option<Health> {
+        wait_for(self.changed(), Some(Deadline::after(timeout))).ok()
+    }
+}
+
+/// What [`HealthWatch::changed`] returns.
+#[derive(Debug)]
+#[must_use = "a future tells nothing before it is awaited"]
+pub struct Changed<'a>(&'a mut HealthWatch);
+
+impl Future for Changed<'_> {
+    type Output = Health;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Health> {
+        let watch = &mut *self.get_mut().0;
+        let mut state = watch.vitals.state();
+        if state.changes != watch.seen {
+            watch.seen = state.changes;
+            return Poll::Ready(state.health.clone());
+        }
+        if !state.wakers.iter().any(|known| known.will_wake(context.waker())) {
+            state.wakers.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,179 @@
+//! Requests for all ranks at once.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::PoisonError;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::answer::Answer;
+use super::park::wait_for;
+use super::queue::Place;
+use super::rank::Rank;
+use super::request::Request;
+use super::task::Ticket;
+use super::why::{Failed, Reason};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// The answers of all ranks of this process, as one: in their order, or the first failure, with the buffers of all.
+///
+/// Dropping it, or [`Wide::cancel`], cancels the request on all of them, or on none.
+#[must_use = "dropped, the request is cancelled"]
+pub struct Wide<R: Request> {
+    answers: Vec<Slot<R>>,
+}
+
+enum Slot<R: Request> {
+    Waits(Answer<R>),
+    Has(Result<R::Back, Failed<R::Back>>),
+    /// Told, or refused before there was a request.
+    Given,
+}
+
+/// What comes back of all ranks.
+type Back<R> = Vec<<R as Request>::Back>;
+/// The same, of which some may be missing.
+type Left<R> = Vec<Option<<R as Request>::Back>>;
+
+impl<R: Request> fmt::Debug for Wide<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wide").field("ranks", &self.answers.len()).finish_non_exhaustive()
+    }
+}
+
+/// Submits one request to each of these ranks, which are all that this process has, or to none.
+pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
+    if ranks.len() != requests.len() || ranks.is_empty() {
+        let operation = requests.first().map_or("submit", Request::operation);
+        let expected = format!("{} requests, one for each rank of this process", ranks.len());
+        let error = Error::argument(operation, "requests", expected, format!("{} requests", requests.len()));
+        return refused(requests, Reason::Refused, &error);
+    }
+    let mut requests = requests;
+    // Nothing is submitted where one of them is wrong.
+    let wrong = ranks.iter().zip(&mut requests).find_map(|(rank, request)| rank.check(request).err());
+    if let Some(error) = wrong {
+        return refused(requests, Reason::Refused, &error);
+    }
+    // Before the lock: who has to wait for room holds up nobody. All ranks get the requests of all callers in one order.
+    let places: Result<Vec<Place>, _> = ranks.iter().map(Rank::place).collect();
+    let places = match places {
+        Ok(places) => places,
+        Err((reason, error)) => return refused(requests, reason, &error),
+    };
+    let together = ranks[0].generation_here().map(|generation| generation.together.lock());
+    let together = together.map(|lock| lock.unwrap_or_else(PoisonError::into_inner));
+    let ticket = Ticket::default();
+    let submitted = ranks.iter().zip(requests).zip(places).map(|((rank, request), place)| {
+        Slot::Waits(rank.hand_in(request, ticket.clone(), Some(rank.completion_of()), Some(place)))
+    });
+    let answers = submitted.collect();
+    drop(together);
+    Wide { answers }
+}
+
+/// All of them were refused.
+fn refused<R: Request>(requests: Vec<R>, reason: Reason, error: &Error) -> Wide<R> {
+    let of = |request: R| Slot::Has(Err(Failed::new(reason, error.clone(), Some(request.into_back()))));
+    let mut answers: Vec<_> = requests.into_iter().map(of).collect();
+    if answers.is_empty() {
+        answers.push(Slot::Has(Err(Failed::new(reason, error.clone(), None))));
+    }
+    Wide { answers }
+}
+
+impl<R: Request> Wide<R> {
+    /// Cancels the request on all ranks, unless one has begun; whether it was cancelled.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::world::World;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// let barrier = world.barrier();
+    /// let cancelled = barrier.cancel();
+    /// assert_eq!(barrier.wait().is_err(), cancelled);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cancel(&self) -> bool {
+        let mut cancelled = !self.answers.is_empty();
+        for slot in &self.answers {
+            cancelled &= matches!(slot, Slot::Waits(answer) if answer.cancel());
+        }
+        cancelled
+    }
+
+    /// Waits for all on this thread.
+    ///
+    /// # Errors
+    /// The first failure, with the buffers of all ranks.
+    pub fn wait(self) -> Result<Back<R>, Failed<Left<R>>> {
+        wait_for(self, None).unwrap_or_else(|_| Err(Self::nothing()))
+    }
+
+    /// Waits for so long at most; gives itself back where there is no answer yet.
+    ///
+    /// # Errors
+    /// Itself.
+    pub fn wait_for(self, timeout: Duration) -> Result<Result<Back<R>, Failed<Left<R>>>, Self> {
+        wait_for(self, Some(Deadline::after(timeout)))
+    }
+
+    /// The answers of the ranks, one by one.
+    pub fn into_answers(self) -> Vec<Answer<R>> {
+        self.answers
+            .into_iter()
+            .filter_map(|slot| if let Slot::Waits(answer) = slot { Some(answer) } else { None })
+            .collect()
+    }
+
+    fn nothing() -> Failed<Left<R>> {
+        let reason = "its answer was given already".to_owned();
+        Failed::new(Reason::Failed, Error::InvalidUsage { operation: "submit", reason }, None)
+    }
+}
+
+impl<R: Request> Unpin for Wide<R> {}
+
+impl<R: Request> Future for Wide<R> {
+    type Output = Result<Back<R>, Failed<Left<R>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut waits = false;
+        for slot in &mut self.answers {
+            if let Slot::Waits(answer) = slot {
+                let polled = Pin::new(answer).poll(context);
+                match polled {
+                    Poll::Ready(outcome) => *slot = Slot::Has(outcome),
+                    Poll::Pending => waits = true,
+                }
+            }
+        }
+        if waits {
+            return Poll::Pending;
+        }
+        let mut first = None;
+        let mut backs: Left<R> = Vec::with_capacity(self.answers.len());
+        for slot in &mut self.answers {
+            match std::mem::replace(slot, Slot::Given) {
+                Slot::Has(Ok(back)) => backs.push(Some(back)),
+                Slot::Has(Err(Failed { error, reason, buffers })) => {
+                    backs.push(buffers);
+                    // That others were cancelled, or the world is down, follows from what went wrong.
+                    first = match first {
+                        Some((Reason::Down, _)) | None => Some((reason, error)),
+                        first => first,
+                    };
+                }
+                Slot::Waits(_) | Slot::Given => return Poll::Ready(Err(Self::nothing())),
+            }
+        }
+        Poll::Ready(match first {
+            None => Ok(backs.into_iter().flatten().collect()),
+            Some((reason, error)) => Err(Failed::new(reason, error, Some(backs))),
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! A world: all ranks of this process.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::{Core, Source};
+use super::counters::Metrics;
+use super::keeper;
+use super::options::{Members, WorldOptions};
+use super::rank::Rank;
+use super::rebuild;
+use super::request::Request;
+use super::shutdown::{Shutdown, shutdown};
+use super::vitals::{Health, HealthWatch, Phase};
+use super::wide::{self, Wide};
+use crate::cuda::Device;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::exchange::Exchange;
+use crate::launch::Launch;
+use crate::nccl::{Clique, Communicator};
+
+/// Ranks as actors: a thread for each rank of this process, which owns its communicator and its stream, takes requests, and answers them.
+/// See the [module](super).
+///
+/// Dropping it is a [shutdown](World::shutdown) that drains, within ten seconds; while panicking it aborts.
+pub struct World {
+    core: Arc<Core>,
+    /// The ranks that this process had last, and their devices.
+    devices: Vec<Device>,
+}
+
+/// How long a world that is dropped waits for its work.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl World {
+    /// Ranks on these devices, all in this process: rank `r` on `devices[r]`, as [`Clique::init_all`].
+    ///
+    /// ```
+    /// use gpucomm::Device;
+    /// use gpucomm::world::World;
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// assert_eq!(world.size(), Device::count()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Clique::init_all`]; [`Error::InvalidUsage`] where a thread cannot be started.
+    pub fn new(devices: &[Device]) -> Result<Self> {
+        Self::with(devices, WorldOptions::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with(devices: &[Device], options: WorldOptions) -> Result<Self> {
+        let clique = Clique::init_all_with(devices, &options.init)?;
+        Self::of_clique(clique, options)
+    }
+
+    /// Of a clique that there is.
+    ///
+    /// ```
+    /// use gpucomm::world::{World, WorldOptions};
+    /// use gpucomm::{Clique, Device};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// let world = World::of_clique(clique, WorldOptions::default())?;
+    /// world.barrier().wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidUsage`] where a thread cannot be started; what CUDA says of streams.
+    pub fn of_clique(clique: Clique, options: WorldOptions) -> Result<Self> {
+        Self::start(clique.into_ranks(), options, Source::Here)
+    }
+
+    /// Of the communicator of one rank that there is: whoever has made it has promised what its operations need. It cannot be
+    /// [rebuilt](Self::rebuild), as there is nothing at which ranks would meet.
+    ///
+    /// ```
+    /// use gpucomm::world::{World, WorldOptions};
+    /// use gpucomm::{Communicator, Device, UniqueId};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (rank, size) = (0, 1);
+    /// // SAFETY: all ranks run this program.
+    /// let comm = unsafe { Communicator::init_rank(Device::new(0)?, size, &UniqueId::new()?, rank)? };
+    /// let world = World::of_communicator(comm, WorldOptions::default())?;
+    /// world.rank(rank)?.submit(gpucomm::world::Barrier).wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`World::of_clique`].
+    pub fn of_communicator(communicator: Communicator, options: WorldOptions) -> Result<Self> {
+        Self::start(vec![communicator], options, Source::Given)
+    }
+
+    /// One rank of those that a launcher has started, in a process each: on its [device](Launch::device), and in its
+    /// [exchange](Launch::join).
+    ///
+    /// ```
+    /// use gpucomm::Launch;
+    /// use gpucomm::nccl::InitOptions;
+    /// use gpucomm::world::{World, WorldOptions};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let init = InitOptions { checked: true, ..InitOptions::default() };
+    /// let options = WorldOptions { init, sequenced: true, ..WorldOptions::default() };
+    /// // SAFETY: all ranks run this program; what they submit is compared, and each lane has one order.
+    /// let world = unsafe { World::from_launch(&Launch::from_env()?, options)? };
+    /// world.barrier().wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Launch::join`], [`Launch::find_device`] and [`Communicator::init_rank_over`]; as [`World::of_clique`].
+    ///
+    /// # Safety
+    /// As [`Communicator::init_rank`], for what the ranks submit, in this generation and all that come of it: all submit the same collectives in the same order, be it of each
+    /// lane where the world is [sequenced](WorldOptions::sequenced). Where its communicators are [checked](crate::nccl::InitOptions::checked), what does not
+    /// agree is an error instead.
+    pub unsafe fn from_launch(launch: &Launch, options: WorldOptions) -> Result<Self> {
+        let (exchange, device) = (launch.join()?, launch.find_device()?);
+        // SAFETY: the caller promises it.
+        unsafe { Self::join(exchange, device, options) }
+    }
+
+    /// One rank of those of an exchange.
+    ///
+    /// ```
+    /// use gpucomm::exchange::{Exchange, Threads};
+    /// use gpucomm::world::{Barrier, World, WorldOptions};
+    /// use gpucomm::{Device, Result};
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let ranks = Device::count()?.min(2);
+    /// let place = Threads::new(ranks);
+    /// let run = |rank| -> Result<()> {
+    ///     let exchange = Exchange::join(place.store(rank)?)?;
+    ///     // SAFETY: all ranks run this program.
+    ///     let world = unsafe { World::join(exchange, Device::new(rank)?, WorldOptions::default())? };
+    ///     Ok(world.rank(rank)?.submit(Barrier).wait()?)
+    /// };
+    /// std::thread::scope(|scope| {
+    ///     let run = &run;
+    ///     let all: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || run(rank))).collect();
+    ///     all.into_iter().try_for_each(|rank| rank.join().expect("no panic"))
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`World::from_launch`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn join(exchange: Exchange, device: Device, options: WorldOptions) -> Result<Self> {
+        // SAFETY: the caller promises it.
+        let communicator = unsafe { Communicator::init_rank_over(device, &exchange, &options.init)? };
+        Self::start(vec![communicator], options, Source::Far(exchange))
+    }
+
+    fn start(communicators: Vec<Communicator>, options: WorldOptions, source: Source) -> Result<Self> {
+        let devices = communicators.iter().map(Communicator::device).collect();
+        let core = Core::new(options, source);
+        keeper::start(&core)?;
+        let world = Self { core, devices };
+        world.core.begin(communicators)?;
+        Ok(world)
+    }
+
+    /// How many ranks the generation has, here and elsewhere; that of the last one where it is down.
+    pub fn size(&self) -> usize {
+        self.core.vitals.health().size
+    }
+
+    /// The devices of the ranks that this process has, in their order.
+    pub fn devices(&self) -> Vec<Device> {
+        match self.core.now() {
+            Some(now) => now.seats.iter().map(|seat| seat.device).collect(),
+            None => self.devices.clone(),
+        }
+    }
+
+    /// A rank of this process, of the generation that there is, or, while the world is down, of the next one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where this process has no such rank.
+    pub fn rank(&self, rank: usize) -> Result<Rank> {
+        let (number, phase) = self.core.vitals.now();
+        let now = self.core.now();
+        let known = now.as_ref().and_then(|now| now.seat(rank)).map(|seat| seat.device);
+        if known.is_none() {
+            let ranks: Vec<_> = now.iter().flat_map(|now| &now.seats).map(|seat| seat.rank).collect();
+            return Err(Error::argument("World::rank", "rank", format_args!("one of {ranks:?}"), rank));
+        }
+        let number = if phase == Phase::Down { number + 1 } else { number };
+        Ok(Rank::new(&self.core, number, rank, known))
+    }
+
+    /// The ranks of this process.
+    pub fn ranks(&self) -> Vec<Rank> {
+        let (number, phase) = self.core.vitals.now();
+        let number = if phase == Phase::Down { number + 1 } else { number };
+        let seats = self.core.now().map(|now| now.seats.clone()).unwrap_or_default();
+        seats.iter().map(|seat| Rank::new(&self.core, number, seat.rank, Some(seat.device))).collect()
+    }
+
+    /// Submits a request to each rank of this process, in their order, or to none where one of them is wrong. All ranks take the requests of
+    /// all who do this in the same order.
+    pub fn submit<R: Request>(&self, requests: impl IntoIterator<Item = R>) -> Wide<R> {
+        wide::submit(&self.ranks(), requests.into_iter().collect())
+    }
+
+    /// The same, through ranks that were [chosen](World::ranks) and told how: with a lane, a deadline or a completion.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use std::time::Duration;
+    /// use gpucomm::world::{Barrier, World};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(Duration::from_secs(5))).collect();
+    /// world.submit_through(&ranks, ranks.iter().map(|_| Barrier)).wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn submit_through<R: Request>(&self, ranks: &[Rank], requests: impl IntoIterator<Item = R>) -> Wide<R> {
+        wide::submit(ranks, requests.into_iter().collect())
+    }
+
+    /// How it is.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::world::{Phase, World};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// assert_eq!((world.health().generation, world.health().phase), (1, Phase::Up));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn health(&self) -> Health {
+        self.core.vitals.health()
+    }
+
+    /// Tells when that changes.
+    pub fn watch(&self) -> HealthWatch {
+        HealthWatch::new(&self.core.vitals)
+    }
+
+    /// What it has done so far.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::world::World;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// world.barrier().wait()?;
+    /// assert_eq!((world.metrics().done, world.metrics().failed), (world.size() as u64, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn metrics(&self) -> Metrics {
+        self.core.counters.read()
+    }
+
+    /// Brings it down by hand: what is under way ends with this reason, here and, over an exchange, elsewhere.
+    pub fn fail(&self, reason: &str) {
+        if let Some(now) = self.core.now() {
+            self.core.fail(&now, &Error::Aborted { operation: "World::fail", reason: reason.to_owned() });
+        }
+    }
+
+    /// Makes a new generation of a world that is down; one that is up is left as it is. Over an exchange all ranks that are left call it, or are to be
+    /// rebuilt [automatically](super::Rebuild::Automatic), and vote who they are, as in [`Communicator::recover`].
+    ///
+    /// Before it begins, it waits until all requests of the generation that has failed are answered.
+    ///
+    /// ```
+    /// use gpucomm::Device;
+    /// use gpucomm::world::{Members, World};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// let before = world.rank(0)?;
+    /// world.fail("a test");
+    /// world.rebuild(Members::Survivors)?;
+    /// world.barrier().wait()?;
+    /// // A reference of the generation before.
+    /// let refused = before.submit(gpucomm::world::Barrier).wait().expect_err("it is of another generation");
+    /// assert_eq!((refused.reason, world.health().generation), (gpucomm::world::Reason::Stale, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Clique::init_all`] and [`Communicator::recover`]; with [`Members::Same`], that of a rank that does not come;
+    /// [`Error::InvalidUsage`] for a world of a communicator that it was given, and once it was shut down. It stays down, and may be tried again.
+    pub fn rebuild(&self, members: Members) -> Result<()> {
+        let deadline = Deadline::after(self.core.options.init.timeout);
+        if !self.core.vitals.wait_ended(&deadline) {
+            match self.core.vitals.now() {
+                (_, Phase::Up) => return Ok(()),
+                (_, Phase::Down) => {
+                    return Err(deadline.error("World::rebuild", "the generation that has failed does not end"));
+                }
+                (_, Phase::Closed) => {}
+            }
+        }
+        rebuild::rebuild(&self.core, members)
+    }
+
+    /// Ends it, within `timeout`: what was submitted is done before, or ends with an error.
+    ///
+    /// ```
+    /// use gpucomm::Device;
+    /// use gpucomm::world::{Shutdown, World};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// let barrier = world.barrier();
+    /// world.shutdown(Shutdown::Drain, Duration::from_secs(10))?;
+    /// barrier.wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] where something was not done in time, and was aborted; those of [`Communicator::close`].
+    pub fn shutdown(self, how: Shutdown, timeout: Duration) -> Result<()> {
+        shutdown(&self.core, how, timeout)
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Health { generation, phase, size, .. } = self.health();
+        let mut all = f.debug_struct("World");
+        all.field("generation", &generation).field("phase", &phase).field("size", &size).finish_non_exhaustive()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let how = if std::thread::panicking() { Shutdown::Abort } else { Shutdown::Drain };
+        let _ = shutdown(&self.core, how, GRACE);
+    }
+}

@@ -1,0 +1,83 @@
+//! What is not wanted any more.
+
+use std::time::Duration;
+
+use gpucomm::InPlace;
+use gpucomm::world::{Barrier, Op, Reason, WorldOptions};
+
+use super::support::{eventually, hold, on, values, world};
+
+#[test]
+fn what_has_not_begun() {
+    let world = world(1, WorldOptions::default());
+    let rank = world.rank(0).unwrap();
+    let (let_go, held) = hold(&rank);
+    let cancelled = rank.all_reduce(InPlace(on(rank.device(), &[7u8; 3])), Op::Sum);
+    let dropped = rank.all_reduce(InPlace(on(rank.device(), &[7u8; 3])), Op::Sum);
+    let kept = rank.all_reduce(InPlace(on(rank.device(), &[8u8; 3])), Op::Sum);
+    assert!(cancelled.cancel() && cancelled.is_ready());
+    drop(dropped);
+    let failed = cancelled.wait().unwrap_err();
+    assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Cancelled, vec![7; 3]));
+    let kept = kept.wait_for(Duration::from_millis(20)).unwrap_err();
+    assert!(!kept.is_ready());
+    drop(let_go);
+    held.wait().unwrap();
+    assert_eq!(values(&kept.wait().unwrap()), [8; 3]);
+    let metrics = world.metrics();
+    assert_eq!((metrics.cancelled, metrics.done, metrics.enqueued), (2, 2, 2));
+}
+
+#[test]
+fn all_ranks_or_none() {
+    let world = world(3, WorldOptions::default());
+    for dropped in [false, true] {
+        // Only the last rank is held up: the others would begin.
+        let held: Vec<_> = world.ranks().iter().map(hold).collect();
+        let barrier = world.barrier();
+        if dropped {
+            drop(barrier);
+        } else {
+            assert!(barrier.cancel());
+            assert_eq!(barrier.wait().unwrap_err().reason, Reason::Cancelled);
+        }
+        for (let_go, answer) in held {
+            drop(let_go);
+            answer.wait().unwrap();
+        }
+        world.barrier().wait().unwrap();
+    }
+    let last = world.rank(world.size() - 1).unwrap();
+    if world.size() > 1 {
+        // One has begun, so none is cancelled.
+        let (let_go, answer) = hold(&last);
+        let barrier = world.barrier();
+        eventually("the first begins", || world.rank(0).unwrap().queued() == 0);
+        std::thread::sleep(Duration::from_millis(50));
+        drop(barrier);
+        drop(let_go);
+        answer.wait().unwrap();
+        world.barrier().wait().unwrap();
+    }
+}
+
+/// What has begun goes on, and its buffers are dropped when it is done.
+#[test]
+fn what_has_begun() {
+    let world = world(2, WorldOptions::default());
+    for _ in 0..100 {
+        let answers: Vec<_> = world
+            .ranks()
+            .iter()
+            .map(|rank| rank.all_reduce(InPlace(on(rank.device(), &[1u32; 4096])), Op::Sum))
+            .collect();
+        let barrier = world.barrier();
+        let mut answers = answers.into_iter();
+        // When the first is done, those of the other ranks have begun.
+        answers.next().unwrap().wait().unwrap();
+        drop(answers);
+        barrier.wait().unwrap();
+    }
+    eventually("all are answered", || world.metrics().pending == 0);
+    world.rank(0).unwrap().submit(Vec::<Barrier>::new()).wait().unwrap();
+}

@@ -1,0 +1,63 @@
+//! Many requests from many tasks: nothing is lost, and memory does not grow.
+
+use std::time::Instant;
+
+use gpucomm::InPlace;
+use gpucomm::world::{Lane, Op, WorldOptions};
+
+use super::support::{on, values, world};
+
+/// How many requests, over all ranks: `GPUCOMM_WORLD_REQUESTS`.
+fn requests() -> usize {
+    std::env::var("GPUCOMM_WORLD_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(8000)
+}
+
+const TASKS: usize = 16;
+
+/// Kilobytes of this process.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn one_process() {
+    let world = world(4, WorldOptions { sequenced: true, ..WorldOptions::default() });
+    let size = world.size();
+    let rounds = requests() / TASKS / size;
+    let (start, mut first) = (Instant::now(), 0);
+    for part in 0..2 {
+        std::thread::scope(|scope| {
+            for task in 0..TASKS {
+                let world = &world;
+                scope.spawn(move || {
+                    let lane = Lane::new(format!("{task}"));
+                    let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.lane(&lane)).collect();
+                    let mut buffers: Vec<_> = ranks.iter().map(|rank| on(rank.device(), &[1u64; 16])).collect();
+                    for round in 0..rounds / 2 {
+                        let ask = |(rank, x): (&gpucomm::world::Rank, _)| rank.all_reduce(InPlace(x), Op::Max);
+                        let answers: Vec<_> = ranks.iter().zip(buffers.drain(..)).map(ask).collect();
+                        let back = answers.into_iter().map(|answer| answer.wait().unwrap());
+                        buffers.extend(back);
+                        if round % 64 == 0 {
+                            buffers.iter().for_each(|x| assert_eq!(values(x), [1; 16]));
+                        }
+                    }
+                });
+            }
+        });
+        if part == 0 {
+            first = resident();
+        }
+    }
+    let done = world.metrics().done;
+    let grown = resident().saturating_sub(first);
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{done} requests of {TASKS} tasks on {size} ranks: {:.0} a second, {grown} KiB more at the end than in the middle",
+        done as f64 / seconds
+    );
+    assert_eq!(done, u64::try_from(2 * (rounds / 2) * TASKS * size).unwrap());
+    assert!(grown < 16 << 10, "{grown} KiB");
+}

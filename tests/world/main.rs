@@ -1,0 +1,17 @@
+//! Ranks as actors: what can be asked of them, what comes back, and what happens when something goes wrong.
+
+#[path = "../support/block_on.rs"]
+mod block_on;
+mod cancel;
+mod executors;
+mod faults;
+mod groups;
+mod health;
+mod lanes;
+mod load;
+mod operations;
+mod pressure;
+mod processes;
+mod random;
+mod refused;
+mod support;

@@ -1,0 +1,202 @@
+//! Ranks in processes.
+
+use std::time::Duration;
+
+use gpucomm::nccl::InitOptions;
+use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions};
+use gpucomm::{InPlace, Launch};
+
+use super::support::{Killed, child, eventually, on, slower, values};
+
+const ROLE: &str = "GPUCOMM_TEST_WORLD";
+
+/// The ranks of a program, each a process.
+fn spawn(role: &str, size: usize) -> Vec<Killed> {
+    let directory = std::env::temp_dir().join(format!("gpucomm-world-{}-{:x}", std::process::id(), fastrand::u64(..)));
+    let store = format!("file://{}", directory.display());
+    let of = |rank: usize| {
+        let (rank, size) = (rank.to_string(), size.to_string());
+        let set = [
+            ("GPUCOMM_RANK", &*rank),
+            ("GPUCOMM_SIZE", &*size),
+            ("GPUCOMM_LOCAL_RANK", &*rank),
+            ("GPUCOMM_LOCAL_SIZE", &*size),
+            ("GPUCOMM_STORE", &*store),
+            (ROLE, role),
+        ];
+        child("processes::rank", &set)
+    };
+    (0..size).map(of).collect()
+}
+
+fn run(role: &str, size: usize) -> Vec<String> {
+    let ranks = spawn(role, size);
+    ranks.into_iter().enumerate().map(|(rank, one)| one.succeeds(&format!("{role}: rank {rank}"))).collect()
+}
+
+#[test]
+fn together() {
+    run("together", 2);
+}
+
+#[test]
+fn in_lanes() {
+    run("lanes", 3);
+}
+
+/// 16 tasks of each of four processes.
+#[test]
+fn many_requests() {
+    run("load", 4);
+}
+
+#[test]
+fn what_does_not_agree_is_told_by_name() {
+    run("mismatch", 2);
+}
+
+/// How often ranks are killed: `GPUCOMM_WORLD_KILLS`. Rank 0 is no better than the others, as the store is not its.
+#[test]
+fn a_rank_that_is_killed() {
+    let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    (0..times).for_each(|time| kill(if time % 2 == 0 { "killed" } else { "killed in lanes" }, fastrand::usize(..3)));
+}
+
+fn kill(role: &str, victim: usize) {
+    let mut ranks = spawn(role, 3);
+    // Under load by then.
+    ranks[victim].says("at it");
+    std::thread::sleep(Duration::from_millis(fastrand::u64(..500)));
+    ranks[victim].kill();
+    for (rank, one) in ranks.into_iter().enumerate() {
+        if rank != victim {
+            one.succeeds(&format!("{role}: rank {rank}, of which {victim} was killed"));
+        }
+    }
+}
+
+#[test]
+#[ignore = "a rank"]
+fn rank() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    match &*role {
+        "together" => together_here(),
+        "lanes" => lanes(),
+        "mismatch" => mismatch(),
+        "killed" => killed(false),
+        "killed in lanes" => killed(true),
+        "load" => load(),
+        other => panic!("{other}"),
+    }
+}
+
+fn options(checked: bool, sequenced: bool) -> WorldOptions {
+    let init = InitOptions { checked, timeout: Duration::from_secs(20), ..InitOptions::default() };
+    WorldOptions { init, sequenced, timeout: slower(30.0), ..WorldOptions::default() }
+}
+
+fn start(options: WorldOptions) -> (World, gpucomm::world::Rank) {
+    let launch = Launch::from_env().unwrap().within(slower(40.0));
+    // SAFETY: all ranks run this program, and what does not agree is found out.
+    let world = unsafe { World::from_launch(&launch, options).unwrap() };
+    let rank = world.rank(launch.rank()).unwrap();
+    (world, rank)
+}
+
+fn together_here() {
+    let (world, rank) = start(options(false, false));
+    let size = u64::try_from(world.size()).unwrap();
+    for round in 0..50u64 {
+        let x = rank.all_reduce(InPlace(on(rank.device(), &[round; 7])), Op::Sum).wait().unwrap();
+        assert_eq!(values(&x), [size * round; 7]);
+    }
+    assert!(world.rank((rank.rank() + 1) % world.size()).is_err());
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+}
+
+/// Tasks come in another order in each process.
+fn lanes() {
+    let (world, rank) = start(options(false, true));
+    let size = u32::try_from(world.size()).unwrap();
+    std::thread::scope(|scope| {
+        for task in 0..8u32 {
+            let rank = rank.clone().lane(&Lane::new(format!("{task}")));
+            scope.spawn(move || {
+                for round in 0..25u32 {
+                    std::thread::sleep(Duration::from_micros(fastrand::u64(..300)));
+                    let len = usize::try_from(task + 1).unwrap();
+                    let x = InPlace(on(rank.device(), &vec![task * round; len]));
+                    let x = rank.all_reduce(x, Op::Sum).wait().unwrap();
+                    assert!(values(&x).iter().all(|value| *value == size * task * round));
+                }
+            });
+        }
+    });
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+}
+
+fn load() {
+    let (world, rank) = start(options(false, true));
+    let total = std::env::var("GPUCOMM_WORLD_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let (rounds, start) = (total / 16 / world.size(), std::time::Instant::now());
+    std::thread::scope(|scope| {
+        for task in 0..16 {
+            let rank = rank.clone().lane(&Lane::new(format!("{task}")));
+            scope.spawn(move || {
+                let mut x = on(rank.device(), &[1u64; 16]);
+                for _ in 0..rounds {
+                    x = rank.all_reduce(InPlace(x), Op::Max).wait().unwrap();
+                }
+                assert_eq!(values(&x), [1; 16]);
+            });
+        }
+    });
+    let (done, seconds) = (world.metrics().done, start.elapsed().as_secs_f64());
+    assert_eq!(done, u64::try_from(16 * rounds).unwrap());
+    println!("rank {}: {done} requests, {:.0} a second", rank.rank(), done as f64 / seconds);
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+}
+
+fn mismatch() {
+    let (world, rank) = start(options(true, false));
+    rank.submit(Barrier).wait().unwrap();
+    let x = InPlace(on(rank.device(), &[1u8; 4]));
+    let answer = if rank.rank() == 0 { rank.all_reduce(x, Op::Sum) } else { rank.all_reduce(x, Op::Max) };
+    let failed = answer.wait().unwrap_err();
+    assert!(failed.error.to_string().contains("max") || failed.error.to_string().contains("sum"), "{failed}");
+    assert!(failed.buffers.is_some());
+    drop(world);
+}
+
+fn killed(sequenced: bool) {
+    let rebuild = Rebuild::Automatic {
+        members: Members::Survivors,
+        first: Duration::from_millis(100),
+        longest: Duration::from_secs(2),
+        attempts: 5,
+    };
+    let (world, rank) = start(WorldOptions { rebuild, ..options(false, sequenced) });
+    let size = world.size();
+    let mut lost = 0;
+    rank.submit(Barrier).wait().unwrap();
+    println!("at it");
+    while world.health().generation == 1 && world.health().phase == Phase::Up {
+        let x = InPlace(on(rank.device(), &[1u32; 7]));
+        match rank.all_reduce(x, Op::Sum).wait() {
+            Ok(x) => assert_eq!(values(&x).len(), 7),
+            Err(failed) => {
+                assert!(failed.buffers.is_some(), "{failed}");
+                lost += 1;
+            }
+        }
+    }
+    eventually("it is rebuilt", || world.health().generation == 2 && world.health().phase == Phase::Up);
+    assert!(lost > 0 && world.size() == size - 1, "{lost} lost, {:?}", world.health());
+    let rank = world.ranks().remove(0);
+    let left = u32::try_from(world.size()).unwrap();
+    for _ in 0..20 {
+        let x = rank.all_reduce(InPlace(on(rank.device(), &[1u32; 7])), Op::Sum).wait().unwrap();
+        assert_eq!(values(&x), [left; 7]);
+    }
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+}

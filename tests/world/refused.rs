@@ -1,0 +1,88 @@
+//! What is wrong is refused before anything is submitted, and the buffers come back.
+
+use gpucomm::world::{Lane, Op, Reason, WorldOptions};
+use gpucomm::{Error, InPlace};
+
+use super::support::{on, values, world, zeroed};
+
+#[test]
+fn lengths_roots_and_parts() {
+    let world = world(2, WorldOptions::default());
+    let size = world.size();
+    let rank = world.rank(0).unwrap();
+    let device = rank.device();
+    let failed = rank.all_reduce((on(device, &[1u8; 3]), zeroed::<u8>(device, 2)), Op::Sum).wait().unwrap_err();
+    assert_eq!(failed.reason, Reason::Refused);
+    assert!(matches!(&failed.error, Error::InvalidArgument { operation: "all_reduce", .. }), "{failed}");
+    let (send, recv) = failed.buffers.unwrap();
+    assert_eq!((values(&send), recv.len()), (vec![1; 3], 2));
+    let failed = rank.broadcast(InPlace(send), size).wait().unwrap_err();
+    assert!(matches!(&failed.error, Error::InvalidArgument { operation: "broadcast", .. }), "{failed}");
+    let send = failed.buffers.unwrap();
+    // Too few counts, and parts that overlap, and a part beyond the end.
+    let recv = zeroed::<u8>(device, 4);
+    let failed = rank.all_to_all_v((send, recv), vec![1; size + 1], vec![1; size]).wait().unwrap_err();
+    let (send, recv) = failed.buffers.unwrap();
+    let overlapping = (vec![2; size], (0..size).collect::<Vec<_>>());
+    let failed = rank.all_to_all_v((send, recv), vec![1; size], overlapping).wait();
+    let failed = failed.unwrap_err();
+    if size > 1 {
+        assert!(failed.error.to_string().contains("do not overlap"), "{failed}");
+    }
+    let (send, recv) = failed.buffers.unwrap();
+    let failed = rank.all_to_all_v((send, recv), vec![9; size], vec![1; size]).wait().unwrap_err();
+    assert!(matches!(failed.error, Error::InvalidArgument { operation: "all_to_all_v", .. }), "{failed}");
+    if size > 1 {
+        let failed = rank.all_reduce(InPlace(on(world.devices()[1], &[1u8])), Op::Sum).wait().unwrap_err();
+        assert!(failed.error.to_string().contains("of rank 0"), "{failed}");
+    }
+    // Nothing of that has come to the others.
+    world.barrier().wait().unwrap();
+    assert_eq!(world.metrics().enqueued, world.size() as u64);
+}
+
+#[test]
+fn all_ranks_or_none() {
+    let world = world(2, WorldOptions::default());
+    let devices = world.devices();
+    let mut forms: Vec<_> = devices.iter().map(|device| (on(*device, &[1u8; 3]), zeroed::<u8>(*device, 3))).collect();
+    forms.last_mut().unwrap().1 = zeroed::<u8>(devices[devices.len() - 1], 1);
+    let failed = world.all_reduce(forms, Op::Sum).wait().unwrap_err();
+    assert_eq!((failed.reason, failed.buffers.unwrap().iter().flatten().count()), (Reason::Refused, devices.len()));
+    let failed = world.all_reduce(Vec::<InPlace<gpucomm::DeviceBuffer<u8>>>::new(), Op::Sum).wait().unwrap_err();
+    assert!(failed.error.to_string().contains("one for each rank"), "{failed}");
+    assert_eq!(world.metrics().enqueued, 0);
+    world.barrier().wait().unwrap();
+}
+
+#[test]
+fn ranks_and_lanes_that_there_are_not() {
+    let world = world(2, WorldOptions { sequenced: true, ..WorldOptions::default() });
+    assert!(world.rank(9).unwrap_err().to_string().contains("got 9"));
+    let rank = world.rank(0).unwrap().lane(&Lane::of("others", [1]).unwrap());
+    let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
+    assert_eq!(failed.reason, Reason::Refused);
+    assert!(failed.error.to_string().contains("a lane in which rank 0 takes part"), "{failed}");
+}
+
+/// Ranks that do not ask for the same are told so by name, and the world is down.
+#[test]
+fn what_does_not_agree() {
+    let world = world(2, WorldOptions::default());
+    if world.size() < 2 {
+        return;
+    }
+    let ranks = world.ranks();
+    let answers: Vec<_> = ranks
+        .iter()
+        .map(|rank| {
+            let x = InPlace(on(rank.device(), &[1u32; 4]));
+            if rank.rank() == 0 { rank.all_reduce(x, Op::Sum) } else { rank.all_reduce(x, Op::Max) }
+        })
+        .collect();
+    for answer in answers {
+        let failed = answer.wait().unwrap_err();
+        assert!(matches!(failed.error, Error::Disagreement { .. }), "{failed}");
+        assert!(failed.buffers.is_some());
+    }
+}

@@ -1,0 +1,143 @@
+//! What the tests share.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use gpucomm::world::{At, Request, World, WorldOptions};
+use gpucomm::{Device, DeviceBuffer, Element, Result, Stream};
+
+/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
+pub fn slower(seconds: f64) -> Duration {
+    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    Duration::from_secs_f64(seconds * factor)
+}
+
+/// A world of at most `most` ranks.
+pub fn world(most: usize, options: WorldOptions) -> World {
+    let devices = Device::all().unwrap();
+    let ranks = devices.len().min(most);
+    World::with(&devices[..ranks], options).unwrap()
+}
+
+/// Values on a device, on a stream of their own.
+pub fn on<T: Element>(device: Device, values: &[T]) -> DeviceBuffer<T> {
+    DeviceBuffer::from_slice(&Stream::new(device).unwrap(), values).unwrap()
+}
+
+pub fn zeroed<T: Element>(device: Device, len: usize) -> DeviceBuffer<T> {
+    DeviceBuffer::zeroed(&Stream::new(device).unwrap(), len).unwrap()
+}
+
+/// What a buffer holds.
+pub fn values<T: Element>(buffer: &DeviceBuffer<T>) -> Vec<T> {
+    buffer.to_vec(&Stream::new(buffer.device()).unwrap()).unwrap()
+}
+
+/// A request that holds up the thread of its rank until it is let go.
+pub struct Hold(Receiver<()>, Option<Sender<()>>);
+
+impl Hold {
+    /// One, what lets it go when it is dropped, and what is told when it holds.
+    pub fn new() -> (Self, Sender<()>, Receiver<()>) {
+        let (let_go, waits) = channel();
+        let (holds, held) = channel();
+        (Self(waits, Some(holds)), let_go, held)
+    }
+}
+
+impl Request for Hold {
+    type Back = ();
+
+    fn operation(&self) -> &'static str {
+        "hold"
+    }
+
+    fn enqueue(&mut self, _: &At<'_>) -> Result<()> {
+        drop(self.1.take());
+        let _ = self.0.recv_timeout(Duration::from_secs(60));
+        Ok(())
+    }
+
+    fn into_back(self) {}
+}
+
+/// Holds up a rank; lets it go when what is returned is dropped.
+pub fn hold(rank: &gpucomm::world::Rank) -> (Sender<()>, gpucomm::world::Answer<Hold>) {
+    let (request, let_go, held) = Hold::new();
+    let answer = rank.submit(request);
+    let _ = held.recv_timeout(Duration::from_secs(60));
+    (let_go, answer)
+}
+
+/// Asks until it is so.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < slower(60.0), "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// This program again, for one test that is ignored otherwise, with these variables.
+pub fn child(test: &str, set: &[(&str, &str)]) -> Killed {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("GPUCOMM_TIMEOUT", "60s").envs(set.iter().copied());
+    Killed(Some(command.spawn().unwrap()))
+}
+
+/// A process that ends with the test.
+pub struct Killed(Option<Child>);
+
+impl Killed {
+    /// What it has printed, once it has ended well.
+    pub fn succeeds(mut self, name: &str) -> String {
+        let child = self.0.take().unwrap();
+        let ended = wait(child, slower(120.0));
+        let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        assert!(ended.status.success(), "{name}: {}\n{stdout}\n{stderr}", ended.status);
+        stdout.into_owned()
+    }
+
+    /// Reads what it prints until this comes.
+    pub fn says(&mut self, what: &str) {
+        let stdout = self.0.as_mut().and_then(|child| child.stdout.as_mut()).unwrap();
+        let (mut text, mut byte) = (Vec::new(), [0]);
+        while !text.ends_with(what.as_bytes()) {
+            let read = std::io::Read::read(stdout, &mut byte).unwrap();
+            assert!(read == 1, "it has ended, and has said {:?}", String::from_utf8_lossy(&text));
+            text.extend(byte);
+        }
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn wait(mut child: Child, within: Duration) -> std::process::Output {
+    let pid = child.id();
+    let (done, over) = channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = over.recv_timeout(within) {
+            // The test fails by what is printed then.
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        }
+    });
+    let _ = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(done);
+    watch.join().unwrap();
+    output
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
