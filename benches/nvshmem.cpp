@@ -1,7 +1,5 @@
 // What `gpucomm perf OP --nvshmem` measures, in C++: the same calls in the same order, with the same rows. Run by scripts/compare-nvshmem, beside that.
 //
-// It has been compiled against the headers of NVSHMEM and of CUDA, and has not run on GPUs yet.
-//
 //   c++ -O2 -std=gnu++17 -o nvshmem-twin benches/nvshmem.cpp -I$CUDA_HOME/include -I$NVSHMEM_HOME/include
 //     -L$NVSHMEM_HOME/lib -L$CUDA_HOME/lib64 -lnvshmem_host -lcudart
 //   nvshmem-twin OP [--issue host|on_stream] [-b BYTES] [-e BYTES] [-f FACTOR] [-n N] [-w N] [--procs N]

@@ -16,6 +16,10 @@ use crate::sys;
 /// A team does one thing at a time: its collectives take `&mut Team`, and come in the order of the calls, on whatever streams. Of the teams that the
 /// library keeps, [`Context::world`](crate::nvshmem::Context::world) for example, there may be several handles, which share that order.
 ///
+/// The first collectives of a team that the library has NCCL do, and the first of each kind, may wait for the other members *within the call*, as NCCL connects
+/// them and CUDA loads kernels. A member that is late then is the [watchdog](crate::nvshmem::ContextBuilder::watchdog)'s business; later it is an error at the
+/// timeout.
+///
 /// It borrows the context. Dropped, a team that was made by a split or by an id is put down, and destroyed where all PEs come together next and all
 /// of its members have dropped it: in an allocation, in [`Context::reclaim`](crate::nvshmem::Context::reclaim) or at the end.
 ///

@@ -166,7 +166,7 @@ const fn family(title: &'static str, rows: &'static [Row]) -> Family {
     Family { title, rows, compared: Compared::No, seen: Seen::No }
 }
 
-/// What docs/measurements/2026-11-23-h200-nvshmem.md and 2026-11-24-h200.md have gone through on one GPU.
+/// What docs/measurements/2026-11-23-h200-nvshmem.md and 2026-11-24-h200.md have gone through on one GPU, and 2026-11-26-h200-four.md on several.
 const fn seen(title: &'static str, rows: &'static [Row]) -> Family {
     Family { seen: Seen::Yes, ..family(title, rows) }
 }
@@ -175,20 +175,6 @@ const fn seen(title: &'static str, rows: &'static [Row]) -> Family {
 const fn alone(title: &'static str, rows: &'static [Row]) -> Family {
     Family { seen: Seen::Alone, ..family(title, rows) }
 }
-
-/// Of families that were seen otherwise, what PEs on one device have not, without MPS (`Inner::check_whole`).
-pub const ALONE: &[&str] = &[
-    "nvshmemx_signal_wait_until_on_stream",
-    "nvshmem_barrier",
-    "nvshmem_team_sync",
-    "nvshmemx_barrier_on_stream",
-    "nvshmemx_team_sync_on_stream",
-    "nvshmem_team_split_strided",
-    "nvshmem_team_split_2d",
-    "nvshmem_team_destroy",
-    "nvshmemx_team_get_uniqueid",
-    "nvshmemx_team_init",
-];
 
 /// The same, and a test has compared equivalents there.
 const fn compared(title: &'static str, rows: &'static [Row]) -> Family {
@@ -221,8 +207,8 @@ pub const ALL: &[Family] = &[
     emulated(alone("Waits for values", moves::WAITS)),
     seen("Barriers and order", ORDER),
     seen("Teams", TEAMS),
-    emulated(alone("Reductions", together::REDUCTIONS)),
-    emulated(alone("Broadcast, all-gather and all-to-all", together::MOVED)),
+    emulated(seen("Reductions", together::REDUCTIONS)),
+    emulated(seen("Broadcast, all-gather and all-to-all", together::MOVED)),
     family("Modules, kernels, queue pairs and regions", DEVICE),
     family(ATOMICS, STUBBED),
 ];

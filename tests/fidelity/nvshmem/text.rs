@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::families::{ALL, ALONE, ATOMICS, NOT_COMPARED, OTHERWISE};
+use super::families::{ALL, ATOMICS, NOT_COMPARED, OTHERWISE};
 use super::family::{Compared, Family, Reach, Row, Seen};
 use super::moves::TYPES;
 use super::symbols::{is_called, methods, of_3_4, of_3_8};
@@ -13,7 +13,7 @@ use crate::interface::emulated;
 const UNSEEN: &str = "
 ## What no run has shown
 
-NVSHMEM 3.4.5 ran, on one GPU, with NVLS off: collectives, teams and waits on streams with one PE, all else with up to three that share the device. What that leaves out is from NVSHMEM's source and headers alone:
+NVSHMEM 3.4.5 ran, with NVLS off: all on one GPU, with up to three PEs that share it, and nearly all, collectives and teams too, on two with a PE each, some on four. What that leaves out is from NVSHMEM's source and headers alone:
 
 | what | why it was not seen |
 |---|---|
@@ -112,7 +112,7 @@ fn table(text: &mut String, family: &Family) {
             reach(row),
             some(of_it, functions.len()),
             compared(family, row).map_or("", Compared::name),
-            if calls { seen(family, row, newer).name() } else { "" },
+            if calls { seen(family, newer).name() } else { "" },
         );
     }
 }
@@ -129,12 +129,8 @@ fn compared(family: &Family, row: &Row) -> Option<Compared> {
 }
 
 /// Runs had 3.4.5: nothing newer was seen.
-fn seen(family: &Family, row: &Row, newer: bool) -> Seen {
-    match family.seen {
-        Seen::Yes if !newer && ALONE.contains(&row.pattern) => Seen::Alone,
-        seen if !newer => seen,
-        _ => Seen::No,
-    }
+fn seen(family: &Family, newer: bool) -> Seen {
+    if newer { Seen::No } else { family.seen }
 }
 
 fn names(row: &Row) -> String {
