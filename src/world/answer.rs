@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -10,6 +9,7 @@ use std::time::Duration;
 
 use super::at::At;
 use super::counters::count;
+use super::guarded::guarded;
 use super::park::wait_for;
 use super::request::Request;
 use super::task::{Begun, Meta, Task};
@@ -85,11 +85,9 @@ impl<R: Request> Shared<R> {
         };
         let waker = state.waker.take();
         drop(state);
-        drop(kept);
-        // Code of an executor: what it does must not end the thread of a rank.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake))) {
-            std::mem::forget(payload);
-        }
+        // Code of users and of executors: what it does must not end the thread of a rank.
+        guarded(|| drop(kept));
+        guarded(|| waker.map(Waker::wake));
     }
 
     fn cancel(&self, wanted: bool) -> bool {
@@ -113,8 +111,13 @@ impl<R: Request> Shared<R> {
         if let Stage::Queued(request) = std::mem::replace(&mut state.stage, Stage::Begun) {
             let operation = self.meta.operation;
             let error = Error::Aborted { operation, reason: "cancelled before it began".to_owned() };
-            self.end(state, Err(Failed::new(Reason::Cancelled, error, Some(request.into_back()))));
+            let back = guarded(|| request.into_back());
+            self.end(state, Err(Failed::new(Reason::Cancelled, error, back)));
         }
+    }
+
+    fn panicked(&self) -> Error {
+        Error::InvalidUsage { operation: self.meta.operation, reason: "it has panicked".to_owned() }
     }
 }
 
@@ -141,13 +144,12 @@ impl<R: Request> Task for Shared<R> {
                 }
             }
         };
-        let enqueued = catch_unwind(AssertUnwindSafe(|| request.enqueue(at))).unwrap_or_else(|payload| {
-            std::mem::forget(payload);
-            Err(Error::InvalidUsage { operation: self.meta.operation, reason: "it has panicked".to_owned() })
-        });
+        let enqueued = guarded(|| request.enqueue(at)).unwrap_or_else(|| Err(self.panicked()));
         let mut state = self.state();
         if !matches!(state.stage, Stage::Begun) {
+            drop(state);
             // It was answered meanwhile, without its buffers.
+            guarded(|| drop(request));
             return Begun::Not;
         }
         match enqueued {
@@ -161,9 +163,10 @@ impl<R: Request> Task for Shared<R> {
                 let reason = match &error {
                     Error::InvalidArgument { .. } => Reason::Refused,
                     Error::Timeout { .. } => Reason::Late,
+                    Error::Aborted { .. } if self.meta.deadline.expired() => Reason::Late,
                     _ => Reason::Failed,
                 };
-                let back = Some(request.into_back());
+                let back = guarded(|| request.into_back());
                 self.end(state, Err(Failed::new(reason, error.clone(), back)));
                 Begun::Failed(error)
             }
@@ -174,13 +177,13 @@ impl<R: Request> Task for Shared<R> {
         let mut state = self.state();
         match std::mem::replace(&mut state.stage, Stage::Told) {
             Stage::Running(request) => {
-                let back = request.into_back();
-                let outcome = match result {
-                    Ok(()) => Ok(back),
-                    Err(error) => {
+                let outcome = match (result, guarded(|| request.into_back())) {
+                    (Ok(()), Some(back)) => Ok(back),
+                    (Ok(()), None) => Err(Failed::new(Reason::Failed, self.panicked(), None)),
+                    (Err(error), back) => {
                         let late = matches!(error, Error::Timeout { .. });
                         let reason = if late { Reason::Late } else { Reason::Failed };
-                        Err(Failed::new(reason, error, Some(back)))
+                        Err(Failed::new(reason, error, back))
                     }
                 };
                 self.end(state, outcome);
@@ -192,13 +195,27 @@ impl<R: Request> Task for Shared<R> {
     fn refuse(&self, reason: Reason, error: Error) {
         let mut state = self.state();
         match std::mem::replace(&mut state.stage, Stage::Told) {
-            Stage::Queued(request) | Stage::Running(request) => {
-                let back = Some(request.into_back());
+            Stage::Queued(request) => {
+                // What belongs to it begins on no other rank, where it has not yet.
+                self.meta.ticket.cancel();
+                let back = guarded(|| request.into_back());
+                self.end(state, Err(Failed::new(reason, error, back)));
+            }
+            Stage::Running(request) => {
+                let back = guarded(|| request.into_back());
                 self.end(state, Err(Failed::new(reason, error, back)));
             }
             Stage::Begun => self.end(state, Err(Failed::new(reason, error, None))),
             over => state.stage = over,
         }
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self.state().stage, Stage::Queued(_)) && !self.meta.ticket.is_cancelled()
+    }
+
+    fn is_answered(&self) -> bool {
+        matches!(self.state().stage, Stage::Over(_) | Stage::Told)
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::completion::Looks;
 use super::counters::{Counters, count};
 use super::listen;
-use super::options::WorldOptions;
+use super::options::{WhileDown, WorldOptions};
 use super::order::{self, Order};
-use super::queue::Queue;
+use super::queue::{Left, Queue};
 use super::seat::{Generation, Seat};
 use super::vitals::{Phase, Vitals};
 use super::why::Reason;
@@ -39,18 +39,23 @@ pub(super) struct Core {
     pub(super) source: Mutex<Source>,
     /// Held by who rebuilds it, or ends it.
     pub(super) turn: Mutex<()>,
+    /// Held while requests are put into several queues.
+    pub(super) together: Mutex<()>,
     now: Mutex<Option<Arc<Generation>>>,
     /// The queues of the next generation, where there are any.
-    next: Mutex<HashMap<usize, Arc<Queue>>>,
+    next: Mutex<Next>,
     me: Weak<Core>,
 }
 
+/// The queues of ranks that will be.
+type Next = HashMap<usize, Arc<Queue>>;
+
 /// Where a request goes.
-pub(super) enum Way {
+pub(super) enum Way<'a> {
     /// To a rank.
     Seat(Arc<Generation>, Arc<Seat>),
-    /// To a rank that will be.
-    Queue(Arc<Queue>),
+    /// To a rank that will be, which does not begin as long as the guard is held.
+    Queue(MutexGuard<'a, Next>, Arc<Queue>),
 }
 
 /// How long what the device has may take to end, after an abort.
@@ -68,6 +73,7 @@ impl Core {
             counters: Arc::default(),
             source: Mutex::new(source),
             turn: Mutex::default(),
+            together: Mutex::default(),
             now: Mutex::default(),
             next: Mutex::default(),
             me: Weak::clone(me),
@@ -99,8 +105,11 @@ impl Core {
 
     /// The generation has failed: nothing more comes to it, and what waits is told at once.
     pub(super) fn fail(&self, generation: &Generation, cause: &Error) {
+        let first = generation.cause.set(cause.clone()).is_ok();
         if self.vitals.down(generation.number, cause) {
             count(&self.counters.lost);
+        }
+        if first {
             Self::refuse_queued(generation, Reason::Down, cause);
         }
     }
@@ -130,25 +139,54 @@ impl Core {
 
     /// Begins a generation of these ranks.
     pub(super) fn begin(&self, communicators: Vec<Communicator>) -> Result<()> {
+        let before = self.vitals.health().size;
         let number = self.vitals.now().0 + 1;
         let size = communicators.first().map_or(0, Communicator::size);
-        // Who submits meanwhile waits for this.
+        let elsewhere = size > communicators.len();
+        // Who submits meanwhile waits for this. What is to be answered and woken is so when it is released.
         let mut next = lock(&self.next);
-        let mut queue_of = |rank: usize| next.remove(&rank).unwrap_or_else(|| self.new_queue());
+        let mut waiting = std::mem::take(&mut *next);
+        // What was submitted to as many ranks as there were is for no others: all ranks see that, in all processes.
+        let same = number == 1 || before == size;
+        let kept = |rank: usize, waiting: &mut Next| if same { waiting.remove(&rank) } else { None };
+        let mut queue_of = |rank: usize| kept(rank, &mut waiting).unwrap_or_else(|| self.new_queue());
         let queues: Vec<_> = communicators.iter().map(|comm| (comm.rank(), queue_of(comm.rank()))).collect();
-        let made = self.make(number, communicators, &queues);
-        let generation = made.inspect_err(|error| {
-            queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Down, error));
-        })?;
-        for (rank, queue) in next.drain() {
-            let detail = format!("rank {rank}: generation {number} has {size} ranks");
-            refuse(&queue, Reason::Stale, &Error::InvalidUsage { operation: "World", reason: detail });
+        let missed = queues.iter().find_map(|(_, queue)| queue.missed()).filter(|_| elsewhere);
+        let close = |error: &Error| -> Vec<Left> {
+            queues.iter().map(|(_, queue)| queue.close(Reason::Down, error, false)).collect()
+        };
+        let missing = missed.map(|error| (close(&error), error));
+        let made = self.make(number, communicators, &queues).map(|generation| {
+            *lock(&self.now) = Some(Arc::clone(&generation));
+            (self.vitals.up(number, size), generation)
+        });
+        drop(next);
+        for (rank, queue) in waiting {
+            let reason = format!("rank {rank} was one of {before}: generation {number} has {size} ranks");
+            refuse(&queue, Reason::Stale, &Error::InvalidUsage { operation: "World", reason });
         }
-        *lock(&self.now) = Some(generation);
+        let (told, generation) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                close(&error).into_iter().for_each(|left| left.refuse(Reason::Down, &error));
+                return Err(error);
+            }
+        };
+        let Some(told) = told else {
+            let error = refused("the world was shut down".to_owned());
+            self.end(&generation, &error);
+            generation.seats.iter().for_each(|seat| drop(seat.take_communicator()));
+            return Err(error);
+        };
         if number > 1 {
             count(&self.counters.rebuilt);
         }
-        self.vitals.up(number, size);
+        told.wake();
+        generation.queues.iter().for_each(|(_, queue)| queue.ask_again());
+        if let Some((left, error)) = missing {
+            self.fail(&generation, &error);
+            left.into_iter().for_each(|left| left.refuse(Reason::Down, &error));
+        }
         Ok(())
     }
 
@@ -158,6 +196,7 @@ impl Core {
         communicators: Vec<Communicator>,
         queues: &[(usize, Arc<Queue>)],
     ) -> Result<Arc<Generation>> {
+        let elsewhere = communicators.first().is_some_and(|first| first.size() > communicators.len());
         let mut seats = Vec::with_capacity(communicators.len());
         for (communicator, (_, queue)) in communicators.into_iter().zip(queues) {
             let looks = Looks::new(Box::new(self.alarm(number)));
@@ -165,12 +204,15 @@ impl Core {
         }
         let order = self.order(number, &seats)?;
         for (rank, queue) in queues {
-            queue.waiting().iter().for_each(|lane| order.announce(lane.as_ref(), *rank, queues));
+            for lane in queue.waiting() {
+                // Who waits for room asks again when this is over.
+                let _ = order.announce(lane.as_ref(), *rank, queues);
+            }
         }
         let queues = queues.to_vec();
-        let generation = Arc::new(Generation { number, seats, queues, order, together: Mutex::default() });
+        let generation = Arc::new(Generation { number, seats, queues, order, cause: OnceLock::new() });
         for seat in &generation.seats {
-            seat.start(self.options.spin, self.alarm(number))?;
+            seat.start(self.options.spin, elsewhere, self.alarm(number))?;
         }
         Ok(generation)
     }
@@ -206,8 +248,8 @@ impl Core {
     }
 
     /// Where a request for a rank of a generation goes, if not refused.
-    pub(super) fn way(&self, number: u64, rank: usize) -> Result<Way, (Reason, Error)> {
-        let next = lock(&self.next);
+    pub(super) fn way(&self, number: u64, rank: usize) -> Result<Way<'_>, (Reason, Error)> {
+        let mut next = lock(&self.next);
         match self.vitals.now() {
             (_, Phase::Closed) => Err((Reason::Closed, refused("the world was shut down".to_owned()))),
             (now, Phase::Up) if now == number => {
@@ -220,13 +262,11 @@ impl Core {
                 found.ok_or_else(|| (Reason::Stale, stale(number, rank, now)))
             }
             (now, Phase::Down) if number > now => {
-                let mut next = next;
-                match self.options.while_down {
-                    super::options::WhileDown::Queue => {
-                        Ok(Way::Queue(Arc::clone(next.entry(rank).or_insert_with(|| self.new_queue()))))
-                    }
-                    super::options::WhileDown::Refuse => Err((Reason::Down, self.down())),
+                if self.options.while_down == WhileDown::Refuse {
+                    return Err((Reason::Down, self.down()));
                 }
+                let queue = Arc::clone(next.entry(rank).or_insert_with(|| self.new_queue()));
+                Ok(Way::Queue(next, queue))
             }
             (now, Phase::Down) if number == now => Err((Reason::Down, self.down())),
             (now, _) => Err((Reason::Stale, stale(number, rank, now))),
@@ -245,8 +285,9 @@ impl Core {
 
     /// Nothing more comes.
     pub(super) fn close_next(&self) {
-        for (_, queue) in lock(&self.next).drain() {
-            refuse(&queue, Reason::Closed, &refused("the world was shut down".to_owned()));
+        let queues = std::mem::take(&mut *lock(&self.next));
+        for queue in queues.values() {
+            refuse(queue, Reason::Closed, &refused("the world was shut down".to_owned()));
         }
     }
 
@@ -268,7 +309,5 @@ fn stale(number: u64, rank: usize, now: u64) -> Error {
 
 /// Closes a queue, and answers what waits there.
 pub(super) fn refuse(queue: &Queue, reason: Reason, cause: &Error) {
-    for task in queue.close(reason, cause, false) {
-        task.refuse(reason, cause.later(task.meta().operation));
-    }
+    queue.close(reason, cause, false).refuse(reason, cause);
 }

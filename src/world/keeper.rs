@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use super::core::Core;
 use super::options::Rebuild;
 use super::rebuild::rebuild;
+use super::seat::Generation;
+use super::queue::Queue;
 use super::task::Task;
 use super::threads::spawn;
 use super::vitals::Phase;
 use super::why::Reason;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -40,7 +42,7 @@ fn run(core: &Weak<Core>) {
                     ended = number;
                     end(&core);
                 }
-                core.next().iter().for_each(|queue| refuse_late(queue.late()));
+                core.next().iter().for_each(|queue| miss_late(queue));
                 try_again(&core, number, &mut plan);
             }
         }
@@ -59,12 +61,31 @@ fn look(core: &Core) {
         core.fail(&generation, &error);
         return;
     }
-    generation.queues.iter().for_each(|(_, queue)| refuse_late(queue.late()));
+    look_for_late(core, &generation);
 }
 
-fn refuse_late(tasks: Vec<Arc<dyn Task>>) {
-    for task in tasks {
-        let error = task.meta().late("it has not begun");
+/// What is said of a request whose deadline has passed in a queue.
+fn not_begun(task: &Arc<dyn Task>) -> Error {
+    task.meta().late("it has not begun")
+}
+
+/// Where something has not begun in time.
+fn look_for_late(core: &Core, generation: &Generation) {
+    let late: Vec<_> = generation.queues.iter().flat_map(|(_, queue)| queue.late()).collect();
+    if let Some(first) = late.first()
+        && generation.size() > 1
+    {
+        // The other ranks may have it, and what comes after it here is not what comes after it there: nothing more begins.
+        core.fail(generation, &not_begun(first));
+    }
+    late.iter().for_each(|task| task.refuse(Reason::Late, not_begun(task)));
+}
+
+/// The same in the queue of a rank that will be.
+fn miss_late(queue: &Queue) {
+    for task in queue.late() {
+        let error = not_begun(&task);
+        queue.miss(error.clone());
         task.refuse(Reason::Late, error);
     }
 }

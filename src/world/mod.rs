@@ -238,6 +238,7 @@ mod core;
 mod counters;
 mod faces;
 mod forms;
+mod guarded;
 mod in_order;
 mod keeper;
 mod lane;

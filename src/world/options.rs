@@ -23,7 +23,9 @@ pub enum WhileDown {
     /// They are refused: [`Reason::Down`](super::Reason::Down).
     #[default]
     Refuse,
-    /// They wait in the queue of their rank until the world was rebuilt, or their deadline.
+    /// They wait in the queue of their rank until the world was rebuilt, or their deadline. Where it is rebuilt of fewer ranks, they are refused:
+    /// [`Reason::Stale`](super::Reason::Stale). Where others are in other processes, and something was late, so that they may have more than this
+    /// one, the next generation ends as it begins.
     Queue,
 }
 
@@ -84,8 +86,8 @@ pub struct WorldOptions {
     pub overflow: Overflow,
     /// How it is found out that a request is done. [`Polling`], every 50 µs.
     pub completion: Arc<dyn Completion>,
-    /// How long a request may take, from where it is submitted. One that is on the device then brings the world down. The
-    /// [default timeout](crate::default_timeout).
+    /// How long a request may take, from where it is submitted. One that takes longer brings the world down, as other ranks may have begun
+    /// it; where there is but one rank, only if it has begun. The [default timeout](crate::default_timeout).
     pub timeout: Duration,
     /// How long the thread of a rank looks for a request before it sleeps: what comes meanwhile is enqueued some microseconds earlier. Zero.
     pub spin: Duration,

@@ -36,11 +36,11 @@ impl Order {
         Self::Here(Mutex::default())
     }
 
-    /// A request of `rank` was put into its queue.
-    pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize, queues: &[(usize, Arc<Queue>)]) {
+    /// A request of `rank` was put into its queue. Whether somebody has the turn now, who perhaps waits for room.
+    pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize, queues: &[(usize, Arc<Queue>)]) -> bool {
         let all = || Lane::new("");
         match self {
-            Self::None => {}
+            Self::None => false,
             Self::Here(lanes) => {
                 let no_lane;
                 let lane = match lane {
@@ -55,18 +55,23 @@ impl Order {
                 let submitted = known.submitted.entry(rank).or_default();
                 *submitted += 1;
                 // Whoever comes first takes the turn for all, under one lock: one order.
-                if *submitted > known.turns {
+                let first = *submitted > known.turns;
+                let mut members = queues.iter().filter(|(rank, _)| lane.has(*rank));
+                if first {
                     known.turns += 1;
-                    for (_, queue) in queues.iter().filter(|(rank, _)| lane.has(*rank)) {
-                        queue.turn(Arc::clone(&lane.name));
-                    }
+                    members.for_each(|(_, queue)| queue.turn(Arc::clone(&lane.name)));
+                } else if members.all(|(rank, _)| known.submitted.get(rank) == Some(&known.turns)) {
+                    // All have come: nothing is to be known of it until somebody comes again.
+                    lanes.remove(&lane.name);
                 }
+                first
             }
             Self::Far(sender) => {
                 if lane.is_none_or(|lane| lane.first() == rank) {
                     let name = lane.map_or_else(|| "".into(), turn_of);
                     let _ = sender.send(name);
                 }
+                false
             }
         }
     }
@@ -160,6 +165,7 @@ fn read(exchange: &Exchange, rank: usize, queue: &Queue, goes_on: &impl Fn() -> 
                 queue.turn(lane);
             }
         }
+        queue.ask_again();
         if rank == 0 && number > KEPT {
             exchange.delete(&entry(number - KEPT))?;
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::guarded::Wakers;
 use super::lane::Lane;
 use super::task::Task;
 use super::why::Reason;
@@ -40,6 +41,31 @@ struct State {
     draining: bool,
     /// Futures that wait for room.
     wakers: Vec<Waker>,
+    /// Of what was refused as too late while no rank took it.
+    missed: Option<Error>,
+}
+
+/// What waited in a queue that was closed: it is answered, and who waits for room is told, once no lock is held.
+#[must_use = "it waits for an answer"]
+pub(super) struct Left {
+    tasks: Vec<Arc<dyn Task>>,
+    wakers: Wakers,
+}
+
+impl Left {
+    /// Answers what waited.
+    pub(super) fn refuse(self, reason: Reason, cause: &Error) {
+        for task in self.tasks {
+            let meta = task.meta();
+            // What comes too late is told so, whatever it has brought about.
+            if meta.deadline.expired() && reason == Reason::Down {
+                task.refuse(Reason::Late, meta.late("it has not begun"));
+            } else {
+                task.refuse(reason, cause.later(meta.operation));
+            }
+        }
+        self.wakers.wake();
+    }
 }
 
 /// A place in a queue, for one request.
@@ -53,7 +79,7 @@ impl Drop for Place {
         if let Some(queue) = self.queue.take() {
             let mut state = queue.state();
             state.held -= 1;
-            queue.has_room(state);
+            queue.has_room(state).wake();
         }
     }
 }
@@ -77,19 +103,32 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells those who wait for room.
-    fn has_room(&self, mut state: MutexGuard<'_, State>) {
+    /// Tells those who wait for room, but for futures, which are to be woken.
+    fn has_room(&self, mut state: MutexGuard<'_, State>) -> Wakers {
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.left.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        Wakers(wakers)
     }
 
-    fn take_place(self: &Arc<Self>, state: &mut State) -> Result<Option<Place>, (Reason, Error)> {
+    /// Tells those who wait for room to ask again.
+    pub(super) fn ask_again(&self) {
+        self.has_room(self.state()).wake();
+    }
+
+    /// Whether the rank waits for a request of this lane, and for nothing else: it gets in, however many of others wait.
+    fn is_next(&self, state: &State, lane: Option<&Lane>) -> bool {
+        let name = lane.map_or(NO_LANE, |lane| &*lane.name);
+        self.sequenced
+            && state.turns.front().is_some_and(|turn| &**turn == name)
+            && state.lanes.get(name).is_none_or(VecDeque::is_empty)
+    }
+
+    fn take_place(self: &Arc<Self>, state: &mut State, lane: Option<&Lane>) -> Result<Option<Place>, (Reason, Error)> {
         if let Some(closed) = &state.closed {
             return Err(closed.clone());
         }
-        if state.held >= self.bound {
+        if state.held >= self.bound && !self.is_next(state, lane) {
             return Ok(None);
         }
         state.held += 1;
@@ -97,40 +136,58 @@ impl Queue {
     }
 
     /// A place, where there is one before the deadline.
-    pub(super) fn place(self: &Arc<Self>, deadline: Option<&Deadline>) -> Result<Place, (Reason, Error)> {
+    pub(super) fn place(
+        self: &Arc<Self>,
+        lane: Option<&Lane>,
+        deadline: Option<&Deadline>,
+    ) -> Result<Place, (Reason, Error)> {
         let mut state = self.state();
         loop {
-            if let Some(place) = self.take_place(&mut state)? {
+            if let Some(place) = self.take_place(&mut state, lane)? {
                 return Ok(place);
             }
-            let Some(deadline) = deadline.filter(|deadline| !deadline.expired()) else {
-                let reason = format!("the queue of the rank is full: it has room for {} requests", self.bound);
-                return Err((Reason::Full, Error::InvalidUsage { operation: "submit", reason }));
-            };
+            let Some(deadline) = deadline.filter(|deadline| !deadline.expired()) else { return Err(self.full()) };
             let waited = self.left.wait_timeout(state, deadline.remaining());
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
+    fn full(&self) -> (Reason, Error) {
+        let reason = format!("the queue of the rank is full: it has room for {} requests", self.bound);
+        (Reason::Full, Error::InvalidUsage { operation: "submit", reason })
+    }
+
     /// The same for a future: `None` where `waker` is told when to ask again.
-    pub(super) fn poll_place(self: &Arc<Self>, waker: &Waker) -> Result<Option<Place>, (Reason, Error)> {
+    pub(super) fn poll_place(
+        self: &Arc<Self>,
+        lane: Option<&Lane>,
+        waker: &Waker,
+    ) -> Result<Option<Place>, (Reason, Error)> {
         let mut state = self.state();
-        let place = self.take_place(&mut state)?;
+        let place = self.take_place(&mut state, lane)?;
         if place.is_none() && !state.wakers.iter().any(|known| known.will_wake(waker)) {
             state.wakers.push(waker.clone());
         }
         Ok(place)
     }
 
-    /// Puts a request into its place; where the queue was closed meanwhile, says why it was.
-    pub(super) fn push(&self, mut place: Place, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
+    /// Puts a request into its place, or into another one where that is of a queue that there was before; where the queue was closed
+    /// meanwhile, says why it was.
+    pub(super) fn push(self: &Arc<Self>, place: &mut Place, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
         let mut state = self.state();
         if let Some(closed) = state.closed.clone() {
             drop(state);
             return Err(closed);
         }
         // Its place is that of the request from now on.
-        let held = place.queue.take();
+        let own = if place.queue.as_ref().is_some_and(|queue| Arc::ptr_eq(queue, self)) {
+            place.queue.take()
+        } else {
+            match self.take_place(&mut state, task.meta().lane.as_ref())? {
+                Some(mut other) => other.queue.take(),
+                None => return Err(self.full()),
+            }
+        };
         if self.sequenced {
             let name = task.meta().lane.as_ref().map_or_else(|| NO_LANE.into(), |lane| Arc::clone(&lane.name));
             state.lanes.entry(name).or_default().push_back(task);
@@ -138,13 +195,13 @@ impl Queue {
             state.tasks.push_back(task);
         }
         drop(state);
-        drop(held);
+        drop(own);
         self.signs.fetch_add(1, Ordering::Release);
         self.came.notify_one();
         Ok(())
     }
 
-    /// The sequencer says that the next one is of this lane.
+    /// The sequencer says that the next one is of this lane. Who waits for room is to [ask again](Self::ask_again).
     pub(super) fn turn(&self, lane: Arc<str>) {
         self.state().turns.push_back(lane);
         self.signs.fetch_add(1, Ordering::Release);
@@ -156,7 +213,11 @@ impl Queue {
             return state.tasks.pop_front();
         }
         let lane = state.turns.front()?;
-        let task = state.lanes.get_mut(lane)?.pop_front()?;
+        let waiting = state.lanes.get_mut(lane)?;
+        let task = waiting.pop_front()?;
+        if waiting.is_empty() {
+            state.lanes.remove(lane);
+        }
         state.turns.pop_front();
         Some(task)
     }
@@ -167,7 +228,7 @@ impl Queue {
         loop {
             if let Some(task) = self.take(&mut state) {
                 state.held -= 1;
-                self.has_room(state);
+                self.has_room(state).wake();
                 return Some(task);
             }
             if state.closed.is_some() && (!state.draining || state.held == 0) {
@@ -186,7 +247,7 @@ impl Queue {
                 }
                 if let Some(task) = self.take(&mut state) {
                     state.held -= 1;
-                    self.has_room(state);
+                    self.has_room(state).wake();
                     return Some(task);
                 }
                 if state.closed.is_some() {
@@ -198,30 +259,42 @@ impl Queue {
     }
 
     /// Takes no more requests; those that wait are still done where it `drains`, and given back else.
-    pub(super) fn close(&self, reason: Reason, error: &Error, drains: bool) -> Vec<Arc<dyn Task>> {
+    pub(super) fn close(&self, reason: Reason, error: &Error, drains: bool) -> Left {
         let mut state = self.state();
         state.closed.get_or_insert_with(|| (reason, error.clone()));
         state.draining = drains;
-        let mut left = Vec::new();
+        let mut tasks = Vec::new();
         if !drains {
-            left.extend(state.tasks.drain(..));
-            for lane in state.lanes.values_mut() {
-                left.extend(lane.drain(..));
-            }
+            tasks.extend(state.tasks.drain(..));
+            tasks.extend(state.lanes.drain().flat_map(|(_, lane)| lane));
             state.turns.clear();
-            state.held -= left.len();
+            state.held -= tasks.len();
         }
         self.signs.fetch_add(1, Ordering::Release);
-        self.has_room(state);
+        let wakers = self.has_room(state);
         self.came.notify_all();
-        left
+        Left { tasks, wakers }
     }
 
     /// Those that wait, and whose deadline has passed. They keep their turn.
     pub(super) fn late(&self) -> Vec<Arc<dyn Task>> {
         let state = self.state();
         let all = state.tasks.iter().chain(state.lanes.values().flatten());
-        all.filter(|task| task.meta().deadline.expired()).cloned().collect()
+        let mut late: Vec<_> = all.filter(|task| task.meta().deadline.expired()).cloned().collect();
+        drop(state);
+        // Those that were cancelled are answered.
+        late.retain(|task| task.waits());
+        late
+    }
+
+    /// Something that waits is refused as too late, and no rank has begun with this queue: others may still have theirs.
+    pub(super) fn miss(&self, error: Error) {
+        self.state().missed.get_or_insert(error);
+    }
+
+    /// Whether something was.
+    pub(super) fn missed(&self) -> Option<Error> {
+        self.state().missed.clone()
     }
 
     /// The lanes of those that wait, each as often as it has some.

@@ -1,6 +1,6 @@
 //! A rank of a world, as who submits requests sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::answer::{Answer, Shared};
@@ -173,7 +173,7 @@ impl Rank {
             Some((_, seat)) => Ok(Arc::clone(&seat.queue)),
             None => match self.core.way(self.generation, self.rank)? {
                 Way::Seat(_, seat) => Ok(Arc::clone(&seat.queue)),
-                Way::Queue(queue) => Ok(queue),
+                Way::Queue(_, queue) => Ok(queue),
             },
         }
     }
@@ -181,7 +181,7 @@ impl Rank {
     /// A place in its queue.
     pub(super) fn place(&self) -> Result<Place, (Reason, Error)> {
         let deadline = (self.overflow == Overflow::Wait).then(|| Deadline::after(self.timeout));
-        self.queue()?.place(deadline.as_ref())
+        self.queue()?.place(self.lane.as_ref(), deadline.as_ref())
     }
 
     fn meta(&self, operation: &'static str, ticket: Ticket, completion: Option<Arc<dyn Completion>>) -> Meta {
@@ -250,23 +250,24 @@ impl Rank {
     }
 
     fn put(&self, place: Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
-        let place = match place {
+        let mut place = match place {
             Some(place) => place,
             None => self.place()?,
         };
-        match &self.seat {
-            Some((generation, seat)) => {
-                seat.queue.push(place, task)?;
-                generation.order.announce(self.lane.as_ref(), self.rank, &generation.queues);
-            }
+        let (generation, seat) = match &self.seat {
+            Some((generation, seat)) => (Arc::clone(generation), Arc::clone(seat)),
             None => match self.core.way(self.generation, self.rank)? {
-                Way::Seat(generation, seat) => {
-                    seat.queue.push(place, task)?;
-                    generation.order.announce(self.lane.as_ref(), self.rank, &generation.queues);
+                Way::Seat(generation, seat) => (generation, seat),
+                // It is there before the rank begins, which has it announced then.
+                Way::Queue(next, queue) => {
+                    let put = queue.push(&mut place, task);
+                    drop(next);
+                    return put;
                 }
-                Way::Queue(queue) => queue.push(place, task)?,
             },
-        }
+        };
+        seat.queue.push(&mut place, task)?;
+        generation.announce(self.lane.as_ref(), self.rank);
         Ok(())
     }
 
@@ -281,9 +282,14 @@ impl Rank {
         }
     }
 
-    /// The generation, for who puts requests into the queues of several ranks.
-    pub(super) fn generation_here(&self) -> Option<&Arc<Generation>> {
-        self.seat.as_ref().map(|(generation, _)| generation)
+    /// Held by who puts requests into the queues of several ranks: all ranks get them in one order, up or down.
+    pub(super) fn together(&self) -> MutexGuard<'_, ()> {
+        self.core.together.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lane that it was given.
+    pub(super) fn lane_of(&self) -> Option<&Lane> {
+        self.lane.as_ref()
     }
 
     pub(super) fn completion_of(&self) -> Arc<dyn Completion> {

@@ -63,7 +63,7 @@ impl<'a> Future for Room<'a> {
                 Err((_, error)) => return Poll::Ready(Err(error)),
             },
         };
-        match queue.poll_place(context.waker()) {
+        match queue.poll_place(self.rank.lane_of(), context.waker()) {
             Ok(None) => Poll::Pending,
             Ok(Some(place)) => Poll::Ready(Ok(Permit { rank: self.rank, place })),
             Err((_, error)) => Poll::Ready(Err(error)),

@@ -1,12 +1,14 @@
 //! A rank of a generation: what it owns, and its threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::at::At;
 use super::completion::{InFlight, Looks};
+use super::guarded::guarded;
+use super::lane::Lane;
 use super::order::Order;
 use super::queue::Queue;
 use super::task::{Begun, Task};
@@ -42,14 +44,26 @@ pub(super) struct Generation {
     pub(super) seats: Vec<Arc<Seat>>,
     pub(super) queues: Vec<(usize, Arc<Queue>)>,
     pub(super) order: Order,
-    /// Held while requests are put into several queues.
-    pub(super) together: Mutex<()>,
+    /// Why it has failed.
+    pub(super) cause: OnceLock<Error>,
 }
 
 impl Generation {
     /// The rank, where this process has it.
     pub(super) fn seat(&self, rank: usize) -> Option<&Arc<Seat>> {
         self.seats.iter().find(|seat| seat.rank == rank)
+    }
+
+    /// A request of a rank of it was put into its queue.
+    pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize) {
+        if self.order.announce(lane, rank, &self.queues) {
+            self.queues.iter().for_each(|(_, queue)| queue.ask_again());
+        }
+    }
+
+    /// How many ranks there are, here and elsewhere.
+    pub(super) fn size(&self) -> usize {
+        self.seats.first().map_or(0, |seat| seat.size)
     }
 
     /// How many requests are not answered.
@@ -126,18 +140,24 @@ impl Seat {
         self.stuck.load(Ordering::Acquire)
     }
 
-    /// Starts its threads. `alarm` is told of what ends the communicator.
-    pub(super) fn start(self: &Arc<Self>, spin: Duration, alarm: impl Fn(&Error) + Send + 'static) -> Result<()> {
+    /// Starts its threads. `alarm` is told of what ends the communicator; where other ranks are `elsewhere`, of each request that was not
+    /// enqueued.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        spin: Duration,
+        elsewhere: bool,
+        alarm: impl Fn(&Error) + Send + 'static,
+    ) -> Result<()> {
         let (seat, looks) = (Arc::clone(self), Arc::clone(&self.looks));
         let run = move || {
-            seat.run(spin, &alarm);
+            seat.run(spin, elsewhere, &alarm);
             seat.looks.close();
         };
         let actor = spawn(format!("gpucomm-rank-{}", self.rank), run)?;
         let watcher = spawn(format!("gpucomm-done-{}", self.rank), move || looks.run());
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.push(actor);
-        threads.push(watcher.inspect_err(|_| drop(self.queue.close(Reason::Closed, &nothing(), false)))?);
+        threads.push(watcher.inspect_err(|_| self.queue.close(Reason::Closed, &nothing(), false).refuse(Reason::Closed, &nothing()))?);
         Ok(())
     }
 
@@ -153,15 +173,18 @@ impl Seat {
     }
 
     /// What the thread of the rank does.
-    fn run(&self, spin: Duration, alarm: &impl Fn(&Error)) {
+    fn run(&self, spin: Duration, elsewhere: bool, alarm: &impl Fn(&Error)) {
         while let Some(task) = self.queue.pop(spin) {
             *self.current() = Some(Arc::clone(&task));
-            self.do_one(task, alarm);
-            *self.current() = None;
+            // What a completion of the user's does must not end this thread; the request is looked after then.
+            guarded(|| self.do_one(task, elsewhere, alarm));
+            // Dropped outside of the lock.
+            let done = self.current().take();
+            guarded(|| drop(done));
         }
     }
 
-    fn do_one(&self, task: Arc<dyn Task>, alarm: &impl Fn(&Error)) {
+    fn do_one(&self, task: Arc<dyn Task>, elsewhere: bool, alarm: &impl Fn(&Error)) {
         let Some(communicator) = self.communicator() else {
             task.refuse(Reason::Down, nothing());
             return;
@@ -174,6 +197,10 @@ impl Seat {
                 let lost = matches!(error, Error::DeviceLost { .. } | Error::Disagreement { .. });
                 if lost || !communicator.is_active() {
                     alarm(&error);
+                } else if elsewhere {
+                    // Others have it: what comes next here is another one than what comes next there.
+                    let reason = format!("it was not enqueued, and others are elsewhere that may have it: {error}");
+                    alarm(&Error::Aborted { operation: task.meta().operation, reason });
                 }
             }
             Begun::Enqueued => self.watch(task),

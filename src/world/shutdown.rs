@@ -52,7 +52,7 @@ pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<
 fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()> {
     let closed = Error::Aborted { operation: "submit", reason: "the world was shut down".to_owned() };
     for (_, queue) in &generation.queues {
-        drop(queue.close(Reason::Closed, &closed, true));
+        queue.close(Reason::Closed, &closed, true).refuse(Reason::Closed, &closed);
     }
     let left = || format!("{} requests are not done", core.pending());
     deadline.poll(OPERATION, left, || match core.pending() {

@@ -54,6 +54,10 @@ impl Ticket {
     pub(super) fn cancel(&self) -> bool {
         self.settle(CANCELLED)
     }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire) == CANCELLED
+    }
 }
 
 /// What has come of enqueuing.
@@ -79,6 +83,12 @@ pub(super) trait Task: Send + Sync + fmt::Debug {
 
     /// It has no result, wherever it is.
     fn refuse(&self, reason: Reason, error: Error);
+
+    /// Whether it waits to begin, and was not cancelled.
+    fn waits(&self) -> bool;
+
+    /// Whether it has its answer.
+    fn is_answered(&self) -> bool;
 }
 
 impl Meta {

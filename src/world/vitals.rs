@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::guarded::Wakers;
 use super::park::wait_for;
 use super::told;
 use crate::deadline::Deadline;
@@ -46,7 +48,9 @@ struct State {
     changes: u64,
     /// Whether all that the failed generation had is answered.
     ended: bool,
-    wakers: Vec<Waker>,
+    /// Who waits for a change, by the number of its watch.
+    wakers: HashMap<u64, Waker>,
+    watches: u64,
 }
 
 #[derive(Debug)]
@@ -58,7 +62,7 @@ pub(super) struct Vitals {
 impl Vitals {
     pub(super) fn new() -> Self {
         let health = Health { generation: 0, phase: Phase::Down, size: 0, cause: None, attempt: None };
-        let state = State { health, changes: 0, ended: true, wakers: Vec::new() };
+        let state = State { health, changes: 0, ended: true, wakers: HashMap::new(), watches: 0 };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -66,12 +70,17 @@ impl Vitals {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
+    /// It has changed. Who awaits that is told by the caller, once it holds no lock.
+    fn changes(&self, mut state: MutexGuard<'_, State>) -> Wakers {
         state.changes += 1;
-        let wakers = std::mem::take(&mut state.wakers);
+        let wakers = state.wakers.drain().map(|(_, waker)| waker).collect();
         drop(state);
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        Wakers(wakers)
+    }
+
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        self.changes(state).wake();
     }
 
     pub(super) fn health(&self) -> Health {
@@ -84,17 +93,17 @@ impl Vitals {
         (state.health.generation, state.health.phase)
     }
 
-    /// A generation begins.
-    pub(super) fn up(&self, generation: u64, size: usize) -> bool {
+    /// A generation begins: who is to be told, unless the world was closed.
+    pub(super) fn up(&self, generation: u64, size: usize) -> Option<Wakers> {
         let mut state = self.state();
         if state.health.phase == Phase::Closed {
-            return false;
+            return None;
         }
         state.health = Health { generation, phase: Phase::Up, size, cause: None, attempt: None };
         state.ended = false;
-        self.tell(state);
+        let wakers = self.changes(state);
         told::up(generation, size);
-        true
+        Some(wakers)
     }
 
     /// The generation has failed. Whether nobody has said so before.
@@ -178,13 +187,15 @@ impl Vitals {
 #[derive(Debug)]
 pub struct HealthWatch {
     vitals: Arc<Vitals>,
+    number: u64,
     seen: u64,
 }
 
 impl HealthWatch {
     pub(super) fn new(vitals: &Arc<Vitals>) -> Self {
-        let seen = vitals.state().changes;
-        Self { vitals: Arc::clone(vitals), seen }
+        let mut state = vitals.state();
+        state.watches += 1;
+        Self { vitals: Arc::clone(vitals), number: state.watches, seen: state.changes }
     }
 
     /// A future of the next change.
@@ -213,9 +224,15 @@ impl Future for Changed<'_> {
             watch.seen = state.changes;
             return Poll::Ready(state.health.clone());
         }
-        if !state.wakers.iter().any(|known| known.will_wake(context.waker())) {
-            state.wakers.push(context.waker().clone());
-        }
+        // One for each watch, however often it is asked, and by whom.
+        state.wakers.insert(watch.number, context.waker().clone());
         Poll::Pending
+    }
+}
+
+impl Drop for HealthWatch {
+    fn drop(&mut self) {
+        let waker = self.vitals.state().wakers.remove(&self.number);
+        drop(waker);
     }
 }

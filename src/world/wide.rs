@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::PoisonError;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -63,8 +62,7 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
         Ok(places) => places,
         Err((reason, error)) => return refused(requests, reason, &error),
     };
-    let together = ranks[0].generation_here().map(|generation| generation.together.lock());
-    let together = together.map(|lock| lock.unwrap_or_else(PoisonError::into_inner));
+    let together = ranks[0].together();
     let ticket = Ticket::default();
     let submitted = ranks.iter().zip(requests).zip(places).map(|((rank, request), place)| {
         Slot::Waits(rank.hand_in(request, ticket.clone(), Some(rank.completion_of()), Some(place)))

@@ -32,7 +32,7 @@ fn what_has_not_begun() {
 fn all_ranks_or_none() {
     let world = world(3, WorldOptions::default());
     for dropped in [false, true] {
-        // Only the last rank is held up: the others would begin.
+        // None may begin before it is cancelled.
         let held: Vec<_> = world.ranks().iter().map(hold).collect();
         let barrier = world.barrier();
         if dropped {

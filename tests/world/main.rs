@@ -10,6 +10,8 @@ mod health;
 mod lanes;
 mod load;
 mod operations;
+mod order;
+mod panics;
 mod pressure;
 mod processes;
 mod random;
