@@ -228,7 +228,8 @@ fn told_already<B>(operation: &'static str) -> Failed<B> {
 ///
 /// Dropping it cancels the request where it has not begun. Where it has, it goes on, and its buffers are dropped when the device is done with
 /// them. A collective that is cancelled on one rank is missed by the others, as if this rank did not come: cancel those of all ranks, as
-/// [`Wide`](super::Wide) does.
+/// [`Wide`](super::Wide) does. Where others are in other processes, that is what their [safety](super::World::from_launch#safety) needs, unless they are
+/// checked. In a [lane](super::Lane) one that is cancelled keeps its place in the queue until its turn comes.
 ///
 /// ```
 /// use gpucomm::world::{Op, World};
@@ -269,6 +270,31 @@ impl<R: Request> fmt::Debug for Answer<R> {
 impl<R: Request> Answer<R> {
     pub(super) fn of(shared: &Arc<Shared<R>>) -> Self {
         Self { shared: Arc::clone(shared) }
+    }
+
+    /// Whether there is one; who asks is told when there is.
+    pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> bool {
+        let mut state = self.shared.state();
+        if matches!(state.stage, Stage::Over(_) | Stage::Told) {
+            return true;
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        false
+    }
+
+    /// It, which there is.
+    pub(super) fn take(&mut self) -> Outcome<R> {
+        let mut state = self.shared.state();
+        match std::mem::replace(&mut state.stage, Stage::Told) {
+            Stage::Over(outcome) => *outcome,
+            other => {
+                state.stage = other;
+                Err(told_already(self.shared.meta.operation))
+            }
+        }
     }
 
     /// Whether there is one.
@@ -336,20 +362,8 @@ impl<R: Request> Answer<R> {
 impl<R: Request> Future for Answer<R> {
     type Output = Outcome<R>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<R>> {
-        let mut state = self.shared.state();
-        match std::mem::replace(&mut state.stage, Stage::Told) {
-            Stage::Over(outcome) => Poll::Ready(*outcome),
-            Stage::Told => Poll::Ready(Err(told_already(self.shared.meta.operation))),
-            goes_on => {
-                state.stage = goes_on;
-                match &mut state.waker {
-                    Some(waker) => waker.clone_from(context.waker()),
-                    none => *none = Some(context.waker().clone()),
-                }
-                Poll::Pending
-            }
-        }
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<R>> {
+        if self.poll_ready(context) { Poll::Ready(self.take()) } else { Poll::Pending }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What all handles of a world have in common: its generations.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use super::completion::Looks;
@@ -39,6 +39,8 @@ pub(super) struct Core {
     pub(super) source: Mutex<Source>,
     /// Held by who rebuilds it, or ends it.
     pub(super) turn: Mutex<()>,
+    /// Whether an attempt to rebuild it by itself is under way.
+    pub(super) rebuilding: AtomicBool,
     /// Held while requests are put into several queues.
     pub(super) together: Mutex<()>,
     now: Mutex<Option<Arc<Generation>>>,
@@ -73,6 +75,7 @@ impl Core {
             counters: Arc::default(),
             source: Mutex::new(source),
             turn: Mutex::default(),
+            rebuilding: AtomicBool::new(false),
             together: Mutex::default(),
             now: Mutex::default(),
             next: Mutex::default(),
@@ -96,6 +99,8 @@ impl Core {
 
     /// A request has failed, in a way that perhaps ends the communicator.
     fn alarmed(&self, number: u64, error: &Error) {
+        // One that begins now has begun then.
+        drop(lock(&self.next));
         let Some(generation) = self.now().filter(|generation| generation.number == number) else { return };
         let alone = matches!(error, Error::InvalidUsage { .. } | Error::InvalidArgument { .. });
         if !alone || generation.failure().is_some() {
@@ -128,12 +133,32 @@ impl Core {
         Self::refuse_queued(generation, Reason::Down, cause);
         let communicators: Vec<_> = generation.seats.iter().filter_map(|seat| seat.communicator()).collect();
         drop(abort_all(communicators.iter().map(|comm| &**comm), &cause.to_string()));
-        let deadline = Deadline::after(PATIENCE);
-        while generation.left() > 0 && !deadline.expired() {
-            std::thread::sleep(Duration::from_millis(1));
+        let wait = |time: Duration, goes_on: &dyn Fn() -> bool| {
+            let deadline = Deadline::after(time);
+            while goes_on() && !deadline.expired() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait(PATIENCE, &|| generation.left() > 0);
+        if generation.left() > 0 {
+            // What the device still has is freed when it is done with it; what a completion keeps is answered without it.
+            generation.seats.iter().for_each(|seat| seat.looks.give_up(&cause.later("World")));
+            wait(Duration::from_millis(500), &|| generation.seats.iter().any(|seat| seat.is_busy()));
         }
         for seat in &generation.seats {
             seat.give_up(&cause.later("World"));
+        }
+    }
+
+    /// The right to rebuild it, or to end it, if it can be had in time.
+    pub(super) fn turn_until(&self, deadline: &Deadline) -> Option<MutexGuard<'_, ()>> {
+        loop {
+            match self.turn.try_lock() {
+                Ok(turn) => return Some(turn),
+                Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
+                Err(TryLockError::WouldBlock) if deadline.expired() => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
         }
     }
 
@@ -186,6 +211,10 @@ impl Core {
         if let Some((left, error)) = missing {
             self.fail(&generation, &error);
             left.into_iter().for_each(|left| left.refuse(Reason::Down, &error));
+        }
+        // Somebody may have brought it down before it was up.
+        if let Some(cause) = generation.cause.get() {
+            self.fail(&generation, cause);
         }
         Ok(())
     }

@@ -1,17 +1,20 @@
 //! The thread that looks after a world: what is too late, what has failed, and what comes after that.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::core::Core;
+use super::guarded::guarded;
 use super::options::Rebuild;
+use super::queue::Queue;
 use super::rebuild::rebuild;
 use super::seat::Generation;
-use super::queue::Queue;
 use super::task::Task;
 use super::threads::spawn;
 use super::vitals::Phase;
 use super::why::Reason;
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// How often it looks.
@@ -29,13 +32,18 @@ struct Plan {
     attempt: u32,
     pause: Duration,
     at: Instant,
+    under_way: bool,
 }
 
 fn run(core: &Weak<Core>) {
     let (mut seen, mut ended, mut plan) = (0, 0, None::<Plan>);
     while let Some(core) = core.upgrade() {
         match core.vitals.now() {
-            (_, Phase::Closed) => return,
+            // What is drained keeps its deadlines.
+            (_, Phase::Closed) => match core.now() {
+                Some(generation) if core.pending() > 0 => look_for_late(&core, &generation),
+                _ => return,
+            },
             (_, Phase::Up) => look(&core),
             (number, Phase::Down) => {
                 if number > ended {
@@ -79,6 +87,10 @@ fn look_for_late(core: &Core, generation: &Generation) {
         core.fail(generation, &not_begun(first));
     }
     late.iter().for_each(|task| task.refuse(Reason::Late, not_begun(task)));
+    // What its thread is at, or a completion keeps, nobody else looks after.
+    if let Some(error) = generation.seats.iter().find_map(|seat| seat.late()) {
+        core.fail(generation, &error);
+    }
 }
 
 /// The same in the queue of a rank that will be.
@@ -98,19 +110,36 @@ fn end(core: &Core) {
     core.vitals.ended();
 }
 
-fn try_again(core: &Core, number: u64, plan: &mut Option<Plan>) {
+/// On a thread of its own: this one looks after deadlines meanwhile.
+fn try_again(core: &Arc<Core>, number: u64, plan: &mut Option<Plan>) {
     let Rebuild::Automatic { members, first, longest, attempts } = core.options.rebuild else { return };
+    if number == 0 || core.rebuilding.load(Ordering::Acquire) {
+        return;
+    }
     if plan.as_ref().is_none_or(|plan| plan.generation != number) {
-        *plan = Some(Plan { generation: number, attempt: 0, pause: first, at: Instant::now() });
+        *plan = Some(Plan { generation: number, attempt: 0, pause: first, at: Instant::now(), under_way: false });
     }
     let Some(plan) = plan else { return };
+    if std::mem::take(&mut plan.under_way) {
+        plan.at = Instant::now() + plan.pause;
+        plan.pause = (2 * plan.pause).min(longest);
+    }
     if plan.attempt >= attempts || Instant::now() < plan.at {
         return;
     }
     plan.attempt += 1;
-    if let Err(error) = rebuild(core, members) {
-        core.vitals.attempted(&error, plan.attempt);
+    plan.under_way = true;
+    core.rebuilding.store(true, Ordering::Release);
+    let (own, attempt) = (Arc::clone(core), plan.attempt);
+    let spawned = spawn("gpucomm-rebuild", move || {
+        let deadline = Deadline::after(own.options.init.timeout);
+        if let Some(Err(error)) = guarded(|| rebuild(&own, members, &deadline)) {
+            own.vitals.attempted(&error, attempt);
+        }
+        own.rebuilding.store(false, Ordering::Release);
+    });
+    if let Err(error) = spawned {
+        core.rebuilding.store(false, Ordering::Release);
+        core.vitals.attempted(&error, attempt);
     }
-    plan.at = Instant::now() + plan.pause;
-    plan.pause = (2 * plan.pause).min(longest);
 }

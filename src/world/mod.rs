@@ -193,7 +193,8 @@
 //!     // A rank may be told how requests are to be submitted.
 //!     let rank = world.rank(0)?.lane(&Lane::new("maintenance")).overflow(Overflow::Refuse);
 //!     assert_eq!(rank.generation(), 1);
-//!     let answers = world.barrier().into_answers();
+//!     let answers = world.barrier().into_answers().map_err(gpucomm::Error::from)?;
+//!     assert_eq!(answers.len(), size);
 //!     assert!(answers.into_iter().all(|answer| answer.is_ready() || answer.wait().is_ok()));
 //!     assert!(world.barrier().wait_for(Duration::from_secs(60)).is_ok());
 //!     // As many elements of each rank as its number and one more: gathered at rank 0, and scattered again.

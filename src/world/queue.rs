@@ -304,6 +304,12 @@ impl Queue {
     }
 
     /// How many requests wait.
+    pub(super) fn tasks(&self) -> usize {
+        let state = self.state();
+        state.tasks.len() + state.lanes.values().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// The same, with room that somebody has for one.
     pub(super) fn len(&self) -> usize {
         self.state().held
     }

@@ -19,30 +19,38 @@ const OPERATION: &str = "World::rebuild";
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes the next generation of a world that is down, and has ended.
-pub(super) fn rebuild(core: &Core, members: Members) -> Result<()> {
-    let _turn = core.turn.lock().unwrap_or_else(PoisonError::into_inner);
-    match core.vitals.now() {
-        (_, Phase::Down) => {}
-        // Somebody else has.
-        (_, Phase::Up) => return Ok(()),
-        (_, Phase::Closed) => return Err(usage("the world was shut down")),
+pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Result<()> {
+    let Some(_turn) = core.turn_until(deadline) else {
+        return Err(deadline.error(OPERATION, "another attempt is under way"));
+    };
+    // Only now, as somebody else may have had the turn, whose generation has failed too.
+    if !core.vitals.wait_ended(deadline) {
+        return match core.vitals.now() {
+            (_, Phase::Up) => Ok(()),
+            (_, Phase::Down) => Err(deadline.error(OPERATION, "the generation that has failed does not end")),
+            (_, Phase::Closed) => Err(usage("the world was shut down")),
+        };
     }
     let Some(old) = core.now() else { return Err(usage("there was no generation before")) };
-    let mut source = core.source.lock().unwrap_or_else(PoisonError::into_inner);
-    let communicators = match &mut *source {
-        Source::Here => here(core, &old, members)?,
-        Source::Far(exchange) => {
-            let (communicator, next) = far(core, &old, exchange, members)?;
-            *exchange = next;
-            vec![communicator]
-        }
+    // Not held while ranks meet: who ends the world tells others of it there.
+    let source = || core.source.lock().unwrap_or_else(PoisonError::into_inner);
+    let exchange = match &*source() {
+        Source::Here => None,
+        Source::Far(exchange) => Some(exchange.within(exchange.timeout())),
         Source::Given => {
             return Err(usage(
                 "the world has a communicator that it was given, and no exchange at which ranks would meet",
             ));
         }
     };
-    drop(source);
+    let communicators = match exchange {
+        None => here(core, &old, members)?,
+        Some(exchange) => {
+            let (communicator, next) = far(core, &old, &exchange, members)?;
+            *source() = Source::Far(next);
+            vec![communicator]
+        }
+    };
     core.begin(communicators)
 }
 
@@ -80,20 +88,24 @@ fn answers(device: Device) -> Result<()> {
 /// Others are in other processes, and vote who is left.
 fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> Result<(Communicator, Exchange)> {
     let Some(seat) = old.seats.first() else { return Err(usage("this process has no rank")) };
-    let taken = seat.take_communicator();
-    let exchange = match members {
-        Members::Survivors => exchange.within(exchange.timeout()),
-        Members::Same => {
-            let view = exchange.survivors()?;
-            if view.size() < exchange.size() {
-                let reason = format!("{} of {} ranks are left", view.size(), exchange.size());
-                return Err(Error::InvalidUsage { operation: OPERATION, reason });
-            }
-            view
+    // Before anything is said to others: where a buffer still needs the communicator, this can be tried again as it is.
+    let taken = match seat.take_communicator().map(alone) {
+        None => None,
+        Some(Ok(communicator)) => Some(communicator),
+        Some(Err(shared)) => {
+            seat.put_back(shared);
+            return Err(usage("a buffer of the communicator that has failed is still there: drop it"));
+        }
+    };
+    let exchange = match meeting(exchange, members) {
+        Ok(exchange) => exchange,
+        Err(error) => {
+            taken.into_iter().for_each(|communicator| seat.put_back(Arc::new(communicator)));
+            return Err(error);
         }
     };
     if let Some(communicator) = taken {
-        let recovered = alone(communicator)?.recover(&exchange)?;
+        let recovered = communicator.recover(&exchange)?;
         if members == Members::Same && recovered.comm.size() < exchange.size() {
             return Err(usage("not all ranks have come back"));
         }
@@ -106,18 +118,27 @@ fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> 
     Ok((communicator, view))
 }
 
-/// The communicator, once nobody else has it.
-fn alone(communicator: Arc<Communicator>) -> Result<Communicator> {
-    let mut communicator = Some(communicator);
+/// Where those meet who are to be in the next generation.
+fn meeting(exchange: &Exchange, members: Members) -> Result<Exchange> {
+    if members == Members::Survivors {
+        return Ok(exchange.within(exchange.timeout()));
+    }
+    let view = exchange.survivors()?;
+    if view.size() < exchange.size() {
+        return Err(usage(&format!("{} of {} ranks are left", view.size(), exchange.size())));
+    }
+    Ok(view)
+}
+
+/// The communicator, once nobody else has it; itself where somebody has.
+fn alone(mut communicator: Arc<Communicator>) -> Result<Communicator, Arc<Communicator>> {
     let deadline = Deadline::after(PATIENCE);
-    let taken = deadline.until(|| {
-        Ok(communicator.take().and_then(|shared| match Arc::try_unwrap(shared) {
-            Ok(alone) => Some(alone),
-            Err(shared) => {
-                communicator = Some(shared);
-                None
-            }
-        }))
-    })?;
-    taken.ok_or_else(|| usage("a buffer of the communicator that has failed is still there: drop it"))
+    loop {
+        match Arc::try_unwrap(communicator) {
+            Ok(alone) => return Ok(alone),
+            Err(shared) if deadline.expired() => return Err(shared),
+            Err(shared) => communicator = shared,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

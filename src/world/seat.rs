@@ -68,7 +68,7 @@ impl Generation {
 
     /// How many requests are not answered.
     pub(super) fn left(&self) -> usize {
-        self.seats.iter().map(|seat| seat.queue.len() + seat.looks.left() + usize::from(seat.is_busy())).sum()
+        self.seats.iter().map(|seat| seat.queue.tasks() + seat.looks.left() + usize::from(seat.is_busy())).sum()
     }
 
     /// Whether one of its devices is lost.
@@ -117,6 +117,18 @@ impl Seat {
         self.communicator.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Gives it back.
+    pub(super) fn put_back(&self, communicator: Arc<Communicator>) {
+        *self.communicator.lock().unwrap_or_else(PoisonError::into_inner) = Some(communicator);
+    }
+
+    /// The error of what has begun, and was not done in time.
+    pub(super) fn late(&self) -> Option<Error> {
+        let current = self.current().clone().filter(|task| task.meta().deadline.expired());
+        let begun = current.filter(|task| !task.waits() && !task.is_answered());
+        begun.map(|task| task.meta().late("the thread of the rank is still at it")).or_else(|| self.looks.late())
+    }
+
     fn current(&self) -> MutexGuard<'_, Option<Arc<dyn Task>>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,7 +169,11 @@ impl Seat {
         let watcher = spawn(format!("gpucomm-done-{}", self.rank), move || looks.run());
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.push(actor);
-        threads.push(watcher.inspect_err(|_| self.queue.close(Reason::Closed, &nothing(), false).refuse(Reason::Closed, &nothing()))?);
+        threads.push(
+            watcher.inspect_err(|_| {
+                self.queue.close(Reason::Closed, &nothing(), false).refuse(Reason::Closed, &nothing())
+            })?,
+        );
         Ok(())
     }
 
@@ -213,7 +229,7 @@ impl Seat {
             task.finish(Ok(()));
             return;
         };
-        self.looks.expect();
+        self.looks.expect(&task);
         let recorded = match self.looks.event() {
             Some(event) => event.record(&self.stream).map(|()| event),
             None => self.stream.record(),

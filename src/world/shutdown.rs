@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::core::{Core, Source};
+use super::core::{Core, Source, refuse};
 use super::listen;
 use super::seat::Generation;
 use super::why::Reason;
@@ -25,45 +25,56 @@ const OPERATION: &str = "World::shutdown";
 
 /// Ends it; nothing is left when this returns, but for threads that are stuck inside NCCL.
 pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<()> {
-    let _turn = core.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let deadline = Deadline::after(timeout);
+    // Who rebuilds it may take longer, and ends what comes of that: the world is closed then.
+    let _turn = core.turn_until(&deadline);
     if !core.vitals.closed() {
         return Ok(());
     }
-    let deadline = Deadline::after(timeout);
     core.close_next();
     let Some(generation) = core.now() else { return Ok(()) };
-    let done = match how {
-        Shutdown::Drain => drain(core, &generation, &deadline),
-        Shutdown::Abort => Err(Error::Aborted { operation: OPERATION, reason: "the world was shut down".to_owned() }),
+    // What others are told is that it has failed, where it has.
+    let failed = core.vitals.health().cause;
+    let done = match (&failed, how) {
+        (Some(cause), _) => Err(cause.clone()),
+        (None, Shutdown::Drain) => drain(core, &generation, &deadline),
+        (None, Shutdown::Abort) => Err(closed(OPERATION)),
     };
     if let Err(cause) = &done {
         core.end(&generation, cause);
     } else if let Source::Far(exchange) = &*core.source.lock().unwrap_or_else(PoisonError::into_inner) {
         listen::tell(exchange, None);
     }
-    let closed = close(&generation, done.is_ok(), &deadline);
-    match (how, done) {
-        (Shutdown::Abort, _) => Ok(()),
-        (Shutdown::Drain, done) => done.and(closed),
+    let ended = close(&generation, done.is_ok(), &deadline);
+    match how {
+        Shutdown::Drain if failed.is_none() => done.and(ended),
+        _ => Ok(()),
     }
+}
+
+fn closed(operation: &'static str) -> Error {
+    Error::Aborted { operation, reason: "the world was shut down".to_owned() }
 }
 
 /// Lets what was submitted be done.
 fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()> {
-    let closed = Error::Aborted { operation: "submit", reason: "the world was shut down".to_owned() };
+    let closed = closed("submit");
     for (_, queue) in &generation.queues {
         queue.close(Reason::Closed, &closed, true).refuse(Reason::Closed, &closed);
     }
     let left = || format!("{} requests are not done", core.pending());
-    deadline.poll(OPERATION, left, || match core.pending() {
-        0 => Ok(true),
-        _ => generation.failure().map_or(Ok(false), Err),
+    deadline.poll(OPERATION, left, || match (generation.cause.get(), core.pending()) {
+        (Some(cause), _) => Err(cause.clone()),
+        (None, 0) => Ok(true),
+        (None, _) => generation.failure().map_or(Ok(false), Err),
     })
 }
 
 /// Closes the communicators, and waits for the threads.
 fn close(generation: &Generation, well: bool, deadline: &Deadline) -> Result<()> {
     let grace = Deadline::after(deadline.remaining().max(Duration::from_secs(1)));
+    // Room that somebody still has for a request holds up no thread.
+    generation.queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Closed, &closed("submit")));
     for seat in &generation.seats {
         seat.join(&grace);
     }

@@ -1,9 +1,9 @@
 //! How a world is, and who wants to know.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::collections::HashMap;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 

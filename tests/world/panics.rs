@@ -1,6 +1,7 @@
 //! Code of users that panics: every request is answered all the same, and the threads go on.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ enum Where {
     Dropped,
 }
 
-struct Bad(Where);
+/// It says when it has begun, and waits, where it has something for that.
+struct Bad(Where, Option<(Sender<()>, Receiver<()>)>);
 
 struct Back(Where);
 
@@ -36,6 +38,10 @@ impl Request for Bad {
     }
 
     fn enqueue(&mut self, _: &At<'_>) -> Result<()> {
+        if let Some((begun, waits)) = self.1.take() {
+            drop(begun);
+            let _ = waits.recv_timeout(slower(20.0));
+        }
         Ok(())
     }
 
@@ -58,15 +64,15 @@ impl Completion for Panics {
 fn a_request_that_gives_nothing_back() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
-    let answer = rank.submit(Bad(Where::Back)).wait_for(slower(20.0)).expect("an answer");
+    let answer = rank.submit(Bad(Where::Back, None)).wait_for(slower(20.0)).expect("an answer");
     let failed = answer.err().expect("it has nothing");
     assert!(failed.reason == Reason::Failed && failed.buffers.is_none());
     assert!(failed.error.to_string().contains("panicked"), "{failed}");
     rank.submit(Barrier).wait_for(slower(20.0)).expect("an answer").unwrap();
     // In the thread of the world, and of who cancels.
     let (let_go, held) = super::support::hold(&rank);
-    let late = rank.clone().within(Duration::from_millis(20)).submit(Bad(Where::Back));
-    let cancelled = rank.submit(Bad(Where::Back));
+    let late = rank.clone().within(Duration::from_millis(20)).submit(Bad(Where::Back, None));
+    let cancelled = rank.submit(Bad(Where::Back, None));
     assert!(cancelled.cancel());
     for (answer, reason) in [(late, Reason::Late), (cancelled, Reason::Cancelled)] {
         let failed = answer.wait_for(slower(20.0)).expect("an answer").err().expect("it has nothing");
@@ -81,12 +87,11 @@ fn buffers_that_nobody_wants() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
     for _ in 0..3 {
-        let (let_go, held) = super::support::hold(&rank);
-        let late = rank.clone().within(Duration::from_millis(1)).submit(Bad(Where::Dropped));
-        let in_order = rank.submit_in_order(Bad(Where::Dropped));
+        let ((begun, begins), (let_go, waits)) = (channel(), channel());
+        let answer = rank.submit(Bad(Where::Dropped, Some((begun, waits))));
+        let _ = begins.recv();
+        drop(answer);
         drop(let_go);
-        held.wait().unwrap();
-        drop((late, in_order));
     }
     rank.submit(Barrier).wait_for(slower(20.0)).expect("an answer").unwrap();
     eventually("all are answered", || world.metrics().pending == 0);

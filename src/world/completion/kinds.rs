@@ -22,7 +22,7 @@ use super::{Completion, InFlight};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polling {
-    /// How long it sleeps between two looks. The deadline is that of the request.
+    /// How long it sleeps between two looks: 20 ms at most, so that deadlines are kept. The deadline is that of the request.
     pub interval: Duration,
 }
 

@@ -3,19 +3,23 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::cuda::Event;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::world::guarded::guarded;
 use crate::world::task::Task;
+use crate::world::why::Reason;
 
 /// How long a thread sleeps that is told when there is something to see.
 const NOW_AND_THEN: Duration = Duration::from_millis(20);
 
 /// How long after a failure the device may still be at it, until the answer is given in any case.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+const NOT_DONE: &str = "the device is not done with it";
 
 /// One request of them.
 pub(in crate::world) struct Watch {
@@ -56,6 +60,10 @@ pub(in crate::world) struct Looks {
     changed: Condvar,
     /// How many are not answered.
     left: AtomicUsize,
+    /// What was handed to completions, whoever has it now.
+    out: Mutex<VecDeque<Weak<dyn Task>>>,
+    /// Nobody waits for the device any more, and why.
+    given_up: OnceLock<Error>,
     /// Events that are used again.
     events: Mutex<Vec<Event>>,
     /// What is told of failures.
@@ -82,6 +90,8 @@ impl Looks {
             list: Mutex::default(),
             changed: Condvar::new(),
             left: AtomicUsize::new(0),
+            out: Mutex::default(),
+            given_up: OnceLock::new(),
             events: Mutex::default(),
             alarm,
         })
@@ -96,9 +106,42 @@ impl Looks {
         self.left.load(Ordering::Acquire)
     }
 
+    fn out(&self) -> MutexGuard<'_, VecDeque<Weak<dyn Task>>> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// One more will come.
-    pub(in crate::world) fn expect(&self) {
+    pub(in crate::world) fn expect(&self, task: &Arc<dyn Task>) {
         self.left.fetch_add(1, Ordering::AcqRel);
+        let mut out = self.out();
+        // They are done in this order, but for what a completion holds back.
+        while out.front().is_some_and(|first| first.upgrade().is_none_or(|first| first.is_answered())) {
+            out.pop_front();
+        }
+        out.push_back(Arc::downgrade(task));
+    }
+
+    /// The error of one that was not done in time, whoever has it.
+    pub(in crate::world) fn late(&self) -> Option<Error> {
+        let mut out = self.out();
+        out.retain(|task| task.strong_count() > 0);
+        let late = |task: &Arc<dyn Task>| task.meta().deadline.expired() && !task.is_answered();
+        out.iter().filter_map(Weak::upgrade).find(late).map(|task| task.meta().late(NOT_DONE))
+    }
+
+    /// Answers all, done or not.
+    pub(in crate::world) fn give_up(&self, error: &Error) {
+        let _ = self.given_up.set(error.clone());
+        let out = std::mem::take(&mut *self.out());
+        for task in out.iter().filter_map(Weak::upgrade) {
+            let meta = task.meta();
+            if meta.deadline.expired() {
+                task.refuse(Reason::Late, meta.late(NOT_DONE));
+            } else {
+                task.refuse(Reason::Failed, error.later(meta.operation));
+            }
+        }
+        self.wake();
     }
 
     /// An event that nobody uses.
@@ -131,6 +174,8 @@ impl Looks {
         let Watch { task, event, late, .. } = watch;
         let result = match (result, late) {
             (Err(_), Some((_, late))) => Err(late),
+            // It was ended for that, by who saw it first.
+            (Err(Error::Aborted { .. }), None) if task.meta().deadline.expired() => Err(task.meta().late(NOT_DONE)),
             (result, _) => result,
         };
         if let Err(error) = &result {
@@ -155,6 +200,10 @@ impl Looks {
             Ok(true) => self.answer(watch, Ok(())),
             Err(error) => self.answer(watch, Err(error)),
             Ok(false) => {
+                if let Some(error) = self.given_up.get() {
+                    self.answer(watch, Err(error.clone()));
+                    return None;
+                }
                 match &watch.late {
                     Some((since, late)) if since.elapsed() >= PATIENCE => {
                         let late = late.clone();
@@ -162,7 +211,7 @@ impl Looks {
                         return None;
                     }
                     None if watch.task.meta().deadline.expired() => {
-                        let late = watch.task.meta().late("the device is not done with it");
+                        let late = watch.task.meta().late(NOT_DONE);
                         (self.alarm)(&late);
                         watch.late = Some((Instant::now(), late));
                     }
@@ -190,7 +239,8 @@ impl Looks {
         loop {
             let mut list = self.list();
             let Some(watch) = list.watches.pop_front() else {
-                if list.closed && self.left() == 0 {
+                // What others keep is answered, where this has given up.
+                if list.closed && (self.left() == 0 || self.given_up.get().is_some()) {
                     return;
                 }
                 // What others watch is answered by them.
@@ -200,7 +250,7 @@ impl Looks {
             list.rung = false;
             drop(list);
             // The others come after it on the same stream.
-            if let Some(watch) = self.look(watch) {
+            if let Some(watch) = guarded(|| self.look(watch)).flatten() {
                 self.sleep(watch);
             }
         }
@@ -209,7 +259,8 @@ impl Looks {
     /// Sleeps until it is time to look at `watch` again, which is the first.
     fn sleep(&self, watch: Watch) {
         let pause = match &watch.look {
-            Look::Every(interval) => *interval,
+            // However seldom it is to look, deadlines are kept.
+            Look::Every(interval) => (*interval).min(NOW_AND_THEN),
             Look::Rung(rung) if rung.load(Ordering::Acquire) => Duration::from_micros(10),
             Look::Rung(_) => NOW_AND_THEN,
         };

@@ -1,0 +1,110 @@
+//! Deadlines are kept, whoever has the request.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use gpucomm::nccl::InitOptions;
+use gpucomm::world::{
+    Barrier, Completion, InFlight, Members, Op, Phase, Polling, Reason, Rebuild, Shutdown, WhileDown, WorldOptions,
+};
+use gpucomm::{Error, InPlace};
+
+use super::support::{eventually, hold, on, slower, world};
+
+/// What is waited for, and how long that took.
+fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    (run(), start.elapsed())
+}
+
+/// The ranks meet when the first request is enqueued: nobody else comes.
+#[test]
+fn as_ranks_meet() {
+    let world = world(2, WorldOptions::default());
+    if world.size() < 2 {
+        return;
+    }
+    let rank = world.rank(0).unwrap().within(Duration::from_millis(100));
+    let (outcome, took) = timed(|| rank.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum).wait());
+    let failed = outcome.unwrap_err();
+    assert!(failed.reason == Reason::Late && took < slower(20.0), "{failed}, after {took:?}");
+    eventually("it is down", || world.health().phase == Phase::Down);
+}
+
+#[test]
+fn seldom_polled() {
+    let completion = Arc::new(Polling { interval: Duration::from_secs(3600) });
+    let world = world(2, WorldOptions { completion, ..WorldOptions::default() });
+    let (_, took) = timed(|| world.barrier().wait().unwrap());
+    assert!(took < slower(20.0), "{took:?}");
+    if world.size() > 1 {
+        let rank = world.rank(0).unwrap().within(Duration::from_millis(50));
+        let (failed, took) = timed(|| rank.submit(Barrier).wait().unwrap_err());
+        assert!(failed.reason == Reason::Late && took < slower(20.0), "{failed}, after {took:?}");
+    }
+}
+
+#[derive(Debug)]
+struct Keeps(Sender<InFlight>);
+
+impl Completion for Keeps {
+    fn watch(&self, work: InFlight) {
+        self.0.send(work).unwrap();
+    }
+}
+
+/// Whoever has them does not look at them.
+#[test]
+fn kept_by_a_completion() {
+    let world = world(1, WorldOptions::default());
+    let (sender, receiver) = channel();
+    let rank = world.rank(0).unwrap().completion(Arc::new(Keeps(sender))).within(Duration::from_millis(50));
+    let answers = [rank.submit(Barrier), rank.submit(Barrier)];
+    for answer in answers {
+        let failed = answer.wait_for(slower(30.0)).expect("an answer").unwrap_err();
+        assert!(failed.reason == Reason::Late && failed.buffers.is_some(), "{failed}");
+    }
+    // What comes of them then does no harm.
+    receiver.recv().unwrap().finish();
+    drop(receiver);
+    world.rebuild(Members::Same).unwrap();
+    world.barrier().wait().unwrap();
+}
+
+#[test]
+fn while_drained() {
+    let world = world(1, WorldOptions::default());
+    let rank = world.rank(0).unwrap();
+    let (let_go, held) = hold(&rank);
+    let late = rank.clone().within(Duration::from_millis(50)).submit(Barrier);
+    std::thread::scope(|scope| {
+        let ends = scope.spawn(|| world.shutdown(Shutdown::Drain, slower(30.0)));
+        let failed = late.wait_for(slower(20.0)).expect("an answer").unwrap_err();
+        assert_eq!(failed.reason, Reason::Late);
+        drop(let_go);
+        ends.join().unwrap().unwrap();
+    });
+    held.wait().unwrap();
+}
+
+/// Nobody rebuilds what cannot be: what waits for it has its deadline all the same.
+#[test]
+fn while_it_is_rebuilt() {
+    let place = gpucomm::exchange::Threads::new(2);
+    let rebuild =
+        Rebuild::Automatic { members: Members::Survivors, first: Duration::ZERO, longest: Duration::ZERO, attempts: 1 };
+    let init = InitOptions { timeout: slower(4.0), ..InitOptions::default() };
+    let by_hand = WorldOptions { init, while_down: WhileDown::Queue, ..WorldOptions::default() };
+    let options = [WorldOptions { rebuild, ..by_hand.clone() }, by_hand];
+    let Ok(mut worlds) = super::ends::apart(&place, &options) else { return };
+    // Who does not rebuild holds up the other one.
+    let (other, one) = (worlds.pop(), worlds.remove(0));
+    one.fail("a test");
+    let (failed, took) = timed(|| {
+        let rank = one.ranks().remove(0).within(Duration::from_millis(50));
+        rank.submit(Barrier).wait().unwrap_err()
+    });
+    assert!(matches!(failed.error, Error::Timeout { .. }) && took < slower(2.0), "{failed}, after {took:?}");
+    drop(other);
+}

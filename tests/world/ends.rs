@@ -1,0 +1,182 @@
+//! How worlds end, and what others hear of it.
+
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use gpucomm::exchange::{Exchange, Threads};
+use gpucomm::world::{Barrier, Members, Op, Phase, Reason, Shutdown, WhileDown, World, WorldOptions};
+use gpucomm::{Device, InPlace, Result};
+
+use super::block_on::block_on;
+use super::support::{eventually, on, slower, world, zeroed};
+
+/// Worlds of one rank each, as processes have them.
+pub fn apart(place: &Threads, options: &[WorldOptions]) -> Result<Vec<World>> {
+    let size = options.len();
+    if Device::count()? < size {
+        return Err(gpucomm::Error::InvalidUsage { operation: "test", reason: "too few devices".to_owned() });
+    }
+    let join = |rank: usize| {
+        let exchange = Exchange::join(place.store(rank)?)?;
+        // SAFETY: all ranks submit the same.
+        unsafe { World::join(exchange, Device::new(rank)?, options[rank].clone()) }
+    };
+    std::thread::scope(|scope| {
+        let join = &join;
+        let all: Vec<_> = (0..size).map(|rank| scope.spawn(move || join(rank))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+pub fn two(place: &Threads, options: &WorldOptions) -> Result<[World; 2]> {
+    Ok(apart(place, &[options.clone(), options.clone()])?.try_into().expect("two"))
+}
+
+/// Who has failed does not say that it leaves in good order.
+#[test]
+fn what_has_failed_says_so() {
+    for _ in 0..3 {
+        let place = Threads::new(2);
+        let Ok([one, other]) = two(&place, &WorldOptions::default()) else { return };
+        let waits = other.rank(1).unwrap().all_reduce(InPlace(on(other.devices()[0], &[1u8])), Op::Sum);
+        one.fail("rank 0 of a test");
+        drop(one);
+        eventually("the other one hears of it", || other.health().phase == Phase::Down);
+        let cause = other.health().cause.unwrap().to_string();
+        assert!(cause.contains("rank 0 of a test"), "{cause}");
+        assert!(waits.wait().unwrap_err().buffers.is_some());
+    }
+}
+
+/// What one process alone could not enqueue may have begun in others.
+#[test]
+fn what_is_not_enqueued_ends_all() {
+    struct Fails;
+    impl gpucomm::world::Request for Fails {
+        type Back = ();
+        fn operation(&self) -> &'static str {
+            "fails"
+        }
+        fn enqueue(&mut self, _: &gpucomm::world::At<'_>) -> Result<()> {
+            Err(gpucomm::Error::InvalidUsage { operation: "fails", reason: "a test".to_owned() })
+        }
+        fn into_back(self) {}
+    }
+    let place = Threads::new(2);
+    let Ok([one, other]) = two(&place, &WorldOptions::default()) else { return };
+    assert!(one.rank(0).unwrap().submit(Fails).wait().is_err());
+    eventually("all are down", || [&one, &other].iter().all(|world| world.health().phase == Phase::Down));
+}
+
+/// What waited for more ranks than there are is for none of them, whichever number they have now.
+#[test]
+fn fewer_ranks() {
+    let options = WorldOptions { while_down: WhileDown::Queue, ..WorldOptions::default() };
+    let place = Threads::new(3);
+    let Ok(mut worlds) = apart(&place, &vec![options; 3]) else { return };
+    worlds[0].fail("a test");
+    eventually("all are down", || worlds.iter().all(|world| world.health().phase == Phase::Down));
+    let waiting: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(Barrier)).collect();
+    drop(worlds.remove(1));
+    std::thread::scope(|scope| {
+        for world in &worlds {
+            scope.spawn(|| world.rebuild(Members::Survivors).unwrap());
+        }
+    });
+    let reasons: Vec<_> = waiting.into_iter().map(|answer| answer.wait().unwrap_err().reason).collect();
+    assert_eq!(reasons, [Reason::Stale, Reason::Closed, Reason::Stale]);
+    let barriers: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(Barrier)).collect();
+    barriers.into_iter().for_each(|barrier| barrier.wait().unwrap());
+}
+
+/// One of them had something, and has it no more, before there is a generation for it.
+#[test]
+fn late_in_one_process_while_down() {
+    let options = WorldOptions { while_down: WhileDown::Queue, ..WorldOptions::default() };
+    let place = Threads::new(2);
+    let Ok(worlds) = two(&place, &options) else { return };
+    worlds[0].fail("a test");
+    eventually("both are down", || worlds.iter().all(|world| world.health().phase == Phase::Down));
+    let ask = |world: &World| {
+        let rank = world.ranks().remove(0);
+        (rank.clone(), InPlace(on(rank.device(), &[1u8])))
+    };
+    let (rank, x) = ask(&worlds[0]);
+    let late = rank.within(Duration::from_millis(10)).all_reduce(x, Op::Sum).wait().unwrap_err();
+    assert_eq!(late.reason, Reason::Late);
+    let (rank, x) = ask(&worlds[0]);
+    let next = rank.all_reduce(x, Op::Sum);
+    let (rank, x) = ask(&worlds[1]);
+    let first = rank.all_reduce(x, Op::Sum);
+    std::thread::scope(|scope| {
+        for world in &worlds {
+            scope.spawn(|| world.rebuild(Members::Same).unwrap());
+        }
+    });
+    assert_eq!((next.wait().unwrap_err().reason, first.wait().is_err()), (Reason::Down, true));
+}
+
+/// Room that somebody has for a request holds up nobody.
+#[test]
+fn with_room_that_is_held() {
+    let world = world(1, WorldOptions::default());
+    let rank = world.rank(0).unwrap();
+    let room = block_on(rank.room()).unwrap();
+    let start = Instant::now();
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    assert!(start.elapsed() < slower(10.0), "{:?}", start.elapsed());
+    assert_eq!(room.submit(Barrier).wait().unwrap_err().reason, Reason::Closed);
+}
+
+/// One that is down ends at once, and well.
+#[test]
+fn one_that_is_down() {
+    let world = world(2, WorldOptions::default());
+    world.barrier().wait().unwrap();
+    world.fail("a test");
+    let start = Instant::now();
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    assert!(start.elapsed() < slower(10.0), "{:?}", start.elapsed());
+}
+
+#[test]
+fn answers_one_by_one() {
+    let world = world(2, WorldOptions::default());
+    let wrong = world.devices().into_iter().map(|device| (on(device, &[1u8; 3]), zeroed::<u8>(device, 1)));
+    let failed = world.all_reduce(wrong, Op::Sum).into_answers().unwrap_err();
+    assert_eq!((failed.reason, failed.buffers.unwrap().len()), (Reason::Refused, world.size()));
+    // One that was asked, and has some of its answers.
+    let wide = world.barrier().wait_for(Duration::ZERO);
+    if let Err(wide) = wide {
+        let answers = wide.into_answers().unwrap();
+        assert_eq!(answers.len(), world.size());
+        answers.into_iter().for_each(|answer| answer.wait().unwrap());
+    }
+}
+
+struct Nothing;
+
+impl Wake for Nothing {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// A watch keeps one waker, and none when it is dropped.
+#[test]
+fn watches_that_are_dropped() {
+    let world = world(1, WorldOptions::default());
+    let nothing = Arc::new(Nothing);
+    let mut kept = world.watch();
+    for round in 0..10 {
+        let mut watch = world.watch();
+        // Each a waker of its own.
+        let wakers = [Arc::new(Nothing), Arc::clone(&nothing)].map(Waker::from);
+        for watch in [&mut watch, &mut kept] {
+            for waker in &wakers {
+                assert!(std::pin::pin!(watch.changed()).poll(&mut Context::from_waker(waker)).is_pending());
+            }
+        }
+        drop((watch, wakers));
+        assert_eq!(Arc::strong_count(&nothing), 2, "after {round}");
+    }
+}
