@@ -91,7 +91,7 @@ pub trait Request: Send + 'static {
     /// Enqueues it, on the thread of the rank. It must not wait for the device.
     ///
     /// # Errors
-    /// Why that was not possible.
+    /// Why that was not possible. Where other ranks are in other processes, which may have it, the world is down then.
     fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
         let (operation, at) = (self.operation(), *at);
         at.together(operation, move |group| self.record(&at, group))

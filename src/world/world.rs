@@ -323,7 +323,8 @@ impl World {
         rebuild::rebuild(&self.core, members, &deadline)
     }
 
-    /// Ends it, within `timeout`: what was submitted is done before, or ends with an error.
+    /// Ends it, within `timeout` and a few seconds that the end of a communicator may take: what was submitted is done before, or ends with an
+    /// error. One that is down ends at once.
     ///
     /// ```
     /// use gpucomm::Device;
@@ -340,7 +341,7 @@ impl World {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where something was not done in time, and was aborted; those of [`Communicator::close`].
+    /// [`Error::Timeout`] where something was not done in time, and was aborted; why it has failed meanwhile; those of [`Communicator::close`].
     pub fn shutdown(self, how: Shutdown, timeout: Duration) -> Result<()> {
         shutdown(&self.core, how, timeout)
     }
