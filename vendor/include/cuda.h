@@ -9,6 +9,7 @@
 #define CUDA_VERSION 13000
 #define CUDAAPI
 
+typedef int CUdevice;
 typedef unsigned long long CUdeviceptr_v2;
 typedef CUdeviceptr_v2 CUdeviceptr;
 typedef struct CUmod_st *CUmodule;
@@ -72,6 +73,22 @@ typedef struct CUmemAccessDesc_st {
   CUmemLocation location;
   CUmemAccess_flags flags;
 } CUmemAccessDesc_v1;
+
+typedef enum CUdevice_attribute_enum {
+  CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED = 132
+} CUdevice_attribute;
+
+typedef enum CUmulticastGranularity_flags_enum {
+  CU_MULTICAST_GRANULARITY_MINIMUM = 0x0,
+  CU_MULTICAST_GRANULARITY_RECOMMENDED = 0x1
+} CUmulticastGranularity_flags;
+
+typedef struct CUmulticastObjectProp_st {
+  unsigned int numDevices;
+  size_t size;
+  unsigned long long handleTypes;
+  unsigned long long flags;
+} CUmulticastObjectProp;
 
 typedef enum cudaError_enum {
   CUDA_SUCCESS = 0,

@@ -47,8 +47,8 @@ pub(crate) struct Watchdog {
 
 struct Shared {
     now: Mutex<Now>,
-    /// The call of which a note tells the others that it waits; 0 where there is no note.
-    told: Mutex<u64>,
+    /// Held by who leaves the note that tells the others that this PE waits, or takes it away.
+    note: Mutex<()>,
     over: Condvar,
     /// The PE, and how many there are; `None` where the library is to say so, and has not.
     place: Option<(usize, usize)>,
@@ -60,6 +60,8 @@ struct Now {
     /// How many calls there were, the present one included.
     calls: u64,
     waits: Option<Waits>,
+    /// The one that the note is of; 0 where there is none.
+    told: u64,
     /// When one has given up last.
     gave_up: Option<Instant>,
     over: bool,
@@ -80,14 +82,14 @@ struct Over<'s>(&'s Shared);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        let stays = {
+        let told = {
             let mut now = self.0.now();
             now.waits = None;
-            now.note_stays()
+            now.told != 0 && !now.note_stays()
         };
-        // What a PE has done that dies from now on is not that it waited.
-        if !stays {
-            self.0.take_note(&mut self.0.told());
+        // What a PE does that dies from now on is not that it waits.
+        if told {
+            self.0.take_note();
         }
     }
 }
@@ -107,9 +109,9 @@ impl Watchdog {
 
     /// For a PE of so many, which asks the others by `exchange`, if there is one and it has as many ranks.
     pub(crate) fn start(place: Option<(usize, usize)>, exchange: Option<Exchange>) -> Result<Self> {
-        let (now, told, over) = Default::default();
+        let (now, note, over) = Default::default();
         let exchange = exchange.filter(|exchange| place.is_some_and(|(_, n_pes)| n_pes == exchange.size()));
-        let shared = Arc::new(Shared { now, told, over, place, exchange });
+        let shared = Arc::new(Shared { now, note, over, place, exchange });
         let watched = Arc::clone(&shared);
         let spawned = thread::Builder::new().name("nvshmem watchdog".to_owned()).spawn(move || watched.watch());
         spawned.map_err(|error| Error::InvalidUsage {
@@ -166,18 +168,19 @@ impl Shared {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn told(&self) -> MutexGuard<'_, u64> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn note(&self) -> MutexGuard<'_, ()> {
+        self.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes away the note that there is, if there is one.
-    fn take_note(&self, told: &mut u64) {
-        if *told != 0
+    /// Takes the note away, if there is one.
+    fn take_note(&self) {
+        let _note = self.note();
+        let told = std::mem::take(&mut self.now().told);
+        if told != 0
             && let (Some(exchange), Some((pe, _))) = (&self.exchange, self.place)
         {
             exchange.take_note(&key(pe));
         }
-        *told = 0;
     }
 
     /// A call begins, until what this returns is dropped.
@@ -191,14 +194,18 @@ impl Shared {
     /// The thread.
     fn watch(&self) {
         loop {
-            let (call, waits, stays) = {
+            let (call, waits, stale) = {
                 let now = self.now();
                 if now.over {
                     return;
                 }
                 let (now, _) = self.over.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner);
-                (now.calls, now.waits, now.note_stays())
+                let of_others = now.waits.is_none() || now.told != now.calls;
+                (now.calls, now.waits, now.told != 0 && of_others && !now.note_stays())
             };
+            if stale {
+                self.take_note();
+            }
             if let Some(waits) = waits {
                 let lasted = waits.since.elapsed();
                 if lasted >= TELL.min(waits.timeout / 2) {
@@ -208,28 +215,23 @@ impl Shared {
                     self.end(call, waits);
                 }
             }
-            let mut told = self.told();
-            if !stays && (waits.is_none() || *told != call) {
-                self.take_note(&mut told);
-            }
         }
     }
 
     /// Says to the others that this PE waits, once for each call, and only while it does: who ends the call takes the note.
     fn tell(&self, call: u64, waits: Waits) {
-        let mut told = self.told();
-        let goes_on = {
-            let now = self.now();
-            now.calls == call && now.waits.is_some()
-        };
-        if *told == call || !goes_on {
-            return;
+        let _note = self.note();
+        {
+            let mut now = self.now();
+            if now.told == call || now.calls != call || now.waits.is_none() {
+                return;
+            }
+            now.told = call;
         }
         if let (Some(exchange), Some((pe, _))) = (&self.exchange, self.place) {
             let text = format!("waits in {}, its call {call} of the library", waits.operation);
             let _ = exchange.leave_note(&key(pe), text.as_bytes(), ASK);
         }
-        *told = call;
     }
 
     /// Says who is missing, and ends the process; unless the call has come back meanwhile.
