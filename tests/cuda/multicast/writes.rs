@@ -140,7 +140,8 @@ fn within_a_host_function() {
     let refused = |error: Error| {
         assert!(matches!(error, Error::InvalidUsage { .. }) && error.to_string().contains("host function"), "{error}");
     };
-    let stream = Stream::new(devices(1)[0]).unwrap();
+    let device = devices(1)[0];
+    let stream = Stream::new(device).unwrap();
     let (object, memory) = mapped(2, GRAIN);
     let (closed, mut unbound) = (mapped(2, GRAIN), mapped(2, GRAIN));
     let properties = Properties::new(2, GRAIN).handle_types(gpucomm::cuda::vmm::HandleTypes::FD);
@@ -151,7 +152,7 @@ fn within_a_host_function() {
         .launch_host(move || {
             let errors = [
                 closed.0.close().unwrap_err(),
-                unbound.0.unbind(devices(1)[0], 0).unwrap_err(),
+                unbound.0.unbind(device, 0).unwrap_err(),
                 shared.export_fd().unwrap_err(),
                 bind.bind_all(&memory).unwrap_err(),
                 map.map().unwrap_err(),
