@@ -16,6 +16,10 @@ use gpucomm::{Backend, Device, DeviceBuffer, Result, Stream, sys};
 const BYTES: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    // Before anything else: whatever it is called with, no object is made on GPUs.
+    if gpucomm::backend() != Backend::Emulator {
+        return only_asked();
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [place, rank, size] = args.as_slice() {
         return process(Path::new(place), rank.parse()?, size.parse()?);
@@ -26,12 +30,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("there is no multicast: {why}");
         return Ok(());
     }
-    if gpucomm::backend() != Backend::Emulator {
-        println!("{} devices have multicast; it is left alone, as this program has no kernels", devices.len());
-        return Ok(());
-    }
     threads(&devices)?;
     processes(devices.len())
+}
+
+/// Whether there is multicast, as attributes say.
+fn only_asked() -> Result<(), Box<dyn Error>> {
+    let devices = Device::all()?;
+    match Multicast::why_not(&devices)? {
+        Some(why) => println!("there is no multicast: {why}"),
+        None => {
+            println!("{} devices have multicast; it is left alone, as this program has no kernels", devices.len());
+        }
+    }
+    Ok(())
 }
 
 /// One process has all devices, and a thread for each.

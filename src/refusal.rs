@@ -7,11 +7,12 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The driver is older than CUDA 12.1.
+    /// The driver is older than CUDA 12.1, or the runtime (libcudart), which finds no functions of newer ones.
     DriverTooOld,
     /// The devices have no multicast (attribute 132 is 0).
     NotSupported,
-    /// Nothing connects the devices that could spread what is written.
+    /// Nothing connects the devices that could spread what is written; or two ranks have added the same one, which the driver tells by the same
+    /// code.
     NotConnected,
     /// The fabric manager, or the NVLink domain, is in a state in which it cannot be done (`CUDA_ERROR_ILLEGAL_STATE`, 401).
     FabricState,
@@ -38,12 +39,12 @@ impl Refusal {
     /// ```
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::DriverTooOld => "install a driver of CUDA 12.1 or newer",
+            Self::DriverTooOld => "install a driver of CUDA 12.1 or newer, and run with libcudart 12.1 or newer",
             Self::NotSupported => {
                 "go without: it takes GPUs from Hopper on, NVLink switches between them, and more than one GPU in sight"
             }
             Self::NotConnected => {
-                "take devices of one NVLink domain: `nvidia-smi topo -m` says what connects them, `nvidia-smi -q` their clique"
+                "take devices of one NVLink domain, each by one rank only: `nvidia-smi topo -m` says what connects them, `nvidia-smi -q` their clique"
             }
             Self::FabricState => {
                 "look at Fabric in `nvidia-smi -q`, and at the services nvidia-fabricmanager and, between hosts, nvidia-imex: start them anew, and then this program"
@@ -66,7 +67,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::DriverTooOld => "the driver has no multicast",
+            Self::DriverTooOld => "driver or runtime have no multicast",
             Self::NotSupported => "the devices have no multicast",
             Self::NotConnected => "the devices are not connected",
             Self::FabricState => "the fabric is in the wrong state",

@@ -78,7 +78,15 @@ pub fn values(bytes: &[u8]) {
                 assert!(vote::encode(&vote).len() <= bytes.len());
             }
         }
-        4 => assert_eq!(vote::count(1, &[Came::Value(bytes.to_vec())]).missing, []),
+        4 => {
+            let came = [Came::Value(bytes.to_vec())];
+            for matter in ["", "a matter"] {
+                assert_eq!(vote::count(1, matter, &came).missing, []);
+            }
+            // A yes is one to one matter at most.
+            let yes = ["", "a matter"].iter().filter(|matter| vote::count(1, matter, &came).unanimous()).count();
+            assert!(yes <= 1);
+        }
         5 => {
             if let Some(header) = Header::decode(bytes) {
                 assert_eq!(header.encode(), bytes);

@@ -74,11 +74,16 @@ impl Exchange {
     /// What the [store](Self#errors) says; who does not come, or says no, is no error. [`Error::Timeout`] only where the store does not
     /// answer.
     pub fn vote(&self, ballot: Result<(), String>) -> Result<Vote> {
+        self.vote_on("", ballot)
+    }
+
+    /// As [`Exchange::vote`], on a matter: who says yes to another one counts as a no. A vote of the program is on none.
+    pub(crate) fn vote_on(&self, matter: &str, ballot: Result<(), String>) -> Result<Vote> {
         let operation = "Exchange::vote";
         let deadline = self.deadline();
         let round = self.view.round();
         let ballot = match &ballot {
-            Ok(()) => Writer::default().u8(1).text(""),
+            Ok(()) => Writer::default().u8(1).text(clipped(matter)),
             Err(why) => Writer::default().u8(0).text(clipped(why)),
         };
         // Who comes shortly before the end learns the answer, too: the store may be busy for a moment.
@@ -86,7 +91,8 @@ impl Exchange {
         self.put(round, operation, kind::VOTE, &ballot.0, &patience)?;
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
         let verdict = format!("{}c/{round}/verdict", self.view.path);
-        let bytes = decide(&self.view, &verdict, &keys, &deadline, |came| encode(&count(round, came)))?;
+        let bytes =
+            decide(&self.view, &verdict, &keys, &deadline, |came| encode(&count(round, clipped(matter), came)))?;
         let vote = decode(&bytes).ok_or_else(|| unreadable(operation, &verdict, &bytes))?;
         if self.rank() == 0 {
             self.view.progress().own.push((round, verdict));
@@ -143,8 +149,8 @@ fn absent(came: &Came) -> Option<String> {
     }
 }
 
-/// What the ballots come to.
-pub(super) fn count(round: u64, came: &[Came]) -> Vote {
+/// What the ballots on a matter come to.
+pub(super) fn count(round: u64, matter: &str, came: &[Came]) -> Vote {
     let mut vote = Vote::default();
     for (rank, came) in came.iter().enumerate() {
         if let Some(how) = absent(came) {
@@ -153,7 +159,11 @@ pub(super) fn count(round: u64, came: &[Came]) -> Vote {
         let Came::Value(value) = came else { continue };
         let mut reader = Reader(value.get(1..).unwrap_or_default());
         match (value.first(), reader.u8(), reader.text()) {
-            (Some(&kind::VOTE), Some(1), _) => {}
+            (Some(&kind::VOTE), Some(1), Some(theirs)) if theirs == matter => {}
+            (Some(&kind::VOTE), Some(1), Some(theirs)) => {
+                let why = format!("it votes on {}, expected {}", named(theirs), named(matter));
+                vote.no.push((rank, why));
+            }
             (Some(&kind::VOTE), Some(_), Some(why)) => vote.no.push((rank, why.to_owned())),
             (other, ..) => {
                 let why = format!("expected vote as round {round}, got {}", kind::name(other));
@@ -162,6 +172,11 @@ pub(super) fn count(round: u64, came: &[Came]) -> Vote {
         }
     }
     vote
+}
+
+/// What is voted on, in words.
+fn named(matter: &str) -> &str {
+    if matter.is_empty() { "something of the program" } else { matter }
 }
 
 /// The first kilobyte of a reason.

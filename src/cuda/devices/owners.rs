@@ -62,6 +62,11 @@ pub(crate) fn drop_when(owner: Box<dyn Send>, device: Device, done: Done) {
     }
 }
 
+/// As [`drop_when`], on the thread of this crate even where it is done already: where dropping it may take long.
+pub(crate) fn drop_later(owner: Box<dyn Send>, device: Device, done: Done) {
+    hand_over(Lent { owner, device, done });
+}
+
 /// Has the thread of this crate drop `owner`: not where locks may be held.
 pub(crate) fn drop_elsewhere(owner: Box<dyn Send>, device: Device) {
     hand_over(Lent { owner, device, done: Box::new(|| Ok(true)) });

@@ -14,8 +14,7 @@ use super::host::slice_mut::PinnedSliceMut;
 use super::views::slice::Slice;
 use super::views::slice_mut::SliceMut;
 use crate::cuda::devices::device::Device;
-use crate::cuda::order::recording;
-use crate::cuda::order::recording::Used;
+use crate::cuda::order::recording::{self, Used};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::turns::{Turns, Waits};
 use crate::cuda::order::uses::Access;
@@ -162,8 +161,8 @@ pub struct LentUses<'s> {
     mapped: SmallVec<[(&'s Allocation, Access); 1]>,
     /// Pinned memory, which may belong to a graph.
     pinned: SmallVec<[&'s PinnedMemory; 1]>,
-    /// Devices for which addresses are that no other device may use.
-    only: SmallVec<[Device; 1]>,
+    /// Devices for which addresses are that no other device may use; `None` for none any more, as a launch has them.
+    only: SmallVec<[Option<Device>; 1]>,
 }
 
 impl fmt::Debug for LentUses<'_> {
@@ -192,8 +191,8 @@ impl<'s> LentUses<'s> {
         self.all.push((used, access));
     }
 
-    /// An address that is mapped for `device` alone.
-    pub(crate) fn add_only_for(&mut self, device: Device) {
+    /// An address that is mapped for `device` alone; or one that another launch was lent.
+    pub(crate) fn add_only_for(&mut self, device: Option<Device>) {
         self.only.push(device);
     }
 
@@ -205,8 +204,9 @@ impl<'s> LentUses<'s> {
     /// Whether the device of `stream` can get at all of it, as far as that is known: what other devices have opened otherwise is not.
     pub(super) fn check(&self, operation: &'static str, stream: &Stream) -> Result<()> {
         let device = stream.device();
-        if let Some(other) = self.only.iter().find(|only| **only != device) {
-            return Err(Error::argument(operation, "memory", format_args!("an address for {device}"), other));
+        if let Some(other) = self.only.iter().find(|only| **only != Some(device)) {
+            let got = other.map_or("one that another launch was lent".to_owned(), |other| other.to_string());
+            return Err(Error::argument(operation, "memory", format_args!("an address for {device}"), got));
         }
         self.pinned.iter().try_for_each(|pinned| pinned.check_use(operation, stream))?;
         match self.mapped.iter().find(|(alloc, access)| !alloc.serves(device, *access)) {

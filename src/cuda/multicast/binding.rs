@@ -7,11 +7,12 @@ use super::bound::Bound as Kept;
 use super::functions::{BindAddress, BindMemory, check, functions, refused};
 use super::object::{Binding, Object};
 use super::part::{Part, Source};
-use super::patience::{bounded, persist};
+use super::patience::{bounded_call, persist};
 use super::state::{Bound, Complete, Mapped, Multicast};
-use super::votes::ballot;
+use super::votes::MAP;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
+use crate::cuda::devices::thread::outside_host_functions;
 use crate::cuda::memory::allocated::region::Region;
 use crate::cuda::vmm::{HandleTypes, PhysicalMemory, handles_at, held_by};
 use crate::deadline::Deadline;
@@ -47,7 +48,7 @@ impl Multicast<Complete> {
     /// the least step or lie outside, and where something is bound already; [`Multicast`](Error::Multicast) for memory that cannot be shared,
     /// where the object can, where the driver is out of memory, the fabric in the wrong state, or the system not ready;
     /// [`Timeout`](Error::Timeout) where the driver does not return, as a device is missing; what CUDA says. The object is gone then, and the
-    /// other ranks of it are told.
+    /// other ranks of it are told. Where the driver has not returned, memory that it binds later stays for good.
     pub fn bind(self, part: Part<'_>) -> Result<Multicast<Bound>> {
         let mut object = self.into_object();
         match bind(&mut object, part) {
@@ -95,7 +96,8 @@ impl Multicast<Complete> {
 macro_rules! more {
     ($($state:ident)*) => {$(
         impl Multicast<$state> {
-            /// As [`Multicast::bind`]; where it fails, the object stays as it was.
+            /// As [`Multicast::bind`]; where it fails, the object stays as it was, but for a [`Timeout`](Error::Timeout) of the driver: what was to
+            /// be bound may be bound later, without anybody's knowing, and then stays for good, as does the object, which can no more be closed.
             ///
             /// # Errors
             /// As there.
@@ -104,11 +106,12 @@ macro_rules! more {
             }
 
             /// Wraps `cuMulticastUnbind`: takes away what was bound for a device in one call, at these bytes of the object, just as it was bound.
-            /// Waits until the devices are done with it; other processes no longer write there by then.
+            /// Waits until the devices are done with it.
             ///
             /// # Errors
-            /// [`InvalidArgument`](Error::InvalidArgument) where nothing that was bound begins there; [`Timeout`](Error::Timeout) where the
-            /// devices are not done; what CUDA says. The memory stays bound then.
+            /// [`InvalidArgument`](Error::InvalidArgument) where nothing that was bound begins there; [`InvalidUsage`](Error::InvalidUsage) where
+            /// ranks have mapped the object in common, as others may write there; [`Timeout`](Error::Timeout) where the devices are not done;
+            /// what CUDA says. The memory stays bound then.
             pub fn unbind(&mut self, device: Device, at: usize) -> Result<()> {
                 unbind(self.object_mut(), device, at)
             }
@@ -121,13 +124,14 @@ more! { Bound Mapped }
 /// Tells the other ranks, which come to a vote when they have mapped it, and ends it.
 fn given_up(object: Box<Object>, error: Error) -> Error {
     if let Some(party) = &object.party {
-        let _ = party.vote(ballot(&Err(error.clone())));
+        let _ = party.ask(MAP, &Err(error.clone()));
     }
     object.leave();
     error
 }
 
 fn bind(object: &mut Object, part: Part<'_>) -> Result<()> {
+    outside_host_functions(BIND)?;
     let device = part.device();
     if !object.devices.contains(&device) {
         let expected = format!("memory of a device that this process has added: {:?}", object.devices);
@@ -153,7 +157,7 @@ fn bind(object: &mut Object, part: Part<'_>) -> Result<()> {
     let call = Arc::new(call);
     let result = persist(&deadline, || {
         let (call, keeps) = (Arc::clone(&call), Arc::clone(&memory) as Arc<dyn Any + Send + Sync>);
-        let code = bounded(BIND, device, &deadline, keeps, move || call())?;
+        let code = bounded_call(BIND, device, &deadline, keeps, move || call())?;
         check(function, device, code, || format!("{bytes} bytes at {at}"))
     });
     match result {
@@ -245,6 +249,11 @@ fn is_shareable(part: &Part<'_>) -> Result<bool> {
 
 fn unbind(object: &mut Object, device: Device, at: usize) -> Result<()> {
     const OPERATION: &str = "Multicast::unbind";
+    outside_host_functions(OPERATION)?;
+    if object.shown {
+        let reason = "other ranks may write there: all close it together".to_owned();
+        return Err(Error::InvalidUsage { operation: OPERATION, reason });
+    }
     let found = object.bindings.iter().position(|binding| (binding.device, binding.at) == (device, at));
     let Some(found) = found else {
         let expected = format!("where something begins that is bound for {device}: {:?}", object.bound_for(device));

@@ -1,13 +1,15 @@
 //! Multicast objects from their making to the last device.
 
-use super::functions::{check, functions};
+use super::functions::{check, functions, no_fabric};
 use super::object::Object;
 use super::patience::persist;
 use super::properties::Properties;
 use super::state::{Building, Complete, Multicast};
 use super::support::{check_device, check_properties};
 use crate::cuda::devices::device::Device;
+use crate::cuda::vmm::HandleTypes;
 use crate::error::{Error, Result};
+use crate::sys;
 
 impl Multicast<Building> {
     /// Wraps `cuMulticastCreate`: an object with no devices as yet.
@@ -30,7 +32,8 @@ impl Multicast<Building> {
     ///
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for no devices, or a size that is no multiple of the least step;
-    /// [`Multicast`](Error::Multicast) where driver or devices have no multicast, or the switches have no room; what CUDA says.
+    /// [`Multicast`](Error::Multicast) where driver or devices have no multicast, or the switches have no room;
+    /// [`Unsupported`](Error::Unsupported) for fabric handles where there is no fabric; what CUDA says.
     pub fn create(properties: &Properties) -> Result<Self> {
         const FUNCTION: &str = "cuMulticastCreate";
         check_properties(FUNCTION, properties)?;
@@ -42,7 +45,7 @@ impl Multicast<Building> {
         persist(&deadline, || {
             // SAFETY: writes a handle to the place given, and reads the properties.
             let result = unsafe { function(&raw mut handle, &raw const raw) };
-            check(FUNCTION, device, result, || properties.to_string())
+            check_create(device, result, properties)
         })?;
         Ok(Self::of(Object::new(handle, *properties, steps)))
     }
@@ -73,6 +76,15 @@ impl Multicast<Building> {
         }
         Ok(Multicast::of(self.into_object()))
     }
+}
+
+/// What cuMulticastCreate came to. There are multicast objects, and where this one is for fabric handles, these may be what is missing.
+fn check_create(device: Device, result: sys::CUresult, properties: &Properties) -> Result<()> {
+    const FUNCTION: &str = "cuMulticastCreate";
+    if matches!(result.0, 800 | 801) && properties.handles().contains(HandleTypes::FABRIC) {
+        return Err(no_fabric(FUNCTION));
+    }
+    check(FUNCTION, device, result, || properties.to_string())
 }
 
 /// Adds a device of this process.
@@ -109,10 +121,14 @@ impl Multicast<Complete> {
     /// ```
     ///
     /// # Errors
-    /// As [`Multicast::create`] and [`Multicast::add`].
+    /// As [`Multicast::create`] and [`Multicast::add`]; [`InvalidArgument`](Error::InvalidArgument) for no devices.
     pub fn single_process(devices: &[Device], bytes: usize) -> Result<Self> {
+        const OPERATION: &str = "Multicast::single_process";
+        if devices.is_empty() {
+            return Err(Error::argument(OPERATION, "devices", "at least one device", "none"));
+        }
         for (at, device) in devices.iter().enumerate() {
-            check_device("Multicast::single_process", *device, &devices[..at])?;
+            check_device(OPERATION, *device, &devices[..at])?;
         }
         let mut building = Multicast::create(&Properties::new(devices.len(), bytes).rounded()?)?;
         devices.iter().try_for_each(|device| building.add(*device))?;
@@ -144,6 +160,7 @@ impl Multicast<Complete> {
     /// # Safety
     /// - `raw` is the handle of a multicast object that was made with these properties, and nobody else releases it.
     /// - These devices were added to it, and nothing is bound for them.
+    /// - Where other processes have it, none of them writes to it any more when it is closed or dropped here, or unbound: nobody asks them.
     ///
     /// That devices of other processes were not added is found at the first [bind](Multicast::bind), at its deadline.
     ///
@@ -159,5 +176,25 @@ impl Multicast<Complete> {
         let mut object = Object::new(raw, *properties, steps);
         object.devices = devices.to_vec();
         Ok(Self::of(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::Refusal;
+
+    #[test]
+    fn what_is_missing_is_the_fabric_or_multicast() {
+        let Ok(device) = Device::new(0) else { return };
+        let create = |code, handles| {
+            let properties = Properties::new(2, 2 << 20).handle_types(handles);
+            check_create(device, sys::CUresult(code), &properties).unwrap_err()
+        };
+        for code in [800, 801] {
+            assert!(matches!(create(code, HandleTypes::FABRIC), Error::Unsupported { .. }), "{code}");
+        }
+        assert!(matches!(create(801, HandleTypes::FD), Error::Multicast { why: Refusal::NotSupported, .. }));
+        assert!(matches!(create(800, HandleTypes::FD), Error::Cuda { code: 800, .. }));
     }
 }

@@ -87,7 +87,8 @@ fn found() -> Option<&'static Functions> {
 
 /// The functions, for `operation`.
 pub(super) fn functions(operation: &'static str) -> Result<&'static Functions> {
-    found().ok_or_else(|| refused(operation, Refusal::DriverTooOld, "a driver that has cuMulticastCreate was expected"))
+    let missing = "a driver, and a runtime that finds its functions, that have cuMulticastCreate were expected";
+    found().ok_or_else(|| refused(operation, Refusal::DriverTooOld, missing))
 }
 
 /// An [`Error::Multicast`].
@@ -111,6 +112,12 @@ pub(super) fn why_not(operation: &'static str, device: Device) -> Result<Option<
     Ok((supported == 0).then_some(Refusal::NotSupported))
 }
 
+/// What is missing where fabric handles are not to be had.
+pub(super) fn no_fabric(operation: &'static str) -> Error {
+    let needs = "a fabric that this process may use, for fabric handles: an IMEX channel".to_owned();
+    Error::Unsupported { operation, needs }
+}
+
 /// What a call of `function` came to, which was to do `what` and concerns `device`.
 pub(super) fn check(
     function: &'static str,
@@ -120,10 +127,8 @@ pub(super) fn check(
 ) -> Result<()> {
     let why = match (result.0, function) {
         (0, _) => return Ok(()),
-        (800, _) => {
-            let needs = "a fabric that this process may use, for fabric handles: an IMEX channel".to_owned();
-            return Err(Error::Unsupported { operation: function, needs });
-        }
+        // Other calls are not refused for a fabric: what they say is what CUDA says.
+        (800, "cuMemExportToShareableHandle" | "cuMemImportFromShareableHandle") => return Err(no_fabric(function)),
         (2, _) => Refusal::OutOfMemory,
         (47, _) => Refusal::ResourcesExhausted,
         (401, _) => Refusal::FabricState,
@@ -137,4 +142,22 @@ pub(super) fn check(
     let said = check_on(device.ordinal(), function, code(result)).err().map(|error| error.to_string());
     let said = said.unwrap_or_default();
     Err(refused(function, why, format_args!("{} on {device}: error {} ({said})", what(), result.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a code of a call is taken for, without any call.
+    #[test]
+    fn codes_that_mean_other_things_elsewhere() {
+        let Ok(device) = Device::new(0) else { return };
+        let what = |function, code| check(function, device, sys::CUresult(code), String::new).unwrap_err();
+        for function in ["cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"] {
+            assert!(matches!(what(function, 800), Error::Unsupported { .. }));
+        }
+        for function in ["cuMulticastCreate", "cuMulticastAddDevice", "cuMulticastBindMem", "cuMemMap"] {
+            assert!(matches!(what(function, 800), Error::Cuda { code: 800, .. }), "{function}");
+        }
+    }
 }

@@ -2,20 +2,21 @@
 
 use super::functions::check;
 use super::object::{Object, View};
-use super::patience::{bounded, persist};
-use super::pointer::{McPtr, Noted};
+use super::patience::{bounded_call, persist};
+use super::pointer::{McPtr, Noted, Of};
 use super::state::{Bound, Mapped, Multicast};
-use super::votes::vote;
+use super::votes::{MAP, decided};
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
+use crate::cuda::devices::thread::outside_host_functions;
 use crate::cuda::memory::bracket::LentUses;
 use crate::cuda::order::uses::Access;
-use crate::cuda::vmm::functions::{self as memory, code};
+use crate::cuda::vmm::functions as memory;
 use crate::cuda::vmm::{self, AddressRange};
 use crate::element::{Element, must_fit};
 use crate::error::{Error, Result};
+use crate::exchange::Vote;
 
-const MAP: &str = "Multicast::map";
 const PART: &str = "Multicast::part";
 
 impl Multicast<Bound> {
@@ -40,13 +41,20 @@ impl Multicast<Bound> {
     /// # Errors
     /// [`Multicast`](Error::Multicast) where the fabric is in the wrong state, the driver out of memory, or another rank could not go on;
     /// [`Timeout`](Error::Timeout) where the driver does not return, or a rank does not come; [`Gone`](Error::Gone) where one has ended; what
-    /// CUDA says. The object is gone then.
+    /// CUDA says. The object is gone then; where the [store](crate::exchange::Exchange#errors) fails while they vote, and others may have been
+    /// told that all have mapped it, it is left behind with its memory.
     pub fn map(self) -> Result<Multicast<Mapped>> {
         let mut object = self.into_object();
         let devices = object.devices.clone();
-        let mapped = devices.into_iter().try_for_each(|device| map(&mut object, device));
-        let agreed = match object.party.clone() {
-            Some(party) => vote(MAP, &party, mapped),
+        let mapped = outside_host_functions(MAP)
+            .and_then(|()| devices.into_iter().try_for_each(|device| map(&mut object, device)));
+        let agreed = match &object.party {
+            Some(party) => {
+                let vote = party.ask(MAP, &mapped);
+                // Where this rank does not know how it ended, the others may write already.
+                object.shown = mapped.is_ok() && vote.as_ref().map_or(true, Vote::unanimous);
+                mapped.and_then(|()| decided(MAP, &party.exchange, &vote?))
+            }
             None => mapped,
         };
         match agreed {
@@ -72,7 +80,7 @@ fn map(object: &mut Object, device: Device) -> Result<()> {
         let nothing = std::sync::Arc::new(());
         // SAFETY: addresses of a reservation at which nothing is mapped, and a live object of so many bytes; where the call does not return,
         // both stay.
-        let code = bounded(MAP, device, &deadline, nothing, move || unsafe { function(base, bytes, 0, raw, 0) })?;
+        let code = bounded_call(MAP, device, &deadline, nothing, move || unsafe { function(base, bytes, 0, raw, 0) })?;
         check(FUNCTION, device, code, || format!("{bytes} bytes"))
     });
     if let Err(error) = result {
@@ -85,9 +93,12 @@ fn map(object: &mut Object, device: Device) -> Result<()> {
     // From now on it is taken down with the object.
     object.views.push(View { device, range });
     let (set_access, access) = (memory::set_access("cuMemSetAccess")?, vmm::Access::read_write(device).descriptor());
-    // SAFETY: what was mapped just now, and one description to read.
-    let result = unsafe { set_access(base, bytes, &raw const access, 1) };
-    check_on(device.ordinal(), "cuMemSetAccess", code(result))
+    // SAFETY: what was mapped just now, and one description to read; where the call does not return, all of it stays.
+    let set_access = move || unsafe { set_access(base, bytes, &raw const access, 1) };
+    let code = bounded_call(MAP, device, &deadline, std::sync::Arc::new(()), set_access).inspect_err(|error| {
+        object.stuck |= matches!(error, Error::Timeout { .. });
+    })?;
+    check_on(device.ordinal(), "cuMemSetAccess", memory::code(code))
 }
 
 impl Multicast<Mapped> {
@@ -166,7 +177,7 @@ impl Multicast<Mapped> {
             }
         }
         let address = view.range.as_raw().wrapping_byte_add(at);
-        Ok(McPtr::of(address, len, Some((device, object))))
+        Ok(McPtr::of(address, len, Of::Object(device, object)))
     }
 }
 

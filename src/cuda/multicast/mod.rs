@@ -83,6 +83,8 @@ mod votes;
 pub use crate::refusal::Refusal;
 pub use part::Part;
 pub use pointer::McPtr;
+#[allow(unused_imports, reason = "not every library is built in")]
+pub(crate) use pointer::Of;
 pub use properties::Properties;
 pub use state::{Bound, Building, Complete, Mapped, Multicast, State};
 pub use team::Channel;

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use super::bound::Bound;
 use super::functions::functions;
+use super::patience::bounded;
 use super::properties::Properties;
-use super::votes::vote;
+use super::votes::{MAP, Party, decided, nobody_else};
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::settle::settle;
+use crate::cuda::devices::thread::{in_host_function, outside_host_functions};
 use crate::cuda::vmm::functions::{self as memory, code};
 use crate::cuda::vmm::{AddressRange, Granularity};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::Exchange;
 
 /// A multicast object: its handle, and what this process has bound and mapped.
 pub(super) struct Object {
@@ -28,7 +29,9 @@ pub(super) struct Object {
     pub(super) views: Vec<View>,
     pub(super) timeout: Option<Duration>,
     /// Those who have it in common.
-    pub(super) party: Option<Exchange>,
+    pub(super) party: Option<Party>,
+    /// They may have mapped it, and write to what is bound here.
+    pub(super) shown: bool,
     /// A call of the driver has not returned, which may still use it.
     pub(super) stuck: bool,
 }
@@ -58,13 +61,14 @@ impl Object {
             views: Vec::new(),
             timeout: None,
             party: None,
+            shown: false,
             stuck: false,
         })
     }
 
     /// The deadline of a call that begins now.
     pub(super) fn deadline(&self) -> Deadline {
-        let shared = self.party.as_ref().map(Exchange::timeout);
+        let shared = self.party.as_ref().map(|party| party.exchange.timeout());
         Deadline::after(self.timeout.or(shared).unwrap_or_else(default_timeout))
     }
 
@@ -91,7 +95,8 @@ impl Object {
         all
     }
 
-    /// Unmaps, unbinds and releases it, in this order, and then lets go of the memory: the first error, after all was tried.
+    /// Unmaps, unbinds and releases it, in this order, and then lets go of the memory: the first error, after all was tried. What cannot be
+    /// unmapped or unbound stays, with what it uses.
     fn take_down(&mut self) -> Result<()> {
         let mut result = Ok(());
         while let Some(view) = self.views.pop() {
@@ -102,18 +107,30 @@ impl Object {
             }
             result = result.and(done);
         }
-        let mut memory = Vec::new();
+        let (mut memory, mut is_free) = (Vec::new(), true);
         while let Some(binding) = self.bindings.pop() {
-            result = result.and(self.unbind(&binding));
-            memory.push(binding.memory);
+            let done = self.unbind(&binding);
+            if done.is_ok() {
+                memory.push(binding.memory);
+            } else {
+                // It is bound as before: whoever writes to the object writes there.
+                std::mem::forget(binding.memory);
+                is_free = false;
+            }
+            result = result.and(done);
         }
-        let device = self.device().map_or(0, Device::ordinal);
-        let release = memory::release("cuMemRelease").and_then(|release| {
-            // SAFETY: a handle that was given to us, once.
-            check_on(device, "cuMemRelease", code(unsafe { release(self.raw) }))
-        });
+        if is_free {
+            result = result.and(self.release());
+        }
         self.raw = 0;
-        result.and(release)
+        result
+    }
+
+    fn release(&self) -> Result<()> {
+        let device = self.device().map_or(0, Device::ordinal);
+        let release = memory::release("cuMemRelease")?;
+        // SAFETY: a handle that was given to us, once.
+        check_on(device, "cuMemRelease", code(unsafe { release(self.raw) }))
     }
 
     fn unmap(&self, view: &View) -> Result<()> {
@@ -134,42 +151,65 @@ impl Object {
     }
 
     /// Ends it in order: all ranks have come where they have it in common and mapped, and the devices are done. The first error, after all
-    /// was tried.
-    pub(super) fn close(mut self: Box<Self>, operation: &'static str) -> Result<()> {
-        if self.stuck {
-            std::mem::forget(self);
-            let reason = "a call of the driver has not returned that uses the object: it is left behind".to_owned();
-            return Err(Error::InvalidUsage { operation, reason });
+    /// was tried that can be.
+    pub(super) fn close(self: Box<Self>, operation: &'static str) -> Result<()> {
+        if let Err(error) = outside_host_functions(operation) {
+            self.leave();
+            return Err(error);
         }
-        let deadline = self.deadline();
-        let settled = self.settle(operation, &deadline);
+        let settled = if self.stuck {
+            let reason = "a call of the driver has not returned that uses the object: it is left behind".to_owned();
+            Err(Error::InvalidUsage { operation, reason })
+        } else {
+            self.settle(operation, &self.deadline())
+        };
         let agreed = match &self.party {
-            // Nobody takes away what others may still write to.
-            Some(party) if !self.views.is_empty() => {
-                vote(operation, party, settled.as_ref().map(drop).map_err(Clone::clone))
+            Some(party) if self.shown => {
+                let vote = party.ask(operation, &settled);
+                if !vote.as_ref().is_ok_and(nobody_else) {
+                    // Nobody takes away what others may still write to. The exchange stays as well: as long as this process lives, this
+                    // rank has not ended.
+                    let decided = vote.and_then(|vote| decided(operation, &party.exchange, &vote));
+                    std::mem::forget(self);
+                    return settled.and(decided);
+                }
+                vote.and_then(|vote| decided(operation, &party.exchange, &vote))
             }
-            _ => Ok(()),
+            Some(party) => {
+                // So that the others do not take what this rank votes on next for its yes.
+                let reason = "the object is closed before it was mapped".to_owned();
+                let _ = party.ask(MAP, &Err(Error::InvalidUsage { operation, reason }));
+                Ok(())
+            }
+            None => Ok(()),
         };
         if let Err(error) = settled {
             self.leave();
             return Err(error);
         }
-        let down = self.take_down();
-        agreed.and(down)
+        let deadline = self.deadline();
+        let mut object = self;
+        let down = bounded(operation, &deadline, "all devices are idle", drop, move || {
+            let ready = object.device().map_or(Ok(()), settle);
+            ready.and_then(|()| object.take_down())
+        });
+        agreed.and(down.and_then(|done| done))
     }
 
-    /// Ends it when the devices are done, perhaps later.
+    /// Ends it when the devices are done, perhaps later, on a thread of this crate.
     pub(super) fn leave(self: Box<Self>) {
-        if self.stuck || in_host_function() {
-            // The driver must not be called, or may be in a call that uses it.
+        if self.stuck || self.shown {
+            // The driver may be in a call that uses it; or others may write to it, whom nobody can ask here.
             std::mem::forget(self);
             return;
         }
         match self.device() {
-            Some(device) if !self.bindings.is_empty() => {
+            // With the first binding that thread was started.
+            Some(device) if !self.bindings.is_empty() || !self.views.is_empty() => {
                 let memory = self.memory();
-                owners::drop_when(self, device, Box::new(move || all_done(&memory)));
+                owners::drop_later(self, device, Box::new(move || all_done(&memory)));
             }
+            _ if in_host_function() => std::mem::forget(self),
             _ => drop(self),
         }
     }

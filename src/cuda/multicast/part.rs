@@ -43,7 +43,8 @@ impl<'m> Part<'m> {
         Self { source, at: 0, skip: 0, bytes: None }
     }
 
-    /// Physical memory, by its handle (`cuMulticastBindMem`). It can be mapped as well, before or after that, and stays until it is unbound.
+    /// Physical memory, by its handle (`cuMulticastBindMem`). It stays until it is unbound. It can be mapped after that, but not behind other
+    /// memory; what is mapped already is bound [by its address](Part::buffer).
     pub fn memory(memory: &'m PhysicalMemory) -> Self {
         Self::of(Source::Memory(memory))
     }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -42,34 +43,59 @@ pub(super) fn persist<T>(deadline: &Deadline, mut call: impl FnMut() -> Result<T
     }
 }
 
-/// Makes a call of the driver that blocks until all devices were added, perhaps for ever, on a thread that is left behind at the deadline;
-/// with it `keeps`, which the call uses. An [`Error::Timeout`] says that it may still run.
-pub(super) fn bounded(
+/// Makes calls of the driver that may block until all devices were added, or are idle, on a thread that is left behind at the deadline. An
+/// [`Error::Timeout`], which names `what` is waited for, says that they may still run: what they come to is given to `late` then, by that
+/// thread. Else it is returned, and `late` is gone by then.
+pub(super) fn bounded<T: Send + 'static>(
+    operation: &'static str,
+    deadline: &Deadline,
+    what: &str,
+    late: impl FnOnce(T) + Send + 'static,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    let (tell, told) = channel();
+    // Who sees it set was second: either the caller has gone when the calls return, or they have returned when it would go.
+    let first = Arc::new(AtomicBool::new(false));
+    let gone = Arc::clone(&first);
+    let run = move || {
+        let result = call();
+        if gone.swap(true, Ordering::AcqRel) {
+            late(result);
+        } else {
+            // Before anybody goes on: nothing is kept by a thread that nobody sees.
+            drop(late);
+            let _ = tell.send(result);
+        }
+    };
+    let spawned = thread::Builder::new().name("gpucomm-multicast".into()).spawn(run);
+    spawned
+        .map_err(|error| Error::InvalidUsage { operation, reason: format!("a thread cannot be started: {error}") })?;
+    let ended = || Error::InvalidUsage { operation, reason: "the thread of the call has ended".to_owned() };
+    match told.recv_timeout(deadline.remaining()) {
+        Ok(result) => Ok(result),
+        Err(RecvTimeoutError::Timeout) if first.swap(true, Ordering::AcqRel) => told.recv().map_err(|_| ended()),
+        Err(RecvTimeoutError::Timeout) => {
+            Err(deadline.error(operation, format!("the driver does not return before {what}")))
+        }
+        Err(RecvTimeoutError::Disconnected) => Err(ended()),
+    }
+}
+
+/// As [`bounded`], for one call that may have to wait for devices, and uses `keeps`: where it goes well after all, that is never let go of.
+pub(super) fn bounded_call(
     operation: &'static str,
     device: Device,
     deadline: &Deadline,
     keeps: Arc<dyn Any + Send + Sync>,
     call: impl FnOnce() -> sys::CUresult + Send + 'static,
 ) -> Result<sys::CUresult> {
-    let (tell, told) = channel();
-    let run = move || {
-        let result = settle(device).map(|()| call());
-        // Before anybody goes on: nothing is kept by a thread that nobody sees.
-        drop(keeps);
-        let _ = tell.send(result);
+    let late = move |result: Result<sys::CUresult>| {
+        if result.is_ok_and(|code| code.0 == 0) {
+            // Nobody knows of it who could undo it.
+            std::mem::forget(keeps);
+        }
     };
-    let spawned = thread::Builder::new().name("gpucomm-multicast".into()).spawn(run);
-    spawned
-        .map_err(|error| Error::InvalidUsage { operation, reason: format!("a thread cannot be started: {error}") })?;
-    match told.recv_timeout(deadline.remaining()) {
-        Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => {
-            Err(deadline.error(operation, "the driver does not return before all devices were added".to_owned()))
-        }
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(Error::InvalidUsage { operation, reason: "the thread of the call has ended".to_owned() })
-        }
-    }
+    bounded(operation, deadline, "all devices were added", late, move || settle(device).map(|()| call()))?
 }
 
 #[cfg(test)]
@@ -92,5 +118,32 @@ mod tests {
             Err(not_ready())
         });
         assert!(is_not_ready(&error.unwrap_err()) && (2..=3).contains(&calls), "{calls}");
+    }
+    /// Whoever is second does what is left to do, however close they are.
+    #[test]
+    fn what_comes_late_is_seen_by_one() {
+        for pause in (0..60).map(|number| Duration::from_micros(number * 20)) {
+            let (late, was_late) = channel();
+            let deadline = Deadline::after(Duration::from_micros(500));
+            let result = bounded(
+                "test",
+                &deadline,
+                "it is time",
+                move |one| late.send(one).unwrap(),
+                move || {
+                    thread::sleep(pause);
+                    7
+                },
+            );
+            // The other end is gone where nothing was late.
+            let late = was_late.recv().ok();
+            match result {
+                Ok(value) => assert_eq!((value, late), (7, None)),
+                Err(error) => {
+                    assert!(error.to_string().contains("before it is time"), "{error}");
+                    assert_eq!(late, Some(7));
+                }
+            }
+        }
     }
 }

@@ -20,10 +20,11 @@ use crate::element::{self, Element};
 /// beside other uses of the memory that *this process* has bound, and that is not let go of before it is done. What other processes do with
 /// the object, nobody here sees: kernels of different processes, and what reads the memory of one device while another device stores to all,
 /// are kept apart by the program, as with any memory that [processes share](crate::cuda::vmm#order); threads of one process that use the memory
-/// in different ways at the same time, too. A capture cannot have it.
+/// in different ways at the same time, too. What a launch was lent, no other launch can be lent within it.
 ///
-/// It comes from [`Multicast`](super::Multicast::ptr), from NCCL (`Communicator::multimem_ptr`) and from NVSHMEM (`MulticastView::ptr`). Of the
-/// latter two, uses are not known by it: what it is of is lent beside it.
+/// It comes from [`Multicast`](super::Multicast::ptr), from NCCL (`Communicator::multimem_ptr`) and from NVSHMEM (`MulticastView::ptr`). A capture
+/// cannot have one of [`Multicast`](super::Multicast). Of the latter two, uses are not known by it: what it is of is lent beside it, and says
+/// whether a capture can have that.
 ///
 /// ```
 /// # use gpucomm::cuda::multicast::Multicast;
@@ -50,9 +51,19 @@ use crate::element::{self, Element};
 pub struct McPtr<'m, T: Element> {
     address: NonNull<c_void>,
     len: usize,
-    /// The device that it is mapped for, and what it is of, where that is known.
-    of: Option<(Device, &'m dyn Noted)>,
+    of: Of<'m>,
     _elements: PhantomData<fn() -> T>,
+}
+
+/// Whose an address is.
+#[derive(Clone, Copy)]
+pub(crate) enum Of<'m> {
+    /// Of an object of this crate, mapped for a device.
+    Object(Device, &'m dyn Noted),
+    /// Of another library.
+    Others,
+    /// It is lent to a launch, which has noted what it uses: another one would not.
+    Lent,
 }
 
 /// What an address is of: it says what a launch uses.
@@ -67,7 +78,7 @@ unsafe impl<T: Element> Sync for McPtr<'_, T> {}
 
 impl<'m, T: Element> McPtr<'m, T> {
     /// An address that is not null.
-    pub(crate) fn of(address: *mut c_void, len: usize, of: Option<(Device, &'m dyn Noted)>) -> Self {
+    pub(crate) fn of(address: *mut c_void, len: usize, of: Of<'m>) -> Self {
         let address = NonNull::new(address).expect("an address of a multicast object");
         Self { address, len, of, _elements: PhantomData }
     }
@@ -118,15 +129,19 @@ impl<'m, T: Element> McPtr<'m, T> {
     }
 
     fn uses<'s>(&'s self, uses: &mut LentUses<'s>, access: Access) {
-        if let Some((device, of)) = self.of {
-            uses.add_only_for(device);
-            of.note(uses, access);
+        match self.of {
+            Of::Object(device, of) => {
+                uses.add_only_for(Some(device));
+                of.note(uses, access);
+            }
+            Of::Others => {}
+            Of::Lent => uses.add_only_for(None),
         }
     }
 
     /// For the closure of a launch.
     fn lend<'l>(&self) -> McPtr<'l, T> {
-        McPtr { address: self.address, len: self.len, of: None, _elements: PhantomData }
+        McPtr { address: self.address, len: self.len, of: Of::Lent, _elements: PhantomData }
     }
 }
 

@@ -9,6 +9,7 @@ use super::properties::Properties;
 use super::state::{Building, Multicast};
 use super::support::check_properties;
 use crate::cuda::devices::device::Device;
+use crate::cuda::devices::thread::outside_host_functions;
 use crate::cuda::vmm::functions as memory;
 use crate::cuda::vmm::{FabricHandle, HandleTypes};
 use crate::error::{Error, Result};
@@ -76,6 +77,7 @@ impl Multicast<Building> {
     /// There is a place for a handle of this kind at `place`.
     unsafe fn export(&self, operation: &'static str, kind: HandleTypes, place: *mut c_void) -> Result<()> {
         const FUNCTION: &str = "cuMemExportToShareableHandle";
+        outside_host_functions(operation)?;
         let has = self.properties().handles();
         if !has.contains(kind) {
             let expected = format!("an object that was made for {kind}");
@@ -136,6 +138,7 @@ unsafe fn import(
     properties: &Properties,
 ) -> Result<Multicast<Building>> {
     const FUNCTION: &str = "cuMemImportFromShareableHandle";
+    outside_host_functions(operation)?;
     functions(operation)?;
     check_properties(operation, properties)?;
     let (steps, import) = (properties.granularity()?, memory::import(operation)?);

@@ -19,9 +19,13 @@ use crate::error::Result;
 /// | [`Bound`] | have more bound, and unbound | [`map`](Multicast::map) |
 /// | [`Mapped`] | the same; give its [address](Multicast::ptr) to kernels | |
 ///
-/// Dropped in whatever state, it is taken down when the devices are done with it: unmapped, unbound, released, and only then is the memory let
-/// go of. [`Multicast::close`] does the same at once, and tells what went wrong; where ranks have the object in common, it alone waits until the
-/// others no longer write to what this one takes away.
+/// Dropped in whatever state, it is taken down when the devices are done with it, on a thread of this crate: unmapped, unbound, released, and only
+/// then is the memory let go of. [`Multicast::close`] does the same before it returns, and tells what went wrong.
+///
+/// Where ranks have mapped the object in common, others may write to the memory of this one until they say that they are done, and a destructor
+/// cannot ask them. Dropped then, it is *left behind*: object and memory stay until the process ends. Only [`Multicast::close`], by all ranks,
+/// gives them back. Dropped before it is mapped, it is taken down, and the other ranks are not told: they wait for this one until their
+/// timeout, unless it comes to another vote of theirs, which they take for its no.
 pub struct Multicast<S: State> {
     /// Taken by what comes next, and by the destructor.
     object: Option<Box<Object>>,
@@ -112,7 +116,8 @@ impl<S: State> Multicast<S> {
         self.object().raw
     }
 
-    /// The same, whose calls wait for `timeout` at most; otherwise that of the exchange, or [`default_timeout`](crate::default_timeout).
+    /// The same, whose calls wait for driver and devices for `timeout` at most; otherwise that of the exchange, or
+    /// [`default_timeout`](crate::default_timeout). Votes of ranks wait as the exchange does.
     ///
     /// ```
     /// # use gpucomm::cuda::multicast::Multicast;
@@ -132,8 +137,8 @@ impl<S: State> Multicast<S> {
     }
 
     /// Wraps `cuMemUnmap`, `cuMulticastUnbind` and `cuMemRelease`: waits until the devices are done, and takes the object down. Where ranks have
-    /// mapped it in common, all of them call it, as nobody may take away what others still write to: each waits for the others before it
-    /// unmaps.
+    /// mapped it in common, all of them call it, and each says whether it is done: nobody takes away what others may still write to. Where
+    /// they have it in common and have not mapped it, the others are told that this one never will.
     ///
     /// ```
     /// # use gpucomm::cuda::multicast::Multicast;
@@ -147,9 +152,14 @@ impl<S: State> Multicast<S> {
     /// ```
     ///
     /// # Errors
-    /// [`Timeout`](crate::Error::Timeout) where devices are not done: it is taken down later then. Where other ranks have not come, said no or
-    /// ended ([`Timeout`](crate::Error::Timeout), [`Multicast`](crate::Error::Multicast), [`Gone`](crate::Error::Gone)), and what CUDA
-    /// says: the rest of it was done all the same.
+    /// [`Timeout`](crate::Error::Timeout) where devices are not done, or the driver does not return: it is taken down later then. What CUDA says:
+    /// the rest of it was done all the same, and what could not be unmapped or unbound stays.
+    /// [`InvalidUsage`](crate::Error::InvalidUsage) within a host function of a stream, and after a call that did not return.
+    ///
+    /// Where ranks have mapped it in common: [`Gone`](crate::Error::Gone) where some have ended, as the exchange says, and nobody else is left
+    /// who writes: it is taken down all the same. Where one is not done or has not come ([`Timeout`](crate::Error::Timeout),
+    /// [`Multicast`](crate::Error::Multicast) with [`Refusal::Peer`](super::Refusal::Peer)), or this one is not, it is left behind on all
+    /// ranks, with its memory, until their processes end.
     pub fn close(self) -> Result<()> {
         self.into_object().close("Multicast::close")
     }

@@ -8,7 +8,7 @@ use super::functions::refused;
 use super::patience::{ATTEMPTS, pause};
 use super::properties::Properties;
 use super::state::{Building, Complete, Multicast};
-use super::votes::{ballot, decided, is_worth_another, vote};
+use super::votes::{Party, decided, is_worth_another, vote};
 use crate::cuda::devices::device::Device;
 use crate::cuda::vmm::{FabricHandle, HandleTypes};
 use crate::error::{Error, Result};
@@ -46,8 +46,9 @@ impl Channel<'_> {
 impl Multicast<Complete> {
     /// Wraps `cuMulticastCreate`, `cuMemExportToShareableHandle`, `cuMemImportFromShareableHandle` and `cuMulticastAddDevice`: an object that all
     /// ranks of an exchange have in common. Rank 0 makes it and hands it to the others; each adds its `devices`, all together as many as the
-    /// properties say. All ranks call it, with the same properties, and get the object or an error, by the timeout of the exchange at the
-    /// latest: no rank binds memory before all devices were added, so none is left waiting in the driver for one that is gone.
+    /// properties say, and at least one. All ranks call it, with the same properties, and get the object or an error. It takes some steps, each of
+    /// which waits for the timeout of the exchange at most. No rank binds memory before all devices were added, so none is left waiting in the
+    /// driver for one that is gone.
     ///
     /// What the channel needs is added to the handle types of the properties.
     ///
@@ -78,7 +79,7 @@ impl Multicast<Complete> {
     /// Where a rank does not come, [`Timeout`](Error::Timeout) on all others at the deadline, and [`Gone`](Error::Gone) at once where it is
     /// known to have ended; where one cannot go on, its own error there, and [`Multicast`](Error::Multicast) with
     /// [`Refusal::Peer`](super::Refusal::Peer) on the others; [`InvalidArgument`](Error::InvalidArgument) on all where the devices are not as
-    /// many as the properties say, and [`Disagreement`](Error::Disagreement) where those differ.
+    /// many as the properties say, or a rank has none, and [`Disagreement`](Error::Disagreement) where properties differ.
     pub fn join(channel: Channel<'_>, properties: &Properties, devices: &[Device]) -> Result<Self> {
         let exchange = channel.exchange();
         let properties = properties.handle_types(properties.handles() | channel.kind());
@@ -130,7 +131,7 @@ fn offer(channel: &Channel<'_>, made: Result<Taken>) -> Result<(Taken, Vec<u8>)>
         Channel::Fabric(_) => building.export_fabric()?.0.to_vec(),
         Channel::Fds(socket) => {
             // By which descriptors of an attempt that has failed are told from these.
-            let nonce = RandomState::new().build_hasher().finish();
+            let nonce = number();
             let fd = building.export_fd()?;
             for rank in 1..socket.exchange().size() {
                 socket.send(rank, &purpose(nonce), &[fd.as_fd()])?;
@@ -173,6 +174,10 @@ impl Multicast<Building> {
     /// For objects that came to the other ranks by other ways than [`Multicast::join`]; devices that were [added](Multicast::add) before count.
     /// Where the system is not ready for some rank, all ask again, in step, a few times.
     ///
+    /// Whether the ranks mean *the same* object it cannot tell: CUDA has nothing by which a process knows an object of another one again. Ranks
+    /// that hold different ones, of the same properties, are told that all devices were added, and the first [bind](Multicast::bind) ends at its
+    /// deadline: a thread and the object are lost then. [`Multicast::join`] hands one object to all.
+    ///
     /// ```
     /// # use gpucomm::Device;
     /// # use gpucomm::cuda::multicast::{Multicast, Properties};
@@ -192,36 +197,43 @@ impl Multicast<Building> {
     pub fn agree(mut self, exchange: &Exchange, devices: &[Device]) -> Result<Multicast<Complete>> {
         let (properties, added) = (*self.properties(), self.devices().len());
         let said = format!("{} {} {}", properties.devices(), properties.bytes(), properties.handles().bits());
-        let all = exchange.all_gather(format!("{} {said}", added + devices.len()).as_bytes())?;
-        compare(exchange.rank(), &said, &properties, &all)?;
-        let mut number = 1;
+        let all = exchange.all_gather(format!("{:x} {} {said}", number(), added + devices.len()).as_bytes())?;
+        let number = compare(exchange.rank(), &said, &properties, &all)?;
+        let party = Party { exchange: exchange.clone(), number };
+        let mut attempt = 1;
         loop {
             let object = self.object_mut();
             let missing: Vec<_> =
                 devices.iter().filter(|device| !object.devices[added..].contains(device)).copied().collect();
             let result = missing.into_iter().try_for_each(|device| add(object, device));
-            let vote = exchange.vote(ballot(&result))?;
+            let vote = party.ask(AGREE, &result)?;
             if vote.unanimous() {
                 break;
             }
-            if number == ATTEMPTS || !is_worth_another(&vote) {
+            if attempt == ATTEMPTS || !is_worth_another(&vote) {
                 result?;
                 decided(AGREE, exchange, &vote)?;
             }
-            std::thread::sleep(pause(number));
-            number += 1;
+            std::thread::sleep(pause(attempt));
+            attempt += 1;
         }
-        self.object_mut().party = Some(exchange.clone());
+        self.object_mut().party = Some(party);
         Ok(Multicast::of(self.into_object()))
     }
 }
 
-/// Whether all ranks mean the same object, and have as many devices as that is for.
-fn compare(rank: usize, said: &str, properties: &Properties, all: &[Vec<u8>]) -> Result<()> {
-    let mut devices = 0;
+/// A number that no other object has.
+fn number() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Whether all ranks say the same of the object, and have as many devices as that is for, each at least one. The number that rank 0 gives it.
+fn compare(rank: usize, said: &str, properties: &Properties, all: &[Vec<u8>]) -> Result<u64> {
+    let (mut devices, mut without, mut number) = (0, None, 0);
     for (peer, bytes) in all.iter().enumerate() {
         let text = String::from_utf8_lossy(bytes);
-        let (count, theirs) = text.split_once(' ').unwrap_or(("0", &text));
+        let mut words = text.splitn(3, ' ');
+        let (its, count, theirs) = (words.next(), words.next(), words.next().unwrap_or(&text));
         if theirs != said {
             let words = |text: &str| format!("an object of devices, bytes and handles {text}");
             return Err(Error::Disagreement {
@@ -232,11 +244,25 @@ fn compare(rank: usize, said: &str, properties: &Properties, all: &[Vec<u8>]) ->
                 got: words(theirs),
             });
         }
-        devices += count.parse::<usize>().unwrap_or(0);
+        if peer == 0 {
+            number = its.and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0);
+        }
+        let count = count.and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+        // Without a device it could neither bind nor map, and the others would wait for it.
+        without = without.or((count == 0).then_some(peer));
+        devices += count;
+    }
+    if let Some(peer) = without {
+        return Err(Error::argument(
+            AGREE,
+            "devices",
+            "at least one of each rank",
+            format_args!("none of rank {peer}"),
+        ));
     }
     if devices != properties.devices() {
         let expected = format!("{} of all ranks together, as the properties say", properties.devices());
         return Err(Error::argument(AGREE, "devices", expected, devices));
     }
-    Ok(())
+    Ok(number)
 }

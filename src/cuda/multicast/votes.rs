@@ -9,9 +9,33 @@ use super::patience::is_not_ready;
 
 /// How a reason begins which says that it is worth to ask again.
 const AGAIN: &str = "not ready: ";
+/// How the exchange calls a rank that may still come.
+const LATE: &str = "has not come";
+
+/// What all vote on when they map an object, and those who never will.
+pub(super) const MAP: &str = "Multicast::map";
+
+/// Those who have an object in common.
+pub(super) struct Party {
+    pub(super) exchange: Exchange,
+    /// Which object of theirs it is.
+    pub(super) number: u64,
+}
+
+impl Party {
+    /// What is voted on: a yes to something else, or of another object, is none.
+    fn matter(&self, operation: &str) -> String {
+        format!("{operation} of object {:016x}", self.number)
+    }
+
+    /// All come, or have ended, or are late; and what they say.
+    pub(super) fn ask(&self, operation: &str, result: &Result<()>) -> Result<Vote> {
+        self.exchange.vote_on(&self.matter(operation), ballot(result))
+    }
+}
 
 /// What a rank says, of how far it has come.
-pub(super) fn ballot(result: &Result<()>) -> std::result::Result<(), String> {
+fn ballot(result: &Result<()>) -> std::result::Result<(), String> {
     match result {
         Ok(()) => Ok(()),
         Err(error) if is_not_ready(error) => Err(format!("{AGAIN}{error}")),
@@ -24,20 +48,43 @@ pub(super) fn is_worth_another(vote: &Vote) -> bool {
     vote.missing.is_empty() && vote.no.iter().all(|(_, why)| why.starts_with(AGAIN))
 }
 
-/// All ranks go on, or none: this one has come so far, or not.
-pub(super) fn vote(operation: &'static str, party: &Exchange, result: Result<()>) -> Result<()> {
-    let vote = party.vote(ballot(&result));
+/// Whether nobody is left who does otherwise: all said yes, or have ended.
+pub(super) fn nobody_else(vote: &Vote) -> bool {
+    vote.no.is_empty() && vote.missing.iter().all(|(_, how)| how != LATE)
+}
+
+/// All ranks go on, or none: this one has come so far, or not. Before they have an object in common.
+pub(super) fn vote(operation: &'static str, exchange: &Exchange, result: Result<()>) -> Result<()> {
+    let vote = exchange.vote_on(operation, ballot(&result));
     result?;
-    decided(operation, party, &vote?)
+    decided(operation, exchange, &vote?)
 }
 
 /// What a vote means.
-pub(super) fn decided(operation: &'static str, party: &Exchange, vote: &Vote) -> Result<()> {
-    let late = vote.missing.iter().any(|(_, how)| how == "has not come");
+pub(super) fn decided(operation: &'static str, exchange: &Exchange, vote: &Vote) -> Result<()> {
+    let late = vote.missing.iter().any(|(_, how)| how == LATE);
     match vote.missing.first() {
         _ if vote.unanimous() => Ok(()),
         Some((rank, _)) if !late => Err(Error::Gone { operation, rank: *rank, how: format!("is missing: {vote}") }),
-        Some(_) => Err(Error::Timeout { operation, timeout: party.timeout(), detail: vote.to_string() }),
+        Some(_) => Err(Error::Timeout { operation, timeout: exchange.timeout(), detail: vote.to_string() }),
         None => Err(refused(operation, Refusal::Peer, vote)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_still_use_it() {
+        let vote = |no: &[&str], missing: &[&str]| {
+            let list = |all: &[&str]| all.iter().map(|text| (1, (*text).to_owned())).collect();
+            let mut vote = Vote::default();
+            (vote.no, vote.missing) = (list(no), list(missing));
+            nobody_else(&vote)
+        };
+        assert!(vote(&[], &[]) && vote(&[], &["has died"]));
+        assert!(!vote(&["its kernel runs"], &[]) && !vote(&[], &["has died", LATE]));
+        assert!(!vote(&["its kernel runs"], &["has died"]));
     }
 }

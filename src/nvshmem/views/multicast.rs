@@ -1,7 +1,7 @@
 //! Memory of all members of a team at one address.
 
 use super::lend::lends;
-use crate::cuda::multicast::McPtr;
+use crate::cuda::multicast::{McPtr, Of};
 use crate::cuda::{Access, Address, LentUses};
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ use crate::sys;
 /// # use gpucomm::nvshmem::{Context, UniqueId};
 /// # use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
+/// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
 /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
@@ -91,6 +92,7 @@ impl<'a, T: Element> MulticastView<'a, T> {
     /// # use gpucomm::nvshmem::{Context, UniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
+    /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
     /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
@@ -104,7 +106,7 @@ impl<'a, T: Element> MulticastView<'a, T> {
     /// # }
     /// ```
     pub fn ptr(&self) -> McPtr<'_, T> {
-        McPtr::of(self.as_raw(), self.len(), None)
+        McPtr::of(self.as_raw(), self.len(), Of::Others)
     }
 
     /// Where it begins, for `multimem` instructions. What is done with it is not tracked.

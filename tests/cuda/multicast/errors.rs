@@ -26,6 +26,7 @@ fn objects() {
     refused(Multicast::create(&Properties::new(2, 0)), &["bytes", "got 0"]);
     refused(Properties::new(2, usize::MAX).rounded(), &["bytes", "at most"]);
     let [a, b] = devices(2)[..] else { unreachable!() };
+    refused(Multicast::single_process(&[], GRAIN), &["Multicast::single_process", "at least one device", "none"]);
     refused(Multicast::single_process(&[a, b, a], GRAIN), &["device", "once", "device 0 twice"]);
     let mut building = Multicast::create(&Properties::new(2, GRAIN)).unwrap();
     building.add(a).unwrap();
@@ -152,4 +153,65 @@ fn a_bind_that_does_not_return() {
         }
     }
     drop(memory);
+}
+
+/// What is bound when nobody waits any more stays: nobody could take it away.
+#[test]
+fn a_bind_that_ends_late() {
+    if !emulated() {
+        return;
+    }
+    let device = devices(1)[0];
+    let stream = Stream::new(device).unwrap();
+    let pool = || {
+        let pool = DeviceBuffer::<u8>::zeroed(&stream, 2 * GRAIN).unwrap();
+        stream.synchronize().unwrap();
+        let skip = pool.as_raw().addr().next_multiple_of(GRAIN) - pool.as_raw().addr();
+        (pool, skip)
+    };
+    for mapped_before in [false, true] {
+        let mut late = 0;
+        // Now and then it is not late after all.
+        for _ in 0..8 {
+            let (pool, skip) = pool();
+            let part = Part::buffer(pool.slice(skip..skip + GRAIN));
+            let result = if mapped_before {
+                let mut object = mapped(2, 2 * GRAIN).0;
+                object.unbind(device, 0).unwrap();
+                let mut object = object.within(Duration::ZERO);
+                object.bind_more(part)
+            } else {
+                complete(2, GRAIN)
+                    .within(Duration::ZERO)
+                    .bind(part)
+                    .map(|bound| bound.within(crate::LONG).close().unwrap())
+            };
+            if let Err(error) = result {
+                assert!(matches!(error, Error::Timeout { .. }), "{error}");
+                late += 1;
+            }
+            std::thread::sleep(Duration::from_millis(30));
+            // The emulator would say that it is bound.
+            drop(pool);
+            stream.synchronize().unwrap();
+        }
+        assert!(late > 0);
+    }
+}
+
+/// Memory of a device that belongs to no part of the object.
+#[test]
+fn a_device_that_was_never_added() {
+    if !emulated() {
+        return;
+    }
+    let (properties, c) = (Properties::new(2, GRAIN), devices(3)[2]);
+    let theirs = complete(2, GRAIN);
+    let raw = theirs.as_raw();
+    std::mem::forget(theirs);
+    // SAFETY: it was made so, and is not used elsewhere; that this device was not added is found.
+    let object = unsafe { Multicast::from_raw(raw, &properties, &[c]) }.unwrap();
+    let memory = PhysicalMemory::new(c, GRAIN).unwrap();
+    let error = object.bind(Part::memory(&memory)).unwrap_err();
+    assert!(matches!(error, Error::Cuda { operation: "cuMulticastBindMem", code: 101, .. }), "{error:?}");
 }

@@ -1,6 +1,7 @@
 //! Multicast objects. On GPUs only `asked` runs: nothing else may make an object where others need the switches.
 
 mod asked;
+mod common;
 mod ends;
 mod errors;
 mod parts;

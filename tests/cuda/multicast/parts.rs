@@ -2,7 +2,7 @@
 
 use gpucomm::cuda::multicast::Part;
 use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
-use gpucomm::{Device, DeviceBuffer, Stream};
+use gpucomm::{Device, DeviceBuffer, Stream, sys};
 
 use super::{GRAIN, buffer, complete, devices, emulated, fill, values};
 
@@ -82,7 +82,22 @@ fn buffers_by_their_address() {
     assert!(values(&own)[GRAIN..].iter().all(|byte| *byte == 6));
     pool.fill(&stream, 0).unwrap();
     // What is bound stays, though nobody else has it.
+    let places = [(&stream, pool.as_raw().wrapping_byte_add(skip)), (&other, own.as_raw().wrapping_byte_add(GRAIN))];
     drop((pool, own));
     fill(&other, &mut mapped.ptr::<u8>(b).unwrap(), 7);
+    other.synchronize().unwrap();
+    for (stream, place) in places {
+        let mut read = vec![0u8; GRAIN];
+        let kind = sys::cudaMemcpyKind::cudaMemcpyDeviceToHost;
+        let to = read.as_mut_ptr().cast();
+        let copied = stream.launch((), |stream, ()| {
+            // SAFETY: so many bytes of device memory, which stays while it is bound, and which nobody writes; and as many of the host, which
+            // are waited for below.
+            unsafe { sys::cudaMemcpyAsync(to, place.cast(), GRAIN, kind, stream.as_raw()) }
+        });
+        assert_eq!(copied.unwrap(), sys::cudaError::cudaSuccess);
+        stream.synchronize().unwrap();
+        assert!(read.iter().all(|byte| *byte == 7));
+    }
     mapped.close().unwrap();
 }

@@ -22,7 +22,7 @@ impl Rank {
         Properties::new(self.exchange.size(), GRAIN)
     }
 
-    fn join(&self) -> Result<Multicast<Complete>> {
+    pub fn join(&self) -> Result<Multicast<Complete>> {
         self.join_with(&self.properties(), self.exchange.rank())
     }
 
@@ -38,7 +38,7 @@ pub fn shareable(device: usize) -> PhysicalMemory {
 }
 
 /// Runs so many ranks, whose calls wait so long: what each came to.
-fn ranks<T: Send>(size: usize, timeout: Duration, each: impl Fn(Rank) -> T + Sync) -> Vec<T> {
+pub fn ranks<T: Send>(size: usize, timeout: Duration, each: impl Fn(Rank) -> T + Sync) -> Vec<T> {
     let place = Threads::new(size);
     std::thread::scope(|scope| {
         let run = |rank: usize| {
@@ -217,6 +217,19 @@ fn ranks_that_disagree() {
         assert!(error.to_string().contains("expected 3 of all ranks together") && error.to_string().contains("got 2"));
         let channel = Channel::Fabric(&rank.exchange);
         let error = Multicast::join(channel, &rank.properties(), &[devices(2)[me]]).unwrap_err();
-        assert!(!error.to_string().is_empty());
+        match me {
+            0 => assert!(matches!(error, Error::Unsupported { operation: "cuMulticastCreate", .. }), "{error:?}"),
+            _ => {
+                assert!(matches!(error, Error::Multicast { why: Refusal::Peer, .. }), "{error:?}");
+                assert!(error.to_string().contains("rank 0 says") && error.to_string().contains("IMEX"), "{error}");
+            }
+        }
+        // Who has no device could not map it, and all would wait.
+        let own = if me == 0 { devices(2) } else { Vec::new() };
+        let error = Multicast::join(Channel::Fds(&rank.socket), &rank.properties(), &own).unwrap_err();
+        assert!(
+            matches!(error, Error::InvalidArgument { .. }) && error.to_string().contains("none of rank 1"),
+            "{error}"
+        );
     });
 }

@@ -29,3 +29,11 @@ pub fn unbind(multicast: u64, device: Device, at: usize, bytes: usize) -> u32 {
     // SAFETY: a live object.
     unsafe { unbind(multicast, device.ordinal(), at, bytes) }
 }
+
+/// Wraps `cuMemRelease`.
+pub fn release(handle: u64) {
+    // SAFETY: the function of this name has this type.
+    let release: unsafe extern "C" fn(u64) -> c_uint = unsafe { std::mem::transmute(entry(c"cuMemRelease")) };
+    // SAFETY: a live handle, which nobody uses after this.
+    assert_eq!(unsafe { release(handle) }, 0);
+}

@@ -55,8 +55,12 @@ fn each_step() {
         let (_, function, why) = CASES[case.parse::<usize>().unwrap()];
         let free = devices(2)[1].memory_info().unwrap().free;
         assert_refused(all_steps(), function, why);
-        // Nothing is left of it.
-        assert_eq!(devices(2)[1].memory_info().unwrap().free, free);
+        // Nothing is left of it, when a thread has taken it down.
+        let start = std::time::Instant::now();
+        while devices(2)[1].memory_info().unwrap().free != free {
+            assert!(start.elapsed() < crate::LONG);
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::process::exit(0);
     }
     std::thread::scope(|scope| {
@@ -98,7 +102,8 @@ fn a_wait_for_the_system_is_bounded() {
         let start = std::time::Instant::now();
         let mut building = building.within(Duration::from_millis(50));
         assert_refused(building.add(devices(1)[0]), "cuMulticastAddDevice", Refusal::NotReady);
-        assert!(start.elapsed() < Duration::from_secs(5));
+        // All attempts would take more than twice as long.
+        assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
     })
     .assert_success();
 }
@@ -131,7 +136,7 @@ fn drivers_and_devices_without() {
     run(&[("GPUCOMM_EMULATOR_DEVICES", "1")], Refusal::NotSupported);
 }
 
-/// What is refused at the end is told, and everything else is done.
+/// What is refused at the end is told, and everything else is done: what could not be unbound stays, as it may be written to.
 #[test]
 fn an_end_that_is_refused() {
     const NAME: &str = "multicast::refused::an_end_that_is_refused";
@@ -139,13 +144,16 @@ fn an_end_that_is_refused() {
         return;
     }
     child(NAME, &[("GPUCOMM_EMULATOR_MULTICAST", "unbind=1@2")], || {
-        let free = devices(2).into_iter().map(|device| device.memory_info().unwrap().free).collect::<Vec<_>>();
+        let free = || devices(2).into_iter().map(|device| device.memory_info().unwrap().free).collect::<Vec<_>>();
+        let before = free();
         let error = all_steps().unwrap().close().unwrap_err();
         assert!(matches!(error, Error::Cuda { operation: "cuMulticastUnbind", code: 1, .. }), "{error}");
-        let now = devices(2).into_iter().map(|device| device.memory_info().unwrap().free).collect::<Vec<_>>();
-        assert_eq!(now, free);
+        let after = free();
+        assert_eq!(before.iter().sum::<usize>() - after.iter().sum::<usize>(), GRAIN);
+        assert_eq!(before.iter().zip(&after).filter(|(before, after)| before == after).count(), 1);
         // A code that has no meaning of its own.
         all_steps().unwrap().close().unwrap();
+        assert_eq!(free(), after);
     })
     .assert_success();
 }
@@ -166,4 +174,6 @@ fn each_reason_says_what_to_do() {
     let texts: std::collections::HashSet<_> = all.iter().map(Refusal::to_string).collect();
     assert_eq!(texts.len(), all.len());
     assert!(all.iter().all(|why| why.to_string().ends_with(why.advice())));
+    assert!(Refusal::DriverTooOld.advice().contains("libcudart 12.1"));
+    assert!(Refusal::NotConnected.advice().contains("by one rank only"));
 }

@@ -5,6 +5,7 @@ use gpucomm::cuda::vmm::PhysicalMemory;
 use gpucomm::{DeviceBuffer, Error, Stream, emulator_violations, sys};
 
 use super::{GRAIN, complete, devices, emulated, fill, mapped, raw};
+use crate::Gate;
 use crate::child::child;
 
 const NOT_STRICT: &[(&str, &str)] = &[("GPUCOMM_EMULATOR_STRICT", "0")];
@@ -81,5 +82,32 @@ fn a_write_where_nothing_is_bound() {
         assert!(matches!(filled, Err(Error::Cuda { code: 1, .. })), "{filled:?}");
         // Its own unbind would be one more: the process ends without.
         std::mem::forget(object);
+    });
+}
+
+/// What is bound goes while a device still writes there.
+#[test]
+fn an_unbind_under_a_write() {
+    violates("multicast::violations::an_unbind_under_a_write", "write there", || {
+        let (object, _memory) = mapped(2, 2 * GRAIN);
+        let stream = Stream::new(devices(1)[0]).unwrap();
+        let gate = Gate::close(&stream);
+        fill(&stream, &mut object.part::<u8>(stream.device(), GRAIN, GRAIN).unwrap(), 1);
+        assert_eq!(raw::unbind(object.as_raw(), devices(2)[1], 0, 2 * GRAIN), 0);
+        gate.open();
+        stream.synchronize().unwrap();
+        // When that is over, it may go.
+        assert_eq!(raw::unbind(object.as_raw(), devices(1)[0], 0, 2 * GRAIN), 0);
+        std::mem::forget(object);
+    });
+}
+
+#[test]
+fn a_release_of_what_has_memory() {
+    violates("multicast::violations::a_release_of_what_has_memory", "is released", || {
+        let memory = PhysicalMemory::new(devices(1)[0], GRAIN).unwrap();
+        let bound = complete(2, GRAIN).bind(Part::memory(&memory)).unwrap();
+        raw::release(bound.as_raw());
+        std::mem::forget(bound);
     });
 }

@@ -89,6 +89,81 @@ fn an_end_while_a_device_writes() {
     assert_eq!(values(&own[0])[..2], [3, 3]);
 }
 
+/// What was bound stays where a device is not done with it.
+#[test]
+fn an_unbind_while_a_device_writes() {
+    if !emulated() {
+        return;
+    }
+    let (object, memory) = mapped(2, GRAIN);
+    let mut object = object.within(Duration::from_millis(50));
+    let own: Vec<DeviceBuffer<u8>> = memory.into_iter().map(buffer).collect();
+    let stream = Stream::new(devices(2)[1]).unwrap();
+    let gate = Gate::close(&stream);
+    fill(&stream, &mut object.ptr::<u8>(stream.device()).unwrap(), 4);
+    let error = object.unbind(devices(1)[0], 0).unwrap_err();
+    assert!(matches!(error, Error::Timeout { operation: "Multicast::unbind", .. }), "{error}");
+    gate.open();
+    stream.synchronize().unwrap();
+    assert_eq!((values(&own[0])[GRAIN - 1], values(&own[1])[GRAIN - 1]), (4, 4));
+    let mut object = object.within(crate::LONG);
+    object.unbind(devices(1)[0], 0).unwrap();
+    object.close().unwrap();
+}
+
+/// What is used within a launch was noted for that launch alone.
+#[test]
+fn a_launch_within_a_launch() {
+    if !emulated() {
+        return;
+    }
+    let (object, _memory) = mapped(2, GRAIN);
+    let (stream, other) = (Stream::new(devices(2)[0]).unwrap(), Stream::new(devices(2)[0]).unwrap());
+    let mut all = object.ptr::<u8>(stream.device()).unwrap();
+    let errors = stream.launch(&mut all, |_, mut all| {
+        let part = all.slice(..100);
+        let errors = [other.launch(&part, |_, _| ()), other.launch(&mut all, |_, _| ())];
+        errors.map(|result| result.unwrap_err().to_string())
+    });
+    for error in errors.unwrap() {
+        assert!(error.contains("another launch was lent"), "{error}");
+    }
+    object.close().unwrap();
+}
+
+/// CUDA is not called where it must not be; what was to end is given to others.
+#[test]
+fn within_a_host_function() {
+    if !emulated() {
+        return;
+    }
+    let refused = |error: Error| {
+        assert!(matches!(error, Error::InvalidUsage { .. }) && error.to_string().contains("host function"), "{error}");
+    };
+    let device = devices(1)[0];
+    let stream = Stream::new(device).unwrap();
+    let (object, memory) = mapped(2, GRAIN);
+    let (closed, mut unbound) = (mapped(2, GRAIN), mapped(2, GRAIN));
+    let properties = Properties::new(2, GRAIN).handle_types(gpucomm::cuda::vmm::HandleTypes::FD);
+    let shared = Multicast::create(&properties).unwrap();
+    let (bind, map) = (complete(2, GRAIN), complete(2, GRAIN).bind_all(&memory).unwrap());
+    let (tell, told) = std::sync::mpsc::channel();
+    stream
+        .launch_host(move || {
+            let errors = [
+                closed.0.close().unwrap_err(),
+                unbound.0.unbind(device, 0).unwrap_err(),
+                shared.export_fd().unwrap_err(),
+                bind.bind_all(&memory).unwrap_err(),
+                map.map().unwrap_err(),
+            ];
+            drop((object, unbound.0, shared));
+            tell.send((errors, closed.1, unbound.1, memory)).unwrap();
+        })
+        .unwrap();
+    told.recv_timeout(crate::LONG).unwrap().0.into_iter().for_each(refused);
+}
+
 /// An address is of the device that it was mapped for, and no capture keeps it.
 #[test]
 fn streams_that_cannot_have_it() {

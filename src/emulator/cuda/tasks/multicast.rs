@@ -81,6 +81,7 @@ pub(crate) fn bind(handle: u64, device: Option<i32>, at: u64, source: Source, by
     multicast.check(owner, at, bytes)?;
     refuse(Step::Bind)?;
     wait(&multicast);
+    multicast.has(owner)?;
     match (source, physical) {
         (Source::Memory(_, from), Some(physical)) => multicast.bind(physical, at, from, bytes),
         (Source::Address(address), _) => multicast.bind_address(owner, at, address, bytes),

@@ -9,6 +9,7 @@ use crate::emulator::memory::room::Room;
 use crate::emulator::memory::space::held::InUse;
 use crate::emulator::memory::space::physical::Physical;
 use crate::emulator::memory::space::{locate, table};
+use crate::emulator::report;
 use crate::emulator::visible::visible;
 use crate::sys::cudaError;
 use std::collections::BTreeMap;
@@ -57,6 +58,16 @@ pub(crate) struct Multicast {
     pub(super) own: Mutex<Vec<Own>>,
     /// What writes go to, as of the last change that was seen.
     pub(super) spread: Mutex<Option<Arc<Spread>>>,
+    /// What this process writes, as long as it does.
+    pub(super) writes: Mutex<Vec<Weak<Write>>>,
+}
+
+/// A write that is queued, or under way: its bytes of the object, and what keeps those mapped.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) _keeps: Arc<Spread>,
 }
 
 /// The objects of this process that are alive.
@@ -122,8 +133,8 @@ impl Multicast {
         let control = unsafe { &*std::ptr::with_exposed_provenance::<Control>(room.base()) };
         prepare(control);
         let stands = Physical::none(ordinal, control.bytes.load(Ordering::Relaxed)).map_err(failed)?;
-        let (own, spread) = (Mutex::default(), Mutex::default());
-        let made = Arc::new(Self { file, room, stands, own, spread });
+        let (own, spread, writes) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let made = Arc::new(Self { file, room, stands, own, spread, writes });
         let mut live = lock(&LIVE);
         live.retain(|live| live.strong_count() > 0);
         live.push(Arc::downgrade(&made));
@@ -156,6 +167,15 @@ impl Multicast {
     /// Whether all devices were added: before that, binds and mappings do not return.
     pub(crate) fn is_complete(&self) -> bool {
         self.control().is_complete()
+    }
+
+    /// Refuses a device that was not added.
+    pub(crate) fn has(&self, ordinal: i32) -> Result<(), Fault> {
+        if self.control().added().contains(&number_of(ordinal)?) {
+            return Ok(());
+        }
+        let text = format!("device {ordinal} was not added to the object");
+        Err(Fault { cuda: cudaError::cudaErrorInvalidDevice, text })
     }
 
     /// How many devices were added.
@@ -213,7 +233,8 @@ impl Multicast {
         if used.is_of_malloc() {
             return Err(Fault::value(format!("{address:#x} is memory of cudaMalloc, which is not bound")));
         }
-        let shareable = table::at(address).is_some_and(|mapped| mapped.physical.nature.handles != 0);
+        let shareable =
+            used.is_of_nccl() || table::at(address).is_some_and(|mapped| mapped.physical.nature.handles != 0);
         if self.shape().handles != 0 && !shareable {
             return Err(Fault::value(format!("{address:#x} is memory that cannot be shared, and the object can")));
         }
@@ -237,11 +258,32 @@ impl Multicast {
         let Some(found) = own.iter().position(exact) else { return Ok(false) };
         let gone = own.swap_remove(found);
         drop(own);
+        let writes = self.under_way(at, at + bytes);
+        if writes > 0 {
+            report::violation(format!(
+                "cuMulticastUnbind takes {bytes} bytes at {at} of device {ordinal} away while {writes} queued or running operations write there"
+            ));
+        }
         self.control().unbind(gone.slot);
         if gone.held.let_go() {
             return Err(Fault::value("the memory was unmapped before it was unbound, which B200s do not take"));
         }
         Ok(true)
+    }
+
+    /// A write to these bytes begins, which lasts as long as what is returned.
+    pub(super) fn write(&self, from: u64, to: u64, spread: Arc<Spread>) -> Arc<Write> {
+        let write = Arc::new(Write { from, to, _keeps: spread });
+        let mut writes = lock(&self.writes);
+        writes.retain(|write| write.strong_count() > 0);
+        writes.push(Arc::downgrade(&write));
+        write
+    }
+
+    /// How many writes of this process are under way to any of these bytes.
+    fn under_way(&self, from: u64, to: u64) -> usize {
+        let writes = lock(&self.writes);
+        writes.iter().filter_map(Weak::upgrade).filter(|write| write.from < to && from < write.to).count()
     }
 
     /// Maps it to `base`; `bytes` is all of it.
@@ -263,7 +305,14 @@ impl Held {
 
 impl Drop for Multicast {
     fn drop(&mut self) {
-        for own in std::mem::take(&mut *lock(&self.own)) {
+        let own = std::mem::take(&mut *lock(&self.own));
+        if !own.is_empty() {
+            report::violation(format!(
+                "a multicast object is released to which {} pieces of memory are bound",
+                own.len()
+            ));
+        }
+        for own in own {
             self.control().unbind(own.slot);
             own.held.let_go();
         }

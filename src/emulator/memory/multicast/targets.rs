@@ -41,7 +41,8 @@ pub(crate) fn hold(ptr: *const c_void, bytes: usize) -> Result<InUse, Fault> {
         }
     }
     let parts = multicast.parts(from, to);
-    Ok(InUse::spread(mapped, address, bytes, targets, parts, spread))
+    let write = multicast.write(from, to, spread);
+    Ok(InUse::spread(mapped, address, bytes, targets, parts, write))
 }
 
 impl Multicast {

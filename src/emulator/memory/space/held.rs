@@ -149,6 +149,11 @@ impl InUse {
         }
     }
 
+    /// Whether it is memory of ncclMemAlloc, all of which can be shared by descriptors.
+    pub(crate) fn is_of_nccl(&self) -> bool {
+        matches!(&self.held, Some(Held::Block(block)) if block.origin == Origin::Nccl)
+    }
+
     /// The ordinal of the device whose memory it is; `None` where no bytes are used.
     pub(crate) fn device(&self) -> Option<i32> {
         self.held.as_ref().and_then(|held| match held {
