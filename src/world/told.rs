@@ -2,24 +2,16 @@
 
 #[cfg(feature = "tracing")]
 mod listened {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
     use crate::error::Error;
+    use crate::world::guarded::guarded;
     use crate::world::task::Meta;
-
-    /// Code of others: a panic of it ends here.
-    fn tell(what: impl FnOnce()) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(what)) {
-            std::mem::forget(payload);
-        }
-    }
 
     fn microseconds(meta: &Meta) -> u64 {
         u64::try_from(meta.submitted.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     pub(in crate::world) fn enqueued(meta: &Meta) {
-        tell(|| {
+        guarded(|| {
             if tracing::enabled!(target: "gpucomm::world", tracing::Level::TRACE) {
                 let (operation, rank, generation, after) =
                     (meta.operation, meta.rank, meta.generation, microseconds(meta));
@@ -29,7 +21,7 @@ mod listened {
     }
 
     pub(in crate::world) fn answered(meta: &Meta, error: Option<&Error>) {
-        tell(|| {
+        guarded(|| {
             let (operation, rank, generation) = (meta.operation, meta.rank, meta.generation);
             match error {
                 None if tracing::enabled!(target: "gpucomm::world", tracing::Level::TRACE) => {
@@ -46,19 +38,19 @@ mod listened {
     }
 
     pub(in crate::world) fn up(generation: u64, size: usize) {
-        tell(|| tracing::info!(target: "gpucomm::world", generation, size, "world up"));
+        guarded(|| tracing::info!(target: "gpucomm::world", generation, size, "world up"));
     }
 
     pub(in crate::world) fn down(generation: u64, cause: &Error) {
-        tell(|| tracing::warn!(target: "gpucomm::world", generation, %cause, "world down"));
+        guarded(|| tracing::warn!(target: "gpucomm::world", generation, %cause, "world down"));
     }
 
     pub(in crate::world) fn not_rebuilt(generation: u64, attempt: u32, error: &Error) {
-        tell(|| tracing::warn!(target: "gpucomm::world", generation, attempt, %error, "world not rebuilt"));
+        guarded(|| tracing::warn!(target: "gpucomm::world", generation, attempt, %error, "world not rebuilt"));
     }
 
     pub(in crate::world) fn closed(generation: u64) {
-        tell(|| tracing::info!(target: "gpucomm::world", generation, "world closed"));
+        guarded(|| tracing::info!(target: "gpucomm::world", generation, "world closed"));
     }
 }
 
