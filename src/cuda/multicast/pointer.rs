@@ -61,6 +61,7 @@ pub(crate) enum Of<'m> {
     /// Of an object of this crate, mapped for a device.
     Object(Device, &'m dyn Noted),
     /// Of another library.
+    #[cfg(any(nccl_ge_2_29, feature = "nvshmem"))]
     Others,
     /// It is lent to a launch, which has noted what it uses: another one would not.
     Lent,
@@ -134,6 +135,7 @@ impl<'m, T: Element> McPtr<'m, T> {
                 uses.add_only_for(Some(device));
                 of.note(uses, access);
             }
+            #[cfg(any(nccl_ge_2_29, feature = "nvshmem"))]
             Of::Others => {}
             Of::Lent => uses.add_only_for(None),
         }
