@@ -98,7 +98,7 @@ impl Seat {
             rank: communicator.rank(),
             size: communicator.size(),
             device: communicator.device(),
-            stream: Stream::new(communicator.device())?,
+            stream: Stream::precise(communicator.device())?,
             queue,
             looks,
             communicator: Mutex::new(Some(Arc::new(communicator))),
@@ -230,12 +230,13 @@ impl Seat {
             return;
         };
         self.looks.expect(&task);
+        let position = self.stream.in_flight().position();
         let recorded = match self.looks.event() {
             Some(event) => event.record(&self.stream).map(|()| event),
             None => self.stream.record(),
         };
         match recorded {
-            Ok(event) => completion.watch(InFlight::new(task, event, &self.looks, &self.stream)),
+            Ok(event) => completion.watch(InFlight::new(task, (event, position), &self.looks, &self.stream)),
             Err(error) => self.looks.failed(&task, error),
         }
     }

@@ -1,10 +1,13 @@
 //! What one rank leaves out is not made up for by what comes next.
 
-use std::sync::Barrier as Meet;
+use std::sync::{Arc, Barrier as Meet};
 use std::time::Duration;
 
-use gpucomm::InPlace;
-use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Reason, WhileDown, WorldOptions};
+use gpucomm::world::{
+    Barrier, Blocking, Completion, HostCallback, Lane, Members, Op, Phase, Polling, Rank, Reason, WhileDown,
+    WorldOptions,
+};
+use gpucomm::{InPlace, Stream};
 
 use super::support::{eventually, hold, on, slower, values, world};
 
@@ -115,5 +118,36 @@ fn submitted_as_it_begins() {
             }
             world.rebuild(Members::Same).unwrap();
         });
+    }
+}
+
+/// Who uses what a rank has given back does not wait for what it was given since, on which perhaps others wait for him.
+#[test]
+fn what_was_given_back_is_done_with() {
+    let completions: [Arc<dyn Completion>; 3] =
+        [Arc::new(Polling::default()), Arc::new(HostCallback), Arc::new(Blocking)];
+    for completion in completions {
+        let world = world(2, WorldOptions { completion, ..WorldOptions::default() });
+        let ranks = world.ranks();
+        let (size, device) = (u32::try_from(world.size()).unwrap(), ranks[0].device());
+        let make = |rank: &Rank| InPlace(on(rank.device(), &[1u32; 7]));
+        let x = world.all_reduce(ranks.iter().map(make).collect::<Vec<_>>(), Op::Sum).wait().unwrap().swap_remove(0);
+        let (before, limit) = (world.metrics().enqueued, slower(20.0));
+        let waits = ranks[0].clone().within(limit).all_reduce(make(&ranks[0]), Op::Sum);
+        while world.metrics().enqueued == before {
+            std::thread::yield_now();
+        }
+        // Read, written and read again, elsewhere.
+        let other = Stream::new(device).unwrap();
+        assert_eq!(values(&x), [size; 7]);
+        let mut x = x;
+        x.fill(&other, 3).unwrap();
+        assert_eq!(x.to_vec(&other).unwrap(), [3; 7]);
+        other.synchronize().unwrap();
+        drop(x);
+        for rank in &ranks[1..] {
+            let _ = rank.all_reduce(make(rank), Op::Sum).wait().unwrap();
+        }
+        assert_eq!(values(&waits.wait().unwrap()), [size; 7]);
     }
 }

@@ -67,6 +67,8 @@ pub(crate) struct InFlight {
     done: AtomicU64,
     /// Whether others enqueue here too.
     exposed: AtomicBool,
+    /// Whether memory remembers where the stream stood with each use.
+    precise: AtomicBool,
     /// Marks that later work waits for already, by their numbers.
     followed: [AtomicU64; FOLLOWED],
     marks: Mutex<Marks>,
@@ -91,6 +93,7 @@ impl InFlight {
             free_until: AtomicU64::new(0),
             done: AtomicU64::new(0),
             exposed: AtomicBool::new(exposed),
+            precise: AtomicBool::new(false),
             followed: [const { AtomicU64::new(0) }; FOLLOWED],
             marks: Mutex::default(),
         }
@@ -111,6 +114,18 @@ impl InFlight {
     #[inline]
     pub(crate) fn is_exposed(&self) -> bool {
         self.exposed.load(Ordering::Relaxed)
+    }
+
+    /// From now on memory remembers where the stream stands with each use.
+    #[cfg(feature = "world")]
+    pub(crate) fn set_precise(&self) {
+        self.precise.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    #[inline]
+    pub(crate) fn is_precise(&self) -> bool {
+        self.precise.load(Ordering::Relaxed)
     }
 
     /// The cost between two marks on `stream`, which this belongs to.
@@ -200,6 +215,12 @@ impl InFlight {
         if self.done.load(Ordering::Relaxed) < position {
             self.done.fetch_max(position, Ordering::AcqRel);
         }
+    }
+
+    /// Whether what was enqueued up to `position` is known to be done.
+    #[inline]
+    pub(crate) fn has_seen(&self, position: u64) -> bool {
+        self.done.load(Ordering::Acquire) >= position
     }
 
     /// A mark behind all that this crate has enqueued so far; not always a new one.

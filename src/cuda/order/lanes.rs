@@ -3,6 +3,8 @@
 use super::mark::Mark;
 use super::stream::Stream;
 use super::uses::{self, Lane};
+#[cfg(feature = "world")]
+use crate::cuda::devices::device::Device;
 use crate::error::Result;
 
 /// The uses of an allocation by streams.
@@ -58,6 +60,17 @@ impl Stream {
     }
 }
 
+#[cfg(feature = "world")]
+impl Stream {
+    /// A new one: who has [seen](super::in_flight::InFlight::see) some of its work to be done, and uses the same memory elsewhere, does not wait for what it was
+    /// given since. Every use of memory takes a lock of it.
+    pub(crate) fn precise(device: Device) -> Result<Self> {
+        let stream = Self::new(device)?;
+        stream.in_flight().set_precise();
+        Ok(stream)
+    }
+}
+
 impl Lane for Stream {
     type Mark = Mark;
 
@@ -76,5 +89,13 @@ impl Lane for Stream {
 
     fn reached(mark: &Mark) -> Result<bool> {
         mark.reached()
+    }
+
+    fn stamp(&self) -> u64 {
+        if self.in_flight().is_precise() { self.in_flight().position() } else { uses::NOWHERE }
+    }
+
+    fn has_passed(&self, stamp: u64) -> bool {
+        self.in_flight().has_seen(stamp)
     }
 }

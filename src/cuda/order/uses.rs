@@ -22,6 +22,9 @@
 //!   so that the next read on `s` need not wait again.
 //! - A read on `s` needs no entry where `s` has one without a mark among the writes: the mark that is recorded there
 //!   when needed comes after the read.
+//! - What the host has seen to be done needs no mark. A lane that [says where it stands](Lane::stamp) leaves its *stamp* in its entry with whatever
+//!   the entry comes to cover; once the lane has passed that, nobody waits for the entry. So who has waited for a use does not wait for what its stream was
+//!   given since, as he would for a mark that is recorded now.
 //!
 //! # Two threads
 //!
@@ -71,18 +74,40 @@ pub(crate) trait Lane: Clone {
     fn follow(&self, mark: &Self::Mark) -> Result<()>;
     /// Whether the work before `mark` is done.
     fn reached(mark: &Self::Mark) -> Result<bool>;
+    /// Where it stands: all work that was enqueued and counted so far comes before. [`NOWHERE`] where that need not be known: its uses may go
+    /// unnoted then.
+    fn stamp(&self) -> u64;
+    /// Whether the host has seen all before `stamp` to be done.
+    fn has_passed(&self, stamp: u64) -> bool;
 }
+
+/// The stamp that no lane passes.
+pub(crate) const NOWHERE: u64 = u64::MAX;
 
 struct Use<L: Lane> {
     lane: L,
     mark: Option<L::Mark>,
+    /// Where the lane stood with what this covers.
+    stamp: u64,
     /// For reads: the version of the writes that the lane has waited for.
     after: u64,
 }
 
 impl<L: Lane> Use<L> {
     fn new(lane: &L, after: u64) -> Self {
-        Self { lane: lane.clone(), mark: None, after }
+        Self { lane: lane.clone(), mark: None, stamp: lane.stamp(), after }
+    }
+
+    /// Covers what its lane was given so far, by the next mark.
+    #[inline]
+    fn renew(&mut self) {
+        self.mark = None;
+        self.stamp = self.lane.stamp();
+    }
+
+    /// Whether it is known to be done.
+    fn is_past(&self) -> bool {
+        self.stamp != NOWHERE && self.lane.has_passed(self.stamp)
     }
 
     fn mark(&mut self) -> Result<&L::Mark> {
@@ -94,7 +119,7 @@ impl<L: Lane> Use<L> {
     }
 
     fn done(&mut self) -> Result<bool> {
-        L::reached(self.mark()?)
+        if self.is_past() { Ok(true) } else { L::reached(self.mark()?) }
     }
 }
 
@@ -182,7 +207,7 @@ impl<L: Lane> Uses<L> {
     /// The lane whose write is the only entry, if it has no mark.
     pub(crate) fn solo(&self) -> Option<&L> {
         let alone = self.reads.is_empty() && self.writes.more.is_empty();
-        self.writes.first.as_ref().filter(|u| alone && u.mark.is_none()).map(|u| &u.lane)
+        self.writes.first.as_ref().filter(|u| alone && u.mark.is_none() && u.stamp == NOWHERE).map(|u| &u.lane)
     }
 
     /// Before an enqueue on `lane`: makes it wait for what `access` conflicts with.
@@ -209,7 +234,7 @@ impl<L: Lane> Uses<L> {
         if self.reads.find(lane).is_some_and(|u| u.after == version) {
             return Ok(());
         }
-        for entry in self.writes.iter_mut().filter(|u| !u.lane.same(lane)) {
+        for entry in self.writes.iter_mut().filter(|u| !u.lane.same(lane) && !u.is_past()) {
             lane.follow(entry.mark()?)?;
         }
         match self.reads.find(lane) {
@@ -220,7 +245,8 @@ impl<L: Lane> Uses<L> {
     }
 
     fn order_write(&mut self, lane: &L) -> Result<()> {
-        for entry in self.writes.iter_mut().chain(self.reads.iter_mut()).filter(|u| !u.lane.same(lane)) {
+        let all = self.writes.iter_mut().chain(self.reads.iter_mut());
+        for entry in all.filter(|u| !u.lane.same(lane) && !u.is_past()) {
             lane.follow(entry.mark()?)?;
         }
         self.reads.clear();
@@ -236,16 +262,17 @@ impl<L: Lane> Uses<L> {
             Access::Write => {
                 self.version += 1;
                 match self.writes.find(lane) {
-                    Some(entry) => entry.mark = None,
+                    Some(entry) => entry.renew(),
                     None => self.writes.push(Use::new(lane, 0)),
                 }
             }
             Access::Read => {
-                if self.writes.find(lane).is_some_and(|u| u.mark.is_none()) {
+                if let Some(entry) = self.writes.find(lane).filter(|u| u.mark.is_none()) {
+                    entry.renew();
                     return;
                 }
                 match self.reads.find(lane) {
-                    Some(entry) => entry.mark = None,
+                    Some(entry) => entry.renew(),
                     None => self.reads.push(Use::new(lane, 0)),
                 }
             }
@@ -254,7 +281,7 @@ impl<L: Lane> Uses<L> {
 
     /// Marks that are reached when all uses are done.
     pub(crate) fn into_marks(mut self) -> Result<SmallVec<[L::Mark; 1]>> {
-        for entry in self.writes.iter_mut().chain(self.reads.iter_mut()) {
+        for entry in self.writes.iter_mut().chain(self.reads.iter_mut()).filter(|u| !u.is_past()) {
             entry.mark()?;
         }
         let lists = [self.writes, self.reads];

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::{Access, Lane, Uses};
+use super::{Access, Lane, NOWHERE, Uses};
 use crate::cuda::order::tracker::Tracker;
 use crate::error::{Error, Result};
 
@@ -67,6 +67,17 @@ struct ModelMark {
 }
 
 impl ModelLane {
+    /// Whether it says where it stands.
+    fn is_precise(&self) -> bool {
+        self.id % 2 == 1
+    }
+
+    /// The host sees that all of it is done.
+    fn finish(&self) {
+        let clock = self.world.before.borrow()[self.id];
+        join(&mut self.world.done.borrow_mut(), &clock);
+    }
+
     /// Enqueues one piece of work; says what comes before it, and its number.
     fn enqueue(&self) -> (Clock, u64) {
         let mut all = self.world.before.borrow_mut();
@@ -101,7 +112,10 @@ impl Lane for ModelLane {
     fn follow(&self, mark: &ModelMark) -> Result<()> {
         self.may_fail()?;
         self.world.waits.set(self.world.waits.get() + 1);
-        join(&mut self.world.before.borrow_mut()[self.id], &mark.clock);
+        let mine = &mut self.world.before.borrow_mut()[self.id];
+        join(mine, &mark.clock);
+        // A wait is work too.
+        mine[self.id] += 1;
         Ok(())
     }
 
@@ -111,6 +125,14 @@ impl Lane for ModelLane {
             join(&mut mark.world.done.borrow_mut(), &mark.clock);
         }
         Ok(done)
+    }
+
+    fn stamp(&self) -> u64 {
+        if self.is_precise() { self.world.before.borrow()[self.id][self.id] } else { NOWHERE }
+    }
+
+    fn has_passed(&self, stamp: u64) -> bool {
+        self.world.done.borrow()[self.id] >= stamp
     }
 }
 
@@ -183,6 +205,8 @@ fn run(seed: u64, failing: bool) {
         } else if world.below(8) == 0 {
             if world.below(2) == 0 {
                 let _ = uses.written();
+            } else if world.below(2) == 0 {
+                lanes[world.below(BUSY)].finish();
             } else if let Ok(true) = uses.idle() {
                 let done = *world.done.borrow();
                 assert!(enqueued.iter().all(|e| done[e.lane] >= e.number), "seed {seed}: idle, but not all is done");
@@ -243,6 +267,34 @@ fn a_lane_waits_once_for_a_write() {
     assert_eq!((world.marks.get(), world.waits.get()), (1, 1));
 }
 
+/// Who waits for a use has no part in what its lane is given later.
+#[test]
+fn what_the_host_has_seen_needs_no_mark() {
+    let world = World::new(1);
+    let lanes = world.lanes();
+    let (precise, other) = (&lanes[1], &lanes[0]);
+    for access in [Access::Read, Access::Write] {
+        let uses = Tracker::<ModelLane>::new();
+        for access in [Access::Write, Access::Read] {
+            uses.order(access, precise).unwrap();
+            precise.enqueue();
+            uses.note(access, precise);
+        }
+        precise.finish();
+        precise.enqueue();
+        let before = (world.marks.get(), world.waits.get());
+        uses.order(access, other).unwrap();
+        assert_eq!((world.marks.get(), world.waits.get()), before);
+        uses.note(access, other);
+        // What comes now is waited for.
+        uses.order(Access::Write, precise).unwrap();
+        precise.enqueue();
+        uses.note(Access::Write, precise);
+        uses.order(Access::Read, other).unwrap();
+        assert_ne!((world.marks.get(), world.waits.get()), before);
+    }
+}
+
 #[test]
 fn reads_do_not_wait_for_reads() {
     let world = World::new(1);
@@ -250,6 +302,7 @@ fn reads_do_not_wait_for_reads() {
     let mut uses = Uses::new();
     for lane in &lanes[..BUSY] {
         uses.order(Access::Read, lane).unwrap();
+        lane.enqueue();
         uses.note(Access::Read, lane);
     }
     assert_eq!(world.waits.get(), 0);

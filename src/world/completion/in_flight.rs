@@ -36,8 +36,15 @@ impl Bell {
 const OFTEN: Duration = Duration::from_micros(100);
 
 impl InFlight {
-    pub(in crate::world) fn new(task: Arc<dyn Task>, event: Event, looks: &Arc<Looks>, stream: &Stream) -> Self {
-        Self { watch: Some(Watch::new(task, event)), looks: Arc::clone(looks), stream: stream.clone() }
+    /// With an event behind it, and where the stream stood before that.
+    pub(in crate::world) fn new(
+        task: Arc<dyn Task>,
+        (event, position): (Event, u64),
+        looks: &Arc<Looks>,
+        stream: &Stream,
+    ) -> Self {
+        let watch = Watch::new(task, event, (stream.clone(), position));
+        Self { watch: Some(watch), looks: Arc::clone(looks), stream: stream.clone() }
     }
 
     /// The stream that has it.

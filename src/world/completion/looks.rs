@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::cuda::Event;
+use crate::cuda::{Event, Stream};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::world::guarded::guarded;
@@ -25,6 +25,8 @@ const NOT_DONE: &str = "the device is not done with it";
 pub(in crate::world) struct Watch {
     pub(super) task: Arc<dyn Task>,
     pub(super) event: Event,
+    /// The stream, and where it stands when this is done.
+    end: (Stream, u64),
     look: Look,
     /// Since when it is too late, and what that is.
     late: Option<(Instant, Error)>,
@@ -36,8 +38,8 @@ enum Look {
 }
 
 impl Watch {
-    pub(super) fn new(task: Arc<dyn Task>, event: Event) -> Self {
-        Self { task, event, look: Look::Every(Duration::ZERO), late: None }
+    pub(super) fn new(task: Arc<dyn Task>, event: Event, end: (Stream, u64)) -> Self {
+        Self { task, event, end, look: Look::Every(Duration::ZERO), late: None }
     }
 
     pub(super) fn every(mut self, interval: Duration) -> Self {
@@ -171,7 +173,7 @@ impl Looks {
     }
 
     fn answer(&self, watch: Watch, result: Result<()>) {
-        let Watch { task, event, late, .. } = watch;
+        let Watch { task, event, late, end: (stream, position), .. } = watch;
         let result = match (result, late) {
             (Err(_), Some((_, late))) => Err(late),
             // It was ended for that, by who saw it first.
@@ -181,6 +183,8 @@ impl Looks {
         if let Err(error) = &result {
             (self.alarm)(error);
         } else {
+            // Who gets the buffers back, and uses them, does not wait for what the stream was given since.
+            stream.in_flight().see(position);
             self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
         }
         task.finish(result);

@@ -93,6 +93,7 @@ pub(crate) struct Allocation {
 }
 
 /// Where that stands: with the allocation, or, where the same memory is mapped at several addresses, with all of its mappings.
+#[expect(clippy::large_enum_variant, reason = "mostly it is the large one, and lies in an `Arc` already")]
 enum Book {
     Own(Known),
     Shared(Arc<Known>),
