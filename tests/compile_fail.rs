@@ -3,7 +3,7 @@
 //! The expected messages are rustc's, so that they change with the toolchain: they are compared with one version only, and
 //! on others the test says that it skipped them. To renew them: `TRYBUILD=overwrite cargo test --features emulator --test
 //! compile_fail`, then read each difference: a case must fail for the reason that its first line names. With the feature `nvshmem`
-//! the cases are those of `with_nvshmem` alone.
+//! the cases are those of `with_nvshmem` alone, with `world` those of `with_world`.
 
 /// The toolchain that wrote the `.stderr` files.
 const TOOLCHAIN: &str = "rustc 1.95.";
@@ -18,6 +18,10 @@ fn programs_that_must_not_compile() {
         return;
     }
     let cases = trybuild::TestCases::new();
+    if cfg!(feature = "world") {
+        cases.compile_fail("tests/compile_fail/with_world/*.rs");
+        return;
+    }
     if cfg!(feature = "nvshmem") {
         // The messages of the others list what there is besides.
         cases.compile_fail("tests/compile_fail/with_nvshmem/*.rs");
