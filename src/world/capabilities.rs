@@ -5,6 +5,7 @@ use super::request::Request;
 use super::wide::Wide;
 use super::world::World;
 use crate::cuda::Device;
+use crate::cuda::multicast::Multicast;
 use crate::error::{Error, Result};
 use crate::nccl;
 use crate::version::Version;
@@ -25,6 +26,8 @@ pub struct Capabilities {
     pub windows: bool,
     /// Whether switches reduce for this communicator, as NCCL says (2.29.7), and the environment does not switch that off.
     pub nvls: Option<bool>,
+    /// Whether its device has multicast objects, as attributes say: [`Multicast::supported`].
+    pub multicast: bool,
     /// Whether networks reduce (SHARP), which NCCL does by a plugin where `NCCL_COLLNET_ENABLE` is 1. Whether that is there NCCL does not say.
     pub sharp: Option<bool>,
     /// Whether kernels reach other hosts by themselves (GIN), as NCCL says (2.29.7).
@@ -75,6 +78,7 @@ fn ask(at: &At<'_>) -> Result<Capabilities> {
         fp8: version >= FLOAT8 && device.compute_capability()? >= (9, 0),
         windows,
         nvls: properties.map(|properties| properties.multimem && !is("NCCL_NVLS_ENABLE", "0")),
+        multicast: Multicast::supported(&[device])?,
         sharp: (!is("NCCL_COLLNET_ENABLE", "1")).then_some(false),
         gin: properties.map(|properties| properties.gin_type != 0),
         one_sided: properties.map(|properties| properties.one_sided),

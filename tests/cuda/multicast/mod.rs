@@ -6,6 +6,7 @@ mod ends;
 mod errors;
 mod parts;
 mod processes;
+mod random;
 mod ranks;
 mod raw;
 mod refused;
