@@ -185,6 +185,16 @@ impl Meeting<'_> {
         }
     }
 
+    /// Who has met in the generation at `path`, once all have.
+    fn met(&self, path: &str, within: Duration) -> Result<Option<Vec<Comer>>> {
+        let list = self.one(&format!("{path}ok"), within)?;
+        Ok(list.and_then(|list| {
+            let mut reader = Reader(&list);
+            let comers = reader.list(|r| Some(Comer { id: r.u64()?, nonce: r.u64()? }))?;
+            reader.end(comers).filter(|comers| comers.len() == self.size)
+        }))
+    }
+
     /// Another rank answers, to each generation that rank 0 makes, until one is made with it.
     fn follow(&self) -> Result<(Now, Vec<Comer>)> {
         let mut answered: Vec<Now> = Vec::new();
@@ -195,6 +205,13 @@ impl Meeting<'_> {
                 && self.from != Some(&now.path)
                 && known.as_ref().is_none_or(|known| known.path != now.path)
             {
+                // Rank 0 may have met this one in what it leaves again: this rank is to come there first.
+                if let Some(known) = known
+                    && let Some(comers) = self.met(&known.path, Duration::ZERO)?
+                    && comers[self.rank] == self.me
+                {
+                    break (known, comers);
+                }
                 self.store.set(
                     &format!("{}j/{}", now.path, self.rank),
                     &self.me.encode(),
@@ -207,13 +224,7 @@ impl Meeting<'_> {
                 std::thread::sleep(LOOK.min(self.deadline.remaining()) / 10);
             }
             if let Some(now) = answered.last() {
-                let list = self.one(&format!("{}ok", now.path), LOOK)?;
-                let comers = list.and_then(|list| {
-                    let mut reader = Reader(&list);
-                    let comers = reader.list(|r| Some(Comer { id: r.u64()?, nonce: r.u64()? }))?;
-                    reader.end(comers).filter(|comers| comers.len() == self.size)
-                });
-                match comers {
+                match self.met(&now.path, LOOK)? {
                     Some(comers) if comers[self.rank] == self.me => break (now.clone(), comers),
                     // A list without this start of this rank stays as it is: there will be another one.
                     Some(_) => std::thread::sleep(LOOK.min(self.deadline.remaining()) / 5),

@@ -3,9 +3,10 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, Swap, TcpPlace, Threads};
-use gpucomm::{Error, Result};
+use gpucomm::Error;
+use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, TcpPlace, Threads};
 
+use crate::mine::Mine;
 use crate::support::{everywhere, free_address, new_path, slower, where_ends_are_known};
 
 #[test]
@@ -79,47 +80,6 @@ fn who_comes_too_late_is_told_so() {
     });
 }
 
-/// A store of a user's own, which cannot know who has ended.
-struct Mine(Box<dyn Store>);
-
-impl Store for Mine {
-    fn rank(&self) -> usize {
-        self.0.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.0.size()
-    }
-
-    fn id(&self) -> u64 {
-        self.0.id()
-    }
-
-    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
-        self.0.set(key, value, within)
-    }
-
-    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
-        self.0.get(keys, within)
-    }
-
-    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        self.0.add(key, by, within)
-    }
-
-    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
-        self.0.compare_and_set(key, expected, value, within)
-    }
-
-    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        self.0.delete(key, within)
-    }
-
-    fn clear(&self, _prefix: &str, _within: Duration) -> Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_store_of_ones_own() {
     let place = Threads::new(3);
@@ -127,7 +87,7 @@ fn a_store_of_ones_own() {
         for rank in 0..3 {
             let place = &place;
             scope.spawn(move || {
-                let store = Mine(Box::new(place.store(rank).unwrap()));
+                let store = Mine::new(place.store(rank).unwrap());
                 // No time is too long.
                 let x = Exchange::join_within(store, Duration::MAX).unwrap();
                 x.barrier().unwrap();

@@ -1,10 +1,12 @@
 //! Generations: a restart never reads what was there before.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use gpucomm::exchange::Exchange;
+use gpucomm::exchange::{Exchange, Store};
 
+use crate::mine::Mine;
 use crate::support::{everywhere, sites, slower, where_keys_are_listed};
 
 #[test]
@@ -103,6 +105,29 @@ fn a_rank_that_is_started_again_while_others_wait() {
             let x = Exchange::join_within(store, slower(20.0)).unwrap();
             assert_eq!(x.all_gather(&[rank as u8]).unwrap(), [[0], [1], [2]]);
             x.barrier().unwrap();
+        });
+    }
+}
+
+/// A rank that looks late whether all have met comes to that generation, also where the others have left it by then.
+#[test]
+fn no_generation_is_left_out() {
+    for site in sites(3) {
+        site.stores(&[0, 1, 2], |rank, store| {
+            let looks = AtomicU32::new(0);
+            let get = move |store: &dyn Store, keys: &[&str], within: Duration| {
+                if rank == 1 && keys[0].ends_with("/ok") && looks.fetch_add(1, Ordering::Relaxed) == 0 {
+                    std::thread::sleep(slower(0.2));
+                    return Ok(vec![None]);
+                }
+                store.get(keys, within)
+            };
+            let x = Exchange::join_within(Mine::getting(store, get), slower(20.0)).unwrap();
+            x.set(&format!("{rank}"), b"here").unwrap();
+            let next = x.next_generation().unwrap();
+            assert_eq!(next.generation(), x.generation() + 1, "{}", site.name);
+            assert_eq!(next.all_gather(&x.generation().to_le_bytes()).unwrap(), [x.generation().to_le_bytes(); 3]);
+            next.barrier().unwrap();
         });
     }
 }

@@ -14,6 +14,7 @@ mod fds;
 mod generations;
 mod keys;
 mod load;
+mod mine;
 #[cfg(feature = "mpi")]
 mod mpi_late;
 mod processes;
