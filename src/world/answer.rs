@@ -97,6 +97,10 @@ impl<R: Request> Shared<R> {
             self.cancelled(state);
             return true;
         }
+        // The thread of its rank may have seen first that others of its ticket were cancelled.
+        if wanted && let Stage::Over(outcome) = &state.stage {
+            return matches!(&**outcome, Err(failed) if failed.reason == Reason::Cancelled);
+        }
         if !wanted && let Stage::Over(outcome) = &mut state.stage {
             let outcome = std::mem::replace(outcome, Box::new(Err(told_already(self.meta.operation))));
             state.stage = Stage::Told;

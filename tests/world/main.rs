@@ -17,5 +17,6 @@ mod panics;
 mod pressure;
 mod processes;
 mod random;
+mod random_steps;
 mod refused;
 mod support;

@@ -6,23 +6,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use gpucomm::world::{
-    AllGather, AllReduce, AllToAll, AllToAllV, Blocking, Broadcast, Completion, HostCallback, Op, Polling, Rank, Recv,
-    Request, Send, World, WorldOptions,
-};
-use gpucomm::{DeviceBuffer, InPlace};
+use gpucomm::DeviceBuffer;
+use gpucomm::world::{Blocking, Completion, HostCallback, Polling, Rank, Reason, Request, World, WorldOptions};
 
-use super::support::{on, values, world, zeroed};
+use super::random_steps::step;
+use super::support::{on, values, world};
 
-type Buffer = DeviceBuffer<u32>;
+pub type Buffer = DeviceBuffer<u32>;
 
 /// A world, and what its ranks hold on the devices and must hold.
-struct Program {
-    world: World,
-    rng: Rng,
+pub struct Program {
+    pub world: World,
+    pub rng: Rng,
     held: Vec<Buffer>,
-    model: Vec<Vec<u32>>,
-    log: Vec<String>,
+    pub model: Vec<Vec<u32>>,
+    pub log: Vec<String>,
 }
 
 #[test]
@@ -57,22 +55,13 @@ fn run(seed: u64) {
     let held = world.devices().into_iter().zip(&model).map(|(device, values)| on(device, values)).collect();
     let mut program = Program { world, rng, held, model, log: Vec::new() };
     for _ in 0..30 {
-        program.step();
+        step(&mut program);
         if program.rng.u8(..4) == 0 {
             program.compare(seed);
         }
     }
     program.compare(seed);
     assert_eq!(program.world.metrics().failed, 0);
-}
-
-fn fold(op: &Op<u32>, one: u32, other: u32) -> u32 {
-    match op {
-        Op::Sum => one.wrapping_add(other),
-        Op::Prod => one.wrapping_mul(other),
-        Op::Min => one.min(other),
-        _ => one.max(other),
-    }
 }
 
 impl Program {
@@ -83,7 +72,7 @@ impl Program {
     }
 
     /// One request of each rank, from its buffer, by all at once, rank by rank, or in stream order.
-    fn ask<R: Request>(&mut self, make: impl Fn(&Rank, Buffer) -> R, back: impl Fn(R::Back) -> Buffer) {
+    pub fn ask<R: Request>(&mut self, make: impl Fn(&Rank, Buffer) -> R, back: impl Fn(R::Back) -> Buffer) {
         let (ranks, held) = (self.world.ranks(), std::mem::take(&mut self.held));
         let made = ranks.iter().zip(held).map(|(rank, buffer)| make(rank, buffer));
         self.held = match self.rng.usize(..3) {
@@ -99,73 +88,37 @@ impl Program {
         };
     }
 
-    fn step(&mut self) {
-        let size = self.world.size();
-        let (len, root) = (self.model[0].len(), self.rng.usize(..size));
-        let part = len / size;
-        let old = self.model.clone();
-        let op = [Op::Sum, Op::Prod, Op::Min, Op::Max][self.rng.usize(..4)];
-        let kind = self.rng.usize(..7);
-        self.log.push(format!("{kind} {op:?} {root}"));
-        match kind {
-            0 => {
-                self.ask(|_, x| AllReduce::new(InPlace(x), op), |x| x);
-                let all: Vec<_> =
-                    (0..len).map(|at| old.iter().map(|one| one[at]).reduce(|a, b| fold(&op, a, b)).unwrap()).collect();
-                self.model = vec![all; size];
+    /// The same, by all at once, and nobody wants it any more: whether it is done all the same, on all ranks or on none. `undone` gives the
+    /// buffer back of what was not.
+    pub fn ask_and_cancel<R: Request>(
+        &mut self,
+        make: impl Fn(&Rank, Buffer) -> R,
+        back: impl Fn(R::Back) -> Buffer,
+        undone: impl Fn(R::Back) -> Buffer,
+    ) -> bool {
+        let (ranks, held) = (self.world.ranks(), std::mem::take(&mut self.held));
+        let asked = self.world.submit(ranks.iter().zip(held).map(|(rank, buffer)| make(rank, buffer)));
+        let cancelled = asked.cancel();
+        match asked.wait() {
+            Ok(all) => {
+                assert!(!cancelled);
+                self.held = all.into_iter().map(back).collect();
+                true
             }
-            1 => {
-                self.ask(|_, x| Broadcast::new(InPlace(x), root), |x| x);
-                self.model = vec![old[root].clone(); size];
-            }
-            2 => {
-                self.ask(|_, x| AllGather::new(InPlace(x)), |x| x);
-                let of = |rank: usize| old[rank][rank * part..(rank + 1) * part].to_vec();
-                self.model = vec![(0..size).flat_map(of).collect(); size];
-            }
-            3 => {
-                self.ask(|rank, x| AllToAll::new((x, zeroed::<u32>(rank.device(), len))), |(_, recv)| recv);
-                let from = |to: usize| {
-                    (0..size).flat_map(|from| old[from][to * part..(to + 1) * part].to_vec()).collect::<Vec<_>>()
-                };
-                self.model = (0..size).map(from).collect();
-            }
-            4 => {
-                // Each rank sends its parts to the ranks in another order of lengths: as many to all.
-                let count = self.rng.usize(..=part);
-                let counts = vec![count; size];
-                let make = |rank: &Rank, x| {
-                    let offsets = (0..size).map(|at| at * part).collect::<Vec<_>>();
-                    let recv = zeroed::<u32>(rank.device(), len);
-                    AllToAllV::new((x, recv), (counts.clone(), offsets.clone()), (counts.clone(), offsets))
-                };
-                self.ask(make, |(_, recv)| recv);
-                let mut model = vec![vec![0; len]; size];
-                for (to, own) in model.iter_mut().enumerate() {
-                    for from in 0..size {
-                        own[from * part..from * part + count].copy_from_slice(&old[from][to * part..to * part + count]);
-                    }
-                }
-                self.model = model;
-            }
-            5 => {
-                let make = |rank: &Rank, x| {
-                    let (next, before) = ((rank.rank() + 1) % size, (rank.rank() + size - 1) % size);
-                    (Send::new(x, next), Recv::new(zeroed::<u32>(rank.device(), len), before))
-                };
-                self.ask(make, |(_, received)| received);
-                self.model = (0..size).map(|rank| old[(rank + size - 1) % size].clone()).collect();
-            }
-            _ => {
-                // A list: the sum of a buffer, and one of something else.
-                let make = |rank: &Rank, x| {
-                    vec![AllReduce::new(InPlace(x), op), AllReduce::new(InPlace(on(rank.device(), &[1])), Op::Sum)]
-                };
-                self.ask(make, |mut list| list.swap_remove(0));
-                let all: Vec<_> =
-                    (0..len).map(|at| old.iter().map(|one| one[at]).reduce(|a, b| fold(&op, a, b)).unwrap()).collect();
-                self.model = vec![all; size];
+            Err(failed) => {
+                assert_eq!((cancelled, failed.reason), (true, Reason::Cancelled), "{}", failed.error);
+                self.held = failed.buffers.unwrap().into_iter().map(|one| undone(one.unwrap())).collect();
+                false
             }
         }
+    }
+
+    /// One request that is wrong on one rank, and so made by none.
+    pub fn ask_wrongly<R: Request>(&mut self, make: impl Fn(&Rank, Buffer) -> R, undone: impl Fn(R::Back) -> Buffer) {
+        let (ranks, held) = (self.world.ranks(), std::mem::take(&mut self.held));
+        let asked = self.world.submit(ranks.iter().zip(held).map(|(rank, buffer)| make(rank, buffer)));
+        let failed = asked.wait().err().expect("it is wrong");
+        assert_eq!(failed.reason, Reason::Refused, "{}", failed.error);
+        self.held = failed.buffers.unwrap().into_iter().map(|one| undone(one.unwrap())).collect();
     }
 }

@@ -267,6 +267,20 @@ fn a_lane_waits_once_for_a_write() {
     assert_eq!((world.marks.get(), world.waits.get()), (1, 1));
 }
 
+/// Who reads waits for the write, not for those who have read it.
+#[test]
+fn a_read_leaves_the_mark_of_a_write() {
+    let world = World::new(1);
+    let lanes = world.lanes();
+    let mut uses = Uses::new();
+    for (access, lane) in [(Access::Write, 0), (Access::Read, 2), (Access::Read, 0), (Access::Read, 4)] {
+        uses.order(access, &lanes[lane]).unwrap();
+        lanes[lane].enqueue();
+        uses.note(access, &lanes[lane]);
+    }
+    assert_eq!((world.marks.get(), world.waits.get()), (1, 2));
+}
+
 /// Who waits for a use has no part in what its lane is given later.
 #[test]
 fn what_the_host_has_seen_needs_no_mark() {
