@@ -1,13 +1,14 @@
-//! The emulator's faults, each in a process of its own: every request is answered, and the world goes on.
+//! The emulator's faults, and a kernel that traps, each in a process of its own: every request is answered, and the world goes on.
 
 use std::time::Duration;
 
 use gpucomm::world::{Members, Op, Phase, Rebuild, WorldOptions};
-use gpucomm::{Backend, InPlace};
+use gpucomm::{Backend, Device, InPlace};
 
 use super::support::{child, eventually, on, values, world};
 
 const FAULT: &str = "GPUCOMM_TEST_FAULT";
+const TRAP: &str = "GPUCOMM_TEST_TRAP";
 
 fn with(fault: &str, left: &str) {
     if gpucomm::backend() != Backend::Emulator {
@@ -43,6 +44,70 @@ fn a_rank_that_dies() {
     with("die=rank1@op20", "4");
 }
 
+/// On GPUs, `GPUCOMM_WORLD_KILLS` times: what the emulator's fault stands for.
+#[cfg(feature = "cudarc")]
+#[cfg_attr(feature = "emulator", ignore = "needs GPUs")]
+#[test]
+fn a_kernel_that_traps() {
+    let Some(left @ 1..) = Device::count().unwrap().min(4).checked_sub(1) else { return };
+    let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    for _ in 0..times {
+        let said = child("faults::under_load", &[(FAULT, &left.to_string()), (TRAP, "1")]).succeeds("trap");
+        print!("{said}");
+    }
+}
+
+/// A kernel that takes the context of its device with it.
+struct Trap {
+    #[cfg(feature = "cudarc")]
+    kernel: cudarc::driver::sys::CUfunction,
+    #[cfg(feature = "cudarc")]
+    context: std::sync::Arc<cudarc::driver::CudaContext>,
+}
+
+impl Trap {
+    #[cfg(feature = "cudarc")]
+    fn on(device: Device) -> Self {
+        use cudarc::driver::{CudaContext, result};
+        const PTX: &std::ffi::CStr =
+            c".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry fall() { trap; }\n";
+        let context = CudaContext::new(usize::try_from(device.ordinal()).unwrap()).unwrap();
+        context.bind_to_thread().unwrap();
+        // SAFETY: a module's text, which ends with a zero, and which has a function of this name; it is never unloaded.
+        let kernel = unsafe {
+            let module = result::module::load_data(PTX.as_ptr().cast()).unwrap();
+            result::module::get_function(module, c"fall".to_owned()).unwrap()
+        };
+        Self { kernel, context }
+    }
+
+    #[cfg(not(feature = "cudarc"))]
+    fn on(_: Device) -> Self {
+        Self {}
+    }
+
+    fn spring(self) {
+        #[cfg(feature = "cudarc")]
+        {
+            self.context.bind_to_thread().unwrap();
+            // SAFETY: it has no parameters.
+            let launched = unsafe {
+                cudarc::driver::result::launch_kernel(
+                    self.kernel,
+                    (1, 1, 1),
+                    (1, 1, 1),
+                    0,
+                    std::ptr::null_mut(),
+                    &mut [],
+                )
+            };
+            launched.unwrap();
+            // There is nothing left to be released.
+            std::mem::forget(self.context);
+        }
+    }
+}
+
 #[test]
 #[ignore = "with a fault"]
 fn under_load() {
@@ -57,6 +122,8 @@ fn under_load() {
     let world = world(4, WorldOptions { rebuild, timeout: Duration::from_secs(3), ..WorldOptions::default() });
     let (mut answered, mut failed) = (0, 0);
     let devices = world.devices();
+    let mut trap =
+        std::env::var_os(TRAP).map(|_| (Trap::on(devices[fastrand::usize(..devices.len())]), fastrand::u32(4..200)));
     while world.health().generation == 1 && world.health().phase == Phase::Up && answered < 400 {
         // A device may be lost by now.
         let fresh = |device| {
@@ -67,6 +134,9 @@ fn under_load() {
         let forms: Vec<Vec<_>> = forms;
         // Several at a time.
         let asked: Vec<_> = forms.into_iter().map(|forms| world.all_reduce(forms, Op::Sum)).collect();
+        if let Some((trap, _)) = trap.take_if(|(_, when)| answered >= *when) {
+            trap.spring();
+        }
         for wide in asked {
             answered += 1;
             match wide.wait() {
