@@ -7,10 +7,10 @@
 //!
 //! `GPUCOMM_WORLD_ROUNDS` and `GPUCOMM_WORLD_REQUESTS` say how often, and how many.
 
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use gpucomm::world::{AllReduce, At, Lane, Op, Rank, Request, World, WorldOptions};
+use gpucomm::world::{AllReduce, At, Blocking, Lane, Op, Rank, Request, World, WorldOptions};
 use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 
 fn number(name: &str, default: usize) -> usize {
@@ -21,27 +21,30 @@ fn rounds() -> usize {
     number("GPUCOMM_WORLD_ROUNDS", 5000)
 }
 
-/// A sum that remembers when it was submitted, and tells when the communicator had it.
+/// A sum that remembers when it was submitted, and tells when it had been looked at, when its rank came to it, and when the communicator had it.
 struct Timed {
     sum: AllReduce<InPlace<DeviceBuffer<f32>>>,
     submitted: Instant,
-    after: Duration,
+    after: [Duration; 3],
 }
 
 impl Request for Timed {
-    type Back = (DeviceBuffer<f32>, Duration);
+    type Back = (DeviceBuffer<f32>, [Duration; 3]);
 
     fn operation(&self) -> &'static str {
         "all_reduce"
     }
 
     fn check(&mut self, at: &At<'_>) -> Result<()> {
-        self.sum.check(at)
+        self.sum.check(at)?;
+        self.after[0] = self.submitted.elapsed();
+        Ok(())
     }
 
     fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+        self.after[1] = self.submitted.elapsed();
         self.sum.enqueue(at)?;
-        self.after = self.submitted.elapsed();
+        self.after[2] = self.submitted.elapsed();
         Ok(())
     }
 
@@ -77,14 +80,14 @@ fn direct() -> Result<()> {
     Ok(())
 }
 
-fn one(rank: &Rank, together: &Barrier, pause: Duration) -> Result<Vec<Duration>> {
+fn one(rank: &Rank, together: &Barrier, pause: Duration) -> Result<Vec<[Duration; 3]>> {
     let mut x = DeviceBuffer::<f32>::zeroed(&Stream::new(rank.device())?, 2)?;
     let mut times = Vec::with_capacity(rounds());
     for _ in 0..rounds() {
         std::thread::sleep(pause);
         together.wait();
         let sum = AllReduce::new(InPlace(x), Op::Sum);
-        let timed = Timed { sum, submitted: Instant::now(), after: Duration::ZERO };
+        let timed = Timed { sum, submitted: Instant::now(), after: [Duration::ZERO; 3] };
         let (back, after) = rank.submit(timed).wait()?;
         x = back;
         times.push(after);
@@ -92,8 +95,8 @@ fn one(rank: &Rank, together: &Barrier, pause: Duration) -> Result<Vec<Duration>
     Ok(times)
 }
 
-fn through(what: &str, spin: Duration, pause: Duration) -> Result<()> {
-    let world = World::with(&Device::all()?, WorldOptions { spin, ..WorldOptions::default() })?;
+fn through(what: &str, options: WorldOptions, pause: Duration) -> Result<()> {
+    let world = World::with(&Device::all()?, options)?;
     let together = Barrier::new(world.size());
     let ranks = world.ranks();
     let times = std::thread::scope(|scope| {
@@ -101,7 +104,10 @@ fn through(what: &str, spin: Duration, pause: Duration) -> Result<()> {
         let all: Vec<_> = ranks.iter().map(|rank| scope.spawn(move || one(rank))).collect();
         all.into_iter().map(|rank| rank.join().expect("no panic")).collect::<Result<Vec<_>>>()
     })?;
-    print(what, times.into_iter().flatten().collect());
+    let times: Vec<_> = times.into_iter().flatten().collect();
+    for (stage, until) in ["  checked", "  begun", what].into_iter().enumerate() {
+        print(until, times.iter().map(|after| after[stage]).collect());
+    }
     Ok(())
 }
 
@@ -137,7 +143,9 @@ fn rate() -> Result<()> {
 
 fn main() -> Result<()> {
     direct()?;
-    through("world, spinning", Duration::from_micros(500), Duration::ZERO)?;
-    through("world, parked", Duration::ZERO, Duration::from_micros(200))?;
+    let spinning = || WorldOptions { spin: Duration::from_micros(500), ..WorldOptions::default() };
+    through("world, spinning", spinning(), Duration::ZERO)?;
+    through("the same, Blocking", WorldOptions { completion: Arc::new(Blocking), ..spinning() }, Duration::ZERO)?;
+    through("world, parked", WorldOptions::default(), Duration::from_micros(200))?;
     rate()
 }

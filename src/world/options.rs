@@ -89,7 +89,8 @@ pub struct WorldOptions {
     /// How long a request may take, from where it is submitted. One that takes longer brings the world down, as other ranks may have begun
     /// it; where there is but one rank, only if it has begun. The [default timeout](crate::default_timeout).
     pub timeout: Duration,
-    /// How long the thread of a rank looks for a request before it sleeps: what comes meanwhile is enqueued some microseconds earlier. Zero.
+    /// How long the thread of a rank looks for a request before it sleeps: what comes meanwhile is enqueued some microseconds earlier. Meanwhile it
+    /// looks as often whether a request is done that is [polled](Polling). Zero.
     pub spin: Duration,
     /// Whether the ranks take requests of all [lanes](super::Lane) in one order. `false`.
     pub sequenced: bool,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::completion::Looks;
 use super::guarded::Wakers;
 use super::lane::Lane;
 use super::task::Task;
@@ -39,6 +40,10 @@ struct State {
     held: usize,
     closed: Option<(Reason, Error)>,
     draining: bool,
+    /// Whether the thread of the rank sleeps: who finds it awake makes no call of the system.
+    asleep: bool,
+    /// How many threads wait for room.
+    waiting: usize,
     /// Futures that wait for room.
     wakers: Vec<Waker>,
     /// Of what was refused as too late while no rank took it.
@@ -103,11 +108,23 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells the thread of the rank, which alone waits for it.
+    fn has_come(&self, state: MutexGuard<'_, State>) {
+        let asleep = state.asleep;
+        drop(state);
+        self.signs.fetch_add(1, Ordering::Release);
+        if asleep {
+            self.came.notify_one();
+        }
+    }
+
     /// Tells those who wait for room, but for futures, which are to be woken.
     fn has_room(&self, mut state: MutexGuard<'_, State>) -> Wakers {
-        let wakers = std::mem::take(&mut state.wakers);
+        let (wakers, waiting) = (std::mem::take(&mut state.wakers), state.waiting);
         drop(state);
-        self.left.notify_all();
+        if waiting > 0 {
+            self.left.notify_all();
+        }
         Wakers(wakers)
     }
 
@@ -147,8 +164,10 @@ impl Queue {
                 return Ok(place);
             }
             let Some(deadline) = deadline.filter(|deadline| !deadline.expired()) else { return Err(self.full()) };
+            state.waiting += 1;
             let waited = self.left.wait_timeout(state, deadline.remaining());
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
         }
     }
 
@@ -194,18 +213,16 @@ impl Queue {
         } else {
             state.tasks.push_back(task);
         }
-        drop(state);
+        self.has_come(state);
         drop(own);
-        self.signs.fetch_add(1, Ordering::Release);
-        self.came.notify_one();
         Ok(())
     }
 
     /// The sequencer says that the next one is of this lane. Who waits for room is to [ask again](Self::ask_again).
     pub(super) fn turn(&self, lane: Arc<str>) {
-        self.state().turns.push_back(lane);
-        self.signs.fetch_add(1, Ordering::Release);
-        self.came.notify_one();
+        let mut state = self.state();
+        state.turns.push_back(lane);
+        self.has_come(state);
     }
 
     fn take(&self, state: &mut State) -> Option<Arc<dyn Task>> {
@@ -222,8 +239,9 @@ impl Queue {
         Some(task)
     }
 
-    /// The next request, for the thread of the rank, which looks for one for so long before it sleeps; `None` where there are no more.
-    pub(super) fn pop(&self, spin: Duration) -> Option<Arc<dyn Task>> {
+    /// The next request, for the thread of the rank, which looks for one for so long before it sleeps, and meanwhile for what is done; `None` where
+    /// there are no more.
+    pub(super) fn pop(&self, spin: Duration, looks: &Looks) -> Option<Arc<dyn Task>> {
         let mut state = self.state();
         loop {
             if let Some(task) = self.take(&mut state) {
@@ -238,6 +256,7 @@ impl Queue {
                 let (signs, since) = (self.signs.load(Ordering::Acquire), Instant::now());
                 drop(state);
                 while self.signs.load(Ordering::Acquire) == signs && since.elapsed() < spin {
+                    looks.glance();
                     std::hint::spin_loop();
                 }
                 let changed = self.signs.load(Ordering::Acquire) != signs;
@@ -254,7 +273,12 @@ impl Queue {
                     continue;
                 }
             }
+            if !spin.is_zero() {
+                looks.leave();
+            }
+            state.asleep = true;
             state = self.came.wait_timeout(state, SLEEP).unwrap_or_else(PoisonError::into_inner).0;
+            state.asleep = false;
         }
     }
 

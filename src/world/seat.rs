@@ -190,7 +190,7 @@ impl Seat {
 
     /// What the thread of the rank does.
     fn run(&self, spin: Duration, elsewhere: bool, alarm: &impl Fn(&Error)) {
-        while let Some(task) = self.queue.pop(spin) {
+        while let Some(task) = self.queue.pop(spin, &self.looks) {
             *self.current() = Some(Arc::clone(&task));
             // What a completion of the user's does must not end this thread; the request is looked after then.
             guarded(|| self.do_one(task, elsewhere, alarm));

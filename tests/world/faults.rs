@@ -147,7 +147,16 @@ fn under_load() {
     }
     eventually("the fault comes", || world.health().phase != Phase::Up || world.health().generation > 1);
     println!("{failed} of {answered} requests have failed: {:?}", world.health().cause);
-    eventually("it is rebuilt", || world.health().phase == Phase::Up && world.health().generation > 1);
+    let (since, mut last) = (std::time::Instant::now(), String::new());
+    eventually("it is rebuilt", || {
+        let health = world.health();
+        let now = format!("{:?}, attempt: {:?}", health.phase, health.attempt);
+        if now != last {
+            println!("after {:?}: {now}", since.elapsed());
+            last = now;
+        }
+        health.phase == Phase::Up && health.generation > 1
+    });
     assert_eq!(world.size(), left, "{:?}", world.health());
     for _ in 0..20 {
         let forms = world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 64])));

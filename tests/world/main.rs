@@ -19,4 +19,5 @@ mod processes;
 mod random;
 mod random_steps;
 mod refused;
+mod spinning;
 mod support;

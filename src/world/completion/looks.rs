@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,9 @@ use crate::world::why::Reason;
 
 /// How long a thread sleeps that is told when there is something to see.
 const NOW_AND_THEN: Duration = Duration::from_millis(20);
+
+/// How long the thread that looks leaves it to the thread of the rank, until it sees whether that still does.
+const ATTENDED: Duration = Duration::from_millis(1);
 
 /// How long after a failure the device may still be at it, until the answer is given in any case.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -64,6 +67,9 @@ pub(in crate::world) struct Looks {
     left: AtomicUsize,
     /// What was handed to completions, whoever has it now.
     out: Mutex<VecDeque<Weak<dyn Task>>>,
+    /// Another number for each look of the thread of the rank, which has nothing else to do; zero where it does not look. Two threads that ask in turn make
+    /// the driver's calls slower, those that enqueue above all.
+    attended: AtomicU64,
     /// Nobody waits for the device any more, and why.
     given_up: OnceLock<Error>,
     /// Events that are used again.
@@ -93,6 +99,7 @@ impl Looks {
             changed: Condvar::new(),
             left: AtomicUsize::new(0),
             out: Mutex::default(),
+            attended: AtomicU64::new(0),
             given_up: OnceLock::new(),
             events: Mutex::default(),
             alarm,
@@ -154,7 +161,7 @@ impl Looks {
     pub(super) fn push(&self, watch: Watch) {
         let mut list = self.list();
         list.watches.push_back(watch);
-        let wakes = list.watches.len() == 1;
+        let wakes = list.watches.len() == 1 && self.attended.load(Ordering::Relaxed) == 0;
         drop(list);
         if wakes {
             self.changed.notify_one();
@@ -168,6 +175,7 @@ impl Looks {
 
     /// Nothing more comes: the thread ends when all is answered.
     pub(in crate::world) fn close(&self) {
+        self.attended.store(0, Ordering::Relaxed);
         self.list().closed = true;
         self.changed.notify_one();
     }
@@ -238,10 +246,46 @@ impl Looks {
         debug_assert!(waited.is_ok());
     }
 
+    /// A look of the thread of the rank, which spins: whether the first is done. What waits for a bell is left to the other thread.
+    pub(in crate::world) fn glance(&self) {
+        let mut list = self.list();
+        if let Some(watch) = list.watches.front()
+            && matches!(watch.look, Look::Rung(_))
+        {
+            return;
+        }
+        let number = self.attended.load(Ordering::Relaxed) + 1;
+        self.attended.store(number, Ordering::Relaxed);
+        let Some(watch) = list.watches.pop_front() else { return };
+        drop(list);
+        if let Some(watch) = guarded(|| self.look(watch)).flatten() {
+            self.list().watches.push_front(watch);
+        }
+    }
+
+    /// The thread of the rank sleeps from now on.
+    pub(in crate::world) fn leave(&self) {
+        if self.attended.swap(0, Ordering::Relaxed) != 0 {
+            drop(self.list());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether the thread of the rank has looked since this was asked last.
+    fn is_attended(&self, seen: &mut u64) -> bool {
+        let now = self.attended.load(Ordering::Relaxed);
+        now != 0 && std::mem::replace(seen, now) != now
+    }
+
     /// What the thread does, until it is closed and all is answered.
     pub(in crate::world) fn run(&self) {
+        let mut seen = 0;
         loop {
             let mut list = self.list();
+            if self.is_attended(&mut seen) {
+                drop(self.changed.wait_timeout(list, ATTENDED));
+                continue;
+            }
             let Some(watch) = list.watches.pop_front() else {
                 // What others keep is answered, where this has given up.
                 if list.closed && (self.left() == 0 || self.given_up.get().is_some()) {
