@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::digest::digest;
 use super::handle::Exchange;
 use super::kind;
-use super::store::check_rank;
+use super::store::{Swap, check_rank};
 use super::view::Came;
 use super::vote::{decide, unreadable};
 use super::wire::{Reader, Writer};
@@ -128,7 +128,8 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Gone`] with the own rank, for who has come too late; what the [store](Self#errors) says. Who does not come is no error.
+    /// [`Error::Gone`] with the own rank, for who has come too late or has [withdrawn](Self::withdraw); what the [store](Self#errors) says. Who does not come
+    /// is no error.
     pub fn survivors(&self) -> Result<Self> {
         let operation = "Exchange::survivors";
         if let Some(view) = self.view.survivors.get() {
@@ -136,11 +137,14 @@ impl Exchange {
         }
         let deadline = self.deadline();
         let key = |rank: usize| format!("{}s/{rank}", self.view.path);
-        self.view.store.set(&key(self.rank()), &[], deadline.remaining())?;
+        let said = self.view.store.compare_and_set(&key(self.rank()), None, &[], deadline.remaining())?;
+        if matches!(said, Swap::Found(Some(said)) if !said.is_empty()) {
+            return Err(Error::Gone { operation, rank: self.rank(), how: "has withdrawn".to_owned() });
+        }
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, key(rank))).collect();
         let verdict = format!("{}s/verdict", self.view.path);
         let bytes = decide(&self.view, &verdict, &keys, &deadline, |came| {
-            let ranks = (0..came.len()).filter(|rank| matches!(came[*rank], Came::Value(_)));
+            let ranks = (0..came.len()).filter(|rank| matches!(&came[*rank], Came::Value(said) if said.is_empty()));
             let ranks: Vec<usize> = ranks.collect();
             ranks.iter().fold(Writer::default().count(ranks.len()), |writer, rank| writer.count(*rank)).0
         })?;
@@ -154,6 +158,30 @@ impl Exchange {
             how: format!("has come too late: ranks {ranks:?} went on without it"),
         })?;
         Ok(self.with_view(Arc::clone(self.view.survivors.get_or_init(|| Arc::new(view)))))
+    }
+
+    /// Has no part in what comes after a failure: the [survivors](Self::survivors) do not wait for this rank. For one that lives, and cannot go
+    /// on: its device is lost, say.
+    ///
+    /// ```
+    /// # use gpucomm::exchange::{Exchange, Threads};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let place = Threads::new(2);
+    /// let left = std::thread::scope(|scope| {
+    ///     let other = scope.spawn(|| Exchange::join(place.store(1)?)?.withdraw());
+    ///     let left = Exchange::join(place.store(0)?)?.survivors()?;
+    ///     other.join().expect("no panic")?;
+    ///     gpucomm::Result::Ok(left)
+    /// })?;
+    /// assert_eq!(left.store_ranks(), [0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the [store](Self#errors) says.
+    pub fn withdraw(&self) -> Result<()> {
+        self.view.store.set(&format!("{}s/{}", self.view.path, self.rank()), b"withdrawn", self.deadline().remaining())
     }
 }
 

@@ -34,6 +34,8 @@ impl Communicator {
     /// the rest are known to have ended; who comes later is left out, and told so. Where another rank is lost before all have started, those that are left begin again. All get the
     /// same answer: nobody goes on unless all that it starts with have said that they do.
     ///
+    /// A rank whose device is lost [withdraws](Exchange::withdraw): it gets that error, and the others go on without it.
+    ///
     /// That a rank has died is told to nobody who waits for its work: such a wait ends at its deadline, which is
     /// [`default_timeout`](crate::default_timeout), five minutes, where neither [`set_default_timeout`](crate::set_default_timeout) nor the call
     /// says less. Who is to know sooner has a thread wait for the others in `exchange`, which gets [`Error::Gone`] at once, and
@@ -46,7 +48,7 @@ impl Communicator {
     /// operation was under way.
     ///
     /// # Errors
-    /// [`Error::Gone`] where this rank is left out, as it came too late; [`Error::Timeout`] where those that are left cannot start within their timeout, and [`Error::Exchange`] where the exchange
+    /// [`Error::Gone`] where this rank is left out, as it came too late; [`Error::DeviceLost`] where its device is; [`Error::Timeout`] where those that are left cannot start within their timeout, and [`Error::Exchange`] where the exchange
     /// fails. [`Error::InvalidUsage`] for a rank of a clique, for which there is [`Clique::recover`], and within a host function;
     /// [`Error::InvalidArgument`] where `exchange` is not one of as many ranks, in which this rank has the same number.
     ///
@@ -116,6 +118,11 @@ impl Communicator {
         // What was under way here may still write; what hangs there is left to itself.
         let _ = abort(std::slice::from_ref(inner), &cause, &Deadline::after(GRACE));
         drop(self);
+        if let Err(error) = device.memory_info() {
+            // The others do not wait for who cannot start. Where this cannot be said, they do.
+            let _ = exchange.withdraw();
+            return Err(error);
+        }
         let start = |view: &Exchange, id: &UniqueId| {
             over::start(OPERATION, device, view, id, &options, is_checked).map(Self::from_inner)
         };

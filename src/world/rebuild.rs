@@ -88,6 +88,11 @@ fn answers(device: Device) -> Result<()> {
 /// Others are in other processes, and vote who is left.
 fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> Result<(Communicator, Exchange)> {
     let Some(seat) = old.seats.first() else { return Err(usage("this process has no rank")) };
+    if let Err(error) = answers(seat.device) {
+        // The others do not wait for it. Where this cannot be said, they do.
+        let _ = exchange.withdraw();
+        return Err(error);
+    }
     // Before anything is said to others: where a buffer still needs the communicator, this can be tried again as it is.
     let taken = match seat.take_communicator().map(alone) {
         None => None,

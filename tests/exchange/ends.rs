@@ -80,6 +80,32 @@ fn who_comes_too_late_is_told_so() {
     });
 }
 
+/// Nobody waits for who lives, and cannot go on.
+#[test]
+fn one_that_withdraws() {
+    everywhere(&[3], |x| {
+        let x = x.within(slower(60.0));
+        let start = Instant::now();
+        if x.rank() == 1 {
+            x.withdraw().unwrap();
+            let error = x.survivors().err().expect("it has withdrawn");
+            assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
+            // It stays for the others: none of this is known of its end.
+            assert_eq!(x.get("done").unwrap(), b"1");
+        } else {
+            let left = x.survivors().unwrap();
+            assert_eq!((left.store_ranks(), left.size()), (vec![0, 2], 2));
+            left.barrier().unwrap();
+            assert!(start.elapsed() < slower(20.0), "{:?}", start.elapsed());
+            if x.rank() == 0 {
+                x.set("done", b"1").unwrap();
+            }
+            left.barrier().unwrap();
+        }
+        x.barrier().unwrap();
+    });
+}
+
 #[test]
 fn a_store_of_ones_own() {
     let place = Threads::new(3);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use gpucomm::world::{Members, Op, Phase, Rebuild, WorldOptions};
 use gpucomm::{Backend, Device, InPlace};
 
-use super::support::{child, eventually, on, values, world};
+use super::support::{child, eventually, on, until_rebuilt, values, world};
+use super::trap::Trap;
 
 const FAULT: &str = "GPUCOMM_TEST_FAULT";
 const TRAP: &str = "GPUCOMM_TEST_TRAP";
@@ -57,57 +58,6 @@ fn a_kernel_that_traps() {
     }
 }
 
-/// A kernel that takes the context of its device with it.
-struct Trap {
-    #[cfg(feature = "cudarc")]
-    kernel: cudarc::driver::sys::CUfunction,
-    #[cfg(feature = "cudarc")]
-    context: std::sync::Arc<cudarc::driver::CudaContext>,
-}
-
-impl Trap {
-    #[cfg(feature = "cudarc")]
-    fn on(device: Device) -> Self {
-        use cudarc::driver::{CudaContext, result};
-        const PTX: &std::ffi::CStr =
-            c".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry fall() { trap; }\n";
-        let context = CudaContext::new(usize::try_from(device.ordinal()).unwrap()).unwrap();
-        context.bind_to_thread().unwrap();
-        // SAFETY: a module's text, which ends with a zero, and which has a function of this name; it is never unloaded.
-        let kernel = unsafe {
-            let module = result::module::load_data(PTX.as_ptr().cast()).unwrap();
-            result::module::get_function(module, c"fall".to_owned()).unwrap()
-        };
-        Self { kernel, context }
-    }
-
-    #[cfg(not(feature = "cudarc"))]
-    fn on(_: Device) -> Self {
-        Self {}
-    }
-
-    fn spring(self) {
-        #[cfg(feature = "cudarc")]
-        {
-            self.context.bind_to_thread().unwrap();
-            // SAFETY: it has no parameters.
-            let launched = unsafe {
-                cudarc::driver::result::launch_kernel(
-                    self.kernel,
-                    (1, 1, 1),
-                    (1, 1, 1),
-                    0,
-                    std::ptr::null_mut(),
-                    &mut [],
-                )
-            };
-            launched.unwrap();
-            // There is nothing left to be released.
-            std::mem::forget(self.context);
-        }
-    }
-}
-
 #[test]
 #[ignore = "with a fault"]
 fn under_load() {
@@ -147,16 +97,7 @@ fn under_load() {
     }
     eventually("the fault comes", || world.health().phase != Phase::Up || world.health().generation > 1);
     println!("{failed} of {answered} requests have failed: {:?}", world.health().cause);
-    let (since, mut last) = (std::time::Instant::now(), String::new());
-    eventually("it is rebuilt", || {
-        let health = world.health();
-        let now = format!("{:?}, attempt: {:?}", health.phase, health.attempt);
-        if now != last {
-            println!("after {:?}: {now}", since.elapsed());
-            last = now;
-        }
-        health.phase == Phase::Up && health.generation > 1
-    });
+    until_rebuilt(&world);
     assert_eq!(world.size(), left, "{:?}", world.health());
     for _ in 0..20 {
         let forms = world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 64])));

@@ -21,3 +21,4 @@ mod random_steps;
 mod refused;
 mod spinning;
 mod support;
+mod trap;

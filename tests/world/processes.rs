@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions};
-use gpucomm::{Device, InPlace, Launch};
+use gpucomm::{Device, DeviceBuffer, InPlace, Launch, Stream};
 
-use super::support::{Killed, child, eventually, on, slower, values};
+use super::support::{Killed, child, eventually, on, slower, until_rebuilt, values};
+use super::trap::Trap;
 
 const ROLE: &str = "GPUCOMM_TEST_WORLD";
 
 /// The ranks of a program, each a process.
 fn spawn(role: &str, size: usize) -> Vec<Killed> {
+    spawn_with(role, size, &[])
+}
+
+fn spawn_with(role: &str, size: usize, more: &[(&str, &str)]) -> Vec<Killed> {
     let directory = std::env::temp_dir().join(format!("gpucomm-world-{}-{:x}", std::process::id(), fastrand::u64(..)));
     let store = format!("file://{}", directory.display());
     let of = |rank: usize| {
@@ -24,7 +29,7 @@ fn spawn(role: &str, size: usize) -> Vec<Killed> {
             ("GPUCOMM_STORE", &*store),
             (ROLE, role),
         ];
-        child("processes::rank", &set)
+        child("processes::rank", &[&set, more].concat())
     };
     (0..size).map(of).collect()
 }
@@ -85,6 +90,27 @@ fn kill(role: &str) {
     }
 }
 
+const VICTIM: &str = "GPUCOMM_TEST_VICTIM";
+
+/// One of them loses its device, and no other rank comes to harm.
+#[test]
+fn a_rank_whose_device_is_lost() {
+    let size = at_most(3);
+    if size < 2 || !Trap::SOME {
+        return;
+    }
+    let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    for _ in 0..times {
+        let victim = fastrand::usize(..size);
+        let fault = format!("lose=device{victim}@op{}", fastrand::u32(10..60));
+        let set =
+            [(VICTIM, &*victim.to_string()), ("GPUCOMM_EMULATOR_FAULTS", &*fault), ("GPUCOMM_EMULATOR_STRICT", "0")];
+        for (rank, one) in spawn_with("lost", size, &set).into_iter().enumerate() {
+            println!("{}", one.succeeds(&format!("rank {rank}, of which {victim} has lost its device")));
+        }
+    }
+}
+
 #[test]
 #[ignore = "a rank"]
 fn rank() {
@@ -96,6 +122,7 @@ fn rank() {
         "killed" => killed(false),
         "killed in lanes" => killed(true),
         "load" => load(),
+        "lost" => lost(),
         other => panic!("{other}"),
     }
 }
@@ -178,14 +205,48 @@ fn mismatch() {
     drop(world);
 }
 
-fn killed(sequenced: bool) {
-    let rebuild = Rebuild::Automatic {
+fn rebuilt() -> Rebuild {
+    Rebuild::Automatic {
         members: Members::Survivors,
         first: Duration::from_millis(100),
         longest: Duration::from_secs(2),
         attempts: 5,
-    };
-    let (world, rank) = start(WorldOptions { rebuild, ..options(false, sequenced) });
+    }
+}
+
+/// All is answered on all ranks, the others go on, and the one whose device is lost says so.
+fn lost() {
+    let (world, rank) = start(WorldOptions { rebuild: rebuilt(), ..options(false, false) });
+    let (size, is_victim) = (world.size(), std::env::var(VICTIM).unwrap() == rank.rank().to_string());
+    let mut trap = is_victim.then(|| (Trap::on(rank.device()), fastrand::u32(4..100)));
+    rank.submit(Barrier).wait().unwrap();
+    let (mut asked, mut lost) = (0, 0);
+    while world.health().generation == 1 && world.health().phase == Phase::Up {
+        let Ok(x) = Stream::new(rank.device()).and_then(|stream| DeviceBuffer::from_slice(&stream, &[1u32; 7])) else {
+            break;
+        };
+        let answer = rank.all_reduce(InPlace(x), Op::Sum);
+        asked += 1;
+        if let Some((trap, _)) = trap.take_if(|(_, when)| asked >= *when) {
+            trap.spring();
+        }
+        lost += u32::from(answer.wait().is_err());
+    }
+    if is_victim {
+        eventually("it is told", || world.health().attempt.is_some());
+        println!("{lost} of {asked} have failed: {:?}", world.health());
+        assert_eq!(world.metrics().pending, 0);
+        // There is no device on which it could be shut down.
+        std::process::exit(0);
+    }
+    until_rebuilt(&world);
+    assert_eq!(world.size(), size - 1, "{:?}", world.health());
+    at_work(&world);
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+}
+
+fn killed(sequenced: bool) {
+    let (world, rank) = start(WorldOptions { rebuild: rebuilt(), ..options(false, sequenced) });
     let size = world.size();
     let mut lost = 0;
     rank.submit(Barrier).wait().unwrap();
@@ -200,13 +261,18 @@ fn killed(sequenced: bool) {
             }
         }
     }
-    eventually("it is rebuilt", || world.health().generation == 2 && world.health().phase == Phase::Up);
+    until_rebuilt(&world);
     assert!(lost > 0 && world.size() == size - 1, "{lost} lost, {:?}", world.health());
+    at_work(&world);
+    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+}
+
+/// Those that are left do what they are asked.
+fn at_work(world: &World) {
     let rank = world.ranks().remove(0);
     let left = u32::try_from(world.size()).unwrap();
     for _ in 0..20 {
         let x = rank.all_reduce(InPlace(on(rank.device(), &[1u32; 7])), Op::Sum).wait().unwrap();
         assert_eq!(values(&x), [left; 7]);
     }
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
 }

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use gpucomm::world::{At, Request, World, WorldOptions};
+use gpucomm::world::{At, Phase, Request, World, WorldOptions};
 use gpucomm::{Device, DeviceBuffer, Element, Result, Stream};
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
@@ -77,6 +77,20 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(start.elapsed() < slower(60.0), "{what}: not within a minute");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits for the next generation, and prints what comes before it.
+pub fn until_rebuilt(world: &World) {
+    let (since, mut last) = (Instant::now(), String::new());
+    eventually("it is rebuilt", || {
+        let health = world.health();
+        let now = format!("{:?}, attempt: {:?}", health.phase, health.attempt);
+        if now != last {
+            println!("after {:?}: {now}", since.elapsed());
+            last = now;
+        }
+        health.phase == Phase::Up && health.generation > 1
+    });
 }
 
 /// This program again, for one test that is ignored otherwise, with these variables.
