@@ -55,6 +55,8 @@ pub(in crate::emulator) struct Settings {
     pub node: Option<usize>,
     /// GPUCOMM_EMULATOR_DEAD_PEER: who learns that a process has ended.
     pub dead_peer: DeadPeer,
+    /// GPUCOMM_EMULATOR_LOST: whether a device that is lost takes the others of its process with it, as CUDA has it.
+    pub lost_together: bool,
     /// GPUCOMM_EMULATOR_DEADLOCK: how long a wait lasts before it is reported; `None`: for ever.
     pub deadlock: Option<Duration>,
     /// GPUCOMM_EMULATOR_STRICT: a violation ends the process.
@@ -92,6 +94,7 @@ impl Default for Settings {
             floats: Floats::default(),
             node: None,
             dead_peer: DeadPeer::Silent,
+            lost_together: true,
             deadlock: Some(Duration::from_secs(10)),
             strict: false,
             races: false,
@@ -174,6 +177,11 @@ impl Variables<'_> {
         self.take("FLOATS", &mut all.floats, Floats::EXPECTED, Floats::parse);
         self.take("NODE", &mut all.node, "a number from 1 to 256", |text| {
             text.parse().ok().filter(|pes| (1..=256).contains(pes)).map(Some)
+        });
+        self.take("LOST", &mut all.lost_together, "process or device", |text| match text {
+            "process" => Some(true),
+            "device" => Some(false),
+            _ => None,
         });
         self.take("DEAD_PEER", &mut all.dead_peer, "silent, told or ends", |text| match text {
             "silent" => Some(DeadPeer::Silent),

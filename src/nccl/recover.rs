@@ -177,6 +177,9 @@ impl Clique {
     /// From a clique that has failed, or hangs, to one on those of its devices that answer, but for those of the ranks in `without`; and for each
     /// rank of it the one that it was. The old one is aborted.
     ///
+    /// Where a kernel has trapped, no device of the process answers (seen with driver 580): who is to survive that has a process for each rank, and
+    /// [`Communicator::recover`].
+    ///
     /// # Errors
     /// Those of [`Clique::init_all`]; the first device's where none answers. [`Error::InvalidArgument`] where `without` leaves none, or names a rank that there is not.
     ///

@@ -32,10 +32,12 @@ pub enum WhileDown {
 /// Of whom a world is rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Members {
-    /// All ranks that there were: it fails as long as one does not come.
+    /// All ranks that there were, in the processes in which they were: it fails as long as one does not come. Where processes are started again, all of
+    /// them make a new world.
     #[default]
     Same,
-    /// Those that are left, numbered anew.
+    /// Those that are left, numbered anew. Where a device is [lost](crate::Error::DeviceLost), that is of ranks in other processes: a kernel that traps
+    /// takes all devices of its process with it (seen with driver 580), and a world of that process alone is not rebuilt.
     Survivors,
 }
 

@@ -256,7 +256,11 @@ fn a_device_that_is_lost() {
             return skip("faults are injected by the emulator only");
         }
         for ranks in rank_counts(&[2]).into_iter().filter(|_| Device::count().unwrap() >= 4) {
-            let end = in_child("lost", ranks, &[("GPUCOMM_EMULATOR_FAULTS", "lose=device0@op30")]);
+            let end = in_child(
+                "lost",
+                ranks,
+                &[("GPUCOMM_EMULATOR_FAULTS", "lose=device0@op30"), ("GPUCOMM_EMULATOR_LOST", "device")],
+            );
             assert!(end.text.contains("noticed"), "{}", end.text);
         }
     });

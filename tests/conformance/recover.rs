@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Directory, Exchange, Threads};
 use gpucomm::{
-    Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, default_timeout,
+    Backend, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, default_timeout,
 };
 
 use crate::split::{gathered, sum};
 use crate::support::process::{Child, Role, all_succeed, spawn};
-use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, rank_counts, skip, slower, still_works, watched};
 
 const CHILD: &str = "recover::child";
 
@@ -23,7 +23,8 @@ const PLACE: &str = "GPUCOMM_TEST_PLACE";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(3.0));
-    let roles: [(&str, fn(&Role) -> Result<()>); 3] = [("trains", train), ("never comes", absent), ("hangs", hang)];
+    let roles: [(&str, fn(&Role) -> Result<()>); 4] =
+        [("trains", train), ("never comes", absent), ("hangs", hang), ("loses its device", lose)];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
             body(&role).unwrap();
@@ -115,11 +116,37 @@ fn hang(role: &Role) -> Result<()> {
     Ok(())
 }
 
+/// The last rank lives on, without a device. Nobody waits for it.
+fn lose(role: &Role) -> Result<()> {
+    let exchange = exchange(role)?.within(slower(60.0));
+    let comm = start(role.device()?, &exchange)?;
+    let stream = Stream::new(comm.device())?;
+    let summed = || (0..1000).try_for_each(|_| sum(&comm, &stream).map(drop));
+    summed().expect_err("the last rank has no device");
+    let begin = Instant::now();
+    let recovered = comm.recover(&exchange);
+    if role.rank == role.size - 1 {
+        let error = recovered.expect_err("its device is lost");
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+        assert_eq!(exchange.get("done")?, b"1");
+        return Ok(());
+    }
+    let recovered = recovered?;
+    assert!(begin.elapsed() < slower(20.0), "{:?}", begin.elapsed());
+    let left: Vec<_> = (0..role.size - 1).collect();
+    assert_eq!((&recovered.survivors, gathered(&recovered.comm, &stream, role.rank)?), (&left, left.clone()));
+    exchange.set("done", b"1")
+}
+
 /// Starts all ranks of a role, which meet in a directory that goes with what this returns.
 fn spawn_all(role: &str, size: usize) -> (Vec<Child>, tempdir::TempDir) {
+    spawn_with(role, size, &[])
+}
+
+fn spawn_with(role: &str, size: usize, more: &[(&str, &str)]) -> (Vec<Child>, tempdir::TempDir) {
     let place = tempdir::TempDir::new();
     let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
-    let env = [(PLACE, place.path().to_str().expect("a path in UTF-8"))];
+    let env = [&[(PLACE, place.path().to_str().expect("a path in UTF-8"))], more].concat();
     ((0..size).map(|rank| spawn(CHILD, role, (rank, size), &id, &env)).collect(), place)
 }
 
@@ -203,6 +230,21 @@ fn a_rank_that_hangs_is_left_out_and_told() {
     watched(120.0, || {
         for ranks in rank_counts(&[2, 4]) {
             let (children, _place) = spawn_all("hangs", ranks);
+            all_succeed(children, slower(60.0));
+        }
+    });
+}
+
+#[test]
+fn a_rank_whose_device_is_lost_is_left_out_at_once() {
+    if gpucomm::backend() != Backend::Emulator {
+        skip("devices are lost on the emulator only");
+        return;
+    }
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let fault = format!("lose=device{}@op{}", ranks - 1, fastrand::u32(20..60));
+            let (children, _place) = spawn_with("loses its device", ranks, &[("GPUCOMM_EMULATOR_FAULTS", &fault)]);
             all_succeed(children, slower(60.0));
         }
     });

@@ -1,21 +1,21 @@
-//! The emulator's faults, and a kernel that traps, each in a process of its own: every request is answered, and the world goes on.
+//! The emulator's faults, and, on GPUs, kernels that trap, each in a process of its own: every request is answered, and the world goes on.
 
 use std::time::Duration;
 
-use gpucomm::world::{Members, Op, Phase, Rebuild, WorldOptions};
-use gpucomm::{Backend, Device, InPlace};
+use gpucomm::world::{Members, Op, Phase, Reason, Rebuild, WorldOptions};
+use gpucomm::{Backend, Device, Error, InPlace};
 
 use super::support::{child, eventually, on, until_rebuilt, values, world};
 use super::trap::Trap;
 
 const FAULT: &str = "GPUCOMM_TEST_FAULT";
-const TRAP: &str = "GPUCOMM_TEST_TRAP";
 
 fn with(fault: &str, left: &str) {
     if gpucomm::backend() != Backend::Emulator {
         return;
     }
     let set = [
+        ("GPUCOMM_EMULATOR_LOST", "device"),
         ("GPUCOMM_EMULATOR_FAULTS", fault),
         (FAULT, left),
         ("GPUCOMM_EMULATOR_DEVICES", "4"),
@@ -34,6 +34,16 @@ fn a_device_that_is_lost() {
     with("lose=device2@op40", "3");
 }
 
+/// As CUDA has it: all devices of the process are lost with one, and its world is not rebuilt.
+#[test]
+fn a_process_that_has_lost_its_devices() {
+    let set = [(FAULT, "0"), ("GPUCOMM_EMULATOR_FAULTS", "lose=device1@op40"), ("GPUCOMM_EMULATOR_STRICT", "0")];
+    if Trap::SOME && Device::count().unwrap() > 1 {
+        let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+        (0..times).for_each(|_| print!("{}", child("faults::under_load", &set).succeeds("its devices are lost")));
+    }
+}
+
 #[test]
 fn a_rank_that_hangs() {
     with("hang=rank3@op25", "4");
@@ -43,19 +53,6 @@ fn a_rank_that_hangs() {
 fn a_rank_that_dies() {
     // Its device is well, so another rank takes its place.
     with("die=rank1@op20", "4");
-}
-
-/// On GPUs, `GPUCOMM_WORLD_KILLS` times: what the emulator's fault stands for.
-#[cfg(feature = "cudarc")]
-#[cfg_attr(feature = "emulator", ignore = "needs GPUs")]
-#[test]
-fn a_kernel_that_traps() {
-    let Some(left @ 1..) = Device::count().unwrap().min(4).checked_sub(1) else { return };
-    let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    for _ in 0..times {
-        let said = child("faults::under_load", &[(FAULT, &left.to_string()), (TRAP, "1")]).succeeds("trap");
-        print!("{said}");
-    }
 }
 
 #[test]
@@ -72,8 +69,7 @@ fn under_load() {
     let world = world(4, WorldOptions { rebuild, timeout: Duration::from_secs(3), ..WorldOptions::default() });
     let (mut answered, mut failed) = (0, 0);
     let devices = world.devices();
-    let mut trap =
-        std::env::var_os(TRAP).map(|_| (Trap::on(devices[fastrand::usize(..devices.len())]), fastrand::u32(4..200)));
+    let mut trap = (left == 0).then(|| (Trap::on(devices[fastrand::usize(..devices.len())]), fastrand::u32(4..200)));
     while world.health().generation == 1 && world.health().phase == Phase::Up && answered < 400 {
         // A device may be lost by now.
         let fresh = |device| {
@@ -97,6 +93,14 @@ fn under_load() {
     }
     eventually("the fault comes", || world.health().phase != Phase::Up || world.health().generation > 1);
     println!("{failed} of {answered} requests have failed: {:?}", world.health().cause);
+    if left == 0 {
+        eventually("it is told", || world.health().attempt.is_some());
+        assert!(matches!(world.health().attempt, Some(Error::DeviceLost { .. })), "{:?}", world.health());
+        assert_eq!(world.metrics().pending, 0);
+        assert_eq!(world.barrier().wait().err().map(|failed| failed.reason), Some(Reason::Down));
+        // There is nothing on which it could be shut down.
+        std::process::exit(0);
+    }
     until_rebuilt(&world);
     assert_eq!(world.size(), left, "{:?}", world.health());
     for _ in 0..20 {

@@ -1,6 +1,6 @@
 //! Registered memory that is given up while a stream is at work on it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpucomm::nvshmem::Context;
 use gpucomm::{DeviceBuffer, Stream};
@@ -25,7 +25,12 @@ pub fn given_up_busy(seat: &Seat, ctx: Context, in_graph: bool) {
     assert!(ctx.finalize().unwrap().is_empty());
     stream.synchronize().unwrap();
     drop((graph, stream));
-    let less = before.saturating_sub(free());
-    assert!(less < 32 << 20, "{less} bytes less");
+    let less = || before.saturating_sub(free());
+    // CUDA's pool gives back what was freed when somebody waits for a stream.
+    let start = Instant::now();
+    while less() >= 32 << 20 && start.elapsed() < slower(5.0) {
+        Stream::new(seat.device).unwrap().synchronize().unwrap();
+    }
+    assert!(less() < 32 << 20, "{} bytes less", less());
     seat.meet();
 }

@@ -161,9 +161,15 @@ impl Device {
         }
     }
 
-    /// Makes `error` stick, unless another one does.
+    /// Makes `error` stick, unless another one does: on all devices of this process, where nothing else was asked for.
     pub fn fail(&self, error: cudaError) {
-        let _ = self.sticky.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
+        let stick = |device: &Self| {
+            let _ = device.sticky.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
+        };
+        stick(self);
+        if settings::settings().lost_together {
+            devices().iter().for_each(stick);
+        }
     }
 
     /// Counts a wait, or the time of an event, that a stream has come to; it may last longer, as was asked for.

@@ -12,7 +12,7 @@ unsafe extern "C" fn note(called: *mut c_void) {
 
 #[test]
 fn a_lost_device_does_nothing_more_and_others_go_on() {
-    let environment = [("GPUCOMM_EMULATOR_FAULTS", "lose=device0@op3")];
+    let environment = [("GPUCOMM_EMULATOR_FAULTS", "lose=device0@op3"), ("GPUCOMM_EMULATOR_LOST", "device")];
     let output = isolated("lost::a_lost_device_does_nothing_more_and_others_go_on", &environment, || {
         let elsewhere = TestStream::new(1);
         let far = malloc(64);
@@ -65,4 +65,29 @@ fn a_lost_device_does_nothing_more_and_others_go_on() {
     if let Some(output) = output {
         assert!(said(&output).contains("device 0 is lost at its work #3, cudaMemsetAsync"), "{}", said(&output));
     }
+}
+
+#[test]
+fn a_lost_device_takes_all_of_its_process_with_it() {
+    let environment = [("GPUCOMM_EMULATOR_FAULTS", "lose=device1@op1")];
+    isolated("lost::a_lost_device_takes_all_of_its_process_with_it", &environment, || {
+        let (near, memory) = (TestStream::new(0), malloc(64));
+        ok!(cudaMemsetAsync(memory, 1, 64, near.0));
+        let far = TestStream::new(1);
+        let there = malloc(64);
+        ok!(cudaMemsetAsync(there, 1, 64, far.0));
+        let mut result = NOT_READY;
+        while result == NOT_READY {
+            result = c!(cudaStreamQuery(far.0));
+        }
+        assert_eq!(result, LOST);
+        let (mut ptr, mut size, mut other) = (null_mut(), 0, 0);
+        for device in [1, 0] {
+            let _ = c!(cudaSetDevice(device));
+            assert_eq!(c!(cudaMemGetInfo(&mut size, &mut other)), LOST, "device {device}");
+            assert_eq!(c!(cudaMalloc(&mut ptr, 8)), LOST, "device {device}");
+        }
+        assert_eq!(c!(cudaStreamQuery(near.0)), LOST);
+        assert_eq!(crate::emulator::report::count(), 0);
+    });
 }

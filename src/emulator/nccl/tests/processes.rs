@@ -108,7 +108,7 @@ fn an_asynchronous_error_comes_when_it_is_asked_for() {
 
 #[test]
 fn a_rank_whose_device_is_lost_never_comes() {
-    all_well(&play("lost device", 1, &[(FAULTS, "lose=device1@op2")]));
+    all_well(&play("lost device", 1, &[(FAULTS, "lose=device1@op2"), ("GPUCOMM_EMULATOR_LOST", "device")]));
 }
 
 #[test]
