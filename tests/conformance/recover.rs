@@ -135,6 +135,7 @@ fn lose(role: &Role) -> Result<()> {
     assert!(begin.elapsed() < slower(20.0), "{:?}", begin.elapsed());
     let left: Vec<_> = (0..role.size - 1).collect();
     assert_eq!((&recovered.survivors, gathered(&recovered.comm, &stream, role.rank)?), (&left, left.clone()));
+    recovered.exchange.barrier()?;
     exchange.set("done", b"1")
 }
 
