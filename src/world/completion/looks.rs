@@ -249,9 +249,9 @@ impl Looks {
     /// A look of the thread of the rank, which spins: whether the first is done. What waits for a bell is left to the other thread.
     pub(in crate::world) fn glance(&self) {
         let mut list = self.list();
-        if let Some(watch) = list.watches.front()
-            && matches!(watch.look, Look::Rung(_))
-        {
+        if list.watches.front().is_some_and(|watch| matches!(watch.look, Look::Rung(_))) {
+            drop(list);
+            self.leave();
             return;
         }
         let number = self.attended.load(Ordering::Relaxed) + 1;
@@ -263,7 +263,7 @@ impl Looks {
         }
     }
 
-    /// The thread of the rank sleeps from now on.
+    /// The other thread looks from now on.
     pub(in crate::world) fn leave(&self) {
         if self.attended.swap(0, Ordering::Relaxed) != 0 {
             drop(self.list());
