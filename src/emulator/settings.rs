@@ -94,7 +94,8 @@ impl Default for Settings {
             floats: Floats::default(),
             node: None,
             dead_peer: DeadPeer::Silent,
-            lost_together: true,
+            // Unit tests share their process, and each has a device of its own to lose.
+            lost_together: !cfg!(test),
             deadlock: Some(Duration::from_secs(10)),
             strict: false,
             races: false,

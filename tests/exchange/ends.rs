@@ -88,7 +88,7 @@ fn one_that_withdraws() {
         let start = Instant::now();
         if x.rank() == 1 {
             x.withdraw().unwrap();
-            let error = x.survivors().err().expect("it has withdrawn");
+            let error = x.survivors().expect_err("it has withdrawn");
             assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
             // It stays for the others: none of this is known of its end.
             assert_eq!(x.get("done").unwrap(), b"1");

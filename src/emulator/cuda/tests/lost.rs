@@ -69,7 +69,7 @@ fn a_lost_device_does_nothing_more_and_others_go_on() {
 
 #[test]
 fn a_lost_device_takes_all_of_its_process_with_it() {
-    let environment = [("GPUCOMM_EMULATOR_FAULTS", "lose=device1@op1")];
+    let environment = [("GPUCOMM_EMULATOR_FAULTS", "lose=device1@op1"), ("GPUCOMM_EMULATOR_LOST", "process")];
     isolated("lost::a_lost_device_takes_all_of_its_process_with_it", &environment, || {
         let (near, memory) = (TestStream::new(0), malloc(64));
         ok!(cudaMemsetAsync(memory, 1, 64, near.0));
