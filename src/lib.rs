@@ -65,6 +65,8 @@ mod emulator;
 mod emulator_settings;
 mod error;
 pub mod exchange;
+#[cfg(feature = "nccl")]
+mod hint;
 pub mod known_bugs;
 pub mod launch;
 mod launchers;

@@ -59,7 +59,7 @@ impl<R: Request> fmt::Debug for Shared<R> {
 
 impl<R: Request> Shared<R> {
     pub(super) fn new(meta: Meta, request: R) -> Arc<Self> {
-        count(&meta.counters.submitted);
+        count(&meta.counters.submitted.0);
         Arc::new(Self { meta, state: Mutex::new(State { stage: Stage::Queued(request), waker: None, wanted: true }) })
     }
 
@@ -71,7 +71,7 @@ impl<R: Request> Shared<R> {
     fn end(&self, mut state: MutexGuard<'_, State<R>>, outcome: Outcome<R>) {
         let counters = &self.meta.counters;
         match &outcome {
-            Ok(_) => count(&counters.done),
+            Ok(_) => count(&counters.done.0),
             Err(failed) if failed.reason == Reason::Cancelled => count(&counters.cancelled),
             Err(_) => count(&counters.failed),
         }
@@ -158,7 +158,7 @@ impl<R: Request> Task for Shared<R> {
         }
         match enqueued {
             Ok(()) => {
-                count(&self.meta.counters.enqueued);
+                count(&self.meta.counters.enqueued.0);
                 told::enqueued(&self.meta);
                 state.stage = Stage::Running(request);
                 Begun::Enqueued

@@ -322,9 +322,9 @@ impl Core {
 
     /// How many requests were submitted that have no answer yet.
     pub(super) fn pending(&self) -> u64 {
-        let answered = [&self.counters.done, &self.counters.failed, &self.counters.cancelled];
+        let answered = [&self.counters.done.0, &self.counters.failed, &self.counters.cancelled];
         let answered: u64 = answered.iter().map(|counter| counter.load(Ordering::Acquire)).sum();
-        self.counters.submitted.load(Ordering::Acquire).saturating_sub(answered)
+        self.counters.submitted.0.load(Ordering::Acquire).saturating_sub(answered)
     }
 }
 

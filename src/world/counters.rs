@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::hint::Apart;
+
 /// Counters of a world, since it was made, over all of its ranks here and all generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -24,11 +26,12 @@ pub struct Metrics {
     pub rebuilt: u64,
 }
 
+/// Those that go up with each request stand apart: other threads count other ones.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub(super) submitted: AtomicU64,
-    pub(super) enqueued: AtomicU64,
-    pub(super) done: AtomicU64,
+    pub(super) submitted: Apart<AtomicU64>,
+    pub(super) enqueued: Apart<AtomicU64>,
+    pub(super) done: Apart<AtomicU64>,
     pub(super) failed: AtomicU64,
     pub(super) cancelled: AtomicU64,
     pub(super) lost: AtomicU64,
@@ -44,11 +47,11 @@ impl Counters {
     pub(super) fn read(&self) -> Metrics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         // The answers first: what ends meanwhile is counted as pending rather than below zero.
-        let (done, failed, cancelled) = (of(&self.done), of(&self.failed), of(&self.cancelled));
-        let submitted = of(&self.submitted);
+        let (done, failed, cancelled) = (of(&self.done.0), of(&self.failed), of(&self.cancelled));
+        let submitted = of(&self.submitted.0);
         Metrics {
             submitted,
-            enqueued: of(&self.enqueued),
+            enqueued: of(&self.enqueued.0),
             done,
             failed,
             cancelled,

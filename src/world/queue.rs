@@ -13,6 +13,7 @@ use super::task::Task;
 use super::why::Reason;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::hint::Apart;
 
 /// The requests that wait for a rank, up to a bound.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(super) struct Queue {
     /// There is room, for who waits for it.
     left: Condvar,
     /// Changes whenever something comes: for who spins.
-    signs: AtomicUsize,
+    signs: Apart<AtomicUsize>,
     bound: usize,
     sequenced: bool,
 }
@@ -98,7 +99,7 @@ impl Queue {
             state: Mutex::default(),
             came: Condvar::new(),
             left: Condvar::new(),
-            signs: AtomicUsize::new(0),
+            signs: Apart::default(),
             bound: bound.max(1),
             sequenced,
         })
@@ -112,7 +113,7 @@ impl Queue {
     fn has_come(&self, state: MutexGuard<'_, State>) {
         let asleep = state.asleep;
         drop(state);
-        self.signs.fetch_add(1, Ordering::Release);
+        self.signs.0.fetch_add(1, Ordering::Release);
         if asleep {
             self.came.notify_one();
         }
@@ -253,13 +254,13 @@ impl Queue {
                 return None;
             }
             if !spin.is_zero() {
-                let (signs, since) = (self.signs.load(Ordering::Acquire), Instant::now());
+                let (signs, since) = (self.signs.0.load(Ordering::Acquire), Instant::now());
                 drop(state);
-                while self.signs.load(Ordering::Acquire) == signs && since.elapsed() < spin {
+                while self.signs.0.load(Ordering::Acquire) == signs && since.elapsed() < spin {
                     looks.glance();
                     std::hint::spin_loop();
                 }
-                let changed = self.signs.load(Ordering::Acquire) != signs;
+                let changed = self.signs.0.load(Ordering::Acquire) != signs;
                 state = self.state();
                 if changed {
                     continue;
@@ -294,7 +295,7 @@ impl Queue {
             state.turns.clear();
             state.held -= tasks.len();
         }
-        self.signs.fetch_add(1, Ordering::Release);
+        self.signs.0.fetch_add(1, Ordering::Release);
         let wakers = self.has_room(state);
         self.came.notify_all();
         Left { tasks, wakers }

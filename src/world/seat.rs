@@ -190,22 +190,30 @@ impl Seat {
 
     /// What the thread of the rank does.
     fn run(&self, spin: Duration, elsewhere: bool, alarm: &impl Fn(&Error)) {
+        // Its own: who submits asks for it as well.
+        let communicator = self.communicator();
         while let Some(task) = self.queue.pop(spin, &self.looks) {
             *self.current() = Some(Arc::clone(&task));
             // What a completion of the user's does must not end this thread; the request is looked after then.
-            guarded(|| self.do_one(task, elsewhere, alarm));
+            guarded(|| self.do_one(task, communicator.as_ref(), elsewhere, alarm));
             // Dropped outside of the lock.
             let done = self.current().take();
             guarded(|| drop(done));
         }
     }
 
-    fn do_one(&self, task: Arc<dyn Task>, elsewhere: bool, alarm: &impl Fn(&Error)) {
-        let Some(communicator) = self.communicator() else {
+    fn do_one(
+        &self,
+        task: Arc<dyn Task>,
+        communicator: Option<&Arc<Communicator>>,
+        elsewhere: bool,
+        alarm: &impl Fn(&Error),
+    ) {
+        let Some(communicator) = communicator else {
             task.refuse(Reason::Down, nothing());
             return;
         };
-        let at = At::new(&communicator, &self.stream, self.generation);
+        let at = At::new(communicator, &self.stream, self.generation);
         match task.enqueue(&at) {
             Begun::Not => {}
             Begun::Failed(error) => {

@@ -11,7 +11,6 @@
 
 use super::dispute;
 use super::dispute::{Difference, Dispute, Verdict};
-use super::hint::Apart;
 use super::meeting::Meeting;
 use super::pair::{End, Message, Met, Pair, Word};
 use super::past::Past;
@@ -20,6 +19,7 @@ use super::signature::Signature;
 use super::track::{Track, Turn};
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
+use crate::hint::Apart;
 
 /// What the ranks of a clique share.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ pub(crate) mod choice;
 pub(crate) mod code;
 pub(crate) mod dispute;
 pub(crate) mod head;
-pub(crate) mod hint;
 pub(crate) mod ledger;
 pub(crate) mod meeting;
 mod messages;

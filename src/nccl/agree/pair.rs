@@ -13,13 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::backings;
-use super::hint;
-use super::hint::Apart;
 use super::numbers::Numbers;
 use super::signature::{describe, head_of_message};
 use super::types;
 use super::types::Type;
 use crate::cuda::Backing;
+use crate::hint::{self, Apart};
 
 /// Messages that one end may be ahead of the other before it goes on in a list.
 const ENTRIES: u64 = 512;

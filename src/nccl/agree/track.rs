@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::hint;
-use super::hint::Apart;
 use super::signature::Signature;
+use crate::hint::{self, Apart};
 
 /// Entries that are kept. A rank that is this far ahead of another one waits for it: more than may be in flight on a stream, so
 /// that this happens only to a rank that needs nothing of the others, such as the root of broadcasts, and in large groups.
