@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo bench --features world --bench world
+//! gpucomm run -n 2 -- target/release/deps/world-…      a process for each rank, whose calls of the driver do not hold up each other
 //! ```
 //!
 //! `GPUCOMM_WORLD_ROUNDS` and `GPUCOMM_WORLD_REQUESTS` say how often, and how many.
@@ -10,8 +11,10 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use gpucomm::world::{AllReduce, At, Blocking, Lane, Op, Rank, Request, World, WorldOptions};
-use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+use gpucomm::exchange::Exchange;
+use gpucomm::nccl::InitOptions;
+use gpucomm::world::{AllReduce, At, Blocking, Lane, Op, Rank, Request, Shutdown, World, WorldOptions};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, Launch, ReduceOp, Result, Stream};
 
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -59,25 +62,58 @@ fn print(what: &str, mut all: Vec<Duration>) {
     println!("{what:<24} median {:8.2} µs, 90 % {:8.2} µs, 99 % {:8.2} µs", at(0.5), at(0.9), at(0.99));
 }
 
-/// The call itself, by a thread for each rank.
-fn direct() -> Result<()> {
-    let clique = Clique::init_all(&Device::all()?)?;
-    let together = Barrier::new(clique.size());
-    let times = clique.spmd(|comm| {
-        let stream = Stream::new(comm.device())?;
-        let mut x = DeviceBuffer::<f32>::zeroed(&stream, 2)?;
-        let mut times = Vec::with_capacity(rounds());
-        for _ in 0..rounds() {
-            together.wait();
-            let start = Instant::now();
-            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-            times.push(start.elapsed());
-            stream.synchronize()?;
+/// Where the ranks meet, if a launcher has started this process as one of them.
+fn launched() -> Result<Option<(Exchange, Device)>> {
+    if std::env::var_os("RANK").is_none() {
+        return Ok(None);
+    }
+    let launch = Launch::from_env()?;
+    Ok(Some((launch.join()?, launch.find_device()?)))
+}
+
+type Place = Option<(Exchange, Device)>;
+
+/// The call itself.
+fn calls(comm: &Communicator, together: &Barrier) -> Result<Vec<Duration>> {
+    let stream = Stream::new(comm.device())?;
+    let mut x = DeviceBuffer::<f32>::zeroed(&stream, 2)?;
+    let mut times = Vec::with_capacity(rounds());
+    for _ in 0..rounds() {
+        together.wait();
+        let start = Instant::now();
+        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+        times.push(start.elapsed());
+        stream.synchronize()?;
+    }
+    Ok(times)
+}
+
+/// By a thread for each rank, or a process.
+fn direct(place: &Place) -> Result<()> {
+    let times = match place {
+        Some((exchange, device)) => {
+            // SAFETY: all ranks run this program.
+            let comm = unsafe { Communicator::init_rank_over(*device, exchange, &InitOptions::default())? };
+            calls(&comm, &Barrier::new(1))?
         }
-        Ok(times)
-    })?;
-    print("direct", times.into_iter().flatten().collect());
+        None => {
+            let clique = Clique::init_all(&Device::all()?)?;
+            let together = Barrier::new(clique.size());
+            clique.spmd(|comm| calls(comm, &together))?.concat()
+        }
+    };
+    print("direct", times);
     Ok(())
+}
+
+fn world(place: &Place, options: WorldOptions) -> Result<World> {
+    match place {
+        // SAFETY: all ranks run this program.
+        Some((exchange, device)) => unsafe {
+            World::join(exchange.subset(&(0..exchange.size()).collect::<Vec<_>>())?, *device, options)
+        },
+        None => World::with(&Device::all()?, options),
+    }
 }
 
 fn one(rank: &Rank, together: &Barrier, pause: Duration) -> Result<Vec<[Duration; 3]>> {
@@ -95,15 +131,16 @@ fn one(rank: &Rank, together: &Barrier, pause: Duration) -> Result<Vec<[Duration
     Ok(times)
 }
 
-fn through(what: &str, options: WorldOptions, pause: Duration) -> Result<()> {
-    let world = World::with(&Device::all()?, options)?;
-    let together = Barrier::new(world.size());
+fn through(place: &Place, what: &str, options: WorldOptions, pause: Duration) -> Result<()> {
+    let world = world(place, options)?;
     let ranks = world.ranks();
+    let together = Barrier::new(ranks.len());
     let times = std::thread::scope(|scope| {
         let one = |rank| one(rank, &together, pause);
         let all: Vec<_> = ranks.iter().map(|rank| scope.spawn(move || one(rank))).collect();
         all.into_iter().map(|rank| rank.join().expect("no panic")).collect::<Result<Vec<_>>>()
     })?;
+    world.shutdown(Shutdown::Drain, Duration::from_secs(20))?;
     let times: Vec<_> = times.into_iter().flatten().collect();
     for (stage, until) in ["  checked", "  begun", what].into_iter().enumerate() {
         print(until, times.iter().map(|after| after[stage]).collect());
@@ -112,9 +149,9 @@ fn through(what: &str, options: WorldOptions, pause: Duration) -> Result<()> {
 }
 
 /// 16 tasks, in lanes, as fast as they can.
-fn rate() -> Result<()> {
+fn rate(place: &Place) -> Result<()> {
     const TASKS: usize = 16;
-    let world = World::with(&Device::all()?, WorldOptions { sequenced: true, ..WorldOptions::default() })?;
+    let world = world(place, WorldOptions { sequenced: true, ..WorldOptions::default() })?;
     let rounds = number("GPUCOMM_WORLD_REQUESTS", 100_000) / TASKS / world.size();
     let start = Instant::now();
     let task = |number: usize| -> Result<()> {
@@ -138,14 +175,20 @@ fn rate() -> Result<()> {
     })?;
     let done = world.metrics().done;
     println!("{done} requests of {TASKS} tasks: {:.0} a second", done as f64 / start.elapsed().as_secs_f64());
-    Ok(())
+    world.shutdown(Shutdown::Drain, Duration::from_secs(20))
 }
 
 fn main() -> Result<()> {
-    direct()?;
+    let place = &launched()?;
+    direct(place)?;
     let spinning = || WorldOptions { spin: Duration::from_micros(500), ..WorldOptions::default() };
-    through("world, spinning", spinning(), Duration::ZERO)?;
-    through("the same, Blocking", WorldOptions { completion: Arc::new(Blocking), ..spinning() }, Duration::ZERO)?;
-    through("world, parked", WorldOptions::default(), Duration::from_micros(200))?;
-    rate()
+    through(place, "world, spinning", spinning(), Duration::ZERO)?;
+    through(
+        place,
+        "the same, Blocking",
+        WorldOptions { completion: Arc::new(Blocking), ..spinning() },
+        Duration::ZERO,
+    )?;
+    through(place, "world, parked", WorldOptions::default(), Duration::from_micros(200))?;
+    rate(place)
 }

@@ -1,5 +1,7 @@
 //! Graphs with pinned memory, and graphs that change.
 
+use std::sync::Barrier;
+
 use gpucomm::cuda::GraphPinned;
 use gpucomm::{DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream, sys};
 
@@ -133,7 +135,7 @@ fn elsewhere() {
 fn after_an_abort() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
-            let rig = Rig::new(ranks);
+            let (rig, captured) = (Rig::new(ranks), Barrier::new(ranks));
             rig.run(|comm, stream| {
                 let mut x = DeviceBuffer::from_slice(stream, &[1i64; 9])?;
                 let mut moved = None;
@@ -144,6 +146,7 @@ fn after_an_abort() {
                     moved = Some(output);
                     Ok(())
                 })?;
+                captured.wait();
                 if comm.rank() == 1 {
                     graph.launch(stream)?;
                     let _ = comm.aborter().abort("the test aborts");
