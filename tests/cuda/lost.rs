@@ -21,6 +21,8 @@ fn scenario(name: &str) {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["lost::child", "--exact", "--ignored", "--nocapture"]);
     child.env(ROLE, name).env("GPUCOMM_EMULATOR_FAULTS", "lose=device0@op60").env("GPUCOMM_TIMEOUT", "30");
+    // What becomes of the others is to be seen.
+    child.env("GPUCOMM_EMULATOR_LOST", "device");
     let output = child.output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
