@@ -145,6 +145,7 @@ fn through(place: &Place, what: &str, options: WorldOptions, pause: Duration) ->
     for (stage, until) in ["  checked", "  begun", what].into_iter().enumerate() {
         print(until, times.iter().map(|after| after[stage]).collect());
     }
+    print("  of which the call", times.iter().map(|after| after[2] - after[1]).collect());
     Ok(())
 }
 

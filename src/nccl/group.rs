@@ -4,6 +4,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
+use super::calls::call::Call;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
@@ -94,10 +95,11 @@ pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Res
 /// # Errors
 /// As [`group`]; those of this crate are made into an `E`.
 pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) -> Result<R, E>) -> Result<R, E> {
-    let (group, value) = recorded("group", record)?;
+    let mut group = Group::new();
+    let value = group.record("group", record)?;
     group.with_calls(|calls| {
-        lonely::check_group(&calls)?;
-        submit::group(&calls)
+        lonely::check_group(calls)?;
+        submit::group(calls)
     })?;
     Ok(value)
 }
@@ -108,10 +110,11 @@ pub(crate) fn together<'env>(
     operation: &'static str,
     record: impl FnOnce(&mut Group<'env>) -> Result<()>,
 ) -> Result<()> {
-    let (group, ()) = recorded(operation, record)?;
+    let mut group = Group::new();
+    group.record(operation, record)?;
     group.with_calls(|calls| {
-        lonely::check_group(&calls)?;
-        submit::all(&calls)
+        lonely::check_group(calls)?;
+        submit::all(calls)
     })
 }
 
@@ -121,18 +124,7 @@ pub(crate) fn rehearse<'env>(
     operation: &'static str,
     record: impl FnOnce(&mut Group<'env>) -> Result<()>,
 ) -> Result<()> {
-    recorded(operation, record).map(drop)
-}
-
-/// What `record` issues on a group, and returns.
-pub(super) fn recorded<'env, R, E: From<Error>>(
-    operation: &'static str,
-    record: impl FnOnce(&mut Group<'env>) -> Result<R, E>,
-) -> Result<(Group<'env>, R), E> {
-    let mut group = Group { calls: Calls::new(), barriers: Vec::new() };
-    let _mark = GroupMark::set(operation)?;
-    let value = record(&mut group)?;
-    Ok((group, value))
+    Group::new().record(operation, record)
 }
 
 /// The operations of a group, as far as they were recorded; see [`group`].
@@ -194,6 +186,20 @@ impl fmt::Debug for Group<'_> {
 }
 
 impl<'a> Group<'a> {
+    pub(super) fn new() -> Self {
+        Self { calls: Calls::new(), barriers: Vec::new() }
+    }
+
+    /// Takes what `record` issues.
+    pub(super) fn record<R, E: From<Error>>(
+        &mut self,
+        operation: &'static str,
+        record: impl FnOnce(&mut Self) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let _mark = GroupMark::set(operation)?;
+        record(self)
+    }
+
     /// Where calls are recorded.
     pub(crate) fn calls(&mut self) -> &mut Calls<'a> {
         &mut self.calls
@@ -236,14 +242,13 @@ impl<'a> Group<'a> {
     }
 
     /// Does something with all of its calls.
-    pub(super) fn with_calls<R>(self, then: impl FnOnce(Calls<'_>) -> Result<R>) -> Result<R> {
-        let Self { calls, barriers } = self;
-        if barriers.is_empty() {
-            return then(calls);
+    pub(super) fn with_calls<R>(mut self, then: impl FnOnce(&mut [Call<'_>]) -> Result<R>) -> Result<R> {
+        if self.barriers.is_empty() {
+            return then(&mut self.calls);
         }
-        let mut all = Calls::with_capacity(calls.len() + barriers.len());
-        let mut next = barriers.iter().peekable();
-        let mut calls = calls.into_iter();
+        let mut all = Calls::with_capacity(self.len());
+        let mut next = self.barriers.iter().peekable();
+        let mut calls = self.calls.into_iter();
         for behind in 0.. {
             while let Some(barrier) = next.next_if(|barrier| barrier.behind == behind) {
                 all.push(prepare::barrier(barrier.site, &barrier.byte)?);
@@ -253,6 +258,6 @@ impl<'a> Group<'a> {
                 None => break,
             }
         }
-        then(all)
+        then(&mut all)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::enqueue::simulate;
-use super::group::{Group, recorded};
+use super::group::Group;
 use crate::error::Result;
 use crate::version::{self, Version};
 
@@ -47,7 +47,8 @@ const OPERATION: &str = "simulate";
 /// the collectives; what NCCL says.
 pub fn simulate<'env>(record: impl FnOnce(&mut Group<'env>) -> Result<()>) -> Result<Option<Duration>> {
     version::needs(OPERATION, Version::new(2, 22, 3))?;
-    let (group, ()) = recorded(OPERATION, record)?;
+    let mut group = Group::new();
+    group.record(OPERATION, record)?;
     let microseconds = group.with_calls(|calls| simulate::simulate(OPERATION, calls))?;
     Ok(microseconds.map(|time| Duration::from_secs_f64(f64::from(time) / 1e6)))
 }

@@ -13,6 +13,7 @@ use super::guarded::guarded;
 use super::park::wait_for;
 use super::request::Request;
 use super::task::{Begun, Meta, Task};
+use super::terms::Terms;
 use super::told;
 use super::why::{Failed, Reason};
 use crate::deadline::Deadline;
@@ -53,13 +54,13 @@ impl<R: Request> fmt::Debug for Shared<R> {
             Stage::Over(_) => "over",
             Stage::Told => "told",
         };
-        write!(f, "{} of rank {}: {stage}", self.meta.operation, self.meta.rank)
+        write!(f, "{} of rank {}: {stage}", self.meta.operation, self.meta.terms.rank)
     }
 }
 
 impl<R: Request> Shared<R> {
     pub(super) fn new(meta: Meta, request: R) -> Arc<Self> {
-        count(&meta.counters.submitted.0);
+        meta.terms.counters.submitted.count(meta.terms.rank);
         Arc::new(Self { meta, state: Mutex::new(State { stage: Stage::Queued(request), waker: None, wanted: true }) })
     }
 
@@ -69,9 +70,9 @@ impl<R: Request> Shared<R> {
 
     /// Gives the answer, unless there is one. What nobody wants is dropped, outside of the lock.
     fn end(&self, mut state: MutexGuard<'_, State<R>>, outcome: Outcome<R>) {
-        let counters = &self.meta.counters;
+        let Terms { counters, rank, .. } = &*self.meta.terms;
         match &outcome {
-            Ok(_) => count(&counters.done.0),
+            Ok(_) => counters.done.count(*rank),
             Err(failed) if failed.reason == Reason::Cancelled => count(&counters.cancelled),
             Err(_) => count(&counters.failed),
         }
@@ -158,7 +159,7 @@ impl<R: Request> Task for Shared<R> {
         }
         match enqueued {
             Ok(()) => {
-                count(&self.meta.counters.enqueued.0);
+                self.meta.terms.counters.enqueued.count(self.meta.terms.rank);
                 told::enqueued(&self.meta);
                 state.stage = Stage::Running(request);
                 Begun::Enqueued

@@ -1,7 +1,7 @@
 //! What all handles of a world have in common: its generations.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -322,9 +322,7 @@ impl Core {
 
     /// How many requests were submitted that have no answer yet.
     pub(super) fn pending(&self) -> u64 {
-        let answered = [&self.counters.done.0, &self.counters.failed, &self.counters.cancelled];
-        let answered: u64 = answered.iter().map(|counter| counter.load(Ordering::Acquire)).sum();
-        self.counters.submitted.0.load(Ordering::Acquire).saturating_sub(answered)
+        self.counters.read().pending
     }
 }
 

@@ -26,12 +26,27 @@ pub struct Metrics {
     pub rebuilt: u64,
 }
 
-/// Those that go up with each request stand apart: other threads count other ones.
+/// A counter that goes up with each request: the threads of one rank count apart from those of others.
+#[derive(Debug, Default)]
+pub(super) struct OfRanks([Apart<AtomicU64>; 8]);
+
+impl OfRanks {
+    /// One more.
+    pub(super) fn count(&self, rank: usize) {
+        count(&self.0[rank % self.0.len()].0);
+    }
+
+    /// All of them.
+    pub(super) fn sum(&self) -> u64 {
+        self.0.iter().map(|counter| counter.0.load(Ordering::Acquire)).sum()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub(super) submitted: Apart<AtomicU64>,
-    pub(super) enqueued: Apart<AtomicU64>,
-    pub(super) done: Apart<AtomicU64>,
+    pub(super) submitted: OfRanks,
+    pub(super) enqueued: OfRanks,
+    pub(super) done: OfRanks,
     pub(super) failed: AtomicU64,
     pub(super) cancelled: AtomicU64,
     pub(super) lost: AtomicU64,
@@ -47,11 +62,11 @@ impl Counters {
     pub(super) fn read(&self) -> Metrics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         // The answers first: what ends meanwhile is counted as pending rather than below zero.
-        let (done, failed, cancelled) = (of(&self.done.0), of(&self.failed), of(&self.cancelled));
-        let submitted = of(&self.submitted.0);
+        let (done, failed, cancelled) = (self.done.sum(), of(&self.failed), of(&self.cancelled));
+        let submitted = self.submitted.sum();
         Metrics {
             submitted,
-            enqueued: of(&self.enqueued.0),
+            enqueued: self.enqueued.sum(),
             done,
             failed,
             cancelled,

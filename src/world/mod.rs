@@ -258,6 +258,7 @@ mod room;
 mod seat;
 mod shutdown;
 mod task;
+mod terms;
 mod threads;
 mod told;
 mod vitals;

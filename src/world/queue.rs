@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::completion::Looks;
 use super::guarded::Wakers;
 use super::lane::Lane;
-use super::task::Task;
+use super::task::{Meta, Task};
 use super::why::Reason;
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -18,7 +18,7 @@ use crate::hint::Apart;
 /// The requests that wait for a rank, up to a bound.
 #[derive(Debug)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Apart<Mutex<State>>,
     /// Something has come, for the thread of the rank.
     came: Condvar,
     /// There is room, for who waits for it.
@@ -26,20 +26,18 @@ pub(super) struct Queue {
     /// Changes whenever something comes: for who spins.
     signs: Apart<AtomicUsize>,
     bound: usize,
-    sequenced: bool,
 }
 
+/// What each request needs fits into two cache lines, which go from who submits to the thread of the rank; the rest stands elsewhere.
 #[derive(Debug, Default)]
 struct State {
     /// As they came; where there is a sequencer, nothing.
     tasks: VecDeque<Arc<dyn Task>>,
     /// Where there is one.
-    lanes: HashMap<Arc<str>, VecDeque<Arc<dyn Task>>>,
-    /// What it says: whose turn it is.
-    turns: VecDeque<Arc<str>>,
+    lanes: Option<Box<Lanes>>,
     /// How many there are, with those that have a place.
     held: usize,
-    closed: Option<(Reason, Error)>,
+    closed: Option<Box<(Reason, Error)>>,
     draining: bool,
     /// Whether the thread of the rank sleeps: who finds it awake makes no call of the system.
     asleep: bool,
@@ -48,7 +46,58 @@ struct State {
     /// Futures that wait for room.
     wakers: Vec<Waker>,
     /// Of what was refused as too late while no rank took it.
-    missed: Option<Error>,
+    missed: Option<Box<Error>>,
+}
+
+const _: () = assert!(size_of::<Mutex<State>>() <= 128);
+
+/// The lanes of a sequencer.
+#[derive(Debug, Default)]
+struct Lanes {
+    waiting: HashMap<Arc<str>, VecDeque<Arc<dyn Task>>>,
+    /// What it says: whose turn it is.
+    turns: VecDeque<Arc<str>>,
+}
+
+impl Lanes {
+    /// Whether it is the turn of this lane, and nothing of it is here.
+    fn wait_for(&self, name: &str) -> bool {
+        self.turns.front().is_some_and(|turn| &**turn == name) && self.waiting.get(name).is_none_or(VecDeque::is_empty)
+    }
+
+    fn push(&mut self, task: Arc<dyn Task>) {
+        let lane = task.meta().terms.lane.as_ref();
+        let name = lane.map_or_else(|| NO_LANE.into(), |lane| Arc::clone(&lane.name));
+        self.waiting.entry(name).or_default().push_back(task);
+    }
+
+    /// The next one, where it is here.
+    fn pop(&mut self) -> Option<Arc<dyn Task>> {
+        let lane = self.turns.front()?;
+        let waiting = self.waiting.get_mut(lane)?;
+        let task = waiting.pop_front()?;
+        if waiting.is_empty() {
+            self.waiting.remove(lane);
+        }
+        self.turns.pop_front();
+        Some(task)
+    }
+}
+
+impl State {
+    /// All that wait.
+    fn all(&self) -> impl Iterator<Item = &Arc<dyn Task>> {
+        self.tasks.iter().chain(self.lanes.iter().flat_map(|lanes| lanes.waiting.values().flatten()))
+    }
+
+    fn pop(&mut self) -> Option<Arc<dyn Task>> {
+        let task = match &mut self.lanes {
+            None => self.tasks.pop_front(),
+            Some(lanes) => lanes.pop(),
+        };
+        self.held -= usize::from(task.is_some());
+        task
+    }
 }
 
 /// What waited in a queue that was closed: it is answered, and who waits for room is told, once no lock is held.
@@ -95,18 +144,18 @@ const NO_LANE: &str = "";
 
 impl Queue {
     pub(super) fn new(bound: usize, sequenced: bool) -> Arc<Self> {
+        let state = State { lanes: sequenced.then(Box::default), ..State::default() };
         Arc::new(Self {
-            state: Mutex::default(),
+            state: Apart(Mutex::new(state)),
             came: Condvar::new(),
             left: Condvar::new(),
             signs: Apart::default(),
             bound: bound.max(1),
-            sequenced,
         })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the thread of the rank, which alone waits for it.
@@ -134,23 +183,34 @@ impl Queue {
         self.has_room(self.state()).wake();
     }
 
-    /// Whether the rank waits for a request of this lane, and for nothing else: it gets in, however many of others wait.
-    fn is_next(&self, state: &State, lane: Option<&Lane>) -> bool {
-        let name = lane.map_or(NO_LANE, |lane| &*lane.name);
-        self.sequenced
-            && state.turns.front().is_some_and(|turn| &**turn == name)
-            && state.lanes.get(name).is_none_or(VecDeque::is_empty)
+    /// Whether there is room for one of this lane. Where the rank waits for it, and for nothing else, it gets in however many of others wait.
+    fn has_place(&self, state: &State, lane: Option<&Lane>) -> Result<bool, (Reason, Error)> {
+        match &state.closed {
+            Some(closed) => Err((**closed).clone()),
+            None if state.held < self.bound => Ok(true),
+            None => {
+                let name = lane.map_or(NO_LANE, |lane| &*lane.name);
+                Ok(state.lanes.as_ref().is_some_and(|lanes| lanes.wait_for(name)))
+            }
+        }
     }
 
-    fn take_place(self: &Arc<Self>, state: &mut State, lane: Option<&Lane>) -> Result<Option<Place>, (Reason, Error)> {
-        if let Some(closed) = &state.closed {
-            return Err(closed.clone());
-        }
-        if state.held >= self.bound && !self.is_next(state, lane) {
-            return Ok(None);
+    /// A place is held for one of this lane, where there is one before the deadline.
+    fn hold_place<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        lane: Option<&Lane>,
+        deadline: Option<&Deadline>,
+    ) -> Result<MutexGuard<'a, State>, (Reason, Error)> {
+        while !self.has_place(&state, lane)? {
+            let Some(deadline) = deadline.filter(|deadline| !deadline.expired()) else { return Err(self.full()) };
+            state.waiting += 1;
+            let waited = self.left.wait_timeout(state, deadline.remaining());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
         }
         state.held += 1;
-        Ok(Some(Place { queue: Some(Arc::clone(self)) }))
+        Ok(state)
     }
 
     /// A place, where there is one before the deadline.
@@ -159,17 +219,8 @@ impl Queue {
         lane: Option<&Lane>,
         deadline: Option<&Deadline>,
     ) -> Result<Place, (Reason, Error)> {
-        let mut state = self.state();
-        loop {
-            if let Some(place) = self.take_place(&mut state, lane)? {
-                return Ok(place);
-            }
-            let Some(deadline) = deadline.filter(|deadline| !deadline.expired()) else { return Err(self.full()) };
-            state.waiting += 1;
-            let waited = self.left.wait_timeout(state, deadline.remaining());
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.waiting -= 1;
-        }
+        drop(self.hold_place(self.state(), lane, deadline)?);
+        Ok(Place { queue: Some(Arc::clone(self)) })
     }
 
     fn full(&self) -> (Reason, Error) {
@@ -184,60 +235,45 @@ impl Queue {
         waker: &Waker,
     ) -> Result<Option<Place>, (Reason, Error)> {
         let mut state = self.state();
-        let place = self.take_place(&mut state, lane)?;
-        if place.is_none() && !state.wakers.iter().any(|known| known.will_wake(waker)) {
+        if self.has_place(&state, lane)? {
+            state.held += 1;
+            return Ok(Some(Place { queue: Some(Arc::clone(self)) }));
+        }
+        if !state.wakers.iter().any(|known| known.will_wake(waker)) {
             state.wakers.push(waker.clone());
         }
-        Ok(place)
+        Ok(None)
     }
 
-    /// Puts a request into its place, or into another one where that is of a queue that there was before; where the queue was closed
-    /// meanwhile, says why it was.
-    pub(super) fn push(self: &Arc<Self>, place: &mut Place, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
+    /// Puts a request into its place, or into another one where that is of a queue that there was before; one that has none waits for one until its
+    /// deadline, or does not, as its terms say. Where the queue was closed meanwhile, says why it was.
+    pub(super) fn push(&self, mut place: Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
         let mut state = self.state();
-        if let Some(closed) = state.closed.clone() {
-            drop(state);
-            return Err(closed);
+        if let Some(closed) = &state.closed {
+            return Err((**closed).clone());
         }
         // Its place is that of the request from now on.
-        let own = if place.queue.as_ref().is_some_and(|queue| Arc::ptr_eq(queue, self)) {
-            place.queue.take()
-        } else {
-            match self.take_place(&mut state, task.meta().lane.as_ref())? {
-                Some(mut other) => other.queue.take(),
-                None => return Err(self.full()),
-            }
-        };
-        if self.sequenced {
-            let name = task.meta().lane.as_ref().map_or_else(|| NO_LANE.into(), |lane| Arc::clone(&lane.name));
-            state.lanes.entry(name).or_default().push_back(task);
-        } else {
-            state.tasks.push_back(task);
+        let own = place.as_mut().and_then(|place| place.queue.take_if(|queue| std::ptr::eq(&**queue, self)));
+        if own.is_none() {
+            let Meta { deadline, terms, .. } = task.meta();
+            let waits = place.is_none() && terms.waits;
+            state = self.hold_place(state, terms.lane.as_ref(), waits.then_some(deadline))?;
+        }
+        match &mut state.lanes {
+            None => state.tasks.push_back(task),
+            Some(lanes) => lanes.push(task),
         }
         self.has_come(state);
-        drop(own);
         Ok(())
     }
 
     /// The sequencer says that the next one is of this lane. Who waits for room is to [ask again](Self::ask_again).
     pub(super) fn turn(&self, lane: Arc<str>) {
         let mut state = self.state();
-        state.turns.push_back(lane);
+        if let Some(lanes) = &mut state.lanes {
+            lanes.turns.push_back(lane);
+        }
         self.has_come(state);
-    }
-
-    fn take(&self, state: &mut State) -> Option<Arc<dyn Task>> {
-        if !self.sequenced {
-            return state.tasks.pop_front();
-        }
-        let lane = state.turns.front()?;
-        let waiting = state.lanes.get_mut(lane)?;
-        let task = waiting.pop_front()?;
-        if waiting.is_empty() {
-            state.lanes.remove(lane);
-        }
-        state.turns.pop_front();
-        Some(task)
     }
 
     /// The next request, for the thread of the rank, which looks for one for so long before it sleeps, and meanwhile for what is done; `None` where
@@ -245,8 +281,7 @@ impl Queue {
     pub(super) fn pop(&self, spin: Duration, looks: &Looks) -> Option<Arc<dyn Task>> {
         let mut state = self.state();
         loop {
-            if let Some(task) = self.take(&mut state) {
-                state.held -= 1;
+            if let Some(task) = state.pop() {
                 self.has_room(state).wake();
                 return Some(task);
             }
@@ -254,27 +289,17 @@ impl Queue {
                 return None;
             }
             if !spin.is_zero() {
-                let (signs, since) = (self.signs.0.load(Ordering::Acquire), Instant::now());
+                let signs = self.signs.0.load(Ordering::Acquire);
                 drop(state);
-                while self.signs.0.load(Ordering::Acquire) == signs && since.elapsed() < spin {
-                    looks.glance();
-                    std::hint::spin_loop();
-                }
-                let changed = self.signs.0.load(Ordering::Acquire) != signs;
+                let changed = self.spin(signs, spin, looks);
                 state = self.state();
-                if changed {
+                if changed || state.closed.is_some() {
                     continue;
                 }
-                if let Some(task) = self.take(&mut state) {
-                    state.held -= 1;
+                if let Some(task) = state.pop() {
                     self.has_room(state).wake();
                     return Some(task);
                 }
-                if state.closed.is_some() {
-                    continue;
-                }
-            }
-            if !spin.is_zero() {
                 looks.leave();
             }
             state.asleep = true;
@@ -283,16 +308,30 @@ impl Queue {
         }
     }
 
+    /// Whether something has come within that time, after `signs`.
+    fn spin(&self, signs: usize, time: Duration, looks: &Looks) -> bool {
+        let since = Instant::now();
+        looks.attend();
+        while self.signs.0.load(Ordering::Acquire) == signs {
+            if since.elapsed() >= time {
+                return false;
+            }
+            looks.glance();
+            std::hint::spin_loop();
+        }
+        true
+    }
+
     /// Takes no more requests; those that wait are still done where it `drains`, and given back else.
     pub(super) fn close(&self, reason: Reason, error: &Error, drains: bool) -> Left {
         let mut state = self.state();
-        state.closed.get_or_insert_with(|| (reason, error.clone()));
+        state.closed.get_or_insert_with(|| Box::new((reason, error.clone())));
         state.draining = drains;
         let mut tasks = Vec::new();
         if !drains {
             tasks.extend(state.tasks.drain(..));
-            tasks.extend(state.lanes.drain().flat_map(|(_, lane)| lane));
-            state.turns.clear();
+            let lanes = state.lanes.as_mut().map(std::mem::take);
+            tasks.extend(lanes.into_iter().flat_map(|lanes| lanes.waiting.into_values().flatten()));
             state.held -= tasks.len();
         }
         self.signs.0.fetch_add(1, Ordering::Release);
@@ -304,8 +343,7 @@ impl Queue {
     /// Those that wait, and whose deadline has passed. They keep their turn.
     pub(super) fn late(&self) -> Vec<Arc<dyn Task>> {
         let state = self.state();
-        let all = state.tasks.iter().chain(state.lanes.values().flatten());
-        let mut late: Vec<_> = all.filter(|task| task.meta().deadline.expired()).cloned().collect();
+        let mut late: Vec<_> = state.all().filter(|task| task.meta().deadline.expired()).cloned().collect();
         drop(state);
         // Those that were cancelled are answered.
         late.retain(|task| task.waits());
@@ -314,24 +352,22 @@ impl Queue {
 
     /// Something that waits is refused as too late, and no rank has begun with this queue: others may still have theirs.
     pub(super) fn miss(&self, error: Error) {
-        self.state().missed.get_or_insert(error);
+        self.state().missed.get_or_insert_with(|| Box::new(error));
     }
 
     /// Whether something was.
     pub(super) fn missed(&self) -> Option<Error> {
-        self.state().missed.clone()
+        self.state().missed.as_deref().cloned()
     }
 
     /// The lanes of those that wait, each as often as it has some.
     pub(super) fn waiting(&self) -> Vec<Option<Lane>> {
-        let state = self.state();
-        state.tasks.iter().chain(state.lanes.values().flatten()).map(|task| task.meta().lane.clone()).collect()
+        self.state().all().map(|task| task.meta().terms.lane.clone()).collect()
     }
 
     /// How many requests wait.
     pub(super) fn tasks(&self) -> usize {
-        let state = self.state();
-        state.tasks.len() + state.lanes.values().map(VecDeque::len).sum::<usize>()
+        self.state().all().count()
     }
 
     /// The same, with room that somebody has for one.

@@ -14,6 +14,7 @@ use super::queue::{Place, Queue};
 use super::request::Request;
 use super::seat::{Generation, Seat};
 use super::task::{Meta, Task, Ticket};
+use super::terms::Terms;
 use super::vitals::Phase;
 use super::why::Reason;
 use crate::cuda::Device;
@@ -48,14 +49,9 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct Rank {
     core: Arc<Core>,
-    generation: u64,
-    rank: usize,
     device: Option<Device>,
     seat: Option<(Arc<Generation>, Arc<Seat>)>,
-    lane: Option<Lane>,
-    completion: Arc<dyn Completion>,
-    timeout: Duration,
-    overflow: Overflow,
+    terms: Arc<Terms>,
 }
 
 impl Rank {
@@ -65,15 +61,22 @@ impl Rank {
             let seat = Arc::clone(now.seat(rank)?);
             Some((now, seat))
         });
-        let (timeout, overflow) = (core.options.timeout, core.options.overflow);
-        let completion = Arc::clone(&core.options.completion);
+        let terms = Terms {
+            rank,
+            generation,
+            lane: None,
+            completion: Arc::clone(&core.options.completion),
+            timeout: core.options.timeout,
+            waits: core.options.overflow == Overflow::Wait,
+            counters: Arc::clone(&core.counters),
+        };
         let device = seat.as_ref().map(|(_, seat)| seat.device).or(device);
-        Self { core: Arc::clone(core), generation, rank, device, seat, lane: None, completion, timeout, overflow }
+        Self { core: Arc::clone(core), device, seat, terms: Arc::new(terms) }
     }
 
     /// Its number.
     pub fn rank(&self) -> usize {
-        self.rank
+        self.terms.rank
     }
 
     /// How many ranks its generation has; 0 while that has not begun.
@@ -83,7 +86,7 @@ impl Rank {
 
     /// The generation that it is of.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.terms.generation
     }
 
     /// Its device.
@@ -98,28 +101,28 @@ impl Rank {
     /// The same, whose requests go through a lane.
     #[must_use]
     pub fn lane(mut self, lane: &Lane) -> Self {
-        self.lane = Some(lane.clone());
+        Arc::make_mut(&mut self.terms).lane = Some(lane.clone());
         self
     }
 
     /// The same, whose requests may take so long, from where they are submitted.
     #[must_use]
     pub fn within(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        Arc::make_mut(&mut self.terms).timeout = timeout;
         self
     }
 
     /// The same, whose requests are found to be done in this way.
     #[must_use]
     pub fn completion(mut self, completion: Arc<dyn Completion>) -> Self {
-        self.completion = completion;
+        Arc::make_mut(&mut self.terms).completion = completion;
         self
     }
 
     /// The same, which does so with requests for which there is no room.
     #[must_use]
     pub fn overflow(mut self, overflow: Overflow) -> Self {
-        self.overflow = overflow;
+        Arc::make_mut(&mut self.terms).waits = overflow == Overflow::Wait;
         self
     }
 
@@ -142,7 +145,7 @@ impl Rank {
     ///
     /// It is checked first, and refused where it is wrong. Where its queue is full, this waits, or refuses it, as [`Rank::overflow`] says.
     pub fn submit<R: Request>(&self, request: R) -> Answer<R> {
-        self.hand_in(request, Ticket::default(), Some(Arc::clone(&self.completion)), None)
+        self.hand_in(request, Ticket::default(), false, None)
     }
 
     /// Submits a request whose answer comes as soon as it is enqueued, in stream order: with its buffers, which may be used on the device at
@@ -164,14 +167,14 @@ impl Rank {
     /// # }
     /// ```
     pub fn submit_in_order<R: Request>(&self, request: R) -> Answer<InOrder<R>> {
-        self.hand_in(InOrder::new(request), Ticket::default(), None, None)
+        self.hand_in(InOrder::new(request), Ticket::default(), true, None)
     }
 
     /// The queue of the rank, or why it takes nothing.
     pub(super) fn queue(&self) -> Result<Arc<Queue>, (Reason, Error)> {
         match &self.seat {
             Some((_, seat)) => Ok(Arc::clone(&seat.queue)),
-            None => match self.core.way(self.generation, self.rank)? {
+            None => match self.core.way(self.terms.generation, self.terms.rank)? {
                 Way::Seat(_, seat) => Ok(Arc::clone(&seat.queue)),
                 Way::Queue(_, queue) => Ok(queue),
             },
@@ -180,23 +183,8 @@ impl Rank {
 
     /// A place in its queue.
     pub(super) fn place(&self) -> Result<Place, (Reason, Error)> {
-        let deadline = (self.overflow == Overflow::Wait).then(|| Deadline::after(self.timeout));
-        self.queue()?.place(self.lane.as_ref(), deadline.as_ref())
-    }
-
-    fn meta(&self, operation: &'static str, ticket: Ticket, completion: Option<Arc<dyn Completion>>) -> Meta {
-        let submitted = Instant::now();
-        Meta {
-            operation,
-            rank: self.rank,
-            generation: self.generation,
-            lane: self.lane.clone(),
-            submitted,
-            deadline: Deadline::since(submitted, self.timeout),
-            completion,
-            ticket,
-            counters: Arc::clone(&self.core.counters),
-        }
+        let deadline = self.terms.waits.then(|| Deadline::after(self.terms.timeout));
+        self.queue()?.place(self.terms.lane.as_ref(), deadline.as_ref())
     }
 
     /// Submits a request, into its place where it has one.
@@ -204,10 +192,13 @@ impl Rank {
         &self,
         mut request: R,
         ticket: Ticket,
-        completion: Option<Arc<dyn Completion>>,
+        in_order: bool,
         place: Option<Place>,
     ) -> Answer<R> {
-        let meta = self.meta(request.operation(), ticket, completion);
+        let submitted = Instant::now();
+        let deadline = Deadline::since(submitted, self.terms.timeout);
+        let terms = Arc::clone(&self.terms);
+        let meta = Meta { operation: request.operation(), submitted, deadline, in_order, ticket, terms };
         let checked = self.check(&mut request);
         let shared = Shared::new(meta, request);
         let answer = Answer::of(&shared);
@@ -229,45 +220,50 @@ impl Rank {
             && wanted != own
         {
             let kind = request.element().map_or("any elements".to_owned(), |kind| format!("elements of {kind}"));
-            let expected = format!("{own}, which rank {} has", self.rank);
+            let expected = format!("{own}, which rank {} has", self.terms.rank);
             return Err(Error::argument(request.operation(), "device", expected, format!("{wanted}, with {kind}")));
         }
-        if let Some(lane) = &self.lane
-            && !lane.has(self.rank)
+        let Terms { rank, generation, lane, .. } = &*self.terms;
+        if let Some(lane) = lane
+            && !lane.has(*rank)
         {
-            let expected = format!("a lane in which rank {} takes part", self.rank);
+            let expected = format!("a lane in which rank {rank} takes part");
             return Err(Error::argument(request.operation(), "lane", expected, format!("{:?}", lane.name)));
         }
         let Some((_, seat)) = &self.seat else { return Ok(()) };
         // Where it has ended, its queue says so.
         let Some(communicator) = seat.communicator() else { return Ok(()) };
-        request.check(&At::new(&communicator, &seat.stream, self.generation))
+        request.check(&At::new(&communicator, &seat.stream, *generation))
     }
 
     /// Whether the generation is not the one that takes requests.
     fn is_over(&self) -> bool {
-        self.core.vitals.now() != (self.generation, Phase::Up)
+        self.core.vitals.now() != (self.terms.generation, Phase::Up)
     }
 
     fn put(&self, place: Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
-        let mut place = match place {
-            Some(place) => place,
-            None => self.place()?,
+        let (own, seat);
+        let place = match place {
+            None if self.seat.is_none() => Some(self.place()?),
+            place => place,
         };
         let (generation, seat) = match &self.seat {
-            Some((generation, seat)) => (Arc::clone(generation), Arc::clone(seat)),
-            None => match self.core.way(self.generation, self.rank)? {
-                Way::Seat(generation, seat) => (generation, seat),
+            Some((generation, seat)) => (generation, seat),
+            None => match self.core.way(self.terms.generation, self.terms.rank)? {
+                Way::Seat(generation, of) => {
+                    (own, seat) = (generation, of);
+                    (&own, &seat)
+                }
                 // It is there before the rank begins, which has it announced then.
                 Way::Queue(next, queue) => {
-                    let put = queue.push(&mut place, task);
+                    let put = queue.push(place, task);
                     drop(next);
                     return put;
                 }
             },
         };
-        seat.queue.push(&mut place, task)?;
-        generation.announce(self.lane.as_ref(), self.rank);
+        seat.queue.push(place, task)?;
+        generation.announce(self.terms.lane.as_ref(), self.terms.rank);
         Ok(())
     }
 
@@ -276,7 +272,7 @@ impl Rank {
         if !matches!(reason, Reason::Down | Reason::Closed) {
             return (reason, error);
         }
-        match self.core.way(self.generation, self.rank) {
+        match self.core.way(self.terms.generation, self.terms.rank) {
             Err((now @ (Reason::Stale | Reason::Closed), error)) => (now, error),
             _ => (reason, error),
         }
@@ -289,10 +285,6 @@ impl Rank {
 
     /// The lane that it was given.
     pub(super) fn lane_of(&self) -> Option<&Lane> {
-        self.lane.as_ref()
-    }
-
-    pub(super) fn completion_of(&self) -> Arc<dyn Completion> {
-        Arc::clone(&self.completion)
+        self.terms.lane.as_ref()
     }
 }

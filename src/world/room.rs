@@ -75,6 +75,6 @@ impl Permit<'_> {
     /// Submits a request, and does not wait.
     pub fn submit<R: Request>(self, request: R) -> Answer<R> {
         let Self { rank, place } = self;
-        rank.hand_in(request, Ticket::default(), Some(rank.completion_of()), Some(place))
+        rank.hand_in(request, Ticket::default(), false, Some(place))
     }
 }

@@ -17,6 +17,7 @@ use super::why::Reason;
 use crate::cuda::{Device, Stream};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::hint::Apart;
 use crate::nccl::Communicator;
 
 /// A rank of a generation.
@@ -29,10 +30,10 @@ pub(super) struct Seat {
     pub(super) stream: Stream,
     pub(super) queue: Arc<Queue>,
     pub(super) looks: Arc<Looks>,
-    /// `None` once the generation has ended.
-    communicator: Mutex<Option<Arc<Communicator>>>,
+    /// `None` once the generation has ended. For who submits: the thread of the rank has its own.
+    communicator: Apart<Mutex<Option<Arc<Communicator>>>>,
     /// What its thread enqueues now.
-    current: Mutex<Option<Arc<dyn Task>>>,
+    current: Apart<Mutex<Option<Arc<dyn Task>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     stuck: AtomicBool,
 }
@@ -101,25 +102,25 @@ impl Seat {
             stream: Stream::precise(communicator.device())?,
             queue,
             looks,
-            communicator: Mutex::new(Some(Arc::new(communicator))),
-            current: Mutex::default(),
+            communicator: Apart(Mutex::new(Some(Arc::new(communicator)))),
+            current: Apart::default(),
             threads: Mutex::default(),
             stuck: AtomicBool::new(false),
         })
     }
 
     pub(super) fn communicator(&self) -> Option<Arc<Communicator>> {
-        self.communicator.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.communicator.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The communicator, for who ends it.
     pub(super) fn take_communicator(&self) -> Option<Arc<Communicator>> {
-        self.communicator.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.communicator.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Gives it back.
     pub(super) fn put_back(&self, communicator: Arc<Communicator>) {
-        *self.communicator.lock().unwrap_or_else(PoisonError::into_inner) = Some(communicator);
+        *self.communicator.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(communicator);
     }
 
     /// The error of what has begun, and was not done in time.
@@ -130,7 +131,7 @@ impl Seat {
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<dyn Task>>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether its thread is enqueuing something.
@@ -233,10 +234,10 @@ impl Seat {
 
     /// Has somebody look when it is done.
     fn watch(&self, task: Arc<dyn Task>) {
-        let Some(completion) = task.meta().completion.clone() else {
+        if task.meta().in_order {
             task.finish(Ok(()));
             return;
-        };
+        }
         self.looks.expect(&task);
         let position = self.stream.in_flight().position();
         let recorded = match self.looks.event() {
@@ -244,7 +245,10 @@ impl Seat {
             None => self.stream.record(),
         };
         match recorded {
-            Ok(event) => completion.watch(InFlight::new(task, (event, position), &self.looks, &self.stream)),
+            Ok(event) => {
+                let terms = Arc::clone(&task.meta().terms);
+                terms.completion.watch(InFlight::new(task, (event, position), &self.looks, &self.stream));
+            }
             Err(error) => self.looks.failed(&task, error),
         }
     }

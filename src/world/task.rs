@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use super::at::At;
-use super::completion::Completion;
-use super::counters::Counters;
-use super::lane::Lane;
+use super::terms::Terms;
 use super::why::Reason;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -18,28 +16,31 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Meta {
     pub(super) operation: &'static str,
-    pub(super) rank: usize,
-    pub(super) generation: u64,
-    pub(super) lane: Option<Lane>,
     pub(super) submitted: Instant,
     pub(super) deadline: Deadline,
-    /// How it is found out that it is done; `None` where it is answered as soon as it is enqueued.
-    pub(super) completion: Option<Arc<dyn Completion>>,
+    /// Whether it is answered as soon as it is enqueued.
+    pub(super) in_order: bool,
     pub(super) ticket: Ticket,
-    pub(super) counters: Arc<Counters>,
+    pub(super) terms: Arc<Terms>,
 }
 
-/// Whether requests that belong together have begun, or were cancelled: all or none.
+/// Whether requests that belong together have begun, or were cancelled: all or none. One that is by itself needs none.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ticket(Arc<AtomicU8>);
+pub(super) struct Ticket(Option<Arc<AtomicU8>>);
 
 const WAITS: u8 = 0;
 const BEGUN: u8 = 1;
 const CANCELLED: u8 = 2;
 
 impl Ticket {
+    /// One for several.
+    pub(super) fn shared() -> Self {
+        Self(Some(Arc::new(AtomicU8::new(WAITS))))
+    }
+
     fn settle(&self, wanted: u8) -> bool {
-        match self.0.compare_exchange(WAITS, wanted, Ordering::AcqRel, Ordering::Acquire) {
+        let Some(state) = &self.0 else { return true };
+        match state.compare_exchange(WAITS, wanted, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
             Err(found) => found == wanted,
         }
@@ -55,8 +56,9 @@ impl Ticket {
         self.settle(CANCELLED)
     }
 
+    /// Whether others were cancelled.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire) == CANCELLED
+        self.0.as_ref().is_some_and(|state| state.load(Ordering::Acquire) == CANCELLED)
     }
 }
 
@@ -94,7 +96,8 @@ pub(super) trait Task: Send + Sync + fmt::Debug {
 impl Meta {
     /// The error of what was not done in time.
     pub(super) fn late(&self, what: &str) -> Error {
-        let lane = self.lane.as_ref().map(|lane| format!(", lane {:?}", lane.name)).unwrap_or_default();
-        self.deadline.error(self.operation, format!("rank {}{lane}: {what}", self.rank))
+        let Terms { rank, lane, .. } = &*self.terms;
+        let lane = lane.as_ref().map(|lane| format!(", lane {:?}", lane.name)).unwrap_or_default();
+        self.deadline.error(self.operation, format!("rank {rank}{lane}: {what}"))
     }
 }

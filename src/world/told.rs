@@ -13,8 +13,8 @@ mod listened {
     pub(in crate::world) fn enqueued(meta: &Meta) {
         guarded(|| {
             if tracing::enabled!(target: "gpucomm::world", tracing::Level::TRACE) {
-                let (operation, rank, generation, after) =
-                    (meta.operation, meta.rank, meta.generation, microseconds(meta));
+                let (rank, generation) = (meta.terms.rank, meta.terms.generation);
+                let (operation, after) = (meta.operation, microseconds(meta));
                 tracing::trace!(target: "gpucomm::world", operation, rank, generation, after, "request enqueued");
             }
         });
@@ -22,7 +22,7 @@ mod listened {
 
     pub(in crate::world) fn answered(meta: &Meta, error: Option<&Error>) {
         guarded(|| {
-            let (operation, rank, generation) = (meta.operation, meta.rank, meta.generation);
+            let (operation, rank, generation) = (meta.operation, meta.terms.rank, meta.terms.generation);
             match error {
                 None if tracing::enabled!(target: "gpucomm::world", tracing::Level::TRACE) => {
                     let after = microseconds(meta);

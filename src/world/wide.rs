@@ -63,10 +63,12 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
         Err((reason, error)) => return refused(requests, reason, &error),
     };
     let together = ranks[0].together();
-    let ticket = Ticket::default();
-    let submitted = ranks.iter().zip(requests).zip(places).map(|((rank, request), place)| {
-        Slot::Waits(rank.hand_in(request, ticket.clone(), Some(rank.completion_of()), Some(place)))
-    });
+    let ticket = Ticket::shared();
+    let submitted = ranks
+        .iter()
+        .zip(requests)
+        .zip(places)
+        .map(|((rank, request), place)| Slot::Waits(rank.hand_in(request, ticket.clone(), false, Some(place))));
     let answers = submitted.collect();
     drop(together);
     Wide { answers }

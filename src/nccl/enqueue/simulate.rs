@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::connect;
 use super::launch::{self, Member, in_one_order, place};
-use super::submit::{self, Calls};
+use super::submit;
 use super::{agreement, parts};
 use crate::cuda::restoring;
 use crate::error::{Error, Result};
@@ -27,14 +27,14 @@ use crate::version::{Version, running_nccl};
 const KEEPS_BROADCASTS: Version = Version::new(2, 29, 2);
 
 /// How long `calls` may take as one group, in microseconds, as far as NCCL says so.
-pub(crate) fn simulate(operation: &'static str, mut calls: Calls<'_>) -> Result<Option<f32>> {
+pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Result<Option<f32>> {
     // Where there are calls, their streams say so as well.
     outside_of_host_functions(operation)?;
     calls.iter_mut().for_each(|call| call.head = signature::simulated(call.head));
     #[cfg(nccl_ge_2_31)]
-    super::configured::check_group(&calls)?;
-    let inners = submit::inners_of(&calls);
-    check_all(operation, &calls, &inners)?;
+    super::configured::check_group(calls)?;
+    let inners = submit::inners_of(calls);
+    check_all(operation, calls, &inners)?;
     calls.iter().try_for_each(|call| call.stream.ready(call.operation))?;
     let estimated = {
         let mut entered = LockedAll::new();
@@ -45,19 +45,19 @@ pub(crate) fn simulate(operation: &'static str, mut calls: Calls<'_>) -> Result<
         let mut members: SmallVec<[_; 4]> =
             members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
         restoring(|| {
-            let _promised = match agreement::group(&calls, &inners, operation)? {
+            let _promised = match agreement::group(calls, &inners, operation)? {
                 true => {
-                    launch::write_down(&calls, &members);
+                    launch::write_down(calls, &members);
                     // As where a group goes in parts: messages of others are connected ahead, for which there is no room here.
-                    let (besides, promised) = connect::meet(&calls, &inners, operation, true, &mut |parts| {
+                    let (besides, promised) = connect::meet(calls, &inners, operation, true, &mut |parts| {
                         launch::connect(parts, &mut members, operation)
                     })?;
-                    submit::connect_ahead(&calls, &mut members, &besides)?;
+                    submit::connect_ahead(calls, &mut members, &besides)?;
                     promised
                 }
                 false => connect::Promised::default(),
             };
-            estimate(operation, &calls, &members)
+            estimate(operation, calls, &members)
         })
     };
     // The locks have been given back.

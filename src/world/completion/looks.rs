@@ -246,16 +246,24 @@ impl Looks {
         debug_assert!(waited.is_ok());
     }
 
+    /// The thread of the rank has nothing else to do from now on but to look.
+    pub(in crate::world) fn attend(&self) {
+        let number = self.attended.load(Ordering::Relaxed) + 1;
+        self.attended.store(number, Ordering::Relaxed);
+    }
+
     /// A look of the thread of the rank, which spins: whether the first is done. What waits for a bell is left to the other thread.
     pub(in crate::world) fn glance(&self) {
+        if self.left() == 0 {
+            return;
+        }
         let mut list = self.list();
         if list.watches.front().is_some_and(|watch| matches!(watch.look, Look::Rung(_))) {
             drop(list);
             self.leave();
             return;
         }
-        let number = self.attended.load(Ordering::Relaxed) + 1;
-        self.attended.store(number, Ordering::Relaxed);
+        self.attend();
         let Some(watch) = list.watches.pop_front() else { return };
         drop(list);
         if let Some(watch) = guarded(|| self.look(watch)).flatten() {
