@@ -301,14 +301,13 @@ impl Queue {
         Left { tasks, wakers }
     }
 
-    /// Those that wait, and whose deadline has passed. They keep their turn.
+    /// Those that have no answer, and whose deadline has passed: of what was cancelled with another one as well. They keep their turn.
     pub(super) fn late(&self) -> Vec<Arc<dyn Task>> {
         let state = self.state();
         let all = state.tasks.iter().chain(state.lanes.values().flatten());
         let mut late: Vec<_> = all.filter(|task| task.meta().deadline.expired()).cloned().collect();
         drop(state);
-        // Those that were cancelled are answered.
-        late.retain(|task| task.waits());
+        late.retain(|task| !task.is_answered());
         late
     }
 

@@ -7,6 +7,7 @@ use super::answer::{Answer, Shared};
 use super::at::At;
 use super::completion::Completion;
 use super::core::{Core, Way};
+use super::counters::count;
 use super::in_order::InOrder;
 use super::lane::Lane;
 use super::options::Overflow;
@@ -57,6 +58,9 @@ pub struct Rank {
     timeout: Duration,
     overflow: Overflow,
 }
+
+/// What has come of a request that was put into a queue: in which generation who waits for room is to ask again, if in one.
+pub(super) type Put = Result<Option<Arc<Generation>>, (Reason, Error)>;
 
 impl Rank {
     pub(super) fn new(core: &Arc<Core>, generation: u64, rank: usize, device: Option<Device>) -> Self {
@@ -205,22 +209,45 @@ impl Rank {
         mut request: R,
         ticket: Ticket,
         completion: Option<Arc<dyn Completion>>,
-        place: Option<Place>,
+        mut place: Option<Place>,
     ) -> Answer<R> {
-        let meta = self.meta(request.operation(), ticket, completion);
         let checked = self.check(&mut request);
-        let shared = Shared::new(meta, request);
-        let answer = Answer::of(&shared);
+        let shared = self.shared(request, ticket, completion);
         let put = match checked {
             Err(error) if self.is_over() => Err((Reason::Down, error)),
             Err(error) => Err((Reason::Refused, error)),
-            Ok(()) => self.put(place, shared.clone()),
+            Ok(()) => self.put(&mut place, shared.clone()),
         };
-        if let Err((reason, error)) = put {
-            let (reason, error) = self.why(reason, error);
-            shared.refuse(reason, error);
+        self.handed_in(&shared, put)
+    }
+
+    /// A request that is to be put into the queue.
+    pub(super) fn shared<R: Request>(
+        &self,
+        request: R,
+        ticket: Ticket,
+        completion: Option<Arc<dyn Completion>>,
+    ) -> Arc<Shared<R>> {
+        Shared::new(self.meta(request.operation(), ticket, completion), request)
+    }
+
+    /// Tells those whom it concerns what has come of that, which is code of users: no lock is held.
+    pub(super) fn handed_in<R: Request>(&self, shared: &Arc<Shared<R>>, put: Put) -> Answer<R> {
+        match put {
+            Ok(None) => {}
+            Ok(Some(generation)) => generation.ask_again(),
+            Err((reason, error)) => {
+                let (reason, error) = self.why(reason, error);
+                shared.refuse(reason, error);
+            }
         }
-        answer
+        Answer::of(shared)
+    }
+
+    /// One that was refused before it was one.
+    pub(super) fn count_refused(&self) {
+        count(&self.core.counters.submitted.0);
+        count(&self.core.counters.failed);
     }
 
     /// What is wrong with a request.
@@ -249,10 +276,11 @@ impl Rank {
         self.core.vitals.now() != (self.generation, Phase::Up)
     }
 
-    fn put(&self, place: Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
-        let mut place = match place {
+    /// Puts a request into the queue. The place, where that is not taken, is the caller's to drop.
+    pub(super) fn put(&self, place: &mut Option<Place>, task: Arc<dyn Task>) -> Put {
+        let place = match place {
             Some(place) => place,
-            None => self.place()?,
+            none => none.insert(self.place()?),
         };
         let (generation, seat) = match &self.seat {
             Some((generation, seat)) => (Arc::clone(generation), Arc::clone(seat)),
@@ -260,15 +288,14 @@ impl Rank {
                 Way::Seat(generation, seat) => (generation, seat),
                 // It is there before the rank begins, which has it announced then.
                 Way::Queue(next, queue) => {
-                    let put = queue.push(&mut place, task);
+                    let put = queue.push(place, task);
                     drop(next);
-                    return put;
+                    return put.map(|()| None);
                 }
             },
         };
-        seat.queue.push(&mut place, task)?;
-        generation.announce(self.lane.as_ref(), self.rank);
-        Ok(())
+        seat.queue.push(place, task)?;
+        Ok(generation.announce(self.lane.as_ref(), self.rank).then_some(generation))
     }
 
     /// Where a generation was followed by another one, that is why.

@@ -54,11 +54,14 @@ impl Generation {
         self.seats.iter().find(|seat| seat.rank == rank)
     }
 
-    /// A request of a rank of it was put into its queue.
-    pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize) {
-        if self.order.announce(lane, rank, &self.queues) {
-            self.queues.iter().for_each(|(_, queue)| queue.ask_again());
-        }
+    /// A request of a rank of it was put into its queue. Whether those who wait for room are to [ask again](Self::ask_again).
+    pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize) -> bool {
+        self.order.announce(lane, rank, &self.queues)
+    }
+
+    /// Tells those who wait for room to ask again.
+    pub(super) fn ask_again(&self) {
+        self.queues.iter().for_each(|(_, queue)| queue.ask_again());
     }
 
     /// How many ranks there are, here and elsewhere.

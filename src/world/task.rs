@@ -84,6 +84,9 @@ pub(super) trait Task: Send + Sync + fmt::Debug {
     /// It has no result, wherever it is.
     fn refuse(&self, reason: Reason, error: Error);
 
+    /// It is too late, where it has not begun.
+    fn expire(&self, error: Error);
+
     /// Whether it waits to begin, and was not cancelled.
     fn waits(&self) -> bool;
 

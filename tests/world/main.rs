@@ -9,6 +9,7 @@ mod executors;
 mod faults;
 mod groups;
 mod health;
+mod hostile;
 mod lanes;
 mod load;
 mod operations;

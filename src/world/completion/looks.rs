@@ -31,6 +31,8 @@ pub(in crate::world) struct Watch {
     /// The stream, and where it stands when this is done.
     end: (Stream, u64),
     look: Look,
+    /// Which one of those of its rank it is.
+    number: u64,
     /// Since when it is too late, and what that is.
     late: Option<(Instant, Error)>,
 }
@@ -41,8 +43,9 @@ enum Look {
 }
 
 impl Watch {
-    pub(super) fn new(task: Arc<dyn Task>, event: Event, end: (Stream, u64)) -> Self {
-        Self { task, event, end, look: Look::Every(Duration::ZERO), late: None }
+    /// `number` grows from one to the next.
+    pub(super) fn new(task: Arc<dyn Task>, event: Event, end: (Stream, u64), number: u64) -> Self {
+        Self { task, event, end, look: Look::Every(Duration::ZERO), number, late: None }
     }
 
     pub(super) fn every(mut self, interval: Duration) -> Self {
@@ -65,6 +68,8 @@ pub(in crate::world) struct Looks {
     changed: Condvar,
     /// How many are not answered.
     left: AtomicUsize,
+    /// How many there were.
+    made: AtomicU64,
     /// What was handed to completions, whoever has it now.
     out: Mutex<VecDeque<Weak<dyn Task>>>,
     /// Another number for each look of the thread of the rank, which has nothing else to do; zero where it does not look. Two threads that ask in turn make
@@ -80,10 +85,18 @@ pub(in crate::world) struct Looks {
 
 #[derive(Default)]
 struct List {
+    /// In the order in which the stream has them, whoever has held one back or looks at it.
     watches: VecDeque<Watch>,
     closed: bool,
     /// Somebody has rung.
     rung: bool,
+}
+
+impl List {
+    fn put(&mut self, watch: Watch) {
+        let at = self.watches.partition_point(|other| other.number < watch.number);
+        self.watches.insert(at, watch);
+    }
 }
 
 impl fmt::Debug for Looks {
@@ -98,6 +111,7 @@ impl Looks {
             list: Mutex::default(),
             changed: Condvar::new(),
             left: AtomicUsize::new(0),
+            made: AtomicU64::new(0),
             out: Mutex::default(),
             attended: AtomicU64::new(0),
             given_up: OnceLock::new(),
@@ -153,6 +167,11 @@ impl Looks {
         self.wake();
     }
 
+    /// Which one the next is.
+    pub(super) fn number(&self) -> u64 {
+        self.made.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// An event that nobody uses.
     pub(in crate::world) fn event(&self) -> Option<Event> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).pop()
@@ -160,7 +179,7 @@ impl Looks {
 
     pub(super) fn push(&self, watch: Watch) {
         let mut list = self.list();
-        list.watches.push_back(watch);
+        list.put(watch);
         let wakes = list.watches.len() == 1 && self.attended.load(Ordering::Relaxed) == 0;
         drop(list);
         if wakes {
@@ -259,7 +278,7 @@ impl Looks {
         let Some(watch) = list.watches.pop_front() else { return };
         drop(list);
         if let Some(watch) = guarded(|| self.look(watch)).flatten() {
-            self.list().watches.push_front(watch);
+            self.list().put(watch);
         }
     }
 
@@ -304,7 +323,7 @@ impl Looks {
         }
     }
 
-    /// Sleeps until it is time to look at `watch` again, which is the first.
+    /// Sleeps until it is time to look at `watch` again, which was the first.
     fn sleep(&self, watch: Watch) {
         let pause = match &watch.look {
             // However seldom it is to look, deadlines are kept.
@@ -314,7 +333,7 @@ impl Looks {
         };
         let waits = matches!(watch.look, Look::Rung(_));
         let mut list = self.list();
-        list.watches.push_front(watch);
+        list.put(watch);
         if pause < Duration::from_micros(20) {
             drop(list);
             std::thread::yield_now();
