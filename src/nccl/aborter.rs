@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
+#[cfg(feature = "world")]
+use super::flight::dump;
 use super::life::abort::{AbortOutcome, GRACE, abort};
 use super::life::failure;
 use super::state::inner::Inner;
@@ -37,6 +39,12 @@ pub struct Aborter {
 impl Aborter {
     pub(crate) fn new(inner: &Arc<Inner>) -> Self {
         Self { inner: Arc::downgrade(inner) }
+    }
+
+    /// What the rank waits for now, in words, if that is known. Never waits itself.
+    #[cfg(feature = "world")]
+    pub(crate) fn waits(&self) -> Option<String> {
+        self.inner().and_then(|inner| dump::waits(&inner))
     }
 
     pub(super) fn inner(&self) -> Option<Arc<Inner>> {

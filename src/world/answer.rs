@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use super::at::At;
 use super::counters::count;
-use super::guarded::guarded;
+use super::guarded::{caught, dropped, guarded};
 use super::park::wait_for;
 use super::request::Request;
+use super::stage::{Held, Outcome, Stage, State};
 use super::task::{Begun, Meta, Task};
 use super::terms::Terms;
 use super::told;
@@ -19,41 +20,15 @@ use super::why::{Failed, Reason};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// What comes of a request.
-pub(super) type Outcome<R> = Result<<R as Request>::Back, Failed<<R as Request>::Back>>;
-
 /// A request, and what has become of it.
 pub(super) struct Shared<R: Request> {
     meta: Meta,
     state: Mutex<State<R>>,
 }
 
-struct State<R: Request> {
-    stage: Stage<R>,
-    waker: Option<Waker>,
-    /// Whether somebody waits for the answer.
-    wanted: bool,
-}
-
-enum Stage<R: Request> {
-    Queued(R),
-    /// The thread of the rank has it.
-    Begun,
-    /// The device is at it.
-    Running(R),
-    Over(Box<Outcome<R>>),
-    Told,
-}
-
 impl<R: Request> fmt::Debug for Shared<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match self.state().stage {
-            Stage::Queued(_) => "queued",
-            Stage::Begun => "begun",
-            Stage::Running(_) => "running",
-            Stage::Over(_) => "over",
-            Stage::Told => "told",
-        };
+        let stage = self.state().stage.name();
         write!(f, "{} of rank {}: {stage}", self.meta.operation, self.meta.terms.rank)
     }
 }
@@ -68,8 +43,8 @@ impl<R: Request> Shared<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the answer, unless there is one. What nobody wants is dropped, outside of the lock.
-    fn end(&self, mut state: MutexGuard<'_, State<R>>, outcome: Outcome<R>) {
+    /// Gives the answer of one that ends. What nobody wants is dropped, outside of the lock.
+    fn end(&self, outcome: Outcome<R>) {
         let Terms { counters, rank, .. } = &*self.meta.terms;
         match &outcome {
             Ok(_) => counters.done.count(*rank),
@@ -77,6 +52,7 @@ impl<R: Request> Shared<R> {
             Err(_) => count(&counters.failed),
         }
         told::answered(&self.meta, outcome.as_ref().err().map(|failed| &failed.error));
+        let mut state = self.state();
         let kept = if state.wanted {
             state.stage = Stage::Over(Box::new(outcome));
             None
@@ -87,8 +63,14 @@ impl<R: Request> Shared<R> {
         let waker = state.waker.take();
         drop(state);
         // Code of users and of executors: what it does must not end the thread of a rank.
-        guarded(|| drop(kept));
+        dropped(kept);
         guarded(|| waker.map(Waker::wake));
+    }
+
+    /// Ends it with its buffers.
+    fn give_back(&self, request: R, reason: Reason, error: Error) {
+        let back = guarded(|| request.into_back());
+        self.end(Err(Failed::new(reason, error, back)));
     }
 
     fn cancel(&self, wanted: bool) -> bool {
@@ -99,8 +81,12 @@ impl<R: Request> Shared<R> {
             return true;
         }
         // The thread of its rank may have seen first that others of its ticket were cancelled.
-        if wanted && let Stage::Over(outcome) = &state.stage {
-            return matches!(&**outcome, Err(failed) if failed.reason == Reason::Cancelled);
+        match &state.stage {
+            Stage::Over(outcome) if wanted => {
+                return matches!(&**outcome, Err(failed) if failed.reason == Reason::Cancelled);
+            }
+            Stage::Ending { cancelled } => return *cancelled,
+            _ => {}
         }
         if !wanted && let Stage::Over(outcome) = &mut state.stage {
             let outcome = std::mem::replace(outcome, Box::new(Err(told_already(self.meta.operation))));
@@ -113,16 +99,40 @@ impl<R: Request> Shared<R> {
 
     /// One that waits has been cancelled.
     fn cancelled(&self, mut state: MutexGuard<'_, State<R>>) {
-        if let Stage::Queued(request) = std::mem::replace(&mut state.stage, Stage::Begun) {
-            let operation = self.meta.operation;
-            let error = Error::Aborted { operation, reason: "cancelled before it began".to_owned() };
-            let back = guarded(|| request.into_back());
-            self.end(state, Err(Failed::new(Reason::Cancelled, error, back)));
+        match std::mem::replace(&mut state.stage, Stage::Ending { cancelled: true }) {
+            Stage::Queued(request) => {
+                drop(state);
+                let operation = self.meta.operation;
+                let error = Error::Aborted { operation, reason: "cancelled before it began".to_owned() };
+                self.give_back(request, Reason::Cancelled, error);
+            }
+            other => state.stage = other,
         }
     }
 
-    fn panicked(&self) -> Error {
-        Error::InvalidUsage { operation: self.meta.operation, reason: "it has panicked".to_owned() }
+    /// Ends it where it `is` so far: what it has then.
+    fn ending(&self, is: impl FnOnce(&Stage<R>) -> bool) -> Option<Held<R>> {
+        let mut state = self.state();
+        if !is(&state.stage) {
+            return None;
+        }
+        match std::mem::replace(&mut state.stage, Stage::Ending { cancelled: false }) {
+            Stage::Queued(request) => {
+                // What belongs to it begins on no other rank, where it has not yet.
+                self.meta.ticket.cancel();
+                Some(Held::All(request))
+            }
+            Stage::Running(request) => Some(Held::All(request)),
+            Stage::Begun => Some(Held::Elsewhere),
+            over => {
+                state.stage = over;
+                None
+            }
+        }
+    }
+
+    fn panicked(&self, said: String) -> Error {
+        Error::InvalidUsage { operation: self.meta.operation, reason: said }
     }
 }
 
@@ -149,69 +159,61 @@ impl<R: Request> Task for Shared<R> {
                 }
             }
         };
-        let enqueued = guarded(|| request.enqueue(at)).unwrap_or_else(|| Err(self.panicked()));
+        let enqueued = caught(|| request.enqueue(at)).unwrap_or_else(|said| Err(self.panicked(said)));
         let mut state = self.state();
         if !matches!(state.stage, Stage::Begun) {
             drop(state);
             // It was answered meanwhile, without its buffers.
-            guarded(|| drop(request));
+            dropped(request);
             return Begun::Not;
         }
         match enqueued {
             Ok(()) => {
                 self.meta.terms.counters.enqueued.count(self.meta.terms.rank);
-                told::enqueued(&self.meta);
                 state.stage = Stage::Running(request);
+                drop(state);
+                told::enqueued(&self.meta);
                 Begun::Enqueued
             }
             Err(error) => {
                 let reason = match &error {
-                    Error::InvalidArgument { .. } => Reason::Refused,
                     Error::Timeout { .. } => Reason::Late,
                     Error::Aborted { .. } if self.meta.deadline.expired() => Reason::Late,
                     _ => Reason::Failed,
                 };
-                let back = guarded(|| request.into_back());
-                self.end(state, Err(Failed::new(reason, error.clone(), back)));
+                state.stage = Stage::Ending { cancelled: false };
+                drop(state);
+                self.give_back(request, reason, error.clone());
                 Begun::Failed(error)
             }
         }
     }
 
     fn finish(&self, result: Result<()>) {
-        let mut state = self.state();
-        match std::mem::replace(&mut state.stage, Stage::Told) {
-            Stage::Running(request) => {
-                let outcome = match (result, guarded(|| request.into_back())) {
-                    (Ok(()), Some(back)) => Ok(back),
-                    (Ok(()), None) => Err(Failed::new(Reason::Failed, self.panicked(), None)),
-                    (Err(error), back) => {
-                        let late = matches!(error, Error::Timeout { .. });
-                        let reason = if late { Reason::Late } else { Reason::Failed };
-                        Err(Failed::new(reason, error, back))
-                    }
-                };
-                self.end(state, outcome);
+        let Some(Held::All(request)) = self.ending(|stage| matches!(stage, Stage::Running(_))) else { return };
+        let outcome = match (result, caught(|| request.into_back())) {
+            (Ok(()), Ok(back)) => Ok(back),
+            (Ok(()), Err(said)) => Err(Failed::new(Reason::Failed, self.panicked(said), None)),
+            (Err(error), back) => {
+                let late = matches!(error, Error::Timeout { .. });
+                let reason = if late { Reason::Late } else { Reason::Failed };
+                Err(Failed::new(reason, error, back.ok()))
             }
-            other => state.stage = other,
-        }
+        };
+        self.end(outcome);
     }
 
     fn refuse(&self, reason: Reason, error: Error) {
-        let mut state = self.state();
-        match std::mem::replace(&mut state.stage, Stage::Told) {
-            Stage::Queued(request) => {
-                // What belongs to it begins on no other rank, where it has not yet.
-                self.meta.ticket.cancel();
-                let back = guarded(|| request.into_back());
-                self.end(state, Err(Failed::new(reason, error, back)));
-            }
-            Stage::Running(request) => {
-                let back = guarded(|| request.into_back());
-                self.end(state, Err(Failed::new(reason, error, back)));
-            }
-            Stage::Begun => self.end(state, Err(Failed::new(reason, error, None))),
-            over => state.stage = over,
+        match self.ending(|stage| matches!(stage, Stage::Queued(_) | Stage::Begun | Stage::Running(_))) {
+            Some(Held::All(request)) => self.give_back(request, reason, error),
+            Some(Held::Elsewhere) => self.end(Err(Failed::new(reason, error, None))),
+            None => {}
+        }
+    }
+
+    fn expire(&self, error: Error) {
+        if let Some(Held::All(request)) = self.ending(|stage| matches!(stage, Stage::Queued(_))) {
+            self.give_back(request, Reason::Late, error);
         }
     }
 
@@ -283,10 +285,13 @@ impl<R: Request> Answer<R> {
         if matches!(state.stage, Stage::Over(_) | Stage::Told) {
             return true;
         }
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
+        let before = match &mut state.waker {
+            Some(waker) if waker.will_wake(context.waker()) => None,
+            waker => waker.replace(context.waker().clone()),
+        };
+        drop(state);
+        // It may be the last that has a future: that is dropped outside of the lock.
+        drop(before);
         false
     }
 

@@ -225,10 +225,9 @@ impl Core {
         communicators: Vec<Communicator>,
         queues: &[(usize, Arc<Queue>)],
     ) -> Result<Arc<Generation>> {
-        let elsewhere = communicators.first().is_some_and(|first| first.size() > communicators.len());
         let mut seats = Vec::with_capacity(communicators.len());
         for (communicator, (_, queue)) in communicators.into_iter().zip(queues) {
-            let looks = Looks::new(Box::new(self.alarm(number)));
+            let looks = Looks::new(communicator.aborter(), Box::new(self.alarm(number)));
             seats.push(Arc::new(Seat::new(number, communicator, Arc::clone(queue), looks)?));
         }
         let order = self.order(number, &seats)?;
@@ -241,7 +240,7 @@ impl Core {
         let queues = queues.to_vec();
         let generation = Arc::new(Generation { number, seats, queues, order, cause: OnceLock::new() });
         for seat in &generation.seats {
-            seat.start(self.options.spin, elsewhere, self.alarm(number))?;
+            seat.start(self.options.spin, self.alarm(number))?;
         }
         Ok(generation)
     }
@@ -331,7 +330,9 @@ fn refused(reason: String) -> Error {
 }
 
 fn stale(number: u64, rank: usize, now: u64) -> Error {
-    refused(format!("rank {rank} of generation {number}: the world is in generation {now}, and has other ranks"))
+    refused(format!(
+        "rank {rank} of generation {number}: the world is in generation {now}, whose ranks World::rank gives"
+    ))
 }
 
 /// Closes a queue, and answers what waits there.

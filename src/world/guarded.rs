@@ -5,8 +5,23 @@ use std::task::Waker;
 
 /// What `run` gives; `None` where it has panicked.
 pub(super) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
-    // What was thrown may panic itself where it is dropped.
-    catch_unwind(AssertUnwindSafe(run)).map_err(std::mem::forget).ok()
+    caught(run).ok()
+}
+
+/// What `run` gives, or with what it has panicked.
+pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| {
+        let said = thrown.downcast_ref::<&str>().map(|said| (*said).to_owned());
+        let said = said.or_else(|| thrown.downcast_ref::<String>().cloned());
+        // It may panic itself where it is dropped.
+        std::mem::forget(thrown);
+        said.map_or_else(|| "it has panicked".to_owned(), |said| format!("it has panicked: {said}"))
+    })
+}
+
+/// Drops what others have made, as its drop may be code of users.
+pub(super) fn dropped<T>(value: T) {
+    guarded(|| drop(value));
 }
 
 /// Futures that are to be told of something, once no lock is held: to wake one may run it.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::core::Core;
-use super::guarded::guarded;
+use super::guarded::{dropped, guarded};
 use super::options::Rebuild;
 use super::queue::Queue;
 use super::rebuild::rebuild;
@@ -13,7 +13,6 @@ use super::seat::Generation;
 use super::task::Task;
 use super::threads::spawn;
 use super::vitals::Phase;
-use super::why::Reason;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -31,34 +30,44 @@ struct Plan {
     generation: u64,
     attempt: u32,
     pause: Duration,
-    at: Instant,
+    /// `None` where that is never.
+    at: Option<Instant>,
     under_way: bool,
 }
 
 fn run(core: &Weak<Core>) {
     let (mut seen, mut ended, mut plan) = (0, 0, None::<Plan>);
     while let Some(core) = core.upgrade() {
-        match core.vitals.now() {
-            // What is drained keeps its deadlines.
-            (_, Phase::Closed) => match core.now() {
-                Some(generation) if core.pending() > 0 => look_for_late(&core, &generation),
-                _ => return,
-            },
-            (_, Phase::Up) => look(&core),
-            (number, Phase::Down) => {
-                if number > ended {
-                    ended = number;
-                    end(&core);
-                }
-                core.next().iter().for_each(|queue| miss_late(queue));
-                try_again(&core, number, &mut plan);
-            }
+        // What panics in it is code of users, which must not end this thread.
+        if guarded(|| round(&core, &mut ended, &mut plan)) == Some(false) {
+            return;
         }
         let vitals = Arc::clone(&core.vitals);
         // Nobody else may have it: then it is dropped here.
-        drop(core);
+        dropped(core);
         vitals.sleep(&mut seen, INTERVAL);
     }
+}
+
+/// Looks after a world once; whether there is more to look after. `ended` is the last generation that was ended.
+fn round(core: &Arc<Core>, ended: &mut u64, plan: &mut Option<Plan>) -> bool {
+    match core.vitals.now() {
+        // What is drained keeps its deadlines.
+        (_, Phase::Closed) => match core.now() {
+            Some(generation) if core.pending() > 0 => look_for_late(core, &generation),
+            _ => return false,
+        },
+        (_, Phase::Up) => look(core),
+        (number, Phase::Down) => {
+            if number > *ended {
+                *ended = number;
+                end(core);
+            }
+            core.next().iter().for_each(|queue| miss_late(queue));
+            try_again(core, number, plan);
+        }
+    }
+    true
 }
 
 /// Looks at a generation that goes on.
@@ -80,13 +89,14 @@ fn not_begun(task: &Arc<dyn Task>) -> Error {
 /// Where something has not begun in time.
 fn look_for_late(core: &Core, generation: &Generation) {
     let late: Vec<_> = generation.queues.iter().flat_map(|(_, queue)| queue.late()).collect();
-    if let Some(first) = late.first()
+    if let Some(first) = late.iter().find(|task| task.waits())
         && generation.size() > 1
     {
         // The other ranks may have it, and what comes after it here is not what comes after it there: nothing more begins.
         core.fail(generation, &not_begun(first));
     }
-    late.iter().for_each(|task| task.refuse(Reason::Late, not_begun(task)));
+    late.iter().for_each(|task| task.expire(not_begun(task)));
+    late.into_iter().for_each(dropped);
     // What its thread is at, or a completion keeps, nobody else looks after.
     if let Some(error) = generation.seats.iter().find_map(|seat| seat.late()) {
         core.fail(generation, &error);
@@ -97,8 +107,11 @@ fn look_for_late(core: &Core, generation: &Generation) {
 fn miss_late(queue: &Queue) {
     for task in queue.late() {
         let error = not_begun(&task);
-        queue.miss(error.clone());
-        task.refuse(Reason::Late, error);
+        if task.waits() {
+            queue.miss(error.clone());
+        }
+        task.expire(error);
+        dropped(task);
     }
 }
 
@@ -117,14 +130,14 @@ fn try_again(core: &Arc<Core>, number: u64, plan: &mut Option<Plan>) {
         return;
     }
     if plan.as_ref().is_none_or(|plan| plan.generation != number) {
-        *plan = Some(Plan { generation: number, attempt: 0, pause: first, at: Instant::now(), under_way: false });
+        *plan = Some(Plan { generation: number, attempt: 0, pause: first, at: Some(Instant::now()), under_way: false });
     }
     let Some(plan) = plan else { return };
     if std::mem::take(&mut plan.under_way) {
-        plan.at = Instant::now() + plan.pause;
-        plan.pause = (2 * plan.pause).min(longest);
+        plan.at = Instant::now().checked_add(plan.pause);
+        plan.pause = plan.pause.saturating_mul(2).min(longest);
     }
-    if plan.attempt >= attempts || Instant::now() < plan.at {
+    if plan.attempt >= attempts || plan.at.is_none_or(|at| Instant::now() < at) {
         return;
     }
     plan.attempt += 1;

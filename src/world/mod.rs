@@ -257,6 +257,7 @@ mod requests;
 mod room;
 mod seat;
 mod shutdown;
+mod stage;
 mod task;
 mod terms;
 mod threads;

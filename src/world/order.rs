@@ -56,11 +56,12 @@ impl Order {
                 *submitted += 1;
                 // Whoever comes first takes the turn for all, under one lock: one order.
                 let first = *submitted > known.turns;
-                let mut members = queues.iter().filter(|(rank, _)| lane.has(*rank));
+                let members = || queues.iter().filter(|(rank, _)| lane.has(*rank));
                 if first {
                     known.turns += 1;
-                    members.for_each(|(_, queue)| queue.turn(Arc::clone(&lane.name)));
-                } else if members.all(|(rank, _)| known.submitted.get(rank) == Some(&known.turns)) {
+                    members().for_each(|(_, queue)| queue.turn(Arc::clone(&lane.name)));
+                }
+                if members().all(|(rank, _)| known.submitted.get(rank) == Some(&known.turns)) {
                     // All have come: nothing is to be known of it until somebody comes again.
                     lanes.remove(&lane.name);
                 }
@@ -172,4 +173,17 @@ fn read(exchange: &Exchange, rank: usize, queue: &Queue, goes_on: &impl Fn() -> 
         number += 1;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_a_lane_of_one() {
+        let (order, queues) = (Order::here(), [(0, Queue::new(4, true))]);
+        assert!(order.announce(Some(&Lane::new("a")), 0, &queues));
+        let Order::Here(lanes) = &order else { panic!("all are here") };
+        assert!(lanes.lock().unwrap().is_empty());
+    }
 }

@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::completion::Looks;
-use super::guarded::Wakers;
+use super::guarded::{Wakers, dropped};
 use super::lane::Lane;
 use super::task::{Meta, Task};
 use super::why::Reason;
@@ -118,6 +118,7 @@ impl Left {
             } else {
                 task.refuse(reason, cause.later(meta.operation));
             }
+            dropped(task);
         }
         self.wakers.wake();
     }
@@ -224,7 +225,7 @@ impl Queue {
     }
 
     fn full(&self) -> (Reason, Error) {
-        let reason = format!("the queue of the rank is full: it has room for {} requests", self.bound);
+        let reason = format!("its queue is full: there is room for {} requests", self.bound);
         (Reason::Full, Error::InvalidUsage { operation: "submit", reason })
     }
 
@@ -247,7 +248,7 @@ impl Queue {
 
     /// Puts a request into its place, or into another one where that is of a queue that there was before; one that has none waits for one until its
     /// deadline, or does not, as its terms say. Where the queue was closed meanwhile, says why it was.
-    pub(super) fn push(&self, mut place: Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
+    pub(super) fn push(&self, place: &mut Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
         let mut state = self.state();
         if let Some(closed) = &state.closed {
             return Err((**closed).clone());
@@ -340,13 +341,12 @@ impl Queue {
         Left { tasks, wakers }
     }
 
-    /// Those that wait, and whose deadline has passed. They keep their turn.
+    /// Those that have no answer, and whose deadline has passed: of what was cancelled with another one as well. They keep their turn.
     pub(super) fn late(&self) -> Vec<Arc<dyn Task>> {
         let state = self.state();
         let mut late: Vec<_> = state.all().filter(|task| task.meta().deadline.expired()).cloned().collect();
         drop(state);
-        // Those that were cancelled are answered.
-        late.retain(|task| task.waits());
+        late.retain(|task| !task.is_answered());
         late
     }
 

@@ -7,6 +7,7 @@ use super::answer::{Answer, Shared};
 use super::at::At;
 use super::completion::Completion;
 use super::core::{Core, Way};
+use super::counters::count;
 use super::in_order::InOrder;
 use super::lane::Lane;
 use super::options::Overflow;
@@ -53,6 +54,12 @@ pub struct Rank {
     seat: Option<(Arc<Generation>, Arc<Seat>)>,
     terms: Arc<Terms>,
 }
+
+/// What the operation is called where nobody knows which.
+const SUBMIT: &str = "submit";
+
+/// What has come of a request that was put into a queue: in which generation who waits for room is to ask again, if in one.
+pub(super) type Put = Result<Option<Arc<Generation>>, (Reason, Error)>;
 
 impl Rank {
     pub(super) fn new(core: &Arc<Core>, generation: u64, rank: usize, device: Option<Device>) -> Self {
@@ -193,25 +200,44 @@ impl Rank {
         mut request: R,
         ticket: Ticket,
         in_order: bool,
-        place: Option<Place>,
+        mut place: Option<Place>,
     ) -> Answer<R> {
+        let checked = self.check(&mut request);
+        let shared = self.shared(request, ticket, in_order);
+        let put = match checked {
+            Err(error) if self.is_over() => Err((Reason::Down, error)),
+            Err(error) => Err((Reason::Refused, error)),
+            Ok(()) => self.put(&mut place, shared.clone()),
+        };
+        self.handed_in(&shared, put)
+    }
+
+    /// A request that is to be put into the queue.
+    pub(super) fn shared<R: Request>(&self, request: R, ticket: Ticket, in_order: bool) -> Arc<Shared<R>> {
         let submitted = Instant::now();
         let deadline = Deadline::since(submitted, self.terms.timeout);
         let terms = Arc::clone(&self.terms);
         let meta = Meta { operation: request.operation(), submitted, deadline, in_order, ticket, terms };
-        let checked = self.check(&mut request);
-        let shared = Shared::new(meta, request);
-        let answer = Answer::of(&shared);
-        let put = match checked {
-            Err(error) if self.is_over() => Err((Reason::Down, error)),
-            Err(error) => Err((Reason::Refused, error)),
-            Ok(()) => self.put(place, shared.clone()),
-        };
-        if let Err((reason, error)) = put {
-            let (reason, error) = self.why(reason, error);
-            shared.refuse(reason, error);
+        Shared::new(meta, request)
+    }
+
+    /// Tells those whom it concerns what has come of that, which is code of users: no lock is held.
+    pub(super) fn handed_in<R: Request>(&self, shared: &Arc<Shared<R>>, put: Put) -> Answer<R> {
+        match put {
+            Ok(None) => {}
+            Ok(Some(generation)) => generation.ask_again(),
+            Err(why) => {
+                let (reason, error) = self.why(shared.meta().operation, why);
+                shared.refuse(reason, error);
+            }
         }
-        answer
+        Answer::of(shared)
+    }
+
+    /// One that was refused before it was one.
+    pub(super) fn count_refused(&self) {
+        self.terms.counters.submitted.count(self.terms.rank);
+        count(&self.terms.counters.failed);
     }
 
     /// What is wrong with a request.
@@ -241,12 +267,12 @@ impl Rank {
         self.core.vitals.now() != (self.terms.generation, Phase::Up)
     }
 
-    fn put(&self, place: Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
+    /// Puts a request into the queue. The place, where that is not taken, is the caller's to drop.
+    pub(super) fn put(&self, place: &mut Option<Place>, task: Arc<dyn Task>) -> Put {
         let (own, seat);
-        let place = match place {
-            None if self.seat.is_none() => Some(self.place()?),
-            place => place,
-        };
+        if place.is_none() && self.seat.is_none() {
+            *place = Some(self.place()?);
+        }
         let (generation, seat) = match &self.seat {
             Some((generation, seat)) => (generation, seat),
             None => match self.core.way(self.terms.generation, self.terms.rank)? {
@@ -258,24 +284,35 @@ impl Rank {
                 Way::Queue(next, queue) => {
                     let put = queue.push(place, task);
                     drop(next);
-                    return put;
+                    return put.map(|()| None);
                 }
             },
         };
         seat.queue.push(place, task)?;
-        generation.announce(self.terms.lane.as_ref(), self.terms.rank);
-        Ok(())
+        let again = generation.announce(self.terms.lane.as_ref(), self.terms.rank);
+        Ok(again.then(|| Arc::clone(generation)))
     }
 
-    /// Where a generation was followed by another one, that is why.
-    fn why(&self, reason: Reason, error: Error) -> (Reason, Error) {
-        if !matches!(reason, Reason::Down | Reason::Closed) {
-            return (reason, error);
-        }
-        match self.core.way(self.terms.generation, self.terms.rank) {
-            Err((now @ (Reason::Stale | Reason::Closed), error)) => (now, error),
+    /// Why `operation` has no answer: where a generation was followed by another one, that is why.
+    pub(super) fn why(&self, operation: &'static str, (reason, error): (Reason, Error)) -> (Reason, Error) {
+        let (reason, error) = match reason {
+            Reason::Down | Reason::Closed => match self.core.way(self.terms.generation, self.terms.rank) {
+                Err((now @ (Reason::Stale | Reason::Closed), error)) => (now, error),
+                _ => (reason, error),
+            },
             _ => (reason, error),
-        }
+        };
+        let error = match error {
+            Error::InvalidUsage { reason: said, .. } if reason == Reason::Full => {
+                Error::InvalidUsage { operation, reason: format!("rank {}: {said}", self.terms.rank) }
+            }
+            Error::InvalidUsage { operation: SUBMIT, reason } => Error::InvalidUsage { operation, reason },
+            Error::Aborted { reason: said, .. } if reason == Reason::Down => {
+                Error::Aborted { operation, reason: format!("{said}; the world is down until it is rebuilt") }
+            }
+            error => error,
+        };
+        (reason, error)
     }
 
     /// Held by who puts requests into the queues of several ranks: all ranks get them in one order, up or down.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::at::At;
 use super::completion::{InFlight, Looks};
-use super::guarded::guarded;
+use super::guarded::{dropped, guarded};
 use super::lane::Lane;
 use super::order::Order;
 use super::queue::Queue;
@@ -55,11 +55,14 @@ impl Generation {
         self.seats.iter().find(|seat| seat.rank == rank)
     }
 
-    /// A request of a rank of it was put into its queue.
-    pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize) {
-        if self.order.announce(lane, rank, &self.queues) {
-            self.queues.iter().for_each(|(_, queue)| queue.ask_again());
-        }
+    /// A request of a rank of it was put into its queue. Whether those who wait for room are to [ask again](Self::ask_again).
+    pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize) -> bool {
+        self.order.announce(lane, rank, &self.queues)
+    }
+
+    /// Tells those who wait for room to ask again.
+    pub(super) fn ask_again(&self) {
+        self.queues.iter().for_each(|(_, queue)| queue.ask_again());
     }
 
     /// How many ranks there are, here and elsewhere.
@@ -127,7 +130,9 @@ impl Seat {
     pub(super) fn late(&self) -> Option<Error> {
         let current = self.current().clone().filter(|task| task.meta().deadline.expired());
         let begun = current.filter(|task| !task.waits() && !task.is_answered());
-        begun.map(|task| task.meta().late("the thread of the rank is still at it")).or_else(|| self.looks.late())
+        begun
+            .map(|task| self.looks.too_late(&task, "the thread of the rank is still at it"))
+            .or_else(|| self.looks.late())
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<dyn Task>>> {
@@ -153,17 +158,11 @@ impl Seat {
         self.stuck.load(Ordering::Acquire)
     }
 
-    /// Starts its threads. `alarm` is told of what ends the communicator; where other ranks are `elsewhere`, of each request that was not
-    /// enqueued.
-    pub(super) fn start(
-        self: &Arc<Self>,
-        spin: Duration,
-        elsewhere: bool,
-        alarm: impl Fn(&Error) + Send + 'static,
-    ) -> Result<()> {
+    /// Starts its threads. `alarm` is told of what ends the communicator, and, where there are other ranks, of each request that was not enqueued.
+    pub(super) fn start(self: &Arc<Self>, spin: Duration, alarm: impl Fn(&Error) + Send + 'static) -> Result<()> {
         let (seat, looks) = (Arc::clone(self), Arc::clone(&self.looks));
         let run = move || {
-            seat.run(spin, elsewhere, &alarm);
+            seat.run(spin, &alarm);
             seat.looks.close();
         };
         let actor = spawn(format!("gpucomm-rank-{}", self.rank), run)?;
@@ -190,26 +189,20 @@ impl Seat {
     }
 
     /// What the thread of the rank does.
-    fn run(&self, spin: Duration, elsewhere: bool, alarm: &impl Fn(&Error)) {
+    fn run(&self, spin: Duration, alarm: &impl Fn(&Error)) {
         // Its own: who submits asks for it as well.
         let communicator = self.communicator();
         while let Some(task) = self.queue.pop(spin, &self.looks) {
             *self.current() = Some(Arc::clone(&task));
             // What a completion of the user's does must not end this thread; the request is looked after then.
-            guarded(|| self.do_one(task, communicator.as_ref(), elsewhere, alarm));
+            guarded(|| self.do_one(task, communicator.as_ref(), alarm));
             // Dropped outside of the lock.
             let done = self.current().take();
-            guarded(|| drop(done));
+            dropped(done);
         }
     }
 
-    fn do_one(
-        &self,
-        task: Arc<dyn Task>,
-        communicator: Option<&Arc<Communicator>>,
-        elsewhere: bool,
-        alarm: &impl Fn(&Error),
-    ) {
+    fn do_one(&self, task: Arc<dyn Task>, communicator: Option<&Arc<Communicator>>, alarm: &impl Fn(&Error)) {
         let Some(communicator) = communicator else {
             task.refuse(Reason::Down, nothing());
             return;
@@ -222,9 +215,9 @@ impl Seat {
                 let lost = matches!(error, Error::DeviceLost { .. } | Error::Disagreement { .. });
                 if lost || !communicator.is_active() {
                     alarm(&error);
-                } else if elsewhere {
-                    // Others have it: what comes next here is another one than what comes next there.
-                    let reason = format!("it was not enqueued, and others are elsewhere that may have it: {error}");
+                } else if self.size > 1 {
+                    // Others may have it: what comes next here is another one than what comes next there.
+                    let reason = format!("rank {} has not enqueued it, and other ranks may have: {error}", self.rank);
                     alarm(&Error::Aborted { operation: task.meta().operation, reason });
                 }
             }

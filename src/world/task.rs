@@ -86,6 +86,9 @@ pub(super) trait Task: Send + Sync + fmt::Debug {
     /// It has no result, wherever it is.
     fn refuse(&self, reason: Reason, error: Error);
 
+    /// It is too late, where it has not begun.
+    fn expire(&self, error: Error);
+
     /// Whether it waits to begin, and was not cancelled.
     fn waits(&self) -> bool;
 
@@ -96,8 +99,22 @@ pub(super) trait Task: Send + Sync + fmt::Debug {
 impl Meta {
     /// The error of what was not done in time.
     pub(super) fn late(&self, what: &str) -> Error {
-        let Terms { rank, lane, .. } = &*self.terms;
-        let lane = lane.as_ref().map(|lane| format!(", lane {:?}", lane.name)).unwrap_or_default();
-        self.deadline.error(self.operation, format!("rank {rank}{lane}: {what}"))
+        self.late_in(format!("rank {}{}: {what}", self.terms.rank, self.lane()))
+    }
+
+    /// The same, where it may be known for whom the rank waits.
+    pub(super) fn late_as(&self, waits: Option<String>, what: &str) -> Error {
+        match waits {
+            Some(waits) => self.late_in(format!("{waits}{}", self.lane())),
+            None => self.late(what),
+        }
+    }
+
+    fn late_in(&self, detail: String) -> Error {
+        self.deadline.error(self.operation, detail)
+    }
+
+    fn lane(&self) -> String {
+        self.terms.lane.as_ref().map(|lane| format!(", lane {:?}", lane.name)).unwrap_or_default()
     }
 }

@@ -225,7 +225,10 @@ impl Future for Changed<'_> {
             return Poll::Ready(state.health.clone());
         }
         // One for each watch, however often it is asked, and by whom.
-        state.wakers.insert(watch.number, context.waker().clone());
+        let before = state.wakers.insert(watch.number, context.waker().clone());
+        drop(state);
+        // It may be the last that has a future, with a watch of its own.
+        drop(before);
         Poll::Pending
     }
 }

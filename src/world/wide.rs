@@ -48,34 +48,39 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
         let operation = requests.first().map_or("submit", Request::operation);
         let expected = format!("{} requests, one for each rank of this process", ranks.len());
         let error = Error::argument(operation, "requests", expected, format!("{} requests", requests.len()));
-        return refused(requests, Reason::Refused, &error);
+        return refused(ranks, requests, Reason::Refused, &error);
     }
     let mut requests = requests;
     // Nothing is submitted where one of them is wrong.
     let wrong = ranks.iter().zip(&mut requests).find_map(|(rank, request)| rank.check(request).err());
     if let Some(error) = wrong {
-        return refused(requests, Reason::Refused, &error);
+        return refused(ranks, requests, Reason::Refused, &error);
     }
     // Before the lock: who has to wait for room holds up nobody. All ranks get the requests of all callers in one order.
-    let places: Result<Vec<Place>, _> = ranks.iter().map(Rank::place).collect();
+    let operation = requests[0].operation();
+    let place = |rank: &Rank| rank.place().map_err(|why| rank.why(operation, why));
+    let places: Result<Vec<Place>, _> = ranks.iter().map(place).collect();
     let places = match places {
         Ok(places) => places,
-        Err((reason, error)) => return refused(requests, reason, &error),
+        Err((reason, error)) => return refused(ranks, requests, reason, &error),
     };
-    let together = ranks[0].together();
     let ticket = Ticket::shared();
-    let submitted = ranks
-        .iter()
-        .zip(requests)
-        .zip(places)
-        .map(|((rank, request), place)| Slot::Waits(rank.hand_in(request, ticket.clone(), false, Some(place))));
-    let answers = submitted.collect();
+    let shared = |(rank, request): (&Rank, R)| rank.shared(request, ticket.clone(), false);
+    let all: Vec<_> = ranks.iter().zip(requests).map(shared).collect();
+    let mut places: Vec<_> = places.into_iter().map(Some).collect();
+    let together = ranks[0].together();
+    let puts = ranks.iter().zip(&all).zip(&mut places).map(|((rank, one), place)| rank.put(place, one.clone()));
+    let puts: Vec<_> = puts.collect();
     drop(together);
-    Wide { answers }
+    // Whoever is told of it may run what it likes.
+    drop(places);
+    let answers = ranks.iter().zip(&all).zip(puts).map(|((rank, one), put)| Slot::Waits(rank.handed_in(one, put)));
+    Wide { answers: answers.collect() }
 }
 
 /// All of them were refused.
-fn refused<R: Request>(requests: Vec<R>, reason: Reason, error: &Error) -> Wide<R> {
+fn refused<R: Request>(ranks: &[Rank], requests: Vec<R>, reason: Reason, error: &Error) -> Wide<R> {
+    ranks.iter().zip(&requests).for_each(|(rank, _)| rank.count_refused());
     let of = |request: R| Slot::Has(Err(Failed::new(reason, error.clone(), Some(request.into_back()))));
     let mut answers: Vec<_> = requests.into_iter().map(of).collect();
     if answers.is_empty() {

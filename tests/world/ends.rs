@@ -9,10 +9,11 @@ use gpucomm::world::{Barrier, Members, Op, Phase, Reason, Shutdown, WhileDown, W
 use gpucomm::{Device, InPlace, Result};
 
 use super::block_on::block_on;
-use super::support::{eventually, on, slower, world, zeroed};
+use super::support::{eventually, on, slower, turn, world, zeroed};
 
 /// Worlds of one rank each, as processes have them.
 pub fn apart(place: &Threads, options: &[WorldOptions]) -> Result<Vec<World>> {
+    turn();
     let size = options.len();
     if Device::count()? < size {
         return Err(gpucomm::Error::InvalidUsage { operation: "test", reason: "too few devices".to_owned() });

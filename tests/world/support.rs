@@ -2,6 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpucomm::world::{At, Phase, Request, World, WorldOptions};
@@ -13,8 +14,43 @@ pub fn slower(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds * factor)
 }
 
+/// How many tests may have worlds at a time, all of which are on the same devices. While a communicator is destroyed, its device takes nothing new
+/// until it has done what it has; that may be part of a collective that other ranks are kept from in the same way, where two communicators are used in
+/// different orders on two devices.
+static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
+
+/// The turn of a test, until its thread ends.
+struct Turn;
+
+impl Turn {
+    fn take() -> Self {
+        let (left, given_back) = &TURNS;
+        let guard = left.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = given_back.wait_timeout_while(guard, slower(300.0), |left| *left == 0);
+        let mut left = waited.unwrap_or_else(PoisonError::into_inner).0;
+        *left = left.checked_sub(1).expect("a turn");
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        TURNS.1.notify_one();
+    }
+}
+
+/// Waits for the turn of this test.
+pub fn turn() {
+    thread_local! {
+        static TURN: Turn = Turn::take();
+    }
+    TURN.with(|_| {});
+}
+
 /// A world of at most `most` ranks.
 pub fn world(most: usize, options: WorldOptions) -> World {
+    turn();
     let devices = Device::all().unwrap();
     let ranks = devices.len().min(most);
     World::with(&devices[..ranks], options).unwrap()

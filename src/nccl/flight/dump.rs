@@ -10,6 +10,7 @@ use crate::clock;
 use crate::cuda::Device;
 use crate::error::Result;
 use crate::exchange::digest;
+use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature;
 use crate::nccl::state::compared::Wait;
 use crate::nccl::state::held::Graph;
@@ -55,7 +56,7 @@ impl Dump {
     pub(crate) fn of(inner: &Inner, occasion: String) -> Self {
         let (totals, seen) = (inner.issued.totals(), Seen::of(inner));
         let (records, inside) = (records(inner), inner.visitor());
-        let waits = seen.open(&records).and_then(|(first, last)| pending::waits(inner, first - 1, last));
+        let waits = open(inner, &seen, &records);
         Self {
             key: key(&inner.household.lineage),
             rank: inner.rank,
@@ -149,6 +150,18 @@ impl Dump {
 fn key(lineage: &Lineage) -> u64 {
     let all = digest(lineage.bytes());
     (all >> 64 ^ all) as u64
+}
+
+/// Those of its operations that are not known to be done, and for whom it waits there.
+fn open(inner: &Inner, seen: &Seen, records: &[Record]) -> Option<String> {
+    seen.open(records).and_then(|(first, last)| pending::waits(inner, first - 1, last))
+}
+
+/// What `inner` waits for now, in words, if that is known. Waits for no lock, and calls neither CUDA nor NCCL.
+#[cfg(feature = "world")]
+pub(crate) fn waits(inner: &Inner) -> Option<String> {
+    let compares = inner.issued.comparison().filter(|wait| wait.end.is_none());
+    compares.map(|wait| wait.what.to_string()).or_else(|| open(inner, &Seen::of(inner), &records(inner)))
 }
 
 impl fmt::Display for Dump {

@@ -43,7 +43,7 @@ impl InFlight {
         looks: &Arc<Looks>,
         stream: &Stream,
     ) -> Self {
-        let watch = Watch::new(task, event, (stream.clone(), position));
+        let watch = Watch::new(task, event, (stream.clone(), position), looks.number());
         Self { watch: Some(watch), looks: Arc::clone(looks), stream: stream.clone() }
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::cuda::{Event, Stream};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::nccl::Aborter;
 use crate::world::guarded::guarded;
 use crate::world::task::Task;
 use crate::world::why::Reason;
@@ -31,6 +32,8 @@ pub(in crate::world) struct Watch {
     /// The stream, and where it stands when this is done.
     end: (Stream, u64),
     look: Look,
+    /// Which one of those of its rank it is.
+    number: u64,
     /// Since when it is too late, and what that is.
     late: Option<(Instant, Error)>,
 }
@@ -41,8 +44,9 @@ enum Look {
 }
 
 impl Watch {
-    pub(super) fn new(task: Arc<dyn Task>, event: Event, end: (Stream, u64)) -> Self {
-        Self { task, event, end, look: Look::Every(Duration::ZERO), late: None }
+    /// `number` grows from one to the next.
+    pub(super) fn new(task: Arc<dyn Task>, event: Event, end: (Stream, u64), number: u64) -> Self {
+        Self { task, event, end, look: Look::Every(Duration::ZERO), number, late: None }
     }
 
     pub(super) fn every(mut self, interval: Duration) -> Self {
@@ -65,6 +69,8 @@ pub(in crate::world) struct Looks {
     changed: Condvar,
     /// How many are not answered.
     left: AtomicUsize,
+    /// How many there were.
+    made: AtomicU64,
     /// What was handed to completions, whoever has it now.
     out: Mutex<VecDeque<Weak<dyn Task>>>,
     /// Another number for each look of the thread of the rank, which has nothing else to do; zero where it does not look. Two threads that ask in turn make
@@ -76,14 +82,24 @@ pub(in crate::world) struct Looks {
     events: Mutex<Vec<Event>>,
     /// What is told of failures.
     alarm: Alarm,
+    /// Of the communicator: it knows for whom the rank waits.
+    knows: Aborter,
 }
 
 #[derive(Default)]
 struct List {
+    /// In the order in which the stream has them, whoever has held one back or looks at it.
     watches: VecDeque<Watch>,
     closed: bool,
     /// Somebody has rung.
     rung: bool,
+}
+
+impl List {
+    fn put(&mut self, watch: Watch) {
+        let at = self.watches.partition_point(|other| other.number < watch.number);
+        self.watches.insert(at, watch);
+    }
 }
 
 impl fmt::Debug for Looks {
@@ -93,16 +109,18 @@ impl fmt::Debug for Looks {
 }
 
 impl Looks {
-    pub(in crate::world) fn new(alarm: Alarm) -> Arc<Self> {
+    pub(in crate::world) fn new(knows: Aborter, alarm: Alarm) -> Arc<Self> {
         Arc::new(Self {
             list: Mutex::default(),
             changed: Condvar::new(),
             left: AtomicUsize::new(0),
+            made: AtomicU64::new(0),
             out: Mutex::default(),
             attended: AtomicU64::new(0),
             given_up: OnceLock::new(),
             events: Mutex::default(),
             alarm,
+            knows,
         })
     }
 
@@ -135,7 +153,12 @@ impl Looks {
         let mut out = self.out();
         out.retain(|task| task.strong_count() > 0);
         let late = |task: &Arc<dyn Task>| task.meta().deadline.expired() && !task.is_answered();
-        out.iter().filter_map(Weak::upgrade).find(late).map(|task| task.meta().late(NOT_DONE))
+        out.iter().filter_map(Weak::upgrade).find(late).map(|task| self.too_late(&task, NOT_DONE))
+    }
+
+    /// The error of one that is not done in time: for whom the rank waits, if that is known, or else `what`.
+    pub(in crate::world) fn too_late(&self, task: &Arc<dyn Task>, what: &str) -> Error {
+        task.meta().late_as(self.knows.waits(), what)
     }
 
     /// Answers all, done or not.
@@ -153,6 +176,11 @@ impl Looks {
         self.wake();
     }
 
+    /// Which one the next is.
+    pub(super) fn number(&self) -> u64 {
+        self.made.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// An event that nobody uses.
     pub(in crate::world) fn event(&self) -> Option<Event> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).pop()
@@ -160,7 +188,7 @@ impl Looks {
 
     pub(super) fn push(&self, watch: Watch) {
         let mut list = self.list();
-        list.watches.push_back(watch);
+        list.put(watch);
         let wakes = list.watches.len() == 1 && self.attended.load(Ordering::Relaxed) == 0;
         drop(list);
         if wakes {
@@ -223,7 +251,7 @@ impl Looks {
                         return None;
                     }
                     None if watch.task.meta().deadline.expired() => {
-                        let late = watch.task.meta().late(NOT_DONE);
+                        let late = self.too_late(&watch.task, NOT_DONE);
                         (self.alarm)(&late);
                         watch.late = Some((Instant::now(), late));
                     }
@@ -267,7 +295,7 @@ impl Looks {
         let Some(watch) = list.watches.pop_front() else { return };
         drop(list);
         if let Some(watch) = guarded(|| self.look(watch)).flatten() {
-            self.list().watches.push_front(watch);
+            self.list().put(watch);
         }
     }
 
@@ -312,7 +340,7 @@ impl Looks {
         }
     }
 
-    /// Sleeps until it is time to look at `watch` again, which is the first.
+    /// Sleeps until it is time to look at `watch` again, which was the first.
     fn sleep(&self, watch: Watch) {
         let pause = match &watch.look {
             // However seldom it is to look, deadlines are kept.
@@ -322,7 +350,7 @@ impl Looks {
         };
         let waits = matches!(watch.look, Look::Rung(_));
         let mut list = self.list();
-        list.watches.push_front(watch);
+        list.put(watch);
         if pause < Duration::from_micros(20) {
             drop(list);
             std::thread::yield_now();

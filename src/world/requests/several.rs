@@ -1,12 +1,24 @@
 //! Groups as one request: lists of requests, and tuples.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nccl::Group;
 use crate::world::at::At;
 use crate::world::request::Request;
 
 /// What groups are called, in errors and in what is told of them.
 const OPERATION: &str = "group";
+
+/// What is wrong with a member of a group, which is to record something.
+fn check<R: Request>(one: &mut R, member: usize, at: &At<'_>) -> Result<()> {
+    let checked = one.check(at).and_then(|()| at.rehearse(OPERATION, |at, group| one.record(at, group)));
+    checked.map_err(|error| match error {
+        Error::InvalidArgument { operation, what, expected, got } => {
+            let got = format!("{got}, in member {member} of the group");
+            Error::InvalidArgument { operation, what, expected, got }
+        }
+        error => error,
+    })
+}
 
 impl<R: Request> Request for Vec<R> {
     type Back = Vec<R::Back>;
@@ -16,7 +28,7 @@ impl<R: Request> Request for Vec<R> {
     }
 
     fn check(&mut self, at: &At<'_>) -> Result<()> {
-        self.iter_mut().try_for_each(|one| one.check(at))
+        self.iter_mut().enumerate().try_for_each(|(member, one)| check(one, member, at))
     }
 
     fn record<'a>(&'a mut self, at: &At<'a>, group: &mut Group<'a>) -> Result<()> {
@@ -38,7 +50,7 @@ macro_rules! tuple {
             }
 
             fn check(&mut self, at: &At<'_>) -> Result<()> {
-                $(self.$at.check(at)?;)*
+                $(check(&mut self.$at, $at, at)?;)*
                 Ok(())
             }
 

@@ -1,0 +1,255 @@
+//! Code of users that runs where it would find a lock held, and what comes out of turn.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use gpucomm::world::{
+    At, Barrier, Completion, HealthWatch, InFlight, Lane, Members, Rank, Reason, Rebuild, Request, WhileDown, World,
+    WorldOptions,
+};
+use gpucomm::{Communicator, Device, InPlace, Result, UniqueId};
+
+use super::support::{eventually, hold, on, slower, turn, world, zeroed};
+
+/// What `run` gives, on a thread of its own, which may hang.
+fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (told, tells) = channel();
+    std::thread::spawn(move || told.send(run()));
+    tells.recv_timeout(slower(10.0)).unwrap_or_else(|_| panic!("{what}: it hangs"))
+}
+
+struct Owns(#[allow(dead_code)] HealthWatch);
+
+impl Wake for Owns {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// A waker is the last that has a future with a watch of its own.
+#[test]
+fn a_waker_drops_a_watch() {
+    let world = Arc::new(world(1, WorldOptions::default()));
+    let own = Arc::clone(&world);
+    in_time("two watches", move || {
+        let mut watch = own.watch();
+        let waker = Waker::from(Arc::new(Owns(own.watch())));
+        let mut poll = |waker: &Waker| pin!(watch.changed()).poll(&mut Context::from_waker(waker)).is_pending();
+        assert!(poll(&waker));
+        drop(waker);
+        assert!(poll(Waker::noop()));
+    });
+}
+
+#[derive(Debug)]
+struct HeldBack(Mutex<Sender<InFlight>>);
+
+impl Completion for HeldBack {
+    fn watch(&self, work: InFlight) {
+        self.0.lock().unwrap().send(work).unwrap();
+    }
+}
+
+/// What a completion has held back is looked at, though another one has come since that is not done.
+#[test]
+fn what_was_held_back_is_seen() {
+    let world = world(2, WorldOptions { timeout: slower(20.0), ..WorldOptions::default() });
+    let ranks = world.ranks();
+    if ranks.len() < 2 {
+        return;
+    }
+    // Two that have met before: a message does not keep the thread of its rank.
+    let (sent, received) =
+        (ranks[1].send(on(ranks[1].device(), &[1u32; 4]), 0), ranks[0].recv(zeroed::<u32>(ranks[0].device(), 4), 1));
+    assert!(sent.wait().is_ok() && received.wait().is_ok());
+    let (sender, receiver) = channel();
+    let first = ranks[0].clone().completion(Arc::new(HeldBack(Mutex::new(sender)))).submit(Barrier);
+    let other = ranks[1].submit(Barrier);
+    let second = ranks[0].recv(zeroed::<u32>(ranks[0].device(), 4), 1);
+    let work = receiver.recv_timeout(slower(10.0)).unwrap();
+    other.wait().unwrap();
+    eventually("it is done", || work.query().unwrap());
+    std::thread::sleep(Duration::from_millis(100));
+    drop(work);
+    let first = first.wait_for(slower(5.0)).expect("an answer to what is done").is_ok();
+    let sent = ranks[1].send(on(ranks[1].device(), &[1u32; 4]), 0);
+    assert!(first && sent.wait().is_ok() && second.wait().is_ok());
+}
+
+/// A pause that is never over.
+#[test]
+fn never_again() {
+    let never = Duration::MAX;
+    let rebuild = Rebuild::Automatic { members: Members::Same, first: never, longest: never, attempts: 9 };
+    turn();
+    let id = UniqueId::new().unwrap();
+    // SAFETY: it is the only rank.
+    let comm = unsafe { Communicator::init_rank(Device::new(0).unwrap(), 1, &id, 0).unwrap() };
+    let options = WorldOptions { rebuild, while_down: WhileDown::Queue, ..WorldOptions::default() };
+    let world = World::of_communicator(comm, options).unwrap();
+    world.fail("a test");
+    eventually("it was tried", || world.health().attempt.is_some());
+    std::thread::sleep(Duration::from_millis(200));
+    let answer = world.rank(0).unwrap().within(Duration::from_millis(100)).submit(Barrier);
+    let answer = answer.wait_for(slower(5.0)).expect("somebody looks after deadlines");
+    assert_eq!(answer.unwrap_err().reason, Reason::Late);
+}
+
+/// What was submitted to all ranks that will be is answered at its deadline.
+#[test]
+fn late_on_all_ranks_that_will_be() {
+    let options =
+        WorldOptions { while_down: WhileDown::Queue, timeout: Duration::from_millis(300), ..WorldOptions::default() };
+    let world = world(2, options);
+    world.fail("a test");
+    let answer = world.barrier().wait_for(slower(5.0));
+    assert_eq!(answer.expect("an answer at the deadline").unwrap_err().reason, Reason::Late);
+}
+
+struct Inline(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for Inline {
+    fn wake(self: Arc<Self>) {
+        let run = self.0.lock().unwrap().take();
+        if let Some(run) = run {
+            run();
+        }
+    }
+}
+
+/// Who waits for room asks all ranks for something at once, where it is woken.
+#[test]
+fn who_is_woken_submits_to_all() {
+    let options = WorldOptions { sequenced: true, queue: 2, timeout: slower(20.0), ..WorldOptions::default() };
+    let world = Arc::new(world(2, options));
+    let ranks: &'static [Rank] = Box::leak(world.ranks().into());
+    let [first, second] = ranks else { return };
+    let room = |rank: &'static Rank| match pin!(rank.room()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(place) => place.unwrap(),
+        Poll::Pending => panic!("there is room"),
+    };
+    // In a lane of its own, so that the other rank waits for nothing, and is full.
+    let (let_go, held) = hold(&first.clone().lane(&Lane::of("hold", [0]).unwrap()));
+    let (own, places) = (room(first), [room(second), room(second)]);
+    let submitting = Arc::clone(&world);
+    let (told, tells) = channel();
+    std::thread::spawn(move || told.send(submitting.barrier()));
+    // It has a place at one rank, and waits for one at the other.
+    eventually("it has a place", || first.queued() == 2);
+    let again = Arc::clone(&world);
+    let run = move || {
+        drop(own);
+        drop(again.barrier());
+    };
+    let waker = Waker::from(Arc::new(Inline(Mutex::new(Some(Box::new(run))))));
+    assert!(pin!(first.room()).poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(places);
+    let barrier = tells.recv_timeout(slower(10.0)).expect("World::submit returns");
+    drop(let_go);
+    barrier.wait().unwrap();
+    held.wait().unwrap();
+}
+
+struct Pooled(Arc<Mutex<Vec<u32>>>, Option<(Sender<()>, Receiver<()>)>);
+
+impl Request for Pooled {
+    type Back = ();
+
+    fn operation(&self) -> &'static str {
+        "pooled"
+    }
+
+    fn enqueue(&mut self, _: &At<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn into_back(self) {
+        if let Some((begins, waits)) = self.1 {
+            begins.send(()).unwrap();
+            waits.recv().unwrap();
+        }
+        self.0.lock().unwrap().push(1);
+    }
+}
+
+/// What gives buffers back takes a lock, under which somebody else asks whether there is an answer.
+#[test]
+fn given_back_to_a_pool() {
+    let world = Arc::new(world(1, WorldOptions::default()));
+    let own = Arc::clone(&world);
+    in_time("a pool", move || {
+        let pool = Arc::new(Mutex::new(Vec::new()));
+        let (begins, begun) = channel();
+        let (goes_on, waits) = channel();
+        let answer = own.rank(0).unwrap().submit(Pooled(Arc::clone(&pool), Some((begins, waits))));
+        begun.recv().unwrap();
+        let held = pool.lock().unwrap();
+        goes_on.send(()).unwrap();
+        let _ = answer.is_ready();
+        drop(held);
+        answer.wait().unwrap();
+    });
+}
+
+struct Slow(Option<(Sender<()>, Receiver<()>)>);
+
+impl Request for Slow {
+    type Back = u32;
+
+    fn operation(&self) -> &'static str {
+        "slow"
+    }
+
+    fn enqueue(&mut self, _: &At<'_>) -> Result<()> {
+        if let Some((begins, waits)) = self.0.take() {
+            begins.send(()).unwrap();
+            let _ = waits.recv_timeout(slower(20.0));
+        }
+        Ok(())
+    }
+
+    fn into_back(self) -> u32 {
+        7
+    }
+}
+
+/// What begins as it is found to be too late has its buffers back.
+#[test]
+fn late_as_it_begins() {
+    let world = world(2, WorldOptions::default());
+    let rank = world.rank(0).unwrap();
+    let (let_go, held) = hold(&rank);
+    let (begins, begun) = channel();
+    let (goes_on, waits) = channel();
+    let answer = rank.clone().within(Duration::from_millis(200)).submit(Slow(Some((begins, waits))));
+    // Who is told that the world is down lets the request begin.
+    let mut watch = world.watch();
+    let begun_once = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&begun_once);
+    let run = move || {
+        drop(let_go);
+        seen.store(begun.recv_timeout(Duration::from_secs(5)).is_ok(), Ordering::SeqCst);
+    };
+    let waker = Waker::from(Arc::new(Inline(Mutex::new(Some(Box::new(run))))));
+    assert!(pin!(watch.changed()).poll(&mut Context::from_waker(&waker)).is_pending());
+    eventually("the world is down", || begun_once.load(Ordering::SeqCst));
+    std::thread::sleep(Duration::from_millis(100));
+    drop(goes_on);
+    // It has nothing on the device, so that it may be done all the same.
+    let back = answer.wait().map_or_else(|failed| failed.buffers, Some);
+    assert_eq!(back, Some(7));
+    drop(held);
+}
+
+/// What is refused at once is counted.
+#[test]
+fn refused_on_all_ranks_is_counted() {
+    let world = world(2, WorldOptions::default());
+    let wrong = world.broadcast(world.devices().into_iter().map(|device| InPlace(on(device, &[1u32]))), 99);
+    assert!(wrong.wait().is_err());
+    let metrics = world.metrics();
+    assert_eq!((metrics.submitted, metrics.failed), (2, 2));
+}
