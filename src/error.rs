@@ -141,6 +141,11 @@ pub enum Error {
         detail: String,
     },
 
+    /// A request of a world was cancelled before it began.
+    Cancelled {
+        /// The method.
+        operation: &'static str,
+    },
     /// The communicator was aborted, by this rank or because another one failed.
     Aborted {
         /// The method.
@@ -260,6 +265,7 @@ impl std::fmt::Display for Error {
             Self::Timeout { operation, timeout, detail } => {
                 write!(f, "{operation}: not done within {timeout:?}: {detail}")
             }
+            Self::Cancelled { operation } => write!(f, "{operation}: cancelled before it began"),
             Self::Aborted { operation, reason } => {
                 write!(f, "{operation}: the communicator was aborted: {reason}")
             }
@@ -309,6 +315,7 @@ impl Error {
             Self::InvalidArgument { .. } => "InvalidArgument",
             Self::Disagreement { .. } => "Disagreement",
             Self::Timeout { .. } => "Timeout",
+            Self::Cancelled { .. } => "Cancelled",
             Self::Aborted { .. } => "Aborted",
             Self::Revoked { .. } => "Revoked",
             Self::Suspended { .. } => "Suspended",
@@ -366,8 +373,8 @@ impl Error {
             Self::Gone { how, .. } => how,
             Self::Exchange { reason, .. } => reason,
             Self::Unsupported { needs, .. } => needs,
-            // It is about the whole program.
-            Self::LibraryTooOld { .. } => return self,
+            // It is about the whole program, or the will of who has asked.
+            Self::LibraryTooOld { .. } | Self::Cancelled { .. } => return self,
         };
         let note = format!(" ({note})");
         if !text.ends_with(&note) {

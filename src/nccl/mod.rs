@@ -183,6 +183,8 @@ pub use properties::Properties;
 pub use recorder::dump_on_signal;
 pub use recorder::{dump_all, dump_on_panic, ras_status};
 pub use recover::Recovered;
+#[cfg(feature = "world")]
+pub(crate) use recover::begin_again;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;
 pub use revoked::Revoked;

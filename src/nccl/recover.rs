@@ -8,6 +8,8 @@ use super::life::{init, over};
 use super::raw::outside::outside_of_host_functions;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
+#[cfg(feature = "world")]
+use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Vote};
@@ -132,6 +134,19 @@ impl Communicator {
         let survivors = view.store_ranks().into_iter().map(at).collect();
         Ok(Recovered { comm, exchange: view, survivors })
     }
+}
+
+/// What those of `exchange` that are left begin who have no communicator any more, as after a recovery that has failed; and where they meet now. Who made
+/// the one before has promised that they behave as one program.
+#[cfg(feature = "world")]
+pub(crate) fn begin_again(
+    device: Device,
+    exchange: &Exchange,
+    options: &InitOptions,
+) -> Result<(Communicator, Exchange)> {
+    agree(exchange, |view, id| {
+        over::start(OPERATION, device, view, id, options, options.checked).map(Communicator::from_inner)
+    })
 }
 
 /// Has those of `exchange` that are left start something together, until all that do have said so.

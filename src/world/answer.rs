@@ -103,8 +103,7 @@ impl<R: Request> Shared<R> {
             Stage::Queued(request) => {
                 drop(state);
                 let operation = self.meta.operation;
-                let error = Error::Aborted { operation, reason: "cancelled before it began".to_owned() };
-                self.give_back(request, Reason::Cancelled, error);
+                self.give_back(request, Reason::Cancelled, Error::Cancelled { operation });
             }
             other => state.stage = other,
         }

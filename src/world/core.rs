@@ -1,12 +1,13 @@
 //! What all handles of a world have in common: its generations.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use super::completion::Looks;
 use super::counters::{Counters, count};
+use super::guarded::Wakers;
 use super::listen;
 use super::options::{WhileDown, WorldOptions};
 use super::order::{self, Order};
@@ -127,9 +128,7 @@ impl Core {
 
     /// Stops a generation that has failed: when this returns, all that it had is answered.
     pub(super) fn end(&self, generation: &Generation, cause: &Error) {
-        if let Source::Far(exchange) = &*lock(&self.source) {
-            listen::tell(exchange, Some(cause));
-        }
+        self.tell_others(Some(cause));
         Self::refuse_queued(generation, Reason::Down, cause);
         let communicators: Vec<_> = generation.seats.iter().filter_map(|seat| seat.communicator()).collect();
         drop(abort_all(communicators.iter().map(|comm| &**comm), &cause.to_string()));
@@ -162,8 +161,8 @@ impl Core {
         }
     }
 
-    /// Begins a generation of these ranks.
-    pub(super) fn begin(&self, communicators: Vec<Communicator>) -> Result<()> {
+    /// Begins a generation of these ranks. Who waits for it is to be woken by the caller, once that holds no lock.
+    pub(super) fn begin(&self, communicators: Vec<Communicator>) -> Result<Wakers> {
         let before = self.vitals.health().size;
         let number = self.vitals.now().0 + 1;
         let size = communicators.first().map_or(0, Communicator::size);
@@ -181,7 +180,9 @@ impl Core {
             queues.iter().map(|(_, queue)| queue.close(Reason::Down, error, false)).collect()
         };
         let missing = missed.map(|error| (close(&error), error));
-        let made = self.make(number, communicators, &queues).map(|generation| {
+        // Of this attempt: there may be another one with the same number.
+        let alive = Arc::new(AtomicBool::new(true));
+        let made = self.make(number, communicators, &queues, &alive).map(|generation| {
             *lock(&self.now) = Some(Arc::clone(&generation));
             (self.vitals.up(number, size), generation)
         });
@@ -193,6 +194,8 @@ impl Core {
         let (told, generation) = match made {
             Ok(made) => made,
             Err(error) => {
+                alive.store(false, Ordering::Release);
+                self.tell_others(Some(&error));
                 close(&error).into_iter().for_each(|left| left.refuse(Reason::Down, &error));
                 return Err(error);
             }
@@ -206,7 +209,6 @@ impl Core {
         if number > 1 {
             count(&self.counters.rebuilt);
         }
-        told.wake();
         generation.queues.iter().for_each(|(_, queue)| queue.ask_again());
         if let Some((left, error)) = missing {
             self.fail(&generation, &error);
@@ -216,7 +218,14 @@ impl Core {
         if let Some(cause) = generation.cause.get() {
             self.fail(&generation, cause);
         }
-        Ok(())
+        Ok(told)
+    }
+
+    /// Tells ranks elsewhere that this one has ended: why it has failed, if it has.
+    pub(super) fn tell_others(&self, cause: Option<&Error>) {
+        if let Source::Far(exchange) = &*lock(&self.source) {
+            listen::tell(exchange, cause);
+        }
     }
 
     fn make(
@@ -224,13 +233,14 @@ impl Core {
         number: u64,
         communicators: Vec<Communicator>,
         queues: &[(usize, Arc<Queue>)],
+        alive: &Arc<AtomicBool>,
     ) -> Result<Arc<Generation>> {
         let mut seats = Vec::with_capacity(communicators.len());
         for (communicator, (_, queue)) in communicators.into_iter().zip(queues) {
             let looks = Looks::new(communicator.aborter(), Box::new(self.alarm(number)));
             seats.push(Arc::new(Seat::new(number, communicator, Arc::clone(queue), looks)?));
         }
-        let order = self.order(number, &seats)?;
+        let order = self.order(number, &seats, alive)?;
         for (rank, queue) in queues {
             for lane in queue.waiting() {
                 // Who waits for room asks again when this is over.
@@ -249,9 +259,9 @@ impl Core {
         Queue::new(self.options.queue, self.options.sequenced)
     }
 
-    fn order(&self, number: u64, seats: &[Arc<Seat>]) -> Result<Order> {
-        let me = Weak::clone(&self.me);
-        let goes_on = move || me.upgrade().is_some_and(|core| core.is_up(number));
+    fn order(&self, number: u64, seats: &[Arc<Seat>], alive: &Arc<AtomicBool>) -> Result<Order> {
+        let (me, alive) = (Weak::clone(&self.me), Arc::clone(alive));
+        let goes_on = move || alive.load(Ordering::Acquire) && me.upgrade().is_some_and(|core| core.is_up(number));
         match (&*lock(&self.source), seats) {
             (Source::Far(exchange), [seat, ..]) => {
                 listen::others(exchange, goes_on.clone(), self.alarm(number))?;

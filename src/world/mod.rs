@@ -223,10 +223,16 @@
 //!
 //! # Failures
 //!
-//! Where a communicator has failed, a device or a process is lost, or work is late, the generation of the world ends. All of its requests are
+//! Where a communicator has failed, a device or a process is lost, work is late, or one of several ranks could not enqueue what others may have, the
+//! generation of the world ends. That a process is lost the store of the exchange tells, most within milliseconds, but those of [PyTorch](crate::exchange::C10dPlace) not at
+//! all: there it is seen when a request is late, and again by those who wait for it to rebuild the world, until the timeout of
+//! [`WorldOptions::init`]. Under `gpucomm run` and `torchrun` the variable `GPUCOMM_STORE=tcp://host:port` chooses a store that tells. All of its requests are
 //! answered, with their buffers, here and, over an [exchange](World::join), in the other processes. [`World::health`] and [`World::watch`] tell of it. [`World::rebuild`],
 //! or [`Rebuild::Automatic`], makes the next one, of the same ranks or of those that are left. A [`Rank`] of a generation that has ended refuses
 //! what is submitted to it ([`Reason::Stale`]).
+//!
+//! What belongs to the user runs on the threads of a world as well: requests, completions, wakers, drops of buffers that nobody wants. A world that is
+//! dropped, shut down or rebuilt there waits for the thread that does it, and gives up after its grace.
 //!
 //! Each process has a thread for the world, and two for each of its ranks. Nobody who is slow holds up the thread of a rank: its queue is [bounded](WorldOptions::queue), and who submits more
 //! waits, awaits [room](Rank::room), or is [refused](Overflow).

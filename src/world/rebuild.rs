@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::core::{Core, Source};
+use super::guarded::Wakers;
 use super::options::Members;
 use super::seat::Generation;
 use super::vitals::Phase;
@@ -11,7 +12,7 @@ use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
-use crate::nccl::{Clique, Communicator};
+use crate::nccl::{Clique, Communicator, begin_again};
 
 const OPERATION: &str = "World::rebuild";
 
@@ -20,13 +21,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes the next generation of a world that is down, and has ended.
 pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Result<()> {
+    let told = attempt(core, members, deadline)?;
+    // Whoever is told of it may rebuild it again, or end it.
+    told.wake();
+    Ok(())
+}
+
+fn attempt(core: &Core, members: Members, deadline: &Deadline) -> Result<Wakers> {
     let Some(_turn) = core.turn_until(deadline) else {
         return Err(deadline.error(OPERATION, "another attempt is under way"));
     };
     // Only now, as somebody else may have had the turn, whose generation has failed too.
     if !core.vitals.wait_ended(deadline) {
         return match core.vitals.now() {
-            (_, Phase::Up) => Ok(()),
+            (_, Phase::Up) => Ok(Wakers::default()),
             (_, Phase::Down) => Err(deadline.error(OPERATION, "the generation that has failed does not end")),
             (_, Phase::Closed) => Err(usage("the world was shut down")),
         };
@@ -109,18 +117,15 @@ fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> 
             return Err(error);
         }
     };
-    if let Some(communicator) = taken {
-        let recovered = communicator.recover(&exchange)?;
-        if members == Members::Same && recovered.comm.size() < exchange.size() {
-            return Err(usage("not all ranks have come back"));
-        }
-        return Ok((recovered.comm, recovered.exchange));
+    let (communicator, next) = match taken {
+        Some(communicator) => communicator.recover(&exchange).map(|recovered| (recovered.comm, recovered.exchange))?,
+        // An attempt before this one has used it up.
+        None => begin_again(seat.device, &exchange, &core.options.init)?,
+    };
+    if members == Members::Same && communicator.size() < exchange.size() {
+        return Err(usage("not all ranks have come back"));
     }
-    // An attempt before this one has used it up.
-    let view = exchange.survivors()?;
-    // SAFETY: who made the world has promised that its ranks behave as one program, also those of its later generations.
-    let communicator = unsafe { Communicator::init_rank_over(seat.device, &view, &core.options.init)? };
-    Ok((communicator, view))
+    Ok((communicator, next))
 }
 
 /// Where those meet who are to be in the next generation.

@@ -78,7 +78,7 @@ pub trait Request: Send + 'static {
     }
 
     /// Records its operations in a group, with those of others perhaps. Those of this crate may be members of [groups](super#groups);
-    /// one that does not implement it may not.
+    /// one that does not implement it may not. Called once more before it is submitted, to [see](At::is_rehearsal) whether it could be.
     ///
     /// # Errors
     /// What is wrong with them: nothing of the group is submitted then.
@@ -91,7 +91,8 @@ pub trait Request: Send + 'static {
     /// Enqueues it, on the thread of the rank. It must not wait for the device.
     ///
     /// # Errors
-    /// Why that was not possible. Where other ranks are in other processes, which may have it, the world is down then.
+    /// Why that was not possible. Where there are other ranks, which may have it, the world is down then: what is wrong with a request
+    /// [`check`](Self::check) says, before anybody has it.
     fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
         let (operation, at) = (self.operation(), *at);
         at.together(operation, move |group| self.record(&at, group))

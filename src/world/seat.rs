@@ -169,11 +169,8 @@ impl Seat {
         let watcher = spawn(format!("gpucomm-done-{}", self.rank), move || looks.run());
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.push(actor);
-        threads.push(
-            watcher.inspect_err(|_| {
-                self.queue.close(Reason::Closed, &nothing(), false).refuse(Reason::Closed, &nothing())
-            })?,
-        );
+        // Where there is none, the queue is closed by who hears of it, and the first one ends.
+        threads.push(watcher?);
         Ok(())
     }
 

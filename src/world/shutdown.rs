@@ -1,10 +1,9 @@
 //! The end of a world.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::{Core, Source, refuse};
-use super::listen;
+use super::core::{Core, refuse};
 use super::seat::Generation;
 use super::why::Reason;
 use crate::deadline::Deadline;
@@ -42,8 +41,8 @@ pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<
     };
     if let Err(cause) = &done {
         core.end(&generation, cause);
-    } else if let Source::Far(exchange) = &*core.source.lock().unwrap_or_else(PoisonError::into_inner) {
-        listen::tell(exchange, None);
+    } else {
+        core.tell_others(None);
     }
     let ended = close(&generation, done.is_ok(), &deadline);
     match how {

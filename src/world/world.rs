@@ -183,7 +183,8 @@ impl World {
             let _turn = world.core.turn.lock().unwrap_or_else(PoisonError::into_inner);
             world.core.begin(communicators)
         };
-        begun.map(|()| world)
+        begun?.wake();
+        Ok(world)
     }
 
     /// How many ranks the generation has, here and elsewhere; that of the last one where it is down.
@@ -229,7 +230,8 @@ impl World {
         wide::submit(&self.ranks(), requests.into_iter().collect())
     }
 
-    /// The same, through ranks that were [chosen](World::ranks) and told how: with a lane, a deadline or a completion.
+    /// The same, through ranks that were told how: with a lane, a deadline or a completion. Those of a collective are all that this process has; of
+    /// messages, or of a lane of some ranks, those that take part.
     ///
     /// ```
     /// # use gpucomm::Device;
@@ -292,7 +294,8 @@ impl World {
     /// Makes a new generation of a world that is down; one that is up is left as it is. Over an exchange all ranks that are left call it, or are to be
     /// rebuilt [automatically](super::Rebuild::Automatic), and vote who they are, as in [`Communicator::recover`].
     ///
-    /// Before it begins, it waits until all requests of the generation that has failed are answered.
+    /// Before it begins, it waits until all requests of the generation that has failed are answered. It may take the timeout of [`WorldOptions::init`] for
+    /// each step: as long as a rank that does not come is not known to have [ended](super#failures).
     ///
     /// Over an exchange the ranks vote once after each failure: who comes too late has no part in the generations that follow, in however many
     /// attempts, and with [`Members::Same`] none of these succeeds. A rank whose attempt has failed after the vote has used up its communicator; it

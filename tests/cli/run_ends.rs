@@ -109,6 +109,20 @@ fn a_launcher_that_is_killed_takes_all_with_it() {
 }
 
 #[test]
+fn the_others_go_on() {
+    let script = "[ $RANK = 1 ] && exit 4
+        sleep 0.5
+        [ $RANK = 2 ] && kill -ABRT $$
+        echo done";
+    let output = shell(&["-n", "3", "--keep-going"], script);
+    assert_eq!((output.code, output.out.trim()), (Some(4), "[0] done"), "{}", output.err);
+    assert!(output.err.contains("status 4; the others go on") && output.err.contains("rank 2"), "{}", output.err);
+    // One or the other.
+    let output = shell(&["-n", "2", "--keep-going", "--max-restarts", "1"], "true");
+    assert_eq!(output.code, Some(2), "{}", output.err);
+}
+
+#[test]
 fn all_start_again_with_new_variables() {
     let script = "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $MASTER_PORT $TORCHELASTIC_RUN_ID
         [ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0

@@ -31,6 +31,9 @@ pub struct RunArgs {
     /// Start all ranks again, up to N times, when one fails
     #[arg(long, value_name = "N", default_value = "0", value_parser = natural)]
     max_restarts: usize,
+    /// Leave the others alone when a rank fails, for those that go on without it; the run ends with its code when all have ended
+    #[arg(long, conflicts_with_all = ["max_restarts", "print"])]
+    keep_going: bool,
     /// How long ranks have between SIGTERM and SIGKILL when another one has failed
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     grace: Duration,
@@ -69,6 +72,7 @@ pub struct Place {
 pub struct RunOptions {
     pub ranks: Option<usize>,
     pub max_restarts: usize,
+    pub keep_going: bool,
     pub grace: Duration,
     pub prefix: bool,
     pub env: Vec<(OsString, OsString)>,
@@ -115,6 +119,7 @@ impl RunArgs {
         Ok(RunOptions {
             ranks,
             max_restarts: self.max_restarts,
+            keep_going: self.keep_going,
             grace: self.grace,
             prefix: !self.no_prefix,
             env,

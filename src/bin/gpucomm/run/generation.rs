@@ -174,19 +174,27 @@ impl Crew<'_> {
                 }
             }
         }
-        if state.first.is_some() || state.interrupts > 1 || state.ending.is_some() {
+        if state.interrupts > 1 || state.ending.is_some() {
+            return;
+        }
+        if state.first.is_some() {
+            failed.iter().for_each(|death| self.output.note(death.words()));
             return;
         }
         let Some(first) = failed.iter().find(|death| death.by_signal()).or(failed.first()).copied() else { return };
         state.first = Some(first);
         let asked = state.asked(self.options.grace);
-        state.ending = Some(Ending::begin(&state.ranks, self.options.grace, asked.is_some()));
+        let keeps_going = self.options.keep_going && asked.is_none();
+        if !keeps_going {
+            state.ending = Some(Ending::begin(&state.ranks, self.options.grace, asked.is_some()));
+        }
         let max = self.options.max_restarts;
         let words = first.words();
         let others = state.ranks.iter().any(Rank::lives);
         self.output.note(match asked {
             Some(signal) => format!("{words} after {} was passed on", named(signal)),
             None if more > 0 => format!("{words}; all ranks are started again ({} of {max})", max - more + 1),
+            None if others && keeps_going => format!("{words}; the others go on"),
             None if others => format!("{words}; the others are ended"),
             None => words,
         });
