@@ -9,8 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Every error of this crate. `operation` is the name of the C function or of the method that failed.
 ///
-/// Its `Debug` form is one line too, the text and the name of the variant, so that a `main` that returns it ends with something that can
-/// be read:
+/// Its `Debug` form is one line too, the text and the name of the variant, so that a `main` that returns it ends with something that can be read:
 ///
 /// ```
 /// # use gpucomm::Error;
@@ -136,8 +135,8 @@ pub enum Error {
         operation: &'static str,
         /// How long it was allowed.
         timeout: Duration,
-        /// What it was waiting for. Where that is an operation of a communicator: which one, its number, the rank and the peer; in
-        /// a clique also who has not come to it, and which messages of that rank have no other end.
+        /// What it was waiting for. Where that is an operation of a communicator: which one, its number, the rank and the peer; in a clique also who
+        /// has not come to it, and which messages of that rank have no other end.
         detail: String,
     },
 
@@ -180,8 +179,7 @@ pub enum Error {
         how: String,
     },
 
-    /// What ranks tell each other outside NCCL could not be told: the [`Store`](crate::exchange::Store) of an exchange failed, or
-    /// refused.
+    /// What ranks tell each other outside NCCL could not be told: the [`Store`](crate::exchange::Store) of an exchange failed, or refused.
     Exchange {
         /// The method.
         operation: &'static str,
@@ -328,8 +326,7 @@ impl Error {
         }
     }
 
-    /// What a later `operation` gets, after this has ended a communicator. An [`Error::Timeout`] is of who has waited for so long, and
-    /// nobody else: who gets one may wait again.
+    /// What a later `operation` gets, after this has ended a communicator. An [`Error::Timeout`] is of who has waited for so long, and may wait again.
     pub(crate) fn later(&self, operation: &'static str) -> Self {
         match self {
             Self::Aborted { reason, .. } => Self::Aborted { operation, reason: reason.clone() },
@@ -363,6 +360,7 @@ impl Error {
             | Self::Aborted { reason, .. }
             | Self::Revoked { reason, .. }
             | Self::Suspended { reason, .. }
+            | Self::Exchange { reason, .. }
             | Self::InvalidUsage { reason, .. } => reason,
             Self::DriverTooOld { runtime, .. } => runtime,
             Self::OutOfMemory { place, .. } => place,
@@ -371,9 +369,7 @@ impl Error {
             Self::InvalidArgument { got, .. } | Self::Disagreement { got, .. } => got,
             Self::Timeout { detail, .. } | Self::Multicast { detail, .. } => detail,
             Self::Gone { how, .. } => how,
-            Self::Exchange { reason, .. } => reason,
             Self::Unsupported { needs, .. } => needs,
-            // It is about the whole program, or the will of who has asked.
             Self::LibraryTooOld { .. } | Self::Cancelled { .. } => return self,
         };
         let note = format!(" ({note})");
