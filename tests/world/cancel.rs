@@ -81,3 +81,22 @@ fn what_has_begun() {
     eventually("all are answered", || world.metrics().pending == 0);
     world.rank(0).unwrap().submit(Vec::<Barrier>::new()).wait().unwrap();
 }
+
+/// The thread of a rank may see before who cancels that others of the request were cancelled.
+#[test]
+fn seen_by_the_rank_first() {
+    let world = world(2, WorldOptions::default());
+    if world.size() < 2 {
+        return;
+    }
+    let held: Vec<_> = world.ranks().iter().map(hold).collect();
+    let answers = world.barrier().into_answers().unwrap();
+    assert!(answers[0].cancel());
+    held.into_iter().for_each(|(let_go, held)| {
+        drop(let_go);
+        held.wait().unwrap();
+    });
+    eventually("the other one is cancelled", || answers[1].is_ready());
+    assert!(answers[1].cancel());
+    answers.into_iter().for_each(|answer| assert_eq!(answer.wait().unwrap_err().reason, Reason::Cancelled));
+}

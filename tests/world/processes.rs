@@ -77,7 +77,7 @@ fn a_rank_that_is_killed() {
 }
 
 fn kill(role: &str) {
-    let size = at_most(3);
+    let size = at_most(4);
     let (victim, mut ranks) = (fastrand::usize(..size), spawn(role, size));
     // Under load by then.
     ranks[victim].says("at it");
@@ -95,7 +95,7 @@ const VICTIM: &str = "GPUCOMM_TEST_VICTIM";
 /// One of them loses its device, and no other rank comes to harm.
 #[test]
 fn a_rank_whose_device_is_lost() {
-    let size = at_most(3);
+    let size = at_most(4);
     if size < 2 || !Trap::SOME {
         return;
     }
