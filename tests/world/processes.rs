@@ -1,6 +1,6 @@
 //! Ranks in processes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions};
@@ -236,10 +236,14 @@ fn lost() {
         eventually("it is told", || world.health().attempt.is_some());
         println!("{lost} of {asked} have failed: {:?}", world.health());
         assert_eq!(world.metrics().pending, 0);
+        // What the others do is not owed to its end.
+        std::thread::sleep(slower(5.0));
         // There is no device on which it could be shut down.
         std::process::exit(0);
     }
+    let down = Instant::now();
     until_rebuilt(&world);
+    assert!(down.elapsed() < slower(4.0), "the others have waited for it: {:?}", down.elapsed());
     assert_eq!(world.size(), size - 1, "{:?}", world.health());
     at_work(&world);
     world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
