@@ -3,6 +3,7 @@
 #[path = "../support/block_on.rs"]
 mod block_on;
 mod cancel;
+mod churn;
 mod deadlines;
 mod ends;
 mod executors;

@@ -1,0 +1,140 @@
+//! Worlds that fail and are rebuilt, end and begin, while tasks go on: `GPUCOMM_RANDOM_SECONDS` says for how long, `GPUCOMM_TEST_SEED` with what.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use gpucomm::exchange::Threads;
+use gpucomm::world::{
+    Barrier, Blocking, Completion, HostCallback, Members, Op, Overflow, Phase, Polling, Reason, Shutdown, WhileDown,
+    World, WorldOptions,
+};
+use gpucomm::{InPlace, nccl::InitOptions};
+
+use super::ends::apart;
+use super::support::{eventually, on, slower, values, world};
+
+fn seed() -> u64 {
+    let seed = std::env::var("GPUCOMM_TEST_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..1 << 40));
+    println!("GPUCOMM_TEST_SEED={seed}");
+    seed
+}
+
+fn options(rng: &mut Rng) -> WorldOptions {
+    let completion: Arc<dyn Completion> = match rng.usize(..3) {
+        0 => Arc::new(Polling { interval: Duration::from_micros(rng.u64(..100)) }),
+        1 => Arc::new(HostCallback),
+        _ => Arc::new(Blocking),
+    };
+    WorldOptions {
+        completion,
+        queue: rng.usize(1..5),
+        overflow: if rng.bool() { Overflow::Wait } else { Overflow::Refuse },
+        while_down: if rng.bool() { WhileDown::Refuse } else { WhileDown::Queue },
+        spin: Duration::from_micros(if rng.bool() { 0 } else { 100 }),
+        sequenced: rng.bool(),
+        timeout: slower(10.0),
+        init: InitOptions { timeout: slower(10.0), ..InitOptions::default() },
+        ..WorldOptions::default()
+    }
+}
+
+/// Asks until it is told to end. Each answer is right, or says why there is none, and has the buffers.
+fn ask(world: &World, mut rng: Rng, ends: &AtomicBool, done: &AtomicU64) {
+    while !ends.load(Ordering::Relaxed) {
+        let value = rng.u32(..1000);
+        let ranks = world.ranks();
+        let own: Vec<_> = ranks.iter().map(|rank| InPlace(on(rank.device(), &[value; 5]))).collect();
+        let size = u32::try_from(own.len()).unwrap();
+        let asked = world.all_reduce(own, Op::Sum);
+        let cancelled = rng.u8(..8) == 0 && asked.cancel();
+        let start = Instant::now();
+        match asked.wait() {
+            Ok(sums) => {
+                assert!(!cancelled);
+                sums.iter().for_each(|sum| assert_eq!(values(sum), [value * size; 5]));
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(failed) => {
+                assert!(!cancelled || failed.reason == Reason::Cancelled, "{:?}: {failed}", failed.reason);
+                assert!(failed.buffers.is_some_and(|all| all.iter().all(Option::is_some)), "{}", failed.error);
+            }
+        }
+        assert!(start.elapsed() < slower(20.0), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn while_it_fails_and_is_rebuilt() {
+    let mut rng = Rng::with_seed(seed());
+    let seconds = std::env::var("GPUCOMM_RANDOM_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3.0);
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    while Instant::now() < end {
+        let owned = world(rng.usize(1..=3), options(&mut rng));
+        let world = &owned;
+        let (ends, done) = (&AtomicBool::new(false), &AtomicU64::new(0));
+        let rounds = rng.usize(1..6);
+        std::thread::scope(|scope| {
+            for _ in 0..rng.usize(1..4) {
+                let rng = rng.fork();
+                scope.spawn(move || ask(world, rng, ends, done));
+            }
+            for round in 0..rounds {
+                std::thread::sleep(Duration::from_micros(rng.u64(..20_000)));
+                world.fail("a test");
+                // Two may do it at the same time.
+                let (one, other) = (scope.spawn(|| world.rebuild(Members::Same)), world.rebuild(Members::Survivors));
+                one.join().unwrap().unwrap();
+                other.unwrap();
+                assert!(world.health().generation >= round as u64 + 2 && world.health().phase == Phase::Up);
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        eventually("all are answered", || world.metrics().pending == 0);
+        let metrics = world.metrics();
+        assert_eq!(metrics.submitted, metrics.done + metrics.failed + metrics.cancelled, "{metrics:?}");
+        assert!(done.load(Ordering::Relaxed) * world.size() as u64 <= metrics.done);
+        assert_eq!(metrics.rebuilt, rounds as u64);
+        // What is under way as it ends is done, or told so.
+        let asked = world.barrier();
+        let how = if rng.bool() { Shutdown::Abort } else { Shutdown::Drain };
+        owned.shutdown(how, slower(20.0)).unwrap();
+        match asked.wait_for(slower(5.0)).expect("an answer") {
+            Ok(_) => {}
+            Err(failed) => assert!(how == Shutdown::Abort, "{}", failed.error),
+        }
+    }
+}
+
+/// One rank of each after another leaves, and those that are left go on.
+#[test]
+fn fewer_and_fewer() {
+    let mut rng = Rng::with_seed(seed());
+    let place = Threads::new(4);
+    let common = WorldOptions { while_down: WhileDown::Refuse, overflow: Overflow::Wait, ..options(&mut rng) };
+    let Ok(mut worlds) = apart(&place, &vec![common; 4]) else { return };
+    while worlds.len() > 1 {
+        let leaves = worlds.swap_remove(rng.usize(..worlds.len()));
+        // Who leaves in good order brings nobody down.
+        leaves.fail("it leaves");
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(leaves));
+            for world in &worlds {
+                scope.spawn(move || {
+                    eventually("it hears of it", || world.health().phase == Phase::Down);
+                    world.rebuild(Members::Survivors).unwrap();
+                });
+            }
+        });
+        let size = worlds.len();
+        let asked: Vec<_> = worlds.iter().map(|world| (world.size(), world.barrier())).collect();
+        asked.into_iter().for_each(|(found, asked)| {
+            assert_eq!(found, size);
+            asked.wait().unwrap();
+        });
+    }
+    let last = worlds.pop().unwrap();
+    last.rank(0).unwrap().submit(Barrier).wait().unwrap();
+}
