@@ -103,7 +103,8 @@ fn while_it_fails_and_is_rebuilt() {
         owned.shutdown(how, slower(20.0)).unwrap();
         match asked.wait_for(slower(5.0)).expect("an answer") {
             Ok(_) => {}
-            Err(failed) => assert!(how == Shutdown::Abort, "{}", failed.error),
+            // What was cancelled keeps its place until its rank comes to it.
+            Err(failed) => assert!(how == Shutdown::Abort || failed.reason == Reason::Full, "{}", failed.error),
         }
     }
 }
