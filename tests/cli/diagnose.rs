@@ -26,9 +26,9 @@ fn slower(seconds: u64) -> Duration {
     Duration::from_secs(seconds).mul_f64(factor)
 }
 
-/// So long a rank waits for others that go wrong.
+/// So long a rank waits for others that go wrong: more than others are late on a busy machine.
 fn patience() -> Duration {
-    slower(1)
+    slower(2)
 }
 
 /// One program, the same for all ranks but for what the culprit does wrong.
@@ -62,7 +62,7 @@ impl Program {
         let comm = unsafe { Communicator::init_rank(Device::new(rank)?, self.size, id, rank) }?;
         self.steps(&comm)?;
         // Who is through stays: it is not what is looked for.
-        std::thread::sleep(slower(2));
+        std::thread::sleep(2 * patience());
         gpucomm::nccl::dump_all(std::env::var("GPUCOMM_DUMP").expect("a directory")).map(drop)
     }
 
@@ -80,7 +80,7 @@ impl Program {
         clique.spmd(|comm| {
             let done = self.steps(comm);
             if done.is_ok() {
-                std::thread::sleep(slower(2));
+                std::thread::sleep(2 * patience());
             }
             done
         })?;
@@ -108,7 +108,7 @@ impl Program {
             match (wrong, self.fault) {
                 (true, "skips" | "points" | "graphs") => break,
                 (true, "sleeps") => {
-                    std::thread::sleep(slower(4));
+                    std::thread::sleep(4 * patience());
                     break;
                 }
                 // As a thread it leaves, with a result.
