@@ -68,7 +68,8 @@ impl Order {
                 first
             }
             Self::Far(sender) => {
-                if lane.is_none_or(|lane| lane.first() == rank) {
+                // One rank alone says so: each turn in the log is a request of all that take part.
+                if lane.map_or(0, Lane::first) == rank {
                     let name = lane.map_or_else(|| "".into(), turn_of);
                     let _ = sender.send(name);
                 }

@@ -32,12 +32,16 @@ fn attempt(core: &Core, members: Members, deadline: &Deadline) -> Result<Wakers>
         return Err(deadline.error(OPERATION, "another attempt is under way"));
     };
     // Only now, as somebody else may have had the turn, whose generation has failed too.
-    if !core.vitals.wait_ended(deadline) {
-        return match core.vitals.now() {
-            (_, Phase::Up) => Ok(Wakers::default()),
-            (_, Phase::Down) => Err(deadline.error(OPERATION, "the generation that has failed does not end")),
-            (_, Phase::Closed) => Err(usage("the world was shut down")),
-        };
+    while !core.vitals.wait_ended(deadline) {
+        match core.vitals.now() {
+            (_, Phase::Up) => return Ok(Wakers::default()),
+            (_, Phase::Closed) => return Err(usage("the world was shut down")),
+            // It was up a moment ago, and has failed since.
+            (_, Phase::Down) if !deadline.expired() => {}
+            (_, Phase::Down) => {
+                return Err(deadline.error(OPERATION, "the generation that has failed does not end"));
+            }
+        }
     }
     let Some(old) = core.now() else { return Err(usage("there was no generation before")) };
     // Not held while ranks meet: who ends the world tells others of it there.

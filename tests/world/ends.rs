@@ -5,11 +5,11 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Exchange, Threads};
-use gpucomm::world::{Barrier, Members, Op, Phase, Reason, Shutdown, WhileDown, World, WorldOptions};
+use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Reason, Shutdown, WhileDown, World, WorldOptions};
 use gpucomm::{Device, InPlace, Result};
 
 use super::block_on::block_on;
-use super::support::{eventually, on, slower, turn, world, zeroed};
+use super::support::{eventually, on, slower, turn, values, world, zeroed};
 
 /// Worlds of one rank each, as processes have them.
 pub fn apart(place: &Threads, options: &[WorldOptions]) -> Result<Vec<World>> {
@@ -179,5 +179,26 @@ fn watches_that_are_dropped() {
         }
         drop((watch, wakers));
         assert_eq!(Arc::strong_count(&nothing), 2, "after {round}");
+    }
+}
+
+/// What has no lane is of one of its own, of which one rank alone says whose turn it is.
+#[test]
+fn with_lanes_and_without() {
+    let place = Threads::new(3);
+    let options = WorldOptions { sequenced: true, timeout: slower(20.0), ..WorldOptions::default() };
+    let Ok(worlds) = apart(&place, &vec![options; 3]) else { return };
+    let lane = Lane::new("a lane");
+    for _ in 0..10 {
+        let ask = |world: &World| {
+            let rank = &world.ranks()[0];
+            let plain = rank.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum);
+            (plain, rank.clone().lane(&lane).all_reduce(InPlace(on(rank.device(), &[2u8])), Op::Sum))
+        };
+        let asked: Vec<_> = worlds.iter().map(ask).collect();
+        for (plain, in_lane) in asked {
+            let sums = [plain.wait().unwrap(), in_lane.wait().unwrap()];
+            assert_eq!(sums.each_ref().map(values), [[3u8], [6]]);
+        }
     }
 }

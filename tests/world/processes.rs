@@ -266,7 +266,8 @@ fn killed(sequenced: bool) {
         }
     }
     until_rebuilt(&world);
-    assert!(lost > 0 && world.size() == size - 1, "{lost} lost, {:?}", world.health());
+    // Who was between two requests has lost none.
+    assert_eq!(world.size(), size - 1, "{lost} lost, {:?}", world.health());
     at_work(&world);
     world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
 }
