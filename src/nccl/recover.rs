@@ -6,9 +6,10 @@ use super::end::aborted;
 use super::life::abort::{GRACE, abort};
 use super::life::{init, over};
 use super::raw::outside::outside_of_host_functions;
+#[cfg(feature = "world")]
+use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
-#[cfg(feature = "world")]
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -125,10 +126,7 @@ impl Communicator {
             let _ = exchange.withdraw();
             return Err(error);
         }
-        let start = |view: &Exchange, id: &UniqueId| {
-            over::start(OPERATION, device, view, id, &options, is_checked).map(Self::from_inner)
-        };
-        let (comm, view) = agree(exchange, start)?;
+        let (comm, view) = begin(device, exchange, &options, is_checked)?;
         let old = exchange.store_ranks();
         let at = |rank: usize| old.iter().position(|&one| one == rank).unwrap_or(rank);
         let survivors = view.store_ranks().into_iter().map(at).collect();
@@ -144,13 +142,27 @@ pub(crate) fn begin_again(
     exchange: &Exchange,
     options: &InitOptions,
 ) -> Result<(Communicator, Exchange)> {
+    // As where they began first, when all had the same.
+    begin(device, exchange, options, environment::checked(OPERATION)? || options.checked)
+}
+
+/// The communicator of those of `exchange` that are left, and their exchange.
+fn begin(
+    device: Device,
+    exchange: &Exchange,
+    options: &InitOptions,
+    is_checked: bool,
+) -> Result<(Communicator, Exchange)> {
     agree(exchange, |view, id| {
-        over::start(OPERATION, device, view, id, options, options.checked).map(Communicator::from_inner)
+        over::start(OPERATION, device, view, id, options, is_checked).map(Communicator::from_inner)
     })
 }
 
 /// Has those of `exchange` that are left start something together, until all that do have said so.
-fn agree<C>(exchange: &Exchange, start: impl Fn(&Exchange, &UniqueId) -> Result<C>) -> Result<(C, Exchange)> {
+fn agree(
+    exchange: &Exchange,
+    start: impl Fn(&Exchange, &UniqueId) -> Result<Communicator>,
+) -> Result<(Communicator, Exchange)> {
     let mut view = exchange.survivors()?;
     // Each time that they begin again a rank is lost.
     for left in (0..view.size()).rev() {
@@ -242,5 +254,26 @@ impl Clique {
         let (survivors, devices): (Vec<_>, Vec<_>) = well.into_iter().unzip();
         let members = init::all_ranks(OPERATION, &devices, &options)?;
         Ok((Self::of(members), survivors))
+    }
+}
+
+#[cfg(all(test, gpucomm_emulator, feature = "world"))]
+mod tests {
+    use super::*;
+    use crate::exchange::Threads;
+
+    /// Ranks without a communicator meet, checked where they are to be, as often as they like.
+    #[test]
+    fn those_without_a_communicator() {
+        let place = Threads::new(2);
+        let run = |rank: usize| {
+            let exchange = Exchange::join(place.store(rank).unwrap()).unwrap();
+            for checked in [true, false, true] {
+                let options = InitOptions { checked, ..InitOptions::default() };
+                let (comm, view) = begin_again(Device::new(rank).unwrap(), &exchange, &options).unwrap();
+                assert_eq!((comm.size(), view.size(), comm.is_checked()), (2, 2, checked));
+            }
+        };
+        std::thread::scope(|scope| [0, 1].map(|rank| scope.spawn(move || run(rank))).map(|one| one.join().unwrap()));
     }
 }
