@@ -145,6 +145,7 @@ pub enum Error {
         /// The method.
         operation: &'static str,
     },
+
     /// The communicator was aborted, by this rank or because another one failed.
     Aborted {
         /// The method.
@@ -264,9 +265,7 @@ impl std::fmt::Display for Error {
                 write!(f, "{operation}: not done within {timeout:?}: {detail}")
             }
             Self::Cancelled { operation } => write!(f, "{operation}: cancelled before it began"),
-            Self::Aborted { operation, reason } => {
-                write!(f, "{operation}: the communicator was aborted: {reason}")
-            }
+            Self::Aborted { operation, reason } => write!(f, "{operation}: the communicator was aborted: {reason}"),
             Self::Revoked { operation, reason } => {
                 write!(f, "{operation}: the communicator was revoked: {reason}")
             }
@@ -370,6 +369,7 @@ impl Error {
             Self::Timeout { detail, .. } | Self::Multicast { detail, .. } => detail,
             Self::Gone { how, .. } => how,
             Self::Unsupported { needs, .. } => needs,
+            // One is about the whole program, and the other the will of who has asked.
             Self::LibraryTooOld { .. } | Self::Cancelled { .. } => return self,
         };
         let note = format!(" ({note})");

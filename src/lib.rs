@@ -74,6 +74,7 @@ mod launchers;
 pub mod nccl;
 #[cfg(feature = "nvshmem")]
 pub mod nvshmem;
+mod panicked;
 mod refusal;
 #[cfg(feature = "signals")]
 pub mod signals;

@@ -14,7 +14,7 @@ use super::order::{self, Order};
 use super::queue::{Left, Queue};
 use super::seat::{Generation, Seat};
 use super::vitals::{Phase, Vitals};
-use super::why::Reason;
+use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
@@ -336,7 +336,7 @@ impl Core {
 }
 
 fn refused(reason: String) -> Error {
-    Error::InvalidUsage { operation: "submit", reason }
+    Error::InvalidUsage { operation: SUBMIT, reason }
 }
 
 fn stale(number: u64, rank: usize, now: u64) -> Error {

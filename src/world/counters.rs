@@ -37,11 +37,12 @@ impl OfRanks {
     }
 
     /// All of them.
-    pub(super) fn sum(&self) -> u64 {
+    fn sum(&self) -> u64 {
         self.0.iter().map(|counter| counter.0.load(Ordering::Acquire)).sum()
     }
 }
 
+/// What a world counts.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) submitted: OfRanks,

@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use crate::panicked;
+
 /// What `run` gives; `None` where it has panicked.
 pub(super) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
     caught(run).ok()
@@ -11,11 +13,10 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
 /// What `run` gives, or with what it has panicked.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| {
-        let said = thrown.downcast_ref::<&str>().map(|said| (*said).to_owned());
-        let said = said.or_else(|| thrown.downcast_ref::<String>().cloned());
+        let said = panicked::said(&*thrown).map(|said| format!(": {said}")).unwrap_or_default();
         // It may panic itself where it is dropped.
         std::mem::forget(thrown);
-        said.map_or_else(|| "it has panicked".to_owned(), |said| format!("it has panicked: {said}"))
+        format!("it has panicked{said}")
     })
 }
 

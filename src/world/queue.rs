@@ -10,7 +10,7 @@ use super::completion::Looks;
 use super::guarded::{Wakers, dropped};
 use super::lane::Lane;
 use super::task::{Meta, Task};
-use super::why::Reason;
+use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hint::Apart;
@@ -226,7 +226,7 @@ impl Queue {
 
     fn full(&self) -> (Reason, Error) {
         let reason = format!("its queue is full: there is room for {} requests", self.bound);
-        (Reason::Full, Error::InvalidUsage { operation: "submit", reason })
+        (Reason::Full, Error::InvalidUsage { operation: SUBMIT, reason })
     }
 
     /// The same for a future: `None` where `waker` is told when to ask again.

@@ -17,7 +17,7 @@ use super::seat::{Generation, Seat};
 use super::task::{Meta, Task, Ticket};
 use super::terms::Terms;
 use super::vitals::Phase;
-use super::why::Reason;
+use super::why::{Reason, SUBMIT};
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -54,9 +54,6 @@ pub struct Rank {
     seat: Option<(Arc<Generation>, Arc<Seat>)>,
     terms: Arc<Terms>,
 }
-
-/// What the operation is called where nobody knows which.
-const SUBMIT: &str = "submit";
 
 /// What has come of a request that was put into a queue: in which generation who waits for room is to ask again, if in one.
 pub(super) type Put = Result<Option<Arc<Generation>>, (Reason, Error)>;
@@ -269,16 +266,16 @@ impl Rank {
 
     /// Puts a request into the queue. The place, where that is not taken, is the caller's to drop.
     pub(super) fn put(&self, place: &mut Option<Place>, task: Arc<dyn Task>) -> Put {
-        let (own, seat);
         if place.is_none() && self.seat.is_none() {
             *place = Some(self.place()?);
         }
+        let found;
         let (generation, seat) = match &self.seat {
-            Some((generation, seat)) => (generation, seat),
+            Some(own) => own,
             None => match self.core.way(self.terms.generation, self.terms.rank)? {
-                Way::Seat(generation, of) => {
-                    (own, seat) = (generation, of);
-                    (&own, &seat)
+                Way::Seat(generation, seat) => {
+                    found = (generation, seat);
+                    &found
                 }
                 // It is there before the rank begins, which has it announced then.
                 Way::Queue(next, queue) => {

@@ -78,7 +78,8 @@ pub trait Request: Send + 'static {
     }
 
     /// Records its operations in a group, with those of others perhaps. Those of this crate may be members of [groups](super#groups);
-    /// one that does not implement it may not. Called once more before it is submitted, to [see](At::is_rehearsal) whether it could be.
+    /// one that does not implement it may not. As a member it is called once more before the group is submitted, to [see](At::is_rehearsal)
+    /// whether it could be.
     ///
     /// # Errors
     /// What is wrong with them: nothing of the group is submitted then.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::core::{Core, refuse};
 use super::seat::Generation;
-use super::why::Reason;
+use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::close_all;
@@ -57,7 +57,7 @@ fn closed(operation: &'static str) -> Error {
 
 /// Lets what was submitted be done.
 fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()> {
-    let closed = closed("submit");
+    let closed = closed(SUBMIT);
     for (_, queue) in &generation.queues {
         queue.close(Reason::Closed, &closed, true).refuse(Reason::Closed, &closed);
     }
@@ -73,7 +73,7 @@ fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()
 fn close(generation: &Generation, well: bool, deadline: &Deadline) -> Result<()> {
     let grace = Deadline::after(deadline.remaining().max(Duration::from_secs(1)));
     // Room that somebody still has for a request holds up no thread.
-    generation.queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Closed, &closed("submit")));
+    generation.queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Closed, &closed(SUBMIT)));
     for seat in &generation.seats {
         seat.join(&grace);
     }

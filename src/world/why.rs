@@ -4,6 +4,9 @@ use std::fmt;
 
 use crate::error::Error;
 
+/// What the operation is called where it is not known which: [`Rank::why`](super::rank::Rank::why) puts the name of the request in its place.
+pub(super) const SUBMIT: &str = "submit";
+
 /// What has become of a request that failed, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -12,7 +12,7 @@ use super::queue::Place;
 use super::rank::Rank;
 use super::request::Request;
 use super::task::Ticket;
-use super::why::{Failed, Reason};
+use super::why::{Failed, Reason, SUBMIT};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -45,7 +45,7 @@ impl<R: Request> fmt::Debug for Wide<R> {
 /// Submits one request to each of these ranks, which are all that this process has, or to none.
 pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
     if ranks.len() != requests.len() || ranks.is_empty() {
-        let operation = requests.first().map_or("submit", Request::operation);
+        let operation = requests.first().map_or(SUBMIT, Request::operation);
         let expected = format!("{} requests, one for each rank of this process", ranks.len());
         let error = Error::argument(operation, "requests", expected, format!("{} requests", requests.len()));
         return refused(ranks, requests, Reason::Refused, &error);
@@ -169,7 +169,7 @@ impl<R: Request> Wide<R> {
 
     fn nothing() -> Failed<Left<R>> {
         let reason = "its answer was given already".to_owned();
-        Failed::new(Reason::Failed, Error::InvalidUsage { operation: "submit", reason }, None)
+        Failed::new(Reason::Failed, Error::InvalidUsage { operation: SUBMIT, reason }, None)
     }
 }
 

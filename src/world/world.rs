@@ -297,7 +297,8 @@ impl World {
     /// Before it begins, it waits until all requests of the generation that has failed are answered. It may take the timeout of [`WorldOptions::init`] for
     /// each step: as long as a rank that does not come is not known to have [ended](super#failures).
     ///
-    /// Over an exchange all name the same `members`: those that do not vote apart from each other, and one part takes the other for lost. The ranks vote once after each failure: who comes too late has no part in the generations that follow, in however many
+    /// Over an exchange all ranks name the same `members`: those that name others vote apart, and each part takes the other for lost. The ranks vote once
+    /// after each failure: who comes too late has no part in the generations that follow, in however many
     /// attempts, and with [`Members::Same`] none of these succeeds. A rank whose attempt has failed after the vote has used up its communicator; it
     /// meets the others in its next attempt only if theirs have failed as well.
     ///

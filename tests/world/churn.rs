@@ -1,35 +1,19 @@
 //! Worlds that fail and are rebuilt, end and begin, while tasks go on: `GPUCOMM_RANDOM_SECONDS` says for how long, `GPUCOMM_TEST_SEED` with what.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use gpucomm::exchange::Threads;
-use gpucomm::world::{
-    Barrier, Blocking, Completion, HostCallback, Members, Op, Overflow, Phase, Polling, Reason, Shutdown, WhileDown,
-    World, WorldOptions,
-};
+use gpucomm::world::{Barrier, Members, Op, Overflow, Phase, Reason, Shutdown, WhileDown, World, WorldOptions};
 use gpucomm::{InPlace, nccl::InitOptions};
 
 use super::ends::apart;
-use super::support::{eventually, on, slower, values, world};
-
-fn seed() -> u64 {
-    let seed = std::env::var("GPUCOMM_TEST_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..1 << 40));
-    println!("GPUCOMM_TEST_SEED={seed}");
-    seed
-}
+use super::support::{completion, drawn, eventually, on, slower, values, world};
 
 fn options(rng: &mut Rng) -> WorldOptions {
-    let completion: Arc<dyn Completion> = match rng.usize(..3) {
-        0 => Arc::new(Polling { interval: Duration::from_micros(rng.u64(..100)) }),
-        1 => Arc::new(HostCallback),
-        _ => Arc::new(Blocking),
-    };
     WorldOptions {
-        completion,
+        completion: completion(rng),
         queue: rng.usize(1..5),
         overflow: if rng.bool() { Overflow::Wait } else { Overflow::Refuse },
         while_down: if rng.bool() { WhileDown::Refuse } else { WhileDown::Queue },
@@ -68,9 +52,9 @@ fn ask(world: &World, mut rng: Rng, ends: &AtomicBool, done: &AtomicU64) {
 
 #[test]
 fn while_it_fails_and_is_rebuilt() {
-    let mut rng = Rng::with_seed(seed());
-    let seconds = std::env::var("GPUCOMM_RANDOM_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3.0);
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let (seed, time) = drawn();
+    let mut rng = Rng::with_seed(seed);
+    let end = Instant::now() + time;
     while Instant::now() < end {
         let owned = world(rng.usize(1..=3), options(&mut rng));
         let world = &owned;
@@ -112,7 +96,7 @@ fn while_it_fails_and_is_rebuilt() {
 /// One rank of each after another leaves, and those that are left go on.
 #[test]
 fn fewer_and_fewer() {
-    let mut rng = Rng::with_seed(seed());
+    let mut rng = Rng::with_seed(drawn().0);
     let place = Threads::new(4);
     let common = WorldOptions { while_down: WhileDown::Refuse, overflow: Overflow::Wait, ..options(&mut rng) };
     let Ok(mut worlds) = apart(&place, &vec![common; 4]) else { return };

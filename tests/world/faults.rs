@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpucomm::world::{Members, Op, Phase, Reason, Rebuild, WorldOptions};
 use gpucomm::{Backend, Device, Error, InPlace};
 
-use super::support::{child, eventually, on, until_rebuilt, values, world};
+use super::support::{child, eventually, number, on, until_rebuilt, values, world};
 use super::trap::Trap;
 
 const FAULT: &str = "GPUCOMM_TEST_FAULT";
@@ -39,7 +39,7 @@ fn a_device_that_is_lost() {
 fn a_process_that_has_lost_its_devices() {
     let set = [(FAULT, "0"), ("GPUCOMM_EMULATOR_FAULTS", "lose=device1@op40"), ("GPUCOMM_EMULATOR_STRICT", "0")];
     if Trap::SOME && Device::count().unwrap() > 1 {
-        let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+        let times = number("GPUCOMM_WORLD_KILLS").unwrap_or(1);
         (0..times).for_each(|_| print!("{}", child("faults::under_load", &set).succeeds("its devices are lost")));
     }
 }

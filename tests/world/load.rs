@@ -5,11 +5,11 @@ use std::time::Instant;
 use gpucomm::InPlace;
 use gpucomm::world::{Lane, Op, WorldOptions};
 
-use super::support::{on, values, world};
+use super::support::{number, on, values, world};
 
 /// How many requests, over all ranks: `GPUCOMM_WORLD_REQUESTS`.
 fn requests() -> usize {
-    std::env::var("GPUCOMM_WORLD_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(8000)
+    number("GPUCOMM_WORLD_REQUESTS").unwrap_or(8000)
 }
 
 const TASKS: usize = 16;

@@ -6,7 +6,7 @@ use gpucomm::nccl::InitOptions;
 use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions};
 use gpucomm::{Device, DeviceBuffer, InPlace, Launch, Stream};
 
-use super::support::{Killed, child, eventually, on, slower, until_rebuilt, values};
+use super::support::{Killed, child, eventually, number, on, slower, until_rebuilt, values};
 use super::trap::Trap;
 
 const ROLE: &str = "GPUCOMM_TEST_WORLD";
@@ -72,7 +72,7 @@ fn what_does_not_agree_is_told_by_name() {
 /// How often ranks are killed: `GPUCOMM_WORLD_KILLS`. Rank 0 is no better than the others, as the store is not its.
 #[test]
 fn a_rank_that_is_killed() {
-    let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    let times = number("GPUCOMM_WORLD_KILLS").unwrap_or(2);
     (0..times).for_each(|time| kill(if time % 2 == 0 { "killed" } else { "killed in lanes" }));
 }
 
@@ -99,7 +99,7 @@ fn a_rank_whose_device_is_lost() {
     if size < 2 || !Trap::SOME {
         return;
     }
-    let times = std::env::var("GPUCOMM_WORLD_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let times = number("GPUCOMM_WORLD_KILLS").unwrap_or(1);
     for _ in 0..times {
         let victim = fastrand::usize(..size);
         let fault = format!("lose=device{victim}@op{}", fastrand::u32(10..60));
@@ -174,7 +174,7 @@ fn lanes() {
 
 fn load() {
     let (world, rank) = start(options(false, true));
-    let total = std::env::var("GPUCOMM_WORLD_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let total = number("GPUCOMM_WORLD_REQUESTS").unwrap_or(2000);
     let (rounds, start) = (total / 16 / world.size(), std::time::Instant::now());
     std::thread::scope(|scope| {
         for task in 0..16 {

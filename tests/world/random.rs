@@ -2,15 +2,14 @@
 //!
 //! `GPUCOMM_TEST_SEED` is the seed, which is printed; `GPUCOMM_RANDOM_SECONDS` how long it goes on.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fastrand::Rng;
 use gpucomm::DeviceBuffer;
-use gpucomm::world::{Blocking, Completion, HostCallback, Polling, Rank, Reason, Request, World, WorldOptions};
+use gpucomm::world::{Rank, Reason, Request, World, WorldOptions};
 
 use super::random_steps::step;
-use super::support::{on, values, world};
+use super::support::{completion, drawn, on, values, world};
 
 pub type Buffer = DeviceBuffer<u32>;
 
@@ -27,15 +26,12 @@ pub struct Program {
 
 #[test]
 fn programs() {
-    let seconds = std::env::var("GPUCOMM_RANDOM_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3.0);
-    let seed = std::env::var("GPUCOMM_TEST_SEED").ok().and_then(|text| text.parse().ok());
-    let first: u64 = seed.unwrap_or_else(|| fastrand::u64(..1 << 40));
+    let (first, time) = drawn();
     let (start, mut seed) = (Instant::now(), first);
-    println!("GPUCOMM_TEST_SEED={first}");
     loop {
         run(seed);
         seed += 1;
-        if start.elapsed() >= Duration::from_secs_f64(seconds) {
+        if start.elapsed() >= time {
             println!("{} programs", seed - first);
             return;
         }
@@ -44,11 +40,7 @@ fn programs() {
 
 fn run(seed: u64) {
     let mut rng = Rng::with_seed(seed);
-    let completion: Arc<dyn Completion> = match rng.usize(..3) {
-        0 => Arc::new(Polling { interval: Duration::from_micros(rng.u64(..100)) }),
-        1 => Arc::new(HostCallback),
-        _ => Arc::new(Blocking),
-    };
+    let completion = completion(&mut rng);
     let options = WorldOptions { completion, sequenced: rng.bool(), queue: rng.usize(1..9), ..WorldOptions::default() };
     let world = world(rng.usize(1..=4), options);
     let size = world.size();

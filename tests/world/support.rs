@@ -1,17 +1,39 @@
 //! What the tests share.
 
 use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gpucomm::world::{At, Phase, Request, World, WorldOptions};
+use fastrand::Rng;
+use gpucomm::world::{At, Blocking, Completion, HostCallback, Phase, Polling, Request, World, WorldOptions};
 use gpucomm::{Device, DeviceBuffer, Element, Result, Stream};
+
+/// The number that a variable has.
+pub fn number<T: FromStr>(variable: &str) -> Option<T> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
 pub fn slower(seconds: f64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs_f64(seconds * factor)
+    Duration::from_secs_f64(seconds * number("GPUCOMM_TEST_SLOWER").unwrap_or(1.0))
+}
+
+/// What random programs begin with, `GPUCOMM_TEST_SEED`, which is printed; and how long they go on, `GPUCOMM_RANDOM_SECONDS`.
+pub fn drawn() -> (u64, Duration) {
+    let seed = number("GPUCOMM_TEST_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
+    println!("GPUCOMM_TEST_SEED={seed}");
+    (seed, Duration::from_secs_f64(number("GPUCOMM_RANDOM_SECONDS").unwrap_or(3.0)))
+}
+
+/// One of the completions of the crate.
+pub fn completion(rng: &mut Rng) -> Arc<dyn Completion> {
+    match rng.usize(..3) {
+        0 => Arc::new(Polling { interval: Duration::from_micros(rng.u64(..100)) }),
+        1 => Arc::new(HostCallback),
+        _ => Arc::new(Blocking),
+    }
 }
 
 /// How many tests may have worlds at a time, all of which are on the same devices. While a communicator is destroyed, its device takes nothing new

@@ -1,10 +1,10 @@
 //! Panics of host functions, which the next wait for their stream tells.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::panicked;
 
 /// The first panic since the last wait.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ impl Panics {
     /// Runs a host function, and keeps its panic.
     pub(crate) fn catch(&self, run: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-            let said = text_of(payload.as_ref());
+            let said = panicked::said(payload.as_ref()).unwrap_or("(no message)");
             let error = Error::InvalidUsage {
                 operation: "Stream::launch_host",
                 reason: format!("a host function panicked: {said}"),
@@ -29,12 +29,4 @@ impl Panics {
     pub(crate) fn tell(&self) -> Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
-}
-
-fn text_of(payload: &(dyn Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(ToString::to_string)
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| String::from("(no message)"))
 }

@@ -14,6 +14,7 @@ use crate::cuda::now;
 use crate::error::Error;
 use crate::nccl::agree::dispute::is_of_part;
 use crate::nccl::wait::departure;
+use crate::panicked;
 
 /// That a thread began to end communicators.
 struct Begun {
@@ -84,7 +85,7 @@ impl<E> Failure<E> {
         let is_it =
             |begun: &Begun| begun.unwinds || said.is_some_and(|text| text.contains(&format!("{:?}", begun.why)));
         let since = BEGUN.take().filter(is_it).map_or_else(now, |begun| begun.since);
-        let what = said.map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+        let what = panicked::said(&*payload);
         let text = what.map_or_else(|| format!("rank {rank} panicked"), |what| format!("rank {rank} panicked: {what}"));
         Self { rank, since, is_told: false, differs: None, text, what: What::Panic(payload) }
     }
