@@ -104,8 +104,9 @@ fn build() -> Result<(), String> {
     tell(format!("cargo::rustc-env=GPUCOMM_BUILD_SCRIPT={}", this.display()));
 
     if flag("GPUCOMM_WRITE_SNAPSHOT")? {
-        for (file, part) in [("snapshot.rs", "nccl"), ("snapshot_nvshmem.rs", "nvshmem")] {
-            bindings::write(&[root.join("src/sys").join(file), part.into(), root.join("vendor/include")], instead())?;
+        let committed = root.join("crates/gpucomm-abi/src");
+        for (file, part) in [("cuda_nccl.rs", "nccl"), ("nvshmem.rs", "nvshmem")] {
+            bindings::write(&[committed.join(file), part.into(), root.join("vendor/include")], instead())?;
         }
     }
     let feature = |name: &str| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
@@ -115,6 +116,11 @@ fn build() -> Result<(), String> {
     if emulated || documented {
         tell(format!("cargo::rustc-cfg={}", if emulated { "gpucomm_emulator" } else { "gpucomm_snapshot" }));
         snapshot(&root, with, emulated)?;
+        if !emulated {
+            write(&out, "bindings.rs", gpucomm_abi::text::CUDA_NCCL)?;
+            write(&out, "bindings_nvshmem.rs", gpucomm_abi::text::NVSHMEM)?;
+            write(&out, "multicast.rs", gpucomm_abi::text::MULTICAST)?;
+        }
         // The emulator has no PMIx.
         if with.pmix && !documented { pmix_alone(&root, &out) } else { Ok(()) }
     } else {
@@ -138,6 +144,12 @@ fn snapshot(root: &Path, with: With, emulated: bool) -> Result<(), String> {
     tell_all(link::reached(cuda, nccl, nvshmem));
     tell_all(link::versions(cuda, nccl, nvshmem, emulated));
     Ok(())
+}
+
+/// Writes a source that `src/sys` includes.
+fn write(out: &Path, name: &str, text: &str) -> Result<(), String> {
+    let path = out.join(name);
+    std::fs::write(&path, text).map_err(|error| format!("error: {}: {error}", path.display()))
 }
 
 /// Finds, binds and links what is installed.
@@ -170,6 +182,7 @@ fn libraries(root: &Path, out: &Path, with: With) -> Result<(), String> {
     };
     let wanted = wanted::Wanted { root, out, includes: &includes, all: &all, instead: instead() };
     tell_all(bindings::bind(&wanted).map_err(original)?);
+    write(out, "multicast.rs", gpucomm_abi::text::MULTICAST)?;
     tools::shim(root, &includes, &all)?;
     shim("gpucomm_shim", out);
     if let Some(pmix) = &pmix {

@@ -1,6 +1,6 @@
 //! The committed bindings, held against the installed headers: what there is without bindgen.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::committed::{self, Part};
 use super::headers::Version;
@@ -17,19 +17,16 @@ pub fn bind(wanted: &Wanted<'_>) -> Result<Vec<String>, String> {
         let committed = library.declared(wanted.root)?;
         parts.push(Part { name: library.name, starts, installed: found.map(|found| found.version), committed });
     }
-    let (source, output) = (wanted.root.join("src/sys/snapshot.rs"), wanted.out.join("bindings.rs"));
-    let failed = |path: &Path| format!("error: {}", path.display());
-    let bindings = std::fs::read_to_string(&source).map_err(|error| format!("{}: {error}", failed(&source)))?;
-    let (bindings, mut lines) = committed::adapt(&committed::Request {
-        bindings: &bindings,
+    let output = wanted.out.join("bindings.rs");
+    let (bindings, lines) = committed::adapt(&committed::Request {
+        bindings: gpucomm_abi::text::CUDA_NCCL,
         wrapper: &wanted.root.join("wrapper.h"),
         work: wanted.out,
         compiler: &|| compiler.to_command(),
         parts: &parts,
         instead: wanted.instead,
     })?;
-    std::fs::write(&output, bindings).map_err(|error| format!("{}: {error}", failed(&output)))?;
-    lines.push(format!("cargo::rerun-if-changed={}", source.display()));
+    std::fs::write(&output, bindings).map_err(|error| format!("error: {}: {error}", output.display()))?;
     Ok(lines)
 }
 

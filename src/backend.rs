@@ -55,7 +55,7 @@ pub const fn backend() -> Backend {
 /// ```
 pub fn emulator_violations() -> usize {
     #[cfg(gpucomm_emulator)]
-    return crate::emulator::violations();
+    return gpucomm_emulator::violations();
     #[cfg(not(gpucomm_emulator))]
     return 0;
 }

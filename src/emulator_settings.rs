@@ -196,7 +196,7 @@ impl EmulatorSettings {
 /// Hands on what is asked for in this process.
 #[cfg(gpucomm_emulator)]
 fn ask(asked: &[(&'static str, String)]) -> Result<()> {
-    use crate::emulator::{Refusal, ask};
+    use gpucomm_emulator::{Refusal, ask};
 
     ask(asked).map_err(|refusal| match refusal {
         Refusal::Late => {
@@ -212,7 +212,7 @@ fn ask(asked: &[(&'static str, String)]) -> Result<()> {
 fn ask_of(rank: &Communicator, faults: Option<&str>, deadlock: Option<&str>) -> Result<()> {
     let reason = || format!("rank {} has ended", rank.rank());
     let handle = rank.as_raw().ok_or_else(|| Error::Aborted { operation: APPLY_TO, reason: reason() })?;
-    crate::emulator::ask_of(handle, faults, deadlock)
+    gpucomm_emulator::ask_of(handle, faults, deadlock)
         .map_err(|wrong| Error::argument(APPLY_TO, "settings", "what the variables may hold", wrong))
 }
 

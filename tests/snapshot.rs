@@ -28,8 +28,11 @@ struct Part {
 const PARTS: &[Part] = &[
     Part {
         name: "nccl",
-        file: "snapshot.rs",
-        committed: include_str!("../src/sys/snapshot.rs"),
+        file: "cuda_nccl.rs",
+        committed: concat!(
+            include_str!("../crates/gpucomm-abi/src/cuda_nccl.rs"),
+            include_str!("../crates/gpucomm-abi/src/cuda_nccl_functions.rs")
+        ),
         header: "nccl.h",
         versions: &["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "NCCL_VERSION_CODE", "CUDART_VERSION", "CUDA_VERSION"],
         // A location is a number in older versions of CUDA, and a union without a name in newer ones.
@@ -47,8 +50,11 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "nvshmem",
-        file: "snapshot_nvshmem.rs",
-        committed: include_str!("../src/sys/snapshot_nvshmem.rs"),
+        file: "nvshmem.rs",
+        committed: concat!(
+            include_str!("../crates/gpucomm-abi/src/nvshmem.rs"),
+            include_str!("../crates/gpucomm-abi/src/nvshmem_functions.rs")
+        ),
         header: "non_abi/nvshmem_version.h",
         versions: &["NVSHMEM_VENDOR_MAJOR_VERSION", "NVSHMEM_VENDOR_MINOR_VERSION", "NVSHMEM_VENDOR_PATCH_VERSION"],
         follow: &["nvshmemx_init_args", "nvshmemx_init_attr", "nvshmem_team_config"],

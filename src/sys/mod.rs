@@ -20,14 +20,11 @@
     clippy::all
 )]
 
-#[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
+#[cfg(not(gpucomm_emulator))]
 include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 
-#[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
-#[rustfmt::skip]
-mod snapshot;
-#[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
-pub use snapshot::*;
+#[cfg(gpucomm_emulator)]
+pub use gpucomm_abi::types::*;
 
 /// A window of memory: NCCL before 2.27 has none, but its name is needed all the same.
 #[cfg(all(feature = "nccl", not(nccl_ge_2_27)))]
@@ -37,18 +34,24 @@ pub type ncclWindow_t = *mut ::std::os::raw::c_void;
 // literal coerces its elements to one function pointer type, and does not compile where they differ.
 #[cfg(gpucomm_emulator)]
 macro_rules! emulated {
-    (of $bindings:ident: $($name:ident)*) => {
-        pub use crate::emulator::exports::{$($name),*};
-        const _: () = { $( let _ = [$bindings::$name, $name]; )* };
+    ($($name:ident)*) => {
+        pub use gpucomm_emulator::c::{$($name),*};
+        const _: () = { $( let _ = [gpucomm_abi::functions::$name, $name]; )* };
     };
-    ($($name:ident)*) => { emulated! { of snapshot: $($name)* } };
 }
 
 #[cfg(feature = "nvshmem")]
 mod nvshmem;
+#[cfg(gpucomm_emulator)]
+pub(crate) use gpucomm_abi::multicast;
 #[cfg(feature = "nvshmem")]
 pub use nvshmem::*;
-pub(crate) mod multicast;
+#[cfg(not(gpucomm_emulator))]
+pub(crate) mod multicast {
+    use super::{CUmemGenericAllocationHandle_v1, CUresult};
+
+    include!(concat!(env!("OUT_DIR"), "/multicast.rs"));
+}
 #[cfg(feature = "pmix")]
 pub(crate) mod pmix;
 

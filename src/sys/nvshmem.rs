@@ -1,22 +1,21 @@
 //! NVSHMEM's bindings, which are made apart: its headers need declarations before them that NCCL's must not see.
 
+#[cfg(not(gpucomm_emulator))]
 mod bindings {
     use super::super::cudaStream_t;
 
-    #[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
     include!(concat!(env!("OUT_DIR"), "/bindings_nvshmem.rs"));
-    #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
-    include!("snapshot_nvshmem.rs");
 }
+#[cfg(not(gpucomm_emulator))]
 pub use bindings::*;
 
 /// The functions of a type or of a size, by their names: the library's own are found by `dlsym`.
 #[cfg(gpucomm_emulator)]
 #[doc(hidden)]
-pub use crate::emulator::exports::nvshmem_by_type;
+pub use gpucomm_emulator::c::nvshmem_by_type;
 
 #[cfg(gpucomm_emulator)]
-emulated! { of bindings:
+emulated! {
     nvshmemx_get_uniqueid nvshmemx_set_attr_uniqueid_args nvshmemx_hostlib_init_attr nvshmemx_init_status
     nvshmemx_hostlib_finalize nvshmem_query_thread nvshmem_global_exit nvshmem_my_pe nvshmem_n_pes nvshmem_info_get_version
     nvshmem_info_get_name nvshmemx_vendor_get_version_info nvshmem_malloc nvshmem_calloc nvshmem_align nvshmem_free nvshmem_ptr

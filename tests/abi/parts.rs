@@ -23,9 +23,15 @@ pub struct Part {
 
 /// CUDA and NCCL.
 pub const FIRST: Part = Part {
-    committed: include_str!("../../src/sys/snapshot.rs"),
+    committed: concat!(
+        include_str!("../../crates/gpucomm-abi/src/cuda_nccl.rs"),
+        include_str!("../../crates/gpucomm-abi/src/cuda_nccl_functions.rs")
+    ),
     #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
-    text: include_str!("../../src/sys/snapshot.rs"),
+    text: concat!(
+        include_str!("../../crates/gpucomm-abi/src/cuda_nccl.rs"),
+        include_str!("../../crates/gpucomm-abi/src/cuda_nccl_functions.rs")
+    ),
     #[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
     text: include_str!(concat!(env!("OUT_DIR"), "/bindings.rs")),
     wrapper: "wrapper.h",
@@ -35,9 +41,15 @@ pub const FIRST: Part = Part {
 
 #[cfg(feature = "nvshmem")]
 const NVSHMEM: Part = Part {
-    committed: include_str!("../../src/sys/snapshot_nvshmem.rs"),
+    committed: concat!(
+        include_str!("../../crates/gpucomm-abi/src/nvshmem.rs"),
+        include_str!("../../crates/gpucomm-abi/src/nvshmem_functions.rs")
+    ),
     #[cfg(any(gpucomm_emulator, gpucomm_snapshot))]
-    text: include_str!("../../src/sys/snapshot_nvshmem.rs"),
+    text: concat!(
+        include_str!("../../crates/gpucomm-abi/src/nvshmem.rs"),
+        include_str!("../../crates/gpucomm-abi/src/nvshmem_functions.rs")
+    ),
     #[cfg(not(any(gpucomm_emulator, gpucomm_snapshot)))]
     text: include_str!(concat!(env!("OUT_DIR"), "/bindings_nvshmem.rs")),
     wrapper: "vendor/shim/gpucomm_nvshmem.h",

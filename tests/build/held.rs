@@ -105,7 +105,10 @@ impl Drop for Headers {
     }
 }
 
-const SNAPSHOT: &str = include_str!("../../src/sys/snapshot.rs");
+const SNAPSHOT: &str = concat!(
+    include_str!("../../crates/gpucomm-abi/src/cuda_nccl.rs"),
+    include_str!("../../crates/gpucomm-abi/src/cuda_nccl_functions.rs")
+);
 
 fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

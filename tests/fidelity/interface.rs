@@ -19,12 +19,12 @@ fn names(text: &str, before: &str) -> Vec<String> {
 
 /// What is declared of CUDA and NCCL.
 pub fn declared() -> Vec<String> {
-    names(&read("src/sys/snapshot.rs"), "pub fn ")
+    names(&read("crates/gpucomm-abi/src/cuda_nccl_functions.rs"), "pub fn ")
 }
 
 /// What is declared of NVSHMEM.
 pub fn declared_of_nvshmem() -> Vec<String> {
-    names(&read("src/sys/snapshot_nvshmem.rs"), "pub fn ")
+    names(&read("crates/gpucomm-abi/src/nvshmem_functions.rs"), "pub fn ")
 }
 
 /// What the emulator has.

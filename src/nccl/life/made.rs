@@ -132,7 +132,6 @@ impl Drop for Made {
 #[cfg(all(test, gpucomm_emulator))]
 mod tests {
     use super::*;
-    use crate::emulator::nccl::registry;
     use crate::nccl::state::inner::HOUSEHOLDS;
 
     /// A size that no other test has.
@@ -150,7 +149,7 @@ mod tests {
         let household = HOUSEHOLDS.join(&UniqueId::from_bytes([7; 128]), SIZE, false);
         let Err(error) = start(&household) else { panic!("ranks that share a device") };
         assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
-        assert_eq!(registry::alive(SIZE), 0);
+        assert_eq!(gpucomm_emulator::communicators_alive(SIZE), 0);
         assert!(household.is_empty());
     }
 }

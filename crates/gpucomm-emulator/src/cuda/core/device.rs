@@ -1,0 +1,279 @@
+//! Devices: what each one owns, which one is current, and the error that sticks to it.
+
+use super::channel::{CHANNELS, Channel};
+use super::fork;
+use super::line::{Line, Manner, Ticket};
+use crate::fault::Work;
+use crate::lock::lock;
+use crate::memory::access::Access;
+use crate::memory::heap::{self, Heap};
+use crate::sys::cudaError;
+use crate::{fault, report, settings};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, Weak};
+
+/// One emulated GPU.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Its number in this process, from 0.
+    pub ordinal: i32,
+    /// Its memory.
+    pub heap: &'static Heap,
+    /// This process has set up its context.
+    used: AtomicBool,
+    /// The code of the error that every call returns since it happened, 0 before.
+    sticky: AtomicU32,
+    /// How many pieces of work have begun.
+    begun: AtomicU64,
+    /// How many waits.
+    waits: AtomicU64,
+    /// See [`crate::cuda::core::driver_lock`].
+    pub driver: RwLock<()>,
+    channels: [Channel; CHANNELS],
+    /// How many streams were ever made.
+    made: AtomicUsize,
+    /// That of the stream behind the null handle.
+    legacy: OnceLock<Arc<Line>>,
+    /// Those of all streams with a handle or with work left.
+    lines: Mutex<Vec<Weak<Line>>>,
+}
+
+static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
+    fork::watch();
+    (0..).map_while(|ordinal| Some(Device::new(ordinal, heap::of(ordinal)?))).collect()
+});
+
+thread_local! {
+    static CURRENT: Cell<i32> = const { Cell::new(0) };
+}
+
+/// All devices of this process.
+pub(crate) fn devices() -> &'static [Device] {
+    &DEVICES
+}
+
+/// How many devices there are.
+pub(crate) fn device_count() -> i32 {
+    devices().len() as i32
+}
+
+/// Why there is no device, where there is none.
+pub(crate) fn none() -> cudaError {
+    if settings::wrong().is_some() { cudaError::cudaErrorInitializationError } else { cudaError::cudaErrorNoDevice }
+}
+
+/// The device that calls of this thread go to; 0 until it was set.
+pub(crate) fn current_device() -> i32 {
+    CURRENT.get()
+}
+
+/// Makes `ordinal` the current device of this thread, and sets it up, as CUDA does since 12.0.
+pub(crate) fn set_current(ordinal: i32) -> Result<(), cudaError> {
+    device(ordinal)?.set_up();
+    CURRENT.set(ordinal);
+    Ok(())
+}
+
+/// The device with this number.
+pub(crate) fn device(ordinal: i32) -> Result<&'static Device, cudaError> {
+    if devices().is_empty() {
+        return Err(none());
+    }
+    usize::try_from(ordinal).ok().and_then(|index| devices().get(index)).ok_or(cudaError::cudaErrorInvalidDevice)
+}
+
+/// The current device of this thread.
+pub(crate) fn current() -> Result<&'static Device, cudaError> {
+    device(current_device())
+}
+
+/// Where a device of the machine is plugged in. Buses count from 1.
+pub(crate) fn bus_id(number: i32) -> String {
+    format!("0000:{:02X}:00.0", bus(number))
+}
+
+/// The bus of a device of the machine.
+pub(crate) fn bus(number: i32) -> i32 {
+    number + 1
+}
+
+/// What a bus id names: domain, bus, device and function, the first and the last of which may be left out.
+pub(crate) fn place(id: &str) -> Option<[u32; 4]> {
+    let (id, function) = id.split_once('.').unwrap_or((id, "0"));
+    let (front, device) = id.rsplit_once(':')?;
+    let (domain, bus) = front.rsplit_once(':').unwrap_or(("0", front));
+    let [domain, bus, device, function] =
+        [domain, bus, device, function].map(|digits| u32::from_str_radix(digits, 16).ok());
+    Some([domain?, bus?, device?, function?])
+}
+
+/// Whether the device with this ordinal answers calls that concern it; the error of one that is lost.
+pub(crate) fn answers(ordinal: i32) -> Result<(), cudaError> {
+    device(ordinal)?.check()
+}
+
+/// What a library does first, so that CUDA is there: sets up the device with this ordinal, if it answers.
+pub(crate) fn start(ordinal: i32) -> Result<(), cudaError> {
+    device(ordinal)?.set_up();
+    answers(ordinal)
+}
+
+impl Device {
+    fn new(ordinal: i32, heap: &'static Heap) -> Self {
+        Self {
+            ordinal,
+            heap,
+            used: AtomicBool::new(false),
+            sticky: AtomicU32::new(0),
+            begun: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            driver: RwLock::new(()),
+            channels: Default::default(),
+            made: AtomicUsize::new(0),
+            legacy: OnceLock::new(),
+            lines: Mutex::default(),
+        }
+    }
+
+    /// Its number on the machine, which is the same in all processes.
+    pub fn number(&self) -> i32 {
+        self.heap.ground.number
+    }
+
+    /// Sets up its primary context, where that is not done.
+    pub fn set_up(&self) {
+        if !self.is_used() {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this process has set up its primary context.
+    pub fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The sticky error, if one happened.
+    pub fn check(&self) -> Result<(), cudaError> {
+        match self.sticky.load(Ordering::Acquire) {
+            0 => Ok(()),
+            code => Err(cudaError(code)),
+        }
+    }
+
+    /// Makes `error` stick, unless another one does: on all devices of this process, where nothing else was asked for.
+    pub fn fail(&self, error: cudaError) {
+        let stick = |device: &Self| {
+            let _ = device.sticky.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
+        };
+        stick(self);
+        if settings::settings().lost_together {
+            devices().iter().for_each(stick);
+        }
+    }
+
+    /// Counts a wait, or the time of an event, that a stream has come to; it may last longer, as was asked for.
+    pub fn begin_wait(&self) {
+        let number = self.waits.fetch_add(1, Ordering::Relaxed) + 1;
+        self.dawdle(Work::Wait, number);
+    }
+
+    fn dawdle(&self, work: Work, number: u64) {
+        if let Some(delay) = fault::slows(self.number(), work, number) {
+            std::thread::sleep(delay);
+        }
+    }
+
+    /// Counts the work `name` that is about to begin; a fault that was asked for may hold it up, or take the device away from it.
+    pub fn begin_work(&self, name: &str) {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        self.dawdle(Work::of(name), number);
+        if fault::loses(self.number(), number) {
+            let (variable, device) = (fault::VARIABLE, self.ordinal);
+            report::line(format!("injected by {variable}: device {device} is lost at its work #{number}, {name}"));
+            self.fail(cudaError::cudaErrorLaunchFailure);
+        }
+    }
+
+    /// Opens the memory of cudaMalloc of `peer` to work of this device.
+    pub fn enable_peer(&self, peer: &Device) -> Result<(), cudaError> {
+        if peer.ordinal == self.ordinal {
+            return Err(cudaError::cudaErrorInvalidDevice);
+        }
+        match peer.heap.ground.rights.set(self.ordinal, Access::ReadWrite) {
+            Access::None => Ok(()),
+            _ => Err(cudaError::cudaErrorPeerAccessAlreadyEnabled),
+        }
+    }
+
+    /// The line of the stream behind the null handle, if that was ever used.
+    pub fn legacy_if_used(&self) -> Option<&Arc<Line>> {
+        self.legacy.get()
+    }
+
+    /// The launch queue of the next stream.
+    pub fn next_channel(&self) -> &Channel {
+        &self.channels[self.made.fetch_add(1, Ordering::Relaxed) % CHANNELS]
+    }
+
+    /// Counts the stream of `line` among those of this device.
+    pub fn adopt(&self, line: &Arc<Line>) {
+        let mut lines = lock(&self.lines);
+        lines.retain(|line| line.strong_count() > 0);
+        lines.push(Arc::downgrade(line));
+        if line.manner == Manner::Legacy {
+            let _ = self.legacy.set(line.clone());
+        }
+    }
+
+    /// The lines of the streams of this device, of the legacy one too where it was used.
+    pub fn lines(&self) -> Vec<Arc<Line>> {
+        lock(&self.lines).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Waits until the work that was enqueued before this call is done.
+    pub fn synchronize(&self) {
+        let tickets: Vec<Ticket> = self.lines().iter().map(Line::last).collect();
+        tickets.iter().for_each(Ticket::wait);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_device_belongs_to_the_thread() {
+        set_current(1).unwrap();
+        assert_eq!(current_device(), 1);
+        std::thread::spawn(|| assert_eq!(current_device(), 0)).join().unwrap();
+        assert_eq!(set_current(-1), Err(cudaError::cudaErrorInvalidDevice));
+        assert_eq!(set_current(device_count()), Err(cudaError::cudaErrorInvalidDevice));
+        assert_eq!(current_device(), 1);
+    }
+
+    #[test]
+    fn bus_ids_name_places() {
+        for (id, want) in [
+            ("0000:0A:00.0", Some([0, 10, 0, 0])),
+            ("1:a:0", Some([1, 10, 0, 0])),
+            ("0a:1f.1", Some([0, 10, 31, 1])),
+            ("0a", None),
+            ("", None),
+            ("0000:0x:00.0", None),
+            ("0000:0a:00.", None),
+            ("0:0:0:0", None),
+        ] {
+            assert_eq!(place(id), want, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_sticky_error_stays() {
+        let device = Device::new(63, heap::of(0).unwrap());
+        assert_eq!(device.check(), Ok(()));
+        device.fail(cudaError::cudaErrorIllegalAddress);
+        device.fail(cudaError::cudaErrorUnknown);
+        assert_eq!(device.check(), Err(cudaError::cudaErrorIllegalAddress));
+    }
+}

@@ -1,0 +1,150 @@
+//! Lines: how far streams have come.
+
+use crate::lock::lock;
+use crate::races::course::{Point, Track};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How a stream keeps the order of CUDA's legacy default stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It is that stream.
+    Legacy,
+    /// It waits for that stream, and is waited for.
+    Blocking,
+    /// Neither.
+    NonBlocking,
+}
+
+/// How many tasks a stream was given, and how many are done.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub manner: Manner,
+    /// The ordinal of the device of its stream.
+    pub device: i32,
+    /// What its work comes after, where races are looked for.
+    pub track: Option<Track>,
+    /// How many were ever enqueued; changes under the lock of the stream's queue.
+    submitted: AtomicU64,
+    /// How many are done; only the stream's thread changes it.
+    completed: AtomicU64,
+    /// How many threads wait for progress.
+    waiters: AtomicUsize,
+    lock: Mutex<()>,
+    progress: Condvar,
+}
+
+impl Line {
+    /// Of a new stream.
+    pub(crate) fn new(device: i32, manner: Manner) -> Arc<Self> {
+        Arc::new(Self {
+            manner,
+            device,
+            track: Track::new(device),
+            submitted: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            waiters: AtomicUsize::new(0),
+            lock: Mutex::default(),
+            progress: Condvar::new(),
+        })
+    }
+
+    /// The last task that was enqueued.
+    pub(crate) fn last(self: &Arc<Self>) -> Ticket {
+        self.ticket(self.submitted.load(Ordering::Acquire))
+    }
+
+    fn ticket(self: &Arc<Self>, number: u64) -> Ticket {
+        Ticket { line: self.clone(), number, point: self.track.as_ref().map(Track::point) }
+    }
+
+    /// The last task that was enqueued, if it is not done.
+    pub(crate) fn unfinished(self: &Arc<Self>) -> Option<Ticket> {
+        let last = self.submitted.load(Ordering::Acquire);
+        (self.completed.load(Ordering::Acquire) < last).then(|| self.ticket(last))
+    }
+
+    /// So many tasks were enqueued; said by who holds the lock of the queue.
+    pub(super) fn add(self: &Arc<Self>, tasks: u64) -> Ticket {
+        // Only that lock's holder writes, so this is no race.
+        let number = self.submitted.load(Ordering::Relaxed) + tasks;
+        self.submitted.store(number, Ordering::Release);
+        self.ticket(number)
+    }
+
+    /// One more task is done; said by the stream's thread.
+    pub(super) fn advance(&self) {
+        let done = self.completed.load(Ordering::Relaxed) + 1;
+        // Either this sees the waiter, or the waiter sees this.
+        self.completed.store(done, Ordering::SeqCst);
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            // Who has looked and not gone to sleep yet holds the lock.
+            drop(lock(&self.lock));
+            self.progress.notify_all();
+        }
+    }
+}
+
+/// A place in the order of a stream: done when the first `number` tasks are.
+#[derive(Debug, Clone)]
+pub(crate) struct Ticket {
+    line: Arc<Line>,
+    number: u64,
+    /// What is enqueued up to here, and what that comes after, where races are looked for.
+    pub point: Option<Point>,
+}
+
+impl Ticket {
+    /// Which task it is, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it is of that line.
+    pub(crate) fn is_of(&self, line: &Arc<Line>) -> bool {
+        Arc::ptr_eq(&self.line, line)
+    }
+
+    /// Whether the stream has come this far. What the work before wrote is then visible to the caller.
+    pub(crate) fn done(&self) -> bool {
+        self.line.completed.load(Ordering::Acquire) >= self.number
+    }
+
+    /// The host has seen that the stream has come this far.
+    pub(crate) fn see(&self) {
+        if let Some(point) = &self.point {
+            point.see();
+        }
+    }
+
+    /// Sleeps until the stream has come this far, which the host then has seen.
+    pub(crate) fn wait(&self) {
+        self.wait_until(None);
+        self.see();
+    }
+
+    /// Sleeps until the stream has come this far, but no longer than `time`. Whether it has.
+    pub(crate) fn wait_for(&self, time: Duration) -> bool {
+        self.wait_until(Some(Instant::now() + time))
+    }
+
+    fn wait_until(&self, deadline: Option<Instant>) -> bool {
+        if self.done() {
+            return true;
+        }
+        let line = &self.line;
+        let done = || line.completed.load(Ordering::SeqCst) >= self.number;
+        let mut guard = lock(&line.lock);
+        line.waiters.fetch_add(1, Ordering::SeqCst);
+        while !done() {
+            guard = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => line.progress.wait(guard).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => break,
+                Some(left) => line.progress.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        line.waiters.fetch_sub(1, Ordering::SeqCst);
+        done()
+    }
+}

@@ -1,0 +1,188 @@
+//! Failures: a result code with the sentence that `ncclGetLastError` gives.
+//!
+//! Those that NCCL 2.28.9 gives too, with the same code, are plain. What only this emulator notices is a violation as well.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use super::safety::{Class, Function};
+use crate::bugs;
+use crate::cuda::core::fork;
+use crate::cuda::error::meaning;
+use crate::meet::trouble::Trouble;
+use crate::report;
+use crate::settings::settings;
+use crate::sys::{cudaError, ncclResult_t};
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) code: ncclResult_t,
+    pub(crate) text: String,
+}
+
+/// What a function of this emulator gives back.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: ncclResult_t, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    pub(crate) fn argument(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclInvalidArgument, text)
+    }
+
+    /// A mistake that NCCL does not look for: what it does then is undefined, wrong or for ever. It is reported as a violation;
+    /// where that does not end the process, the call fails, as NCCL's would not.
+    pub(crate) fn unnoticed(text: impl Into<String>) -> Self {
+        Self::argument(text).reported()
+    }
+
+    /// As [`Self::unnoticed`], for any code.
+    pub(crate) fn reported(self) -> Self {
+        report::violation(&self.text);
+        self
+    }
+
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclInvalidUsage, text)
+    }
+
+    pub(crate) fn internal(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclInternalError, text)
+    }
+
+    pub(crate) fn system(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclSystemError, text)
+    }
+
+    pub(crate) fn remote(text: impl Into<String>) -> Self {
+        Self::new(ncclResult_t::ncclRemoteError, text)
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Invalid(text) => Self::argument(text),
+            Trouble::System(text) => Self::system(text),
+        }
+    }
+}
+
+/// A CUDA error as NCCL reports it: which one it was is in the text only.
+pub(crate) fn cuda(what: &str, error: cudaError) -> Failure {
+    let text = meaning(error).to_string_lossy();
+    Failure::new(ncclResult_t::ncclUnhandledCudaError, format!("{what}: Cuda failure {} '{text}'", error.0))
+}
+
+/// The last failure of any thread. NCCL has only this one text; here a thread whose last call failed gets that call's.
+static LAST: Mutex<String> = Mutex::new(String::new());
+
+/// Remembers `text` as the process's last error.
+pub(crate) fn remember(text: &str) {
+    let mut last = LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    last.clear();
+    last.push_str(text);
+}
+
+thread_local! {
+    /// Why the last call of this thread failed, if it did.
+    static OWN: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// What `ncclGetLastError` handed out on this thread; it lives until the thread asks again.
+    static HANDED_OUT: RefCell<CString> = RefCell::new(CString::default());
+}
+
+/// Why the last call of this thread failed, if it did.
+pub(crate) fn own() -> Option<String> {
+    OWN.try_with(|own| own.borrow().clone()).ok().flatten()
+}
+
+fn remember_own(text: String) {
+    remember(&text);
+    let _ = OWN.try_with(|own| own.replace(Some(text)));
+}
+
+/// The pointer that `ncclGetLastError` returns: `text` if given, else the thread's last error, else the process's.
+///
+/// It stays valid until the thread's next call.
+pub(crate) fn last(text: Option<String>) -> *const c_char {
+    let text = text.or_else(own);
+    let text = text.unwrap_or_else(|| LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone());
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    HANDED_OUT
+        .try_with(|slot| match slot.try_borrow_mut() {
+            Ok(mut slot) => {
+                *slot = text;
+                slot.as_ptr()
+            }
+            Err(_) => c"".as_ptr(),
+        })
+        .unwrap_or(c"".as_ptr())
+}
+
+/// Makes the calls of CUDA that a function makes and a capture may forbid, as a failure of that function.
+pub(crate) fn heed_captures(function: Function) -> Outcome {
+    function
+        .unsafe_calls()
+        .map_err(|error| cuda(&format!("the calls of {} beside a stream capture", function.name), error))
+}
+
+/// Runs the body of one C entry, unless it needs devices and the process was forked: turns a failure into its code and keeps its text,
+/// and lets no panic cross into C.
+pub(crate) fn entry(function: Function, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
+    let Function { name, class, first } = function;
+    let body = || {
+        if settings().nccl < first {
+            return Err(Failure::unnoticed(format!(
+                "there is no such function in NCCL {}, which the emulator stands for",
+                bugs::text(settings().nccl)
+            )));
+        }
+        if class != Class::Any {
+            fork::check().map_err(|error| cuda("a forked process has no devices", error))?;
+        }
+        if class == Class::Unsafe {
+            heed_captures(function)?;
+        }
+        body()
+    };
+    match catch_unwind(AssertUnwindSafe(|| report::during(name, body))) {
+        Ok(Ok(code)) => {
+            let _ = OWN.try_with(|own| own.take());
+            code
+        }
+        Ok(Err(failure)) => {
+            remember_own(format!("{name}: {}", failure.text));
+            failure.code
+        }
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "no message".to_owned());
+            remember_own(format!("{name}: the emulator panicked: {text}"));
+            ncclResult_t::ncclInternalError
+        }
+    }
+}
+
+/// The sentence for a result code.
+pub(crate) fn describe(code: ncclResult_t) -> &'static CStr {
+    match code {
+        ncclResult_t::ncclSuccess => c"success",
+        ncclResult_t::ncclUnhandledCudaError => c"a CUDA call failed",
+        ncclResult_t::ncclSystemError => c"a system call failed",
+        ncclResult_t::ncclInternalError => c"internal error",
+        ncclResult_t::ncclInvalidArgument => c"invalid argument",
+        ncclResult_t::ncclInvalidUsage => c"invalid usage",
+        ncclResult_t::ncclRemoteError => c"a remote rank failed or ended",
+        ncclResult_t::ncclInProgress => c"operation in progress",
+        ncclResult_t::ncclTimeout => c"timeout",
+        _ => c"unknown result code",
+    }
+}

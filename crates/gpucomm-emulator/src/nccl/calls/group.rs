@@ -1,0 +1,335 @@
+//! Groups: what a thread has called between `ncclGroupStart` and `ncclGroupEnd`, and its launch at the end.
+//!
+//! Every call that launches something runs as a group of its own, so there is one path for both. The state belongs to the
+//! thread, as in NCCL: a group that is never ended swallows all that the thread calls later.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::connect;
+use crate::cuda::core::device;
+use crate::nccl::basics::error::{Failure, Outcome};
+use crate::nccl::requests::batch::{Batch, StreamHandle};
+use crate::nccl::requests::operation::Operation;
+use crate::nccl::run::launch;
+use crate::nccl::state::comm::Comm;
+use crate::nccl::state::inside::{Inside, Manner};
+use crate::report;
+use crate::sys::ncclResult_t;
+
+/// A call that is no operation on a stream: init, split, finalize, window registration.
+pub(crate) struct Job {
+    /// The communicator whose state tells how the job goes.
+    pub(crate) comm: Arc<Comm>,
+    pub(crate) name: &'static str,
+    pub(crate) run: Box<dyn FnOnce() -> Outcome + Send>,
+}
+
+#[derive(Default)]
+struct State {
+    depth: usize,
+    /// How much of the depth an early return of ncclCommDestroy left behind.
+    leaked: usize,
+    /// The first failure of a call inside: the end launches nothing then.
+    failure: Option<Failure>,
+    blocking: Option<bool>,
+    batches: Vec<Batch>,
+    jobs: Vec<Job>,
+    /// One-sided operations, which are enqueued when the jobs are done.
+    late: Vec<Job>,
+    /// Of which capture the streams of each communicator are.
+    captures: Vec<(Arc<Comm>, Option<u64>)>,
+    /// The communicators of both: this thread is inside them until the group ends.
+    inside: Vec<Inside>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if self.depth > 0 {
+            report::violation(format!(
+                "a thread ended inside a group: {} ncclGroupStart without ncclGroupEnd, {} operations were never launched",
+                self.depth,
+                self.batches.iter().map(|batch| batch.operations.len()).sum::<usize>() + self.jobs.len()
+            ));
+        }
+    }
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::new(State::default());
+}
+
+fn with<R>(f: impl FnOnce(&mut State) -> R) -> Outcome<R> {
+    STATE
+        .try_with(|state| match state.try_borrow_mut() {
+            Ok(mut state) => Ok(f(&mut state)),
+            Err(_) => Err(Failure::internal("a group is used while it is being used")),
+        })
+        .unwrap_or_else(|_| Err(Failure::internal("the thread is ending")))
+}
+
+/// `ncclGroupStart`.
+pub(crate) fn start() -> Outcome {
+    with(|state| state.depth += 1)
+}
+
+/// What a group is made of that is about to be launched: operations, jobs, one-sided operations, and whether its communicators block.
+pub(super) type Parts = (Vec<Batch>, Vec<Job>, Vec<Job>, Option<bool>);
+
+/// `ncclGroupEnd`.
+pub(crate) fn end() -> Outcome<ncclResult_t> {
+    end_by(submit)
+}
+
+/// Ends a group, and has `launch` do what is left to do.
+pub(super) fn end_by(launch: impl FnOnce(Parts) -> Outcome<ncclResult_t>) -> Outcome<ncclResult_t> {
+    let state = with(|state| {
+        if state.depth == 0 {
+            return Err(Failure::usage("not inside a group"));
+        }
+        state.depth -= 1;
+        Ok((state.depth == 0).then(|| std::mem::take(state)))
+    })??;
+    match state {
+        None => Ok(ncclResult_t::ncclSuccess),
+        Some(mut state) => match state.failure.take() {
+            Some(failure) => {
+                for job in state.jobs.iter().chain(&state.late) {
+                    job.comm.give_up(&failure);
+                    job.comm.refuse(&failure);
+                }
+                state.batches.iter().for_each(|batch| batch.comm.refuse(&failure));
+                Err(Failure::new(failure.code, format!("a call inside the group failed: {}", failure.text)))
+            }
+            None => {
+                let (batches, jobs) = (std::mem::take(&mut state.batches), std::mem::take(&mut state.jobs));
+                launch((batches, jobs, std::mem::take(&mut state.late), state.blocking))
+            }
+        },
+    }
+}
+
+/// Leaves the thread one group deeper, as NCCL's `ncclCommDestroy` does when it returns early.
+pub(crate) fn leak() -> Outcome {
+    with(|state| {
+        state.depth += 1;
+        state.leaked += 1;
+    })
+}
+
+/// Whether the thread is in such a group.
+pub(crate) fn leaked() -> bool {
+    with(|state| state.leaked > 0).unwrap_or(false)
+}
+
+/// How deep the calling thread is inside groups.
+pub(crate) fn depth() -> usize {
+    with(|state| state.depth).unwrap_or(0)
+}
+
+/// Whether the calling thread has operations waiting in a group.
+pub(crate) fn has_operations() -> bool {
+    with(|state| !state.batches.is_empty()).unwrap_or(false)
+}
+
+/// Runs one call as a group of its own, or as part of the one that the thread is in.
+pub(crate) fn call(body: impl FnOnce() -> Outcome) -> Outcome<ncclResult_t> {
+    start()?;
+    let failed = body().err();
+    if let Some(failure) = &failed {
+        with(|state| {
+            state.failure.get_or_insert_with(|| failure.clone());
+        })?;
+    }
+    let ended = end();
+    match failed {
+        Some(failure) => Err(failure),
+        None => ended,
+    }
+}
+
+impl State {
+    /// Whoever comes with something for a stream, or a window, decides how the group is launched: NCCL looks at the last of them.
+    fn join(&mut self, comm: &Comm) {
+        self.blocking = Some(comm.config.blocking);
+    }
+
+    /// All that a communicator is given streams for is of one capture, or of none.
+    fn agree(&mut self, comm: &Arc<Comm>, capture: Option<u64>) -> Outcome {
+        match self.captures.iter().find(|(known, _)| Arc::ptr_eq(known, comm)) {
+            Some((_, known)) if *known != capture => Err(Failure::usage(
+                "the streams that a communicator is given in a group must all be captured into the same graph, or none of them",
+            )),
+            Some(_) => Ok(()),
+            None => {
+                self.captures.push((comm.clone(), capture));
+                Ok(())
+            }
+        }
+    }
+
+    /// Other jobs must be of communicators that block as the group does so far.
+    fn check(&mut self, comm: &Comm) -> Outcome {
+        let blocking = *self.blocking.get_or_insert(comm.config.blocking);
+        if blocking != comm.config.blocking {
+            return Err(Failure::argument("blocking and non-blocking communicators are in the same group"));
+        }
+        Ok(())
+    }
+
+    fn add_job(&mut self, job: Job) {
+        self.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
+        self.jobs.push(job);
+    }
+}
+
+/// Adds an operation, issued in that epoch of its communicator on a stream of that capture, to the group of this thread.
+pub(crate) fn add_operation(
+    comm: &Arc<Comm>,
+    epoch: u32,
+    operation: Operation,
+    (stream, capture): (StreamHandle, Option<u64>),
+) -> Outcome {
+    with(|state| {
+        state.join(comm);
+        state.agree(comm, capture)?;
+        match state.batches.iter_mut().find(|batch| Arc::ptr_eq(&batch.comm, comm)) {
+            Some(batch) => {
+                if stream != batch.main && !batch.others.contains(&stream) {
+                    batch.others.push(stream);
+                }
+                batch.operations.push(operation);
+            }
+            None => {
+                state.inside.push(comm.resources.visits.enter(comm.handle, comm.rank, Manner::Alone));
+                let (comm, operations) = (comm.clone(), vec![operation]);
+                state.batches.push(Batch { comm, epoch, capture, main: stream, others: Vec::new(), operations });
+            }
+        }
+        Ok(())
+    })?
+}
+
+/// Adds a job to the group of this thread.
+pub(crate) fn add_job(job: Job) -> Outcome {
+    with(|state| {
+        state.check(&job.comm)?;
+        state.add_job(job);
+        Ok(())
+    })?
+}
+
+/// Adds an abort, which the caller waits for whatever its communicator says of blocking.
+pub(crate) fn add_abort(job: Job) -> Outcome {
+    with(|state| state.add_job(job))
+}
+
+/// Adds a window to be registered.
+pub(crate) fn add_window(job: Job) -> Outcome {
+    with(|state| {
+        state.join(&job.comm);
+        state.add_job(job);
+    })
+}
+
+/// Adds a one-sided operation on a stream of that capture.
+pub(crate) fn add_one_sided(job: Job, capture: Option<u64>) -> Outcome {
+    with(|state| {
+        state.join(&job.comm);
+        state.agree(&job.comm, capture)?;
+        state.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
+        state.late.push(job);
+        Ok(())
+    })?
+}
+
+/// Launches a group.
+pub(super) fn submit((batches, jobs, late, blocking): Parts) -> Outcome<ncclResult_t> {
+    if batches.is_empty() && jobs.is_empty() && late.is_empty() {
+        return Ok(ncclResult_t::ncclSuccess);
+    }
+    if blocking != Some(false) {
+        let last = batches.last().map(|batch| batch.comm.device);
+        let performed = perform(batches, jobs, late);
+        if performed.is_err()
+            && let Some(device) = last
+        {
+            // NCCL restores the current device after a success only.
+            let _ = device::set_current(device);
+        }
+        return performed.map(|()| ncclResult_t::ncclSuccess);
+    }
+    let mut comms: Vec<Arc<Comm>> = Vec::new();
+    for comm in batches.iter().map(|batch| &batch.comm).chain(jobs.iter().chain(&late).map(|job| &job.comm)) {
+        if !comms.iter().any(|known| Arc::ptr_eq(known, comm)) {
+            comms.push(comm.clone());
+        }
+    }
+    for comm in &comms {
+        comm.begin();
+    }
+    let settle = move || {
+        let outcome = perform(batches, jobs, late);
+        for comm in comms {
+            comm.settle(&outcome);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(settle);
+    spawned.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?;
+    Ok(ncclResult_t::ncclInProgress)
+}
+
+/// NCCL launches the communicators of a group in the order of their hashes, which all ranks know.
+fn order_of_launch(batch: &Batch) -> u64 {
+    batch.comm.segment.get().map_or(0, |segment| segment.nonce())
+}
+
+/// Runs the jobs side by side, since those of one group may wait for each other, then enqueues the batches, and what is one-sided.
+fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>, late: Vec<Job>) -> Outcome {
+    if jobs.len() == 1
+        && let Some(job) = jobs.pop()
+    {
+        (job.run)()?;
+    } else if !jobs.is_empty() {
+        let mut threads = Vec::with_capacity(jobs.len());
+        // Where one fails, the others are stopped, as NCCL does it.
+        let comms: Arc<[Arc<Comm>]> = jobs.iter().map(|job| job.comm.clone()).collect();
+        for job in jobs {
+            let comms = comms.clone();
+            let run = move || (job.run)().inspect_err(|_| comms.iter().for_each(|comm| comm.resources.abort.set()));
+            let thread = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(run);
+            threads.push((job.name, thread.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?));
+        }
+        let mut first = Ok(());
+        for (name, thread) in threads {
+            let outcome = thread.join().unwrap_or_else(|_| Err(Failure::internal(format!("{name} panicked"))));
+            first = first.and(outcome);
+        }
+        first?;
+    }
+    connect::connect(&batches)?;
+    check_captures(&batches)?;
+    batches.sort_by_key(order_of_launch);
+    for batch in batches {
+        let comm = Arc::clone(&batch.comm);
+        launch::launch(batch)?;
+        comm.graph_cache.step();
+    }
+    late.into_iter().try_for_each(|job| (job.run)())
+}
+
+/// Refuses to capture some ranks of a communicator and not others, as NCCL does when it has begun already.
+fn check_captures(batches: &[Batch]) -> Outcome {
+    let Some((captured, live)) = batches.iter().find(|batch| batch.capture.is_some()).and_then(|captured| {
+        let nonce = |batch: &Batch| batch.comm.segment().ok().map(|segment| segment.nonce());
+        let live = batches.iter().find(|batch| batch.capture.is_none() && nonce(batch) == nonce(captured))?;
+        Some((captured, live))
+    }) else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!(
+        "of one communicator, rank {} is captured in a group in which rank {} is not: NCCL leaves both unusable",
+        captured.comm.rank, live.comm.rank
+    ))
+    .reported())
+}

@@ -1,0 +1,211 @@
+//! How a communicator ends: finalized, destroyed or aborted.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::group::{self, Job};
+use super::reclaim::{reclaim, wait_for_peers};
+use crate::lock::lock;
+use crate::meet::layout::Life;
+use crate::meet::segment::Segment;
+use crate::nccl::basics::error::{Failure, Outcome, heed_captures};
+use crate::nccl::basics::graphs::Graphs;
+use crate::nccl::basics::safety::{Function, functions};
+use crate::nccl::state::comm::Comm;
+use crate::nccl::state::inside::Manner;
+use crate::nccl::state::mixing::Mixing;
+use crate::nccl::state::registry;
+use crate::nccl::state::shared::Shared;
+use crate::patience::Patience;
+use crate::report;
+use crate::sys::{ncclComm_t, ncclResult_t};
+
+/// How long the threads of a rank that is revoked take to end.
+const THREADS_END: Duration = Duration::from_millis(500);
+
+/// How long an abort waits for what is running to notice it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The wait of an end for what NCCL has on its streams. Where a capture forbids it, NCCL says so in its log, and frees what kernels use.
+fn wait_blindly(comm: &Comm, function: Function) {
+    if function.unsafe_calls().is_err() && comm.has_work() {
+        report::violation(format!(
+            "{}: rank {} still has work on its streams, which NCCL cannot wait for beside a stream capture, and does not look whether it could",
+            function.name, comm.rank
+        ));
+    }
+}
+
+/// Waits until no graph has what `left` counts, however long that takes: so does NCCL, also in an abort.
+fn outlast_graphs(comm: &Comm, left: impl Fn(&Segment) -> u32) {
+    let (call, mut patience) = (report::call(), Patience::new());
+    let left = || comm.segment().map_or(0, |segment| left(segment));
+    while left() > 0 {
+        patience.check(|| {
+            let graphs = format!("graphs that are not destroyed have {} of its batches", left());
+            format!("{call} of rank {}: {graphs}, and it", comm.rank)
+        });
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The end of a rank: the last one of this process frees what all of them have, and waits for the graphs of all of them.
+fn part(comm: &Arc<Comm>, life: Life) {
+    comm.part(life);
+    let me = std::process::id();
+    let is_here = |segment: &Segment, rank: usize| segment.rank(rank).pid.load(Ordering::Acquire) == me;
+    let is_last = |segment: &Segment| {
+        !(0..comm.size).any(|rank| is_here(segment, rank) && segment.rank(rank).life() == Life::Joined)
+    };
+    let nonce = comm.segment().map_or(0, |segment| segment.nonce());
+    let (rank, graphs, mixing) = (comm.rank, comm.config.graphs, Arc::clone(&comm.resources.mixing));
+    lock(&PARTED).push(Parted { nonce, rank, graphs, mixing });
+    outlast_graphs(comm, |segment| {
+        if !is_last(segment) {
+            return 0;
+        }
+        let here = (0..comm.size).filter(|&rank| is_here(segment, rank));
+        here.map(|rank| segment.own(rank).graphs.load(Ordering::Acquire)).sum()
+    });
+    if comm.segment().map_or(true, |segment| is_last(segment)) {
+        let parted: Vec<_> = {
+            let mut all = lock(&PARTED);
+            let (parted, others) = std::mem::take(&mut *all).into_iter().partition(|parted| parted.nonce == nonce);
+            *all = others;
+            parted
+        };
+        parted.iter().for_each(|parted| parted.mixing.free(parted.graphs, parted.rank));
+    }
+    reclaim(comm);
+}
+
+/// A rank that has ended, and is freed with the last one of its communicator in this process.
+struct Parted {
+    nonce: u64,
+    rank: usize,
+    graphs: Graphs,
+    mixing: Arc<Mixing>,
+}
+
+static PARTED: Mutex<Vec<Parted>> = Mutex::new(Vec::new());
+
+/// `ncclCommFinalize`: waits until everything that was launched is done, and no graph has anything of it.
+pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
+    group::call(|| {
+        comm.ensure_settled()?;
+        comm.begin_finalize()?;
+        let job = comm.clone();
+        let run = Box::new(move || {
+            wait_blindly(&job, functions::ncclCommFinalize);
+            job.drain()?;
+            outlast_graphs(&job, |segment| segment.own(job.rank).graphs.load(Ordering::Acquire));
+            job.let_go();
+            Ok(())
+        });
+        group::add_job(Job { comm: comm.clone(), name: "ncclCommFinalize", run })
+    })
+}
+
+/// `ncclCommDestroy`.
+///
+/// Where NCCL returns early it leaves the thread one group deeper than before. So does this, and says so.
+pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
+    let refuse = |failure: Failure| {
+        report::violation(format!(
+            "ncclCommDestroy returned early and left the thread inside a group, so that its next calls are never launched; \
+             a communicator that has failed must be aborted ({})",
+            failure.text
+        ));
+        group::leak()?;
+        Err(failure)
+    };
+    let (comm, _inside) = match registry::enter(handle, Manner::End) {
+        Ok(found) => found,
+        Err(failure) if registry::stale(handle) => return refuse(failure),
+        Err(failure) => return Err(failure),
+    };
+    if let Err(failure) = comm.ensure_settled() {
+        return refuse(failure);
+    }
+    if registry::remove(handle).is_none() {
+        return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
+    }
+    group::call(|| {
+        let job = comm.clone();
+        let run = Box::new(move || {
+            wait_blindly(&job, functions::ncclCommDestroy);
+            let outcome = if job.resources.abort.is_set() || job.is_revoked() { Ok(()) } else { job.drain() };
+            part(&job, Life::Destroyed);
+            outcome
+        });
+        group::add_job(Job { comm: comm.clone(), name: "ncclCommDestroy", run })
+    })?;
+    Ok(ncclResult_t::ncclSuccess)
+}
+
+/// `ncclCommAbort`: ends every wait of the communicator at once, and what it still had to do at the end of the group.
+pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
+    let (_, _inside) = registry::enter(handle, Manner::End)?;
+    let Some(comm) = registry::remove(handle) else {
+        return Err(Failure::unnoticed("the communicator is being destroyed by another thread"));
+    };
+    comm.resources.abort.set();
+    group::call(|| {
+        let job = comm.clone();
+        let run = Box::new(move || {
+            wait_blindly(&job, functions::ncclCommAbort);
+            let until = Instant::now() + PATIENCE;
+            let busy = || job.resources.progress.running() || job.state() == ncclResult_t::ncclInProgress;
+            while busy() && Instant::now() < until {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            part(&job, Life::Aborted);
+            Ok(())
+        });
+        group::add_abort(Job { comm: comm.clone(), name: "ncclCommAbort", run })
+    })?;
+    Ok(ncclResult_t::ncclSuccess)
+}
+
+/// `ncclCommRevoke`: ends every wait of the communicator like an abort, waits for its streams, and frees nothing. What NCCL had marked as
+/// failed, it forgets, and the stop is taken back. After that the communicator can only be divided, destroyed or aborted, and its windows
+/// deregistered.
+///
+/// The last of those that share their resources waits for its peers, until they have let go of this rank.
+pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
+    comm.begin_revoke()?;
+    comm.resources.mixing.stop(comm.config.graphs, comm.rank);
+    comm.resources.abort.set();
+    let progress = &comm.resources.progress;
+    let batches = *lock(&progress.launched);
+    progress.wait(batches, || false);
+    // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
+    heed_captures(functions::ncclCommRevoke).inspect_err(|failure| comm.fail(failure))?;
+    spare_mates(comm);
+    comm.let_go();
+    wait_for_peers(comm);
+    comm.end_revoke();
+    Ok(ncclResult_t::ncclSuccess)
+}
+
+/// The threads of a rank that is revoked free what it receives by, when they end: half a second later. Reports ranks of this process whose
+/// graphs still write there then, as nobody has stopped them. Other processes have mapped it, and that lasts.
+fn spare_mates(comm: &Comm) {
+    let goes_on = |mate: &&Arc<Comm>| {
+        let is_stopped = mate.is_revoked() || mate.resources.abort.is_set();
+        !is_stopped && mate.resources.mixing.is_unseen(mate.config.graphs) && mate.has_work()
+    };
+    let begin = Instant::now();
+    while let Some(mate) = registry::mates(comm).iter().find(goes_on) {
+        if begin.elapsed() > THREADS_END {
+            report::violation(format!(
+                "rank {} is revoked while rank {}, of the same process, has a graph on its device that uses memory of the first, and is not: \
+                 expected that both are",
+                comm.rank, mate.rank
+            ));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

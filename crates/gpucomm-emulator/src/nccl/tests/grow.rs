@@ -1,0 +1,32 @@
+//! Communicators that grow.
+
+use std::ptr;
+
+use super::one_sided::newer;
+use super::*;
+use crate::report::expected::reported;
+
+/// NCCL goes by what was split off last.
+#[test]
+fn what_was_split_and_shares_does_not_grow() {
+    newer("grow::what_was_split_and_shares_does_not_grow", || {
+        within_limit(|| {
+            set_device(0);
+            let mut sharing = config(true);
+            sharing.splitShare = 1;
+            let (result, comm) = init(1, unique_id(), 0, sharing);
+            assert_eq!(result, OK, "{}", last_error());
+            let (mut part, mut grown) = (ptr::null_mut(), ptr::null_mut());
+            let mut id = ncclUniqueId { internal: [0; 128] };
+            // SAFETY: the pointers are valid for writes, and what the group starts has ended when it returns.
+            unsafe {
+                assert_eq!(ncclCommSplit(comm, 0, 0, &mut part, ptr::null_mut()), OK, "{}", last_error());
+                assert_eq!(ncclCommGetUniqueId(comm, &mut id), OK, "{}", last_error());
+                let grow = || ncclCommGrow(comm, 2, &id, -1, &mut grown, ptr::null_mut());
+                assert_eq!(reported("use the threads of the old", grow), ncclResult_t::ncclInvalidArgument);
+                assert!(grown.is_null());
+                assert_eq!((ncclCommAbort(part), ncclCommAbort(comm)), (OK, OK));
+            }
+        });
+    });
+}

@@ -1,0 +1,206 @@
+//! The symmetric heap: allocations at the same offsets on all PEs.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use super::regions::Regions;
+use super::space::Space;
+use crate::lock::lock;
+use crate::memory::block::Block;
+use crate::memory::heap::{self, Heap};
+use crate::memory::map::{self, Kind};
+use crate::memory::object::Location;
+use crate::memory::space::held::InUse;
+use crate::memory::space::locate;
+use crate::memory::{poison, symmetric};
+use crate::nvshmem::basics::entry::{Outcome, wrong};
+use crate::nvshmem::basics::environment::size;
+use crate::settings::settings;
+
+/// From so many bytes on, pages go back to the system when memory is freed.
+const PUNCHED: u64 = 1 << 20;
+
+/// One allocation, in the heaps of all PEs.
+#[derive(Debug)]
+struct Piece {
+    /// What was taken for it.
+    taken: (u64, u64),
+    blocks: Vec<Arc<Block>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    space: Space,
+    live: BTreeMap<u64, Piece>,
+    /// It could not grow, which has ended it.
+    lost: bool,
+}
+
+/// Why there is no memory for an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The heap, which is so long, cannot grow by so many bytes.
+    Grows(u64, u64),
+    /// It is not there any more.
+    Lost,
+}
+
+/// The heap of this PE, and those of the others.
+#[derive(Debug)]
+pub(crate) struct Symmetric {
+    me: usize,
+    device: i32,
+    /// By their PEs.
+    heaps: Vec<&'static Heap>,
+    inner: Mutex<Inner>,
+    pub(crate) regions: Regions,
+}
+
+/// Places of regions have the number of theirs, from 1, above so many bits.
+const BITS: u32 = 48;
+
+/// Memory of this PE's heap, and that it is used.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// In the heap of any PE, or in a region.
+    pub(crate) offset: u64,
+    pub(crate) used: InUse,
+}
+
+impl Symmetric {
+    /// The heap of PE `me`, among those that begin at `places`.
+    pub(crate) fn new(me: usize, device: i32, places: &[Location]) -> io::Result<Self> {
+        let heaps = places.iter().map(|place| symmetric::of(place, device)).collect::<io::Result<Vec<_>>>()?;
+        let most = heaps.iter().map(|heap| heap.ground.total).min().unwrap_or(0);
+        let step = size("NVSHMEM_CUMEM_GRANULARITY", 512 << 20).clamp(2 << 20, 2 << 30);
+        let wide = settings().nvshmem >= 3_05_00;
+        let limit = size("NVSHMEM_MAX_MEMORY_PER_GPU", if wide { 256 << 30 } else { 128 << 30 });
+        let space = Space::new(step, limit.min(most.saturating_add(1)));
+        let inner = Inner { space, live: BTreeMap::new(), lost: false };
+        Ok(Self { me, device, heaps, inner: Mutex::new(inner), regions: Regions::default() })
+    }
+
+    /// Takes memory for an allocation that begins at a multiple of `align`, a power of two, or 0 for any: where it begins. All PEs take the same.
+    pub(crate) fn take(&self, bytes: u64, align: u64) -> Result<u64, Full> {
+        let mut inner = lock(&self.inner);
+        if inner.lost {
+            return Err(Full::Lost);
+        }
+        let mut taken = inner.space.take(bytes, align);
+        if taken.is_none() {
+            let growth = inner.space.growth(bytes, align);
+            let device = heap::of(self.device);
+            let lent = growth.filter(|growth| device.is_some_and(|device| device.ground.lend(*growth)));
+            let Some(growth) = lent else { return Err(Full::Grows(inner.space.length, bytes.saturating_add(align))) };
+            inner.space.grow(growth);
+            self.heaps.iter().for_each(|heap| heap.backed.store(inner.space.length, Ordering::Relaxed));
+            taken = inner.space.take(bytes, align);
+        }
+        let Some((offset, span)) = taken else { return Err(Full::Lost) };
+        let blocks = self.heaps.iter().map(|heap| heap.place(offset, bytes)).collect();
+        inner.live.insert(offset, Piece { taken: (offset, span), blocks });
+        Ok(offset)
+    }
+
+    /// It is not there any more.
+    pub(crate) fn lose(&self) {
+        lock(&self.inner).lost = true;
+        self.heaps.iter().for_each(|heap| heap.backed.store(0, Ordering::Relaxed));
+    }
+
+    /// Leaves in new memory what nobody should count on.
+    pub(crate) fn soil(&self, offset: u64, bytes: u64) {
+        // SAFETY: the range was just taken, and no PE uses it before all have it.
+        unsafe { poison::fill(self.at(self.me, offset), bytes as usize) };
+    }
+
+    /// Gives an allocation back. Whether there is one at `offset`.
+    pub(crate) fn give(&self, offset: u64) -> Option<u32> {
+        let piece = lock(&self.inner).live.remove(&offset)?;
+        let mut uses = 0;
+        for (heap, block) in self.heaps.iter().zip(&piece.blocks) {
+            heap.condemn(offset);
+            heap.bury(block);
+            uses += block.uses();
+        }
+        let (start, span) = piece.taken;
+        if span >= PUNCHED
+            && let Ok(arena) = self.heaps[self.me].ground.arena()
+        {
+            arena.punch(start, span);
+        }
+        lock(&self.inner).space.put(start, span);
+        Some(uses)
+    }
+
+    /// Gives all back.
+    pub(crate) fn clear(&self) {
+        let all: Vec<u64> = lock(&self.inner).live.keys().copied().collect();
+        for offset in all {
+            self.give(offset);
+        }
+        self.heaps.iter().for_each(|heap| heap.backed.store(0, Ordering::Relaxed));
+        let mut inner = lock(&self.inner);
+        if let Some(device) = heap::of(self.device) {
+            device.ground.restore(inner.space.length);
+        }
+        inner.space = Space::new(1, 0);
+    }
+
+    /// The address of an offset, in the heap of `pe`, or in its part of a region.
+    pub(crate) fn at(&self, pe: usize, offset: u64) -> *mut u8 {
+        if let Some(region) = (offset >> BITS).checked_sub(1) {
+            return self.regions.at(region as usize, pe, offset & ((1 << BITS) - 1));
+        }
+        self.heaps[pe].ground.arena().map_or(std::ptr::null_mut(), |arena| arena.at(offset))
+    }
+
+    /// A place in a region, as an offset.
+    pub(crate) fn in_region(region: usize, offset: u64) -> u64 {
+        (region as u64 + 1) << BITS | offset
+    }
+
+    /// Whose heap or region an address is in, and where, if in any.
+    pub(crate) fn find(&self, address: usize) -> Option<(usize, u64)> {
+        let mapping = map::find(address)?;
+        let Kind::Symmetric { heap } = mapping.kind else { return None };
+        let heap = symmetric::heap(heap)?;
+        let offset = mapping.place(address).offset;
+        if let Some(pe) = self.heaps.iter().position(|other| std::ptr::eq(*other, heap)) {
+            return Some((pe, offset));
+        }
+        let (region, pe, offset) = self.regions.find(heap, offset)?;
+        Some((pe, Self::in_region(region, offset)))
+    }
+
+    /// Where `bytes` bytes lie that any PE may reach: in one allocation of this PE's heap.
+    pub(crate) fn place(&self, what: &str, ptr: *const c_void, bytes: usize) -> Outcome<Place> {
+        let found = self.find(ptr.addr());
+        match found {
+            Some((pe, offset)) if pe == self.me => {
+                let used = locate::hold(ptr, bytes).map_err(|fault| wrong(format!("{what}: {}", fault.text)))?;
+                Ok(Place { offset, used })
+            }
+            Some((pe, _)) => Err(wrong(format!(
+                "{what}: {ptr:p} lies in the heap of PE {pe}, as nvshmem_ptr gives it, expected the symmetric address of PE {}",
+                self.me
+            ))),
+            None => Err(wrong(format!("{what}: {ptr:p} is not symmetric, expected {bytes} bytes of nvshmem_malloc"))),
+        }
+    }
+
+    /// Where an allocation begins, if `ptr` is one.
+    pub(crate) fn allocation(&self, ptr: *const c_void) -> Option<u64> {
+        let (_, offset) = self.find(ptr.addr()).filter(|&(pe, _)| pe == self.me)?;
+        lock(&self.inner).live.contains_key(&offset).then_some(offset)
+    }
+}
+
+impl Drop for Symmetric {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

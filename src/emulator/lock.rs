@@ -1,8 +1,0 @@
-//! Locks that outlive panics.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks, also after a panic elsewhere: what the locks here guard is consistent between any two statements.
-pub(in crate::emulator) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
