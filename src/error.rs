@@ -16,10 +16,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = Error::Unsupported { operation: "split", needs: "NCCL 2.18 or newer".into() };
 /// assert_eq!(format!("Error: {error:?}"), "Error: split: not supported: needs NCCL 2.18 or newer [Unsupported]");
 /// ```
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// This machine has no GPU that can be used. Match on it to fall back to the CPU or to one device.
+    #[error("{operation}: no usable GPU: {reason}")]
     NoDevice {
         /// What was asked for.
         operation: &'static str,
@@ -28,6 +29,7 @@ pub enum Error {
     },
 
     /// The installed driver is older than the CUDA runtime needs.
+    #[error("{operation}: the driver is too old: it supports CUDA {driver}, the runtime is {runtime}")]
     DriverTooOld {
         /// What was asked for.
         operation: &'static str,
@@ -38,6 +40,7 @@ pub enum Error {
     },
 
     /// Memory of the device, or pinned memory of the host, is used up.
+    #[error("{operation}: out of memory: {bytes} bytes asked for on {place}")]
     OutOfMemory {
         /// What was asked for.
         operation: &'static str,
@@ -48,6 +51,7 @@ pub enum Error {
     },
 
     /// A call of the CUDA runtime or driver failed.
+    #[error("{operation}: CUDA error {code} ({name}): {message}")]
     Cuda {
         /// The C function.
         operation: &'static str,
@@ -63,6 +67,7 @@ pub enum Error {
     /// gives this error from now on. What was on its way there is lost, and its memory too. Other devices go on where the
     /// driver lets them: on H200s with driver 580 a kernel that traps takes all devices of the process with it. To use it again
     /// takes a new process.
+    #[error("{operation}: device {device} is lost: CUDA error {code} ({name}): {message}")]
     DeviceLost {
         /// The C function that said so.
         operation: &'static str,
@@ -77,6 +82,7 @@ pub enum Error {
     },
 
     /// A call of NCCL failed.
+    #[error("{operation}: NCCL error {code} ({message}){}", last.iter().map(|last| format!(": {last}")).collect::<String>())]
     Nccl {
         /// The C function.
         operation: &'static str,
@@ -91,6 +97,7 @@ pub enum Error {
     },
 
     /// A call of NVSHMEM failed.
+    #[error("{operation}: NVSHMEM error {code} ({message})")]
     Nvshmem {
         /// The C function.
         operation: &'static str,
@@ -101,6 +108,7 @@ pub enum Error {
     },
 
     /// An argument cannot be right: nothing was submitted.
+    #[error("{operation}: {what}: expected {expected}, got {got}")]
     InvalidArgument {
         /// The method.
         operation: &'static str,
@@ -115,6 +123,7 @@ pub enum Error {
     /// Ranks of one communicator issued calls that do not belong together, or others wait for one that has left: it has
     /// closed its communicator, or its program has returned from [`Clique::spmd`](crate::Clique::spmd). Nothing that disagrees was
     /// submitted; the communicator is aborted on every rank, and all of them report the same, each with its own `operation`.
+    #[error("{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")]
     Disagreement {
         /// The method of the call that reports it.
         operation: &'static str,
@@ -130,6 +139,7 @@ pub enum Error {
 
     /// The operation was not done within its deadline. Where that has ended a communicator, others are told by
     /// [`Error::Aborted`], with this as the reason.
+    #[error("{operation}: not done within {timeout:?}: {detail}")]
     Timeout {
         /// The method.
         operation: &'static str,
@@ -141,12 +151,14 @@ pub enum Error {
     },
 
     /// A request of a world was cancelled before it began.
+    #[error("{operation}: cancelled before it began")]
     Cancelled {
         /// The method.
         operation: &'static str,
     },
 
     /// The communicator was aborted, by this rank or because another one failed.
+    #[error("{operation}: the communicator was aborted: {reason}")]
     Aborted {
         /// The method.
         operation: &'static str,
@@ -155,6 +167,7 @@ pub enum Error {
     },
 
     /// The communicator was [revoked](crate::nccl::Communicator::revoke): others can be made of it.
+    #[error("{operation}: the communicator was revoked: {reason}")]
     Revoked {
         /// The method.
         operation: &'static str,
@@ -163,6 +176,7 @@ pub enum Error {
     },
 
     /// The communicator is [suspended](crate::nccl::Communicator::suspend): it can be resumed.
+    #[error("{operation}: the communicator is suspended: {reason}")]
     Suspended {
         /// The method.
         operation: &'static str,
@@ -171,6 +185,7 @@ pub enum Error {
     },
 
     /// A rank that others wait for in an [`Exchange`](crate::exchange::Exchange) has ended, and will not come.
+    #[error("{operation}: rank {rank} {how}")]
     Gone {
         /// The method.
         operation: &'static str,
@@ -181,6 +196,7 @@ pub enum Error {
     },
 
     /// What ranks tell each other outside NCCL could not be told: the [`Store`](crate::exchange::Store) of an exchange failed, or refused.
+    #[error("{operation}: {key:?}: {reason}")]
     Exchange {
         /// The method.
         operation: &'static str,
@@ -191,6 +207,7 @@ pub enum Error {
     },
 
     /// There is no multicast, or not this: [`Refusal`](crate::cuda::multicast::Refusal) tells the reasons apart, and says what to do.
+    #[error("{operation}: {detail}: {why}")]
     Multicast {
         /// The method, or the C function.
         operation: &'static str,
@@ -201,6 +218,7 @@ pub enum Error {
     },
 
     /// The installation cannot do this.
+    #[error("{operation}: not supported: needs {needs}")]
     Unsupported {
         /// The method.
         operation: &'static str,
@@ -209,6 +227,10 @@ pub enum Error {
     },
 
     /// The running library is older than the headers that this program was built with.
+    #[error(
+        "{library} {running} is running, but this program was built for {built}: \
+         use {library} {built} or newer at run time, or build against {running}"
+    )]
     LibraryTooOld {
         /// `NCCL` or `CUDA runtime`.
         library: &'static str,
@@ -219,72 +241,13 @@ pub enum Error {
     },
 
     /// A call that is not allowed where it was made, such as a group within a group.
+    #[error("{operation}: {reason}")]
     InvalidUsage {
         /// The method.
         operation: &'static str,
         /// Why not here.
         reason: String,
     },
-}
-
-// By hand: for a derive macro, whatever depends on this crate would compile another syn.
-impl std::error::Error for Error {}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoDevice { operation, reason } => {
-                write!(f, "{operation}: no usable GPU: {reason}")
-            }
-            Self::DriverTooOld { operation, driver, runtime } => {
-                write!(f, "{operation}: the driver is too old: it supports CUDA {driver}, the runtime is {runtime}")
-            }
-            Self::OutOfMemory { operation, bytes, place } => {
-                write!(f, "{operation}: out of memory: {bytes} bytes asked for on {place}")
-            }
-            Self::Cuda { operation, code, name, message } => {
-                write!(f, "{operation}: CUDA error {code} ({name}): {message}")
-            }
-            Self::DeviceLost { operation, device, code, name, message } => {
-                write!(f, "{operation}: device {device} is lost: CUDA error {code} ({name}): {message}")
-            }
-            Self::Nccl { operation, code, message, last } => {
-                write!(f, "{operation}: NCCL error {code} ({message})")?;
-                last.as_ref().map_or(Ok(()), |last| write!(f, ": {last}"))
-            }
-            Self::Nvshmem { operation, code, message } => {
-                write!(f, "{operation}: NVSHMEM error {code} ({message})")
-            }
-            Self::InvalidArgument { operation, what, expected, got } => {
-                write!(f, "{operation}: {what}: expected {expected}, got {got}")
-            }
-            Self::Disagreement { operation, rank, peer, expected, got } => {
-                write!(f, "{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")
-            }
-            Self::Timeout { operation, timeout, detail } => {
-                write!(f, "{operation}: not done within {timeout:?}: {detail}")
-            }
-            Self::Cancelled { operation } => write!(f, "{operation}: cancelled before it began"),
-            Self::Aborted { operation, reason } => write!(f, "{operation}: the communicator was aborted: {reason}"),
-            Self::Revoked { operation, reason } => {
-                write!(f, "{operation}: the communicator was revoked: {reason}")
-            }
-            Self::Suspended { operation, reason } => {
-                write!(f, "{operation}: the communicator is suspended: {reason}")
-            }
-            Self::Gone { operation, rank, how } => write!(f, "{operation}: rank {rank} {how}"),
-            Self::Exchange { operation, key, reason } => write!(f, "{operation}: {key:?}: {reason}"),
-            Self::Multicast { operation, why, detail } => write!(f, "{operation}: {detail}: {why}"),
-            Self::Unsupported { operation, needs } => write!(f, "{operation}: not supported: needs {needs}"),
-            Self::LibraryTooOld { library, built, running } => {
-                write!(
-                    f,
-                    "{library} {running} is running, but this program was built for {built}: use {library} {built} or newer at run time, or build against {running}"
-                )
-            }
-            Self::InvalidUsage { operation, reason } => write!(f, "{operation}: {reason}"),
-        }
-    }
 }
 
 impl std::fmt::Debug for Error {

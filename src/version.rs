@@ -213,7 +213,8 @@ pub fn check_nvshmem() -> Result<()> {
     CHECKED
         .get_or_init(|| {
             let (built, running) = (built_nvshmem().version, running_nvshmem()?);
-            let enough = cfg!(gpucomm_emulator) || (built.major, built.minor) <= (running.major, running.minor);
+            let enough =
+                sys::behavior::HAS_OLDER_VERSIONS || (built.major, built.minor) <= (running.major, running.minor);
             sufficient("NVSHMEM", built, running, enough)
         })
         .clone()
@@ -239,7 +240,8 @@ pub fn check_nccl() -> Result<()> {
     CHECKED
         .get_or_init(|| {
             let (built, running) = (built_nccl().version, running_nccl()?);
-            let enough = cfg!(gpucomm_emulator) || (built.major, built.minor) <= (running.major, running.minor);
+            let enough =
+                sys::behavior::HAS_OLDER_VERSIONS || (built.major, built.minor) <= (running.major, running.minor);
             sufficient("NCCL", built, running, enough)
         })
         .clone()
@@ -254,7 +256,7 @@ pub(crate) fn needs(operation: &'static str, first: Version) -> Result<()> {
     if running >= first {
         return Ok(());
     }
-    let how = if cfg!(gpucomm_emulator) { "; GPUCOMM_EMULATOR_NCCL asks the emulator for another" } else { "" };
+    let how = sys::behavior::OTHER_NCCL;
     Err(Error::Unsupported { operation, needs: format!("NCCL {first} or newer; {running} is running{how}") })
 }
 

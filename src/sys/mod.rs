@@ -40,6 +40,7 @@ macro_rules! emulated {
     };
 }
 
+pub(crate) mod behavior;
 #[cfg(feature = "nvshmem")]
 mod nvshmem;
 #[cfg(gpucomm_emulator)]

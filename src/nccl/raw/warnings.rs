@@ -52,10 +52,11 @@ pub(crate) fn of_call() -> Option<String> {
     Some(if is_old(&text) { format!("{text} (NCCL had said so before, perhaps of another call)") } else { text })
 }
 
-/// What NCCL says when a wait ends in an error, if that is new. Of a communicator, null or live, NCCL takes no notice; the emulator says
-/// what that one waits for, or, of none, those that are being started.
+/// What NCCL says when a wait ends in an error, if that is new. NCCL ignores the communicator, null or live. A library whose
+/// [last error is of a communicator](sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR) says what that one waits for, or with null,
+/// what those wait for that are being started.
 pub(crate) fn said(communicator: Handle) -> Option<String> {
-    let is_of_start = cfg!(gpucomm_emulator) && communicator.0.is_null();
+    let is_of_start = sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR && communicator.0.is_null();
     let text = last_error_of(communicator)?;
     let is_of_process = !is_of_start && last_error().as_ref() == Some(&text);
     (!is_of_process || !is_old(&text)).then(|| format!("NCCL says: {text}"))

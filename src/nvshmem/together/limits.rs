@@ -1,13 +1,12 @@
 //! What the library cannot do, and does all the same: how it goes about a collective, and up to which size that is right.
 
-use std::ffi::CStr;
-
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nvshmem::state::environment;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::status::Status;
 use crate::nvshmem::state::teams::TeamState;
+use crate::sys;
 use crate::version::{Version, running_nvshmem};
 
 /// The scratch memory of a team where the environment does not say otherwise.
@@ -74,20 +73,6 @@ pub(super) fn uses_nccl(inner: &Inner) -> bool {
     use std::sync::OnceLock;
     static LOADED: OnceLock<bool> = OnceLock::new();
     inner.status == Status::Initialized
-        && *LOADED.get_or_init(|| !environment::is_set("NVSHMEM_DISABLE_NCCL", false) && is_loaded())
-}
-
-fn is_loaded() -> bool {
-    const NAME: &CStr = c"libnccl.so.2";
-    if cfg!(gpucomm_emulator) {
-        return true;
-    }
-    // SAFETY: looks whether it is loaded, and loads nothing.
-    let handle = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if handle.is_null() {
-        return false;
-    }
-    // SAFETY: one handle more than there was before.
-    unsafe { libc::dlclose(handle) };
-    true
+        && *LOADED
+            .get_or_init(|| !environment::is_set("NVSHMEM_DISABLE_NCCL", false) && sys::behavior::nccl_is_loaded())
 }

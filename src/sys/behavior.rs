@@ -1,0 +1,31 @@
+//! Where the libraries behind the C interface behave differently from each other: properties that the floors above ask for,
+//! instead of asking which library they run on.
+
+/// Whether `ncclGetLastError` with a communicator says what that communicator waits for. NCCL ignores the communicator.
+pub(crate) const LAST_ERROR_IS_OF_COMMUNICATOR: bool = cfg!(gpucomm_emulator);
+
+/// Whether the library stands for versions older than its headers and refuses by itself what those versions lack.
+pub(crate) const HAS_OLDER_VERSIONS: bool = cfg!(gpucomm_emulator);
+
+/// How to run another version of NCCL without building again.
+pub(crate) const OTHER_NCCL: &str =
+    if cfg!(gpucomm_emulator) { "; GPUCOMM_EMULATOR_NCCL asks the emulator for another" } else { "" };
+
+/// Whether NVSHMEM, which loads NCCL when it starts, has found it.
+#[cfg(all(feature = "nvshmem", gpucomm_emulator))]
+pub(crate) fn nccl_is_loaded() -> bool {
+    true
+}
+
+/// Whether NVSHMEM, which loads NCCL when it starts, has found it.
+#[cfg(all(feature = "nvshmem", not(gpucomm_emulator)))]
+pub(crate) fn nccl_is_loaded() -> bool {
+    // SAFETY: the flags ask whether the library is loaded, and load nothing.
+    let handle = unsafe { libc::dlopen(c"libnccl.so.2".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return false;
+    }
+    // SAFETY: gives back the handle that `dlopen` has just counted.
+    unsafe { libc::dlclose(handle) };
+    true
+}
