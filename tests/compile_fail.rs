@@ -2,7 +2,8 @@
 //!
 //! The expected messages are rustc's, so that they change with the toolchain: they are compared with one version only, and
 //! on others the test says that it skipped them. To renew them: `TRYBUILD=overwrite cargo test --features emulator --test
-//! compile_fail`, then read each difference: a case must fail for the reason that its first line names. With the feature `nvshmem`
+//! compile_fail`, then read each difference: a case must fail for the reason that its first line names. A case is a module, and
+//! a file holds those of one topic, because each file starts the compiler once. With the feature `nvshmem`
 //! the cases are those of `with_nvshmem` alone, with `world` those of `with_world`.
 
 /// The toolchain that wrote the `.stderr` files.

@@ -97,10 +97,7 @@ pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Res
 pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) -> Result<R, E>) -> Result<R, E> {
     let mut group = Group::new();
     let value = group.record("group", record)?;
-    group.with_calls(|calls| {
-        lonely::check_group(calls)?;
-        submit::group(calls)
-    })?;
+    group.submit()?;
     Ok(value)
 }
 
@@ -239,6 +236,14 @@ impl<'a> Group<'a> {
         let byte = if again { Arc::new(DeviceBuffer::zeroed(stream, 1)?) } else { comm.inner().scratch.get(stream)? };
         self.barriers.push(Barrier { site, behind: self.calls.len(), byte });
         Ok(())
+    }
+
+    /// Submits the calls as one group of NCCL.
+    fn submit(self) -> Result<()> {
+        self.with_calls(|calls| {
+            lonely::check_group(calls)?;
+            submit::group(calls)
+        })
     }
 
     /// Does something with all of its calls.

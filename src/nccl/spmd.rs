@@ -19,6 +19,20 @@ const SPMD: &str = "spmd";
 /// Of a program that has failed: the rank, if it was one, and its error.
 type Failed<E> = (Option<usize>, E);
 
+/// Why a program has no result.
+enum Stopped {
+    /// It could not run.
+    Unfit(Error),
+    /// This rank is at fault, with the error that it has returned.
+    Returned(usize),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Self::Unfit(error)
+    }
+}
+
 impl Clique {
     /// Runs `program` once for each rank, all at the same time, each on a thread of its own, `gpucomm r0` and so on, on which the rank's
     /// device is current, and which is near it where [`Clique::set_pinned`] was asked for. Returns what they return, in the order of ranks, when all have returned: an error of one rank comes out when the
@@ -44,7 +58,7 @@ impl Clique {
     /// # Panics
     /// Where the rank at fault has panicked, all are aborted as well, and the panic goes on here when all have ended.
     pub fn spmd<R: Send>(&self, program: impl Fn(&Communicator) -> Result<R> + Sync) -> Result<Vec<R>> {
-        self.run(program, |error| Some(error)).map_err(|(rank, error)| match rank {
+        self.collect(&program, |error| Some(error.clone())).map_err(|(rank, error)| match rank {
             Some(rank) => error.of_rank(rank),
             None => error,
         })
@@ -98,24 +112,51 @@ impl Clique {
         &self,
         program: impl Fn(&Communicator) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, E> {
-        self.run(program, |_| None).map_err(|(_, error)| error)
+        self.collect(&program, |_| None).map_err(|(_, error)| error)
     }
 
-    /// Runs `program`, whose errors may be `known` as those of this crate.
-    fn run<R: Send, E: From<Error> + Send>(
+    /// Runs `program` and collects what the ranks return. `known` gives the error as one of this crate, if it is one.
+    ///
+    /// Generic over what ranks return only, so that a program costs its users little to compile.
+    fn collect<R: Send, E: From<Error> + Send>(
         &self,
-        program: impl Fn(&Communicator) -> Result<R, E> + Sync,
-        known: impl Fn(&E) -> Option<&Error> + Sync,
+        program: &(dyn Fn(&Communicator) -> Result<R, E> + Sync),
+        known: fn(&E) -> Option<Error>,
     ) -> Result<Vec<R>, Failed<E>> {
-        let unfit = |error: Error| (None, E::from(error));
-        outside_of_host_functions(SPMD).map_err(unfit)?;
+        let results: Vec<Mutex<Option<Result<R, E>>>> = self.ranks().iter().map(|_| Mutex::default()).collect();
+        let outcome = self.run(&|communicator| {
+            let result = match communicator.device().set_current() {
+                Ok(_current) => program(communicator),
+                Err(error) => Err(E::from(error)),
+            };
+            let outcome = result.as_ref().map(drop).map_err(known);
+            *results[communicator.rank()].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            outcome
+        });
+        let mut results = results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
+        match outcome {
+            Ok(()) => results.map(|result| result.and_then(Result::ok)).collect::<Option<_>>().ok_or_else(|| {
+                let reason = "a rank ended without a value".into();
+                (None, E::from(Error::InvalidUsage { operation: SPMD, reason }))
+            }),
+            Err(Stopped::Unfit(error)) => Err((None, E::from(error))),
+            Err(Stopped::Returned(rank)) => {
+                let result = results.nth(rank).flatten();
+                Err((Some(rank), result.and_then(Result::err).expect("the rank has returned an error")))
+            }
+        }
+    }
+
+    /// Runs `program` on a thread for each rank.
+    fn run(&self, program: &(dyn Fn(&Communicator) -> Result<(), Option<Error>> + Sync)) -> Result<(), Stopped> {
+        outside_of_host_functions(SPMD)?;
         let ranks = self.ranks();
         let scope = Scope::new();
         let presence = ranks.first().and_then(|first| first.inner().family.as_ref());
         let presence = presence.map(|family| family.ledger.presence());
         let program_run = presence.map(Run::begin);
         let failures = Mutex::new(Vec::new());
-        let fail = |failure: Failure<E>| {
+        let fail = |failure: Failure| {
             let reason = failure.text().to_owned();
             let is_first = {
                 let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +173,6 @@ impl Clique {
             let _here = program_run.as_ref().map(Run::here);
             presence.into_iter().for_each(|presence| presence.drive(rank));
             let attempt = panic::catch_unwind(AssertUnwindSafe(|| {
-                let _current = communicator.device().set_current()?;
                 if self.is_pinned() {
                     // Where it is not known what is near, nothing is lost but time.
                     let _ = communicator.device().pin_thread();
@@ -140,41 +180,36 @@ impl Clique {
                 program(communicator)
             }));
             match attempt {
-                Ok(Ok(value)) => {
-                    program_run.iter().for_each(|run| run.returns(rank));
-                    return Some(value);
-                }
-                Ok(Err(error)) => {
-                    let (known, ended) = (known(&error).cloned(), communicator.inner().cause());
-                    fail(Failure::returned(rank, error, known.as_ref(), ended));
-                }
+                Ok(Ok(())) => program_run.iter().for_each(|run| run.returns(rank)),
+                Ok(Err(known)) => fail(Failure::returned(rank, known.as_ref(), communicator.inner().cause())),
                 Err(payload) => fail(Failure::panicked(rank, payload)),
             }
-            None
         };
         // Held until all threads are there, or one is not to be had.
         let go = Mutex::new(true);
-        let values: Vec<_> = thread::scope(|scope| {
+        thread::scope(|scope| {
             let mut held = go.lock().unwrap_or_else(PoisonError::into_inner);
             let start = |rank| {
                 let (run, go) = (&run, &go);
                 let wait_and_run = move || {
                     let go = *go.lock().unwrap_or_else(PoisonError::into_inner);
-                    if go { run(rank) } else { None }
+                    if go {
+                        run(rank);
+                    }
                 };
                 thread::Builder::new().name(format!("gpucomm r{}", rank.rank())).spawn_scoped(scope, wait_and_run)
             };
             let threads: std::io::Result<Vec<_>> = ranks.iter().map(start).collect();
             *held = threads.is_ok();
             drop(held);
-            let threads = threads.map_err(|error| unfit(helper::cannot_start(SPMD, &error)))?;
-            Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect())
+            let threads = threads.map_err(|error| helper::cannot_start(SPMD, &error))?;
+            // A panic that is not in `failures` leaves the rank without a result, which `collect` reports.
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+            Ok::<_, Error>(())
         })?;
         match blame(failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(Failure::into_what) {
-            None => values.into_iter().collect::<Option<Vec<R>>>().ok_or_else(|| {
-                unfit(Error::InvalidUsage { operation: SPMD, reason: "a rank ended without a value".into() })
-            }),
-            Some(What::Error(rank, error)) => Err((Some(rank), error)),
+            None => Ok(()),
+            Some(What::Error(rank)) => Err(Stopped::Returned(rank)),
             Some(What::Panic(payload)) => panic::resume_unwind(payload),
         }
     }

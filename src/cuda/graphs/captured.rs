@@ -21,48 +21,50 @@ pub(super) struct Captured {
 
 /// Captures what `f` enqueues.
 pub(super) fn capture<E: From<Error>>(device: Device, f: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Captured, E> {
-    device.ready(CAPTURE)?;
-    // Who ends graphs that are dropped in host functions.
-    owners::start(CAPTURE)?;
-    let capture = Arc::new(Capture::new(Box::new(Recording::default())));
-    let stream = Stream::of_capture(CAPTURE, device, Arc::clone(&capture))?;
-    let Some(recording) = Recording::of(&stream) else { unreachable!("it is what the capture was made with") };
-    Template::begin(&stream)?;
-    let under_way = UnderWay { capture: &capture, recording, stream: &stream, ended: false };
-    f(&stream)?;
+    let under_way = UnderWay::begin(device)?;
+    f(&under_way.stream)?;
     Ok(under_way.end()?)
 }
 
 /// A capture that was begun, and is ended whatever happens.
-struct UnderWay<'c> {
-    capture: &'c Capture,
-    recording: &'c Recording,
-    stream: &'c Stream,
+struct UnderWay {
+    stream: Stream,
+    capture: Arc<Capture>,
     ended: bool,
 }
 
-impl UnderWay<'_> {
+impl UnderWay {
+    fn begin(device: Device) -> Result<Self> {
+        device.ready(CAPTURE)?;
+        // Ends graphs that are dropped in host functions.
+        owners::start(CAPTURE)?;
+        let capture = Arc::new(Capture::new(Box::new(Recording::default())));
+        let stream = Stream::of_capture(CAPTURE, device, Arc::clone(&capture))?;
+        Template::begin(&stream)?;
+        Ok(Self { capture, stream, ended: false })
+    }
+
     fn end(mut self) -> Result<Captured> {
         self.capture.set_over();
-        let recording = self.recording;
-        recording.lanes().iter().try_for_each(|lane| follow(self.stream, lane))?;
+        let Some(recording) = Recording::of(&self.stream) else { unreachable!("the capture was made with one") };
+        recording.lanes().iter().try_for_each(|lane| follow(&self.stream, lane))?;
         self.ended = true;
-        let ended = Template::end(self.stream);
+        let ended = Template::end(&self.stream);
         // The streams of the capture hold each other, which ends here.
         let (lanes, memory, party) = recording.take();
         let template = ended?;
-        let cost = lanes.iter().chain([self.stream]).map(|lane| lane.in_flight().position()).sum();
+        let cost = lanes.iter().chain([&self.stream]).map(|lane| lane.in_flight().position()).sum();
         Ok(Captured { template, memory, party, cost })
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         self.capture.set_over();
         if !self.ended {
-            drop(Template::end(self.stream));
+            drop(Template::end(&self.stream));
             // The streams of the capture hold each other.
-            drop(self.recording.take());
+            drop(Recording::of(&self.stream).map(Recording::take));
         }
         self.capture.leave();
     }

@@ -40,7 +40,7 @@ pub(crate) fn begin(error: &Error) {
 }
 
 /// How a rank failed.
-pub(crate) struct Failure<E> {
+pub(crate) struct Failure {
     rank: usize,
     /// When that began.
     since: u64,
@@ -51,19 +51,20 @@ pub(crate) struct Failure<E> {
     differs: Option<usize>,
     /// In words, for the others.
     text: String,
-    what: What<E>,
+    what: What,
 }
 
 /// What comes out of a program, of which rank.
-pub(crate) enum What<E> {
-    Error(usize, E),
+pub(crate) enum What {
+    /// The error that this rank has returned.
+    Error(usize),
     Panic(Box<dyn Any + Send>),
 }
 
-impl<E> Failure<E> {
-    /// `rank` has returned `error`, on this thread, which is `known` to be one of this crate, or one of the program's own; then the
+impl Failure {
+    /// `rank` has returned an error, on this thread: `known` if it is one of this crate. If it is one of the program's own, the
     /// communicator of the rank may have `ended` because of another.
-    pub(crate) fn returned(rank: usize, error: E, known: Option<&Error>, ended: Option<&Error>) -> Self {
+    pub(crate) fn returned(rank: usize, known: Option<&Error>, ended: Option<&Error>) -> Self {
         let brought = known.or(ended);
         let begun = BEGUN.take().filter(|begun| brought.is_none_or(|error| same(&begun.why, error)));
         let is_told = match known {
@@ -75,7 +76,7 @@ impl<E> Failure<E> {
         let said = known.map_or_else(|| String::from(" of its own"), |error| format!(": {error}"));
         let text = format!("rank {rank} returned an error{said}");
         let differs = brought.and_then(differs);
-        Self { rank, since, is_told, differs, text, what: What::Error(rank, error) }
+        Self { rank, since, is_told, differs, text, what: What::Error(rank) }
     }
 
     /// `rank` has panicked, on this thread.
@@ -96,7 +97,7 @@ impl<E> Failure<E> {
     }
 
     /// What comes out of the program.
-    pub(crate) fn into_what(self) -> What<E> {
+    pub(crate) fn into_what(self) -> What {
         self.what
     }
 }
@@ -121,10 +122,10 @@ fn differs(error: &Error) -> Option<usize> {
 
 /// The failure that brought the others: of the rank that differs, where ranks disagree, else the one that began first; of those
 /// who were told that somebody else had ended a communicator only where there is no other.
-pub(crate) fn blame<E>(mut failures: Vec<Failure<E>>) -> Option<Failure<E>> {
+pub(crate) fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
     let differs = failures.iter().find_map(|failure| failure.differs);
-    let at_fault = |failure: &Failure<E>| failure.differs.is_some() && Some(failure.rank) == differs;
-    let order = |failure: &Failure<E>| (!at_fault(failure), failure.is_told, failure.since);
+    let at_fault = |failure: &Failure| failure.differs.is_some() && Some(failure.rank) == differs;
+    let order = |failure: &Failure| (!at_fault(failure), failure.is_told, failure.since);
     let at = (0..failures.len()).min_by_key(|&at| order(&failures[at]))?;
     Some(failures.swap_remove(at))
 }
@@ -134,11 +135,11 @@ mod tests {
     use super::*;
 
     /// `rank` has returned an error of this crate.
-    fn with(rank: usize, error: Error) -> Failure<()> {
-        Failure::returned(rank, (), Some(&error), None)
+    fn with(rank: usize, error: Error) -> Failure {
+        Failure::returned(rank, Some(&error), None)
     }
 
-    fn disagreement(at: usize, rank: usize, operation: &'static str) -> Failure<()> {
+    fn disagreement(at: usize, rank: usize, operation: &'static str) -> Failure {
         let (expected, got) = (String::from("this"), String::from("that"));
         with(at, Error::Disagreement { operation, rank, peer: 0, expected, got })
     }
@@ -147,7 +148,7 @@ mod tests {
         Error::InvalidUsage { operation: "the test", reason: reason.to_owned() }
     }
 
-    fn other(at: usize) -> Failure<()> {
+    fn other(at: usize) -> Failure {
         with(at, error(""))
     }
 
@@ -155,11 +156,11 @@ mod tests {
         Error::Aborted { operation: "the test", reason: reason.to_owned() }
     }
 
-    fn told(at: usize) -> Failure<()> {
+    fn told(at: usize) -> Failure {
         with(at, abort(""))
     }
 
-    fn blamed(failures: Vec<Failure<()>>) -> Option<usize> {
+    fn blamed(failures: Vec<Failure>) -> Option<usize> {
         blame(failures).map(|failure| failure.rank)
     }
 
@@ -175,7 +176,7 @@ mod tests {
     }
 
     /// Told that rank 1 has closed a communicator.
-    fn left(at: usize) -> Failure<()> {
+    fn left(at: usize) -> Failure {
         let (expected, got) = (String::new(), String::from("nothing: rank 1 has closed its communicator"));
         with(at, Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got })
     }
@@ -234,8 +235,8 @@ mod tests {
     }
 
     /// `rank` has returned an error of the program's own, when its communicator had ended because of this, or had not ended.
-    fn own(rank: usize, ended: Option<&Error>) -> Failure<()> {
-        Failure::returned(rank, (), None, ended)
+    fn own(rank: usize, ended: Option<&Error>) -> Failure {
+        Failure::returned(rank, None, ended)
     }
 
     /// What is not known of errors is known of communicators.

@@ -23,6 +23,11 @@ pub fn slower(seconds: f64) -> Duration {
 /// On the emulator it has a process to itself. What tests do to devices, others would feel: NCCL waits for a device when it frees something,
 /// for what another test has left hanging there too. On GPUs, where processes are dear, the tests of one take turns.
 pub fn watched(seconds: f64, body: impl FnOnce() + Send + 'static) {
+    run_watched(seconds, Box::new(body));
+}
+
+/// Not generic: there is one for all tests to compile.
+fn run_watched(seconds: f64, body: Box<dyn FnOnce() + Send>) {
     if gpucomm::backend() == Backend::Nvidia || is_alone() {
         return here(seconds, body);
     }
@@ -37,7 +42,7 @@ pub fn watched(seconds: f64, body: impl FnOnce() + Send + 'static) {
 }
 
 /// Runs a test on a thread of its own, which is left behind when it hangs: the other tests go on.
-fn here(seconds: f64, body: impl FnOnce() + Send + 'static) {
+fn here(seconds: f64, body: Box<dyn FnOnce() + Send>) {
     static ONCE: Once = Once::new();
     // A call without a deadline of its own must not outlast the watchdog.
     ONCE.call_once(|| gpucomm::set_default_timeout(slower(45.0)));
@@ -154,12 +159,17 @@ impl Rig {
 
     /// Runs `body` as every rank, with that rank's stream, and panics if a rank fails.
     pub fn run<R: Send>(&self, body: impl Fn(&Communicator, &Stream) -> Result<R> + Sync) -> Vec<R> {
-        self.try_run(body).unwrap_or_else(|error| panic!("a rank failed: {error}\n{error:?}"))
+        self.try_run_dyn(&body).unwrap_or_else(|error| panic!("a rank failed: {error}\n{error:?}"))
     }
 
     /// Runs `body` as every rank, with that rank's stream. Who is done stays until all are: those who wait for a rank that has
     /// left are told at once, and most tests mean one that does not come.
     pub fn try_run<R: Send>(&self, body: impl Fn(&Communicator, &Stream) -> Result<R> + Sync) -> Result<Vec<R>> {
+        self.try_run_dyn(&body)
+    }
+
+    /// There is one for each `R` to compile, not one for each test.
+    fn try_run_dyn<R: Send>(&self, body: &(dyn Fn(&Communicator, &Stream) -> Result<R> + Sync)) -> Result<Vec<R>> {
         let busy = AtomicUsize::new(self.size());
         self.clique.spmd(|comm| {
             let done = Done(&busy);
