@@ -6,7 +6,7 @@ use std::time::Instant;
 use gpucomm::nccl::PreMulSum;
 use gpucomm::{CommBuffer, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
 
-use crate::support::{Case, Number, Op, Rig, assert_names, each_type, rank_counts, slower, watched};
+use crate::support::{Case, Number, Op, OpExt, Rig, assert_names, each_type, rank_counts, slower, watched};
 
 #[test]
 fn a_new_buffer_holds_zeros_or_what_it_was_made_from() {

@@ -3,7 +3,7 @@
 use gpucomm::{ElementKind, InPlace, SendOnly};
 
 use crate::support::reference::{Want, bound, check, reduce};
-use crate::support::{Case, Guarded, Number, Op, Rig, each_type, harness::lengths, rank_counts, watched};
+use crate::support::{Case, Guarded, Number, Op, OpExt, Rig, each_type, harness::lengths, rank_counts, watched};
 
 /// How long the large case is on the emulator: a million for one type, enough for several chunks for the others.
 fn large<T: Number>(op: Op) -> usize {

@@ -176,7 +176,8 @@ fn reductions_of_any_bits() {
 #[test]
 fn the_host_tells_orders_apart() {
     let of = |values: &[f64], op| {
-        let values: Vec<_> = values.iter().map(|value| F8E4M3::nearest(*value)).collect();
+        let values: Vec<_> =
+            values.iter().map(|value| <F8E4M3 as gpucomm_reference::Number>::nearest(*value)).collect();
         let mut all: Vec<_> = results(&values, op).into_iter().map(|bits| F8E4M3::from_bits(bits).to_f64()).collect();
         all.sort_by(f64::total_cmp);
         all

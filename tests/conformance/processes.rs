@@ -6,7 +6,7 @@ use gpucomm::{Backend, Device, DeviceBuffer, Error, InPlace, Layout, ReduceOp, R
 
 use crate::support::process::{Child, Role, all_succeed, spawn, spawn_all};
 use crate::support::reference::{check, reduce};
-use crate::support::{Case, Guarded, Number, Op, each_type, rank_counts, slower, still_works, watched};
+use crate::support::{Case, Guarded, Number, Op, OpExt, each_type, rank_counts, slower, still_works, watched};
 
 const CHILD: &str = "processes::child";
 

@@ -3,7 +3,7 @@
 use gpucomm::{InPlace, Layout, RecvOnly, SendOnly};
 
 use crate::support::reference::{check, reduce};
-use crate::support::{Case, Guarded, Number, Op, Rig, each_type, rank_counts, watched};
+use crate::support::{Case, Guarded, Number, Op, OpExt, Rig, each_type, rank_counts, watched};
 
 /// Where the parts lie in one buffer.
 #[derive(Debug, Clone)]

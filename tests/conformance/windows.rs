@@ -3,7 +3,7 @@
 use gpucomm::{CommBuffer, Communicator, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::support::reference::{Want, check, reduce};
-use crate::support::{Case, Number, Op, Rig, each_type, rank_counts, watched};
+use crate::support::{Case, Number, Op, OpExt, Rig, each_type, rank_counts, watched};
 
 /// Bytes after which alignments repeat: what kernels read at once is no larger.
 const PERIOD: usize = 16;

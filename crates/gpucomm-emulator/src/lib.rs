@@ -34,6 +34,7 @@ pub(crate) mod races;
 pub(crate) mod refusals;
 pub(crate) mod report;
 pub(crate) mod settings;
+pub(crate) mod sys;
 #[cfg(test)]
 pub(crate) mod turns;
 pub(crate) mod visible;
@@ -44,13 +45,6 @@ pub use nccl::calls::wish::ask as ask_of;
 pub use nccl::state::registry::alive as communicators_alive;
 pub use report::count as violations;
 pub use settings::{Refusal, ask};
-
-/// The C interfaces: their types and constants, and the functions of [`c`].
-pub(crate) mod sys {
-    pub(crate) use gpucomm_abi::{multicast, types::*};
-
-    pub(crate) use crate::c::*;
-}
 
 /// The C functions, which `gpucomm::sys` re-exports.
 pub mod c {

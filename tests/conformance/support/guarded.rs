@@ -31,12 +31,12 @@ pub struct Guarded<T: Number> {
 impl<T: Number> Guarded<T> {
     /// All poison.
     pub fn poisoned(stream: &Stream, len: usize) -> Result<Self> {
-        Self::holding(stream, &vec![T::poison(); len])
+        Self::holding(stream, &T::poisoned(len))
     }
 
     /// `values` between guards.
     pub fn holding(stream: &Stream, values: &[T]) -> Result<Self> {
-        let mut all = vec![T::poison(); FRONT + values.len() + BACK];
+        let mut all = T::poisoned(FRONT + values.len() + BACK);
         all[FRONT..FRONT + values.len()].copy_from_slice(values);
         let buffer = if COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
             DeviceBuffer::from_slice(stream, &all)?

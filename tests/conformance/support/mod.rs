@@ -21,7 +21,7 @@ pub mod reference;
 pub use expect::{assert_argument, assert_names, quick, still_works};
 pub use guarded::Guarded;
 pub use harness::{Rig, rank_counts, skip, slower, watched};
-pub use number::{Number, Op};
+pub use number::{Number, Op, OpExt};
 pub use places::places;
 pub use random::Case;
 

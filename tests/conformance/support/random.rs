@@ -59,7 +59,7 @@ impl Case {
     /// The input of one rank.
     pub fn input<T: Number>(&self, rank: usize, len: usize) -> Vec<T> {
         let mut rng = self.rng(rank);
-        (0..len).map(|_| T::draw(&mut rng, self.op)).collect()
+        T::draw_all(&mut rng, self.op, len)
     }
 
     /// The inputs of all ranks, each `len` elements long.
@@ -70,8 +70,7 @@ impl Case {
     /// Panics unless `got` is exactly `want`.
     pub fn same<T: Number>(&self, rank: usize, got: &[T], want: &[T]) {
         assert_eq!(got.len(), want.len(), "{self}: rank {rank}: length");
-        let wrong = got.iter().zip(want).filter(|(got, want)| got != want).count();
-        if let Some(at) = got.iter().zip(want).position(|(got, want)| got != want) {
+        if let Some((wrong, at)) = T::differences(got, want) {
             panic!("{self}: rank {rank}: {wrong} wrong, first [{at}]: got {:?}, expected {:?}", got[at], want[at]);
         }
     }
