@@ -97,15 +97,25 @@ fn factors<T: Eight>(op: Op, ranks: usize) -> Option<Vec<T>> {
     }
 }
 
-fn check<T: Eight>(case: &Case, op: Op, inputs: &[Vec<T>], from: usize, got: &[T]) {
-    for (at, got) in got.iter().enumerate() {
-        let column: Vec<T> = inputs.iter().map(|input| input[from + at]).collect();
-        let terms = match factors(op, column.len()) {
-            Some(factors) => column.iter().zip(factors).map(|(value, factor)| scaled(*value, factor)).collect(),
-            None => column.clone(),
+/// The keys of all results that may come of each column of the inputs.
+fn all_results<T: Eight>(op: Op, inputs: &[Vec<T>]) -> Vec<Vec<u8>> {
+    let factors = factors(op, inputs.len());
+    let of_column = |at: usize| {
+        let column = inputs.iter().map(|input| input[at]);
+        let terms: Vec<T> = match &factors {
+            Some(factors) => column.zip(factors).map(|(value, factor)| scaled(value, *factor)).collect(),
+            None => column.collect(),
         };
-        let (got, want) = (key(*got, op), results(&terms, op));
-        assert!(want.contains(&got), "{case}: [{at}] is {got:#x}, expected one of {want:x?}, from {column:?}");
+        results(&terms, op)
+    };
+    (0..inputs[0].len()).map(of_column).collect()
+}
+
+fn check<T: Eight>(case: &Case, op: Op, want: &[Vec<u8>], got: &[T]) {
+    assert_eq!(got.len(), want.len(), "{case}");
+    for (at, (got, want)) in got.iter().zip(want).enumerate() {
+        let got = key(*got, op);
+        assert!(want.contains(&got), "{case}: [{at}] is {got:#x}, expected one of {want:x?}");
     }
 }
 
@@ -120,6 +130,7 @@ fn every_operation_of<T: Eight>(rig: &Rig) {
                     (0..len * ranks).map(|_| draw(&mut rng)).collect()
                 })
                 .collect();
+            let want = all_results(op, &inputs);
             let results = rig.run(|comm, stream| {
                 let rank = comm.rank();
                 let mine = &inputs[rank];
@@ -141,9 +152,9 @@ fn every_operation_of<T: Eight>(rig: &Rig) {
                 let mut part = Guarded::poisoned(stream, len)?;
                 comm.reduce_scatter((send.inner(), part.inner_mut()), op_here, stream)?;
                 let all = all.read(stream)?;
-                check(&case, op, &inputs, 0, &all);
-                check(&case, op, &inputs, 0, &in_place.to_vec(stream)?);
-                check(&case, op, &inputs, rank * len, &part.read(stream)?);
+                check(&case, op, &want, &all);
+                check(&case, op, &want, &in_place.to_vec(stream)?);
+                check(&case, op, &want[rank * len..][..len], &part.read(stream)?);
                 Ok(all)
             });
             for result in &results {

@@ -4,6 +4,8 @@ use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Prop
 use gpucomm::nccl::Unsupported;
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, Version, group};
 
+use gpucomm_reference::{Number, hashes, sums_of_hashes};
+
 use crate::support::{Rig, assert_argument, assert_names, places, rank_counts, still_works, watched};
 
 /// Elements of a page.
@@ -34,15 +36,13 @@ fn refused_use<T>(result: Result<T>, words: &[&str]) {
 /// Sums of different values of each rank, in place and not, over all of `x` from an element on.
 pub fn sums_are_right(comm: &Communicator, stream: &Stream, x: &mut DeviceBuffer<u32>, from: usize) -> Result<()> {
     let len = x.len() - from;
-    let value = |rank: usize, at: usize| (at as u32).wrapping_mul(2_654_435_761) ^ rank as u32;
-    let mine: Vec<u32> = (0..len).map(|at| value(comm.rank(), at)).collect();
-    let sum = |at: usize| (0..comm.size()).fold(0u32, |sum, rank| sum.wrapping_add(value(rank, at)));
+    let mine = hashes(comm.rank(), 0, len);
     for round in 0..2 {
         x.slice_mut(from..).copy_from_slice(stream, &mine)?;
         comm.all_reduce(InPlace(x.slice_mut(from + round..)), ReduceOp::Sum, stream)?;
         let got = x.slice(from + round..).to_vec(stream)?;
-        let wrong = (0..got.len()).filter(|&at| got[at] != sum(at + round)).count();
-        assert_eq!(wrong, 0, "of {} elements from {from} on, {} ranks", got.len(), comm.size());
+        let wrong = u32::differences(&got, &sums_of_hashes(comm.size(), round, got.len()));
+        assert_eq!(wrong, None, "of {} elements from {from} on, {} ranks", got.len(), comm.size());
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Operations between symmetric windows, at every alignment of what is sent.
 
-use gpucomm::{CommBuffer, Communicator, InPlace, ReduceOp, Result, Stream, group};
+use gpucomm::{Backend, CommBuffer, Communicator, ElementKind, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::support::reference::{Want, check, reduce};
-use crate::support::{Case, Number, Op, OpExt, Rig, each_type, rank_counts, watched};
+use crate::support::{Case, Number, Op, OpExt, Rig, each_type, random, rank_counts, watched};
 
 /// Bytes after which alignments repeat: what kernels read at once is no larger.
 const PERIOD: usize = 16;
@@ -193,9 +193,14 @@ fn every_alignment_of<T: Number>(rig: &Rig) {
     let case = Case::reducing::<T>("windows at every alignment", Op::Sum, rig.size(), LONGEST, true);
     let inputs = case.inputs::<T>(rig.size(), LONGEST * rig.size());
     let period = PERIOD / size_of::<T>();
+    // The emulator moves types of one size by the same code: all offsets for one of them, two for the others.
+    let all = gpucomm::backend() == Backend::Nvidia
+        || [ElementKind::U8, ElementKind::F16, ElementKind::F32, ElementKind::F64].contains(&T::KIND);
+    let drawn = random::rng(&case.to_string()).usize(0..period);
+    let offsets: Vec<usize> = if all { (0..period).collect() } else { vec![drawn, period - 1 - drawn] };
     rig.run(|comm, stream| {
         let mut bench = Bench::new(comm, stream, &case, &inputs)?;
-        for from in 0..period {
+        for &from in &offsets {
             for to in [0, from, (5 * from + 3) % period] {
                 for len in LENGTHS {
                     bench.all_reduce(Op::Sum, from, to, len)?;

@@ -276,6 +276,21 @@ float! {
     F8E5M2: 1.0 / 8.0, |bits| F8E5M2::from_bits(bits as u8), F8E5M2::from_f64, |value| F8E5M2::to_f64(&value);
 }
 
+/// What `rank` adds at each of the places `from..from + len`: numbers that look random.
+pub fn hashes(rank: usize, from: usize, len: usize) -> Vec<u32> {
+    (from..from + len).map(|at| hash(rank, at)).collect()
+}
+
+/// The sums of [`hashes`] over so many ranks.
+pub fn sums_of_hashes(ranks: usize, from: usize, len: usize) -> Vec<u32> {
+    let sum = |at| (0..ranks).fold(0u32, |sum, rank| sum.wrapping_add(hash(rank, at)));
+    (from..from + len).map(sum).collect()
+}
+
+fn hash(rank: usize, at: usize) -> u32 {
+    (at as u32).wrapping_mul(2_654_435_761) ^ rank as u32
+}
+
 fn reduce_all<T: Number>(inputs: &[Vec<T>], op: Op) -> Vec<Want<T>> {
     let exact = match op {
         Op::Avg => inputs.len().is_power_of_two() || T::ROUNDOFF == 0.0,
