@@ -1,6 +1,7 @@
 //! Finds, binds and links the libraries, or chooses the emulator. The work is done by the pure functions under `build/`.
 //!
-//! With the feature `bindgen`, the bindings are made from the installed headers. Without it, the committed ones are held against them.
+//! With the feature `bindgen`, bindgen makes the bindings from the installed headers. Without it, the C compiler, and for NVSHMEM
+//! the C++ compiler, compares the committed bindings with the headers.
 
 #[cfg(feature = "bindgen")]
 #[path = "build/bind.rs"]

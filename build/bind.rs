@@ -318,7 +318,7 @@ const NO_LIBCLANG: &str = "\
 error: libclang is missing: it reads the headers of CUDA, NCCL and NVSHMEM. Install it with `apt install libclang-dev` or
   `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
   LIBCLANG_PATH set to the directory of its libclang.so. Without the feature `bindgen`, which is on by default, the committed
-  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"]; the feature `nvshmem` has it on.
+  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"].
   Nor is it with the emulator:";
 
 /// The directory of the C compiler's own headers, `stddef.h` among them.

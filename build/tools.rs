@@ -1,4 +1,4 @@
-//! The tools of others: pkg-config and the C compiler. What they would tell cargo, build.rs tells.
+//! The tools of others: pkg-config and the compilers. What they would tell cargo, build.rs tells.
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,8 @@ pub const VARIABLES: &[&str] = &[
     "PKG_CONFIG_ALLOW_CROSS",
     "CC",
     "CFLAGS",
+    "CXX",
+    "CXXFLAGS",
     "AR",
     "ARFLAGS",
     "LIBCLANG_PATH",

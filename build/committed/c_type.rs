@@ -140,7 +140,7 @@ fn primitive(name: &str) -> Option<&'static str> {
         "isize" => "ptrdiff_t",
         "f32" => "float",
         "f64" => "double",
-        "bool" => "_Bool",
+        "bool" => "bool",
         _ => return None,
     })
 }

@@ -27,8 +27,8 @@ pub struct Declared {
 /// A struct.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Its name behind `struct`.
-    pub tag: Option<String>,
+    /// Its name behind `struct`. For `X_t` in `typedef X_v1 X_t;`, it is `X_v1` if that has none.
+    pub name: Option<String>,
     /// What lies between its braces.
     members: Vec<String>,
 }
@@ -82,6 +82,8 @@ impl Declared {
                 start = at + 1;
             } else if matches!(token.text, "struct" | "union" | "enum") {
                 self.record(token.text, at, tokens);
+            } else if token.text == "typedef" {
+                self.alias(&tokens[at + 1..]);
             } else if token.is_word() {
                 if !self.words.contains_key(token.text) {
                     self.words.insert(token.text.into(), place(token.at));
@@ -106,12 +108,24 @@ impl Declared {
         }
         let end = closing(tokens, open);
         let members = tokens[open + 1..end].split(|token| matches!(token.text, ";" | "{" | "}"));
-        let record = Record { tag: tag.clone(), members: members.map(spaced).collect() };
+        let record = Record { name: tag.clone(), members: members.map(spaced).collect() };
         // `typedef struct X { … } X_v1, *X_t;`
         let names = tokens[end + 1..].iter().take_while(|token| token.text != ";");
         let names = names.filter(|token| token.is_word()).map(|token| token.text.to_string());
         for name in names.chain(tag).collect::<Vec<_>>() {
             self.records.entry(name).or_insert(record.clone());
+        }
+    }
+
+    /// Reads `typedef X_v1 X_t;`, where `X_v1` is a struct.
+    fn alias(&mut self, tokens: &[Token<'_>]) {
+        if let [of, name, end, ..] = tokens
+            && end.text == ";"
+            && let Some(record) = self.records.get(of.text)
+        {
+            let versioned = record.name.clone().or(Some(of.text.into()));
+            let record = Record { name: versioned, members: record.members.clone() };
+            self.records.entry(name.text.into()).or_insert(record);
         }
     }
 

@@ -7,7 +7,22 @@ use super::declared::{Declared, Place};
 use super::items::{Constant, Field, Item, Kind};
 
 /// Structs that grow at their end with the version of the library, which are told their own size.
-pub const GROWING: &[&str] = &["ncclConfig_t", "ncclCollConfig_t", "ncclEncryptionConfig_t"];
+const GROWING: &[&str] = &["ncclConfig_t", "ncclCollConfig_t", "ncclEncryptionConfig_t"];
+
+/// Structs of NVSHMEM that state their version and keep their size. A new version takes the bytes for its fields from the last
+/// field, which is named here.
+const VERSIONED: &[(&str, &str)] =
+    &[("nvshmemx_init_args_t", "content"), ("nvshmemx_init_attr_t", ""), ("nvshmem_team_config_t", "padding")];
+
+/// Whether `field` is the last field of the versioned struct `of`, an array of all bytes that are not used yet.
+pub fn reserve(of: &str, field: &str) -> bool {
+    VERSIONED.contains(&(of, field))
+}
+
+/// Whether the name of a struct behind the alias `name` changes with the version.
+fn versioned(name: &str) -> bool {
+    GROWING.contains(&name) || VERSIONED.iter().any(|(of, _)| *of == name)
+}
 
 /// Constants that say which version it is, or count what it has.
 const COUNTS: &[&str] = &[
@@ -19,6 +34,11 @@ const COUNTS: &[&str] = &[
     "ncclNumResults",
     "ncclNumTypes",
     "ncclNumOps",
+    "NVSHMEM_VENDOR_MAJOR_VERSION",
+    "NVSHMEM_VENDOR_MINOR_VERSION",
+    "NVSHMEM_VENDOR_PATCH_VERSION",
+    "NVSHMEM_MAJOR_VERSION",
+    "NVSHMEM_MINOR_VERSION",
 ];
 
 /// Whether a constant has the value of the headers, whatever that is.
@@ -26,12 +46,12 @@ pub fn counts(name: &str) -> bool {
     COUNTS.contains(&name)
 }
 
-/// One thing that the C compiler is asked.
+/// One thing that the compiler is asked.
 #[derive(Debug)]
 pub struct Fact {
     /// `size of ncclConfig_t`.
     pub what: String,
-    /// An integer of C.
+    /// An integer of C and of C++.
     pub expression: String,
     pub wanted: Wanted,
     pub place: Place,
@@ -72,7 +92,7 @@ pub fn expected(items: &[Item<'_>], declared: &Declared) -> Expected {
                 names.insert(name.as_str());
             }
             // The name behind `struct` changes with the version.
-            Kind::Alias { name, of: Type::Named(of) } if GROWING.contains(&name.as_str()) => {
+            Kind::Alias { name, of: Type::Named(of) } if versioned(name) => {
                 all.renamed.insert(of.clone(), name.clone());
             }
             _ => {}
@@ -107,7 +127,7 @@ impl Walk<'_> {
 
     /// Each as an expression has it, and for people.
     fn same(&mut self, what: String, place: &str, theirs: (String, String), ours: (String, String)) {
-        let expression = format!("__builtin_types_compatible_p({}, {})", theirs.0, ours.0);
+        let expression = format!("gpucomm_same({}, {})", theirs.0, ours.0);
         self.fact(what, place, expression, Wanted::Same { ours: ours.1, theirs: theirs.1 });
     }
 
@@ -155,7 +175,7 @@ impl Walk<'_> {
 
     fn alias(&mut self, name: &str, of: &Type) {
         let Some(place) = self.place(name) else { return };
-        if GROWING.contains(&name) {
+        if versioned(name) {
             return;
         }
         if let Type::Pointer { to, .. } = of
@@ -198,13 +218,22 @@ impl Walk<'_> {
                 continue;
             }
             let theirs = theirs.flatten().unwrap_or_else(|| "another type".into());
-            let ours =
-                (c_type::declare(&field.of, "", self.tags), c_type::declare(&field.of, in_c(&field.name), self.tags));
+            let rest = match &field.of {
+                Type::Array { of, .. } if reserve(&self.in_c(name), &field.name) => {
+                    let length = format!("sizeof({c}) - offsetof({c}, {})", field.name);
+                    Some(Type::Array { of: of.clone(), length })
+                }
+                _ => None,
+            };
+            let of = rest.as_ref().unwrap_or(&field.of);
+            let ours = (c_type::declare(of, "", self.tags), c_type::declare(of, in_c(&field.name), self.tags));
             self.same(format!("{}.{}", self.in_c(name), in_c(&field.name)), &place, (there, theirs), ours);
         }
         if self.all.renamed.contains_key(name)
-            && let Some(last) =
-                fields.iter().rfind(|field| !self.all.absent.contains(&format!("{name}::{}", field.name)))
+            && let Some(last) = fields.iter().rfind(|field| {
+                let absent = self.all.absent.contains(&format!("{name}::{}", field.name));
+                !absent && !reserve(&self.in_c(name), &field.name)
+            })
         {
             let last = in_c(&last.name);
             let end = format!("offsetof({c}, {last}) + sizeof((({c} *)0)->{last})");
@@ -223,12 +252,15 @@ impl Walk<'_> {
         }
         let (c, shown) = (self.spelled(of), self.in_c(of));
         let place = self.declared.place(&shown).cloned().unwrap_or_default();
-        let grows = self.all.renamed.contains_key(of);
-        let wanted = if grows { Wanted::Any } else { Wanted::Number(size) };
+        let wanted = if GROWING.contains(&shown.as_str()) { Wanted::Any } else { Wanted::Number(size) };
         self.fact(format!("size of {shown}"), &place, format!("sizeof({c})"), wanted);
-        self.fact(format!("alignment of {shown}"), &place, format!("_Alignof({c})"), Wanted::Number(align));
+        // Without some of its fields, a struct may have a smaller alignment.
+        let lacks = |(field, _): &(String, u64)| self.all.absent.contains(&format!("{of}::{field}"));
+        let shorter = self.all.renamed.contains_key(of) && offsets.iter().any(lacks);
+        let wanted = if shorter { Wanted::Any } else { Wanted::Number(align) };
+        self.fact(format!("alignment of {shown}"), &place, format!("alignof({c})"), wanted);
         for (field, bytes) in offsets {
-            if !self.all.absent.contains(&format!("{of}::{field}")) {
+            if !self.all.absent.contains(&format!("{of}::{field}")) && !reserve(&shown, field) {
                 let (what, field) = (format!("offset of {shown}.{}", in_c(field)), in_c(field));
                 self.fact(what, &place, format!("offsetof({c}, {field})"), Wanted::Number(*bytes));
             }

@@ -1,23 +1,28 @@
-//! What the C compiler knows of the headers: it puts numbers into an object file, from which they are read.
+//! What the compiler knows of the headers: it puts numbers into an object file, from which they are read.
 //!
 //! An assertion that fails would tell that something differs, not how. Nothing is run, so it works for other machines too.
 
 use std::fmt::Write;
-use std::path::Path;
 use std::process::Command;
 
+use super::{Language, Request};
 use crate::headers::unbound;
 
 /// What stands before the numbers, and after them.
 const MARKS: [u64; 2] = [0x6770_7563_6f6d_6d21, 0x9e37_79b9_7f4a_7c15];
 
-/// The program for the C compiler: `expressions` are integers that it can compute, `declarations` what they need.
-fn program(start: &str, declarations: &[String], expressions: &[String]) -> String {
-    let mut text = format!("{start}\n#include <stddef.h>\n#include <stdint.h>\n");
-    for declaration in declarations {
-        writeln!(text, "{declaration};").expect("a String takes all");
+/// The program for the compiler: `expressions` are integers that it can compute, `declarations` what they need.
+fn program(language: Language, start: &str, declarations: &[String], expressions: &[String]) -> String {
+    let mut text = format!("{start}\n");
+    for header in ["stdalign.h", "stdbool.h", "stddef.h", "stdint.h"] {
+        writeln!(text, "#include <{header}>").expect("a String takes all");
     }
-    writeln!(text, "const uint64_t gpucomm_facts[] = {{ {:#x}u, {:#x}u,", MARKS[0], MARKS[1]).expect("as above");
+    text += language.same();
+    for declaration in declarations {
+        writeln!(text, "{declaration};").expect("as above");
+    }
+    // Without `extern`, a constant of C++ is not in the object file.
+    writeln!(text, "extern const uint64_t gpucomm_facts[] = {{ {:#x}u, {:#x}u,", MARKS[0], MARKS[1]).expect("as above");
     for expression in expressions {
         writeln!(text, "  (uint64_t)({expression}),").expect("as above");
     }
@@ -27,22 +32,22 @@ fn program(start: &str, declarations: &[String], expressions: &[String]) -> Stri
 
 /// The values of `expressions`, or what the compiler says.
 pub fn values(
-    compiler: &dyn Fn() -> Command,
-    work: &Path,
+    request: &Request<'_>,
     start: &str,
     declarations: &[String],
     expressions: &[String],
 ) -> Result<Vec<u64>, String> {
-    let (source, object) = (work.join("committed.c"), work.join("committed.o"));
-    let text = program(start, declarations, expressions);
+    let Request { language, work, compiler, .. } = request;
+    let (source, object) = (request.source("committed"), work.join("committed.o"));
+    let text = program(*language, start, declarations, expressions);
     std::fs::write(&source, text).map_err(|error| format!("error: {}: {error}", source.display()))?;
     let mut command = compiler();
     // With it, an object file holds the compiler's own format.
     command.arg("-fno-lto").arg("-w").arg("-c").arg(&source).arg("-o").arg(&object);
-    output(command)?;
+    output(command, *language)?;
     let bytes = std::fs::read(&object).map_err(|error| format!("error: {}: {error}", object.display()))?;
     let found = find(&bytes, expressions.len());
-    found.ok_or_else(|| format!("error: the C compiler has put no numbers into {}", object.display()))
+    found.ok_or_else(|| format!("error: the compiler has put no numbers into {}", object.display()))
 }
 
 /// The numbers between the marks, as the target writes numbers.
@@ -57,20 +62,16 @@ fn find(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
 }
 
 /// What `command` writes, or its first complaint.
-pub fn output(mut command: Command) -> Result<Vec<u8>, String> {
+pub fn output(mut command: Command, language: Language) -> Result<Vec<u8>, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let run = command.env("LC_ALL", "C").output();
-    let run = run.map_err(|error| {
-        format!(
-            "error: a C compiler is needed: failed to find tool {program:?}: {error}; install gcc or clang, or set CC"
-        )
-    })?;
+    let run = run.map_err(|error| language.no_compiler(&program, &error))?;
     if run.status.success() {
         return Ok(run.stdout);
     }
     let text = String::from_utf8_lossy(&run.stderr);
     let first = text.lines().find(|line| line.contains("error: ")).or(text.lines().next());
-    Err(unbound(first.unwrap_or("the C compiler gives no reason")))
+    Err(unbound(first.unwrap_or("the compiler gives no reason")))
 }
 
 #[cfg(test)]

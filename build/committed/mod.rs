@@ -1,5 +1,5 @@
-//! The committed bindings, held against the installed headers by the C compiler: what is done without bindgen, and so without
-//! libclang.
+//! Compares the committed bindings with the installed headers, by the C compiler, and those of NVSHMEM by the C++ compiler.
+//! The build script does this without the feature `bindgen`, so that it needs no libclang.
 //!
 //! An item that the headers have otherwise is an error. What they lack is left out where they are older than the bindings;
 //! sources of this crate ask for versions before they use it. What newer headers have beyond is not bound.
@@ -10,16 +10,18 @@ mod declared;
 mod expected;
 mod facts;
 mod items;
+mod language;
 mod render;
 mod tokens;
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::headers::Version;
 use declared::Declared;
 use expected::{Expected, Fact, Wanted};
+pub use language::Language;
 
 /// A library that has a part of what is bound.
 #[derive(Debug, Clone)]
@@ -40,9 +42,11 @@ pub struct Request<'a> {
     pub bindings: &'a str,
     /// The header that includes all others.
     pub wrapper: &'a Path,
+    /// The language in which the compiler reads the headers.
+    pub language: Language,
     /// A directory for files of the compiler.
     pub work: &'a Path,
-    /// The C compiler, with the arguments that the headers need.
+    /// The compiler of that language, with the arguments that the headers need.
     pub compiler: &'a dyn Fn() -> Command,
     /// The first one whose names start so has an item.
     pub parts: &'a [Part],
@@ -50,28 +54,35 @@ pub struct Request<'a> {
     pub instead: &'static str,
 }
 
+impl Request<'_> {
+    /// A source file for the compiler.
+    fn source(&self, stem: &str) -> PathBuf {
+        self.work.join(format!("{stem}.{}", self.language.extension()))
+    }
+}
+
 /// The bindings for the installed headers and the headers that were read, or what differs.
 pub fn adapt(request: &Request<'_>) -> Result<(String, Vec<String>), String> {
     let start = format!("#include \"{}\"", request.wrapper.display());
-    let source = request.work.join("headers.c");
+    let source = request.source("headers");
     std::fs::write(&source, format!("{start}\n")).map_err(|error| format!("error: {}: {error}", source.display()))?;
     let mut preprocess = (request.compiler)();
     preprocess.arg("-E").arg("-dD").arg(&source);
-    let declared = Declared::read(&String::from_utf8_lossy(&facts::output(preprocess)?));
+    let declared = Declared::read(&String::from_utf8_lossy(&facts::output(preprocess, request.language)?));
 
     let tokens = tokens::tokens(request.bindings);
     let items = items::read(request.bindings, &tokens);
     let items = items.map_err(|error| format!("error: the committed bindings are not understood: {error}"))?;
     let expected = expected::expected(&items, &declared);
     let expressions: Vec<String> = expected.facts.iter().map(|fact| fact.expression.clone()).collect();
-    let values = facts::values(request.compiler, request.work, &start, &expected.declarations, &expressions)?;
+    let values = facts::values(request, &start, &expected.declarations, &expressions)?;
     differences(request, &expected, &values)?;
 
     let values = expected.facts.iter().map(|fact| fact.what.as_str()).zip(values).collect();
-    let headers = render::Headers { absent: &expected.absent, values: &values, growing: &expected.renamed };
+    let headers = render::Headers { absent: &expected.absent, values: &values, renamed: &expected.renamed };
     let mut text = render::bindings(&items, &headers);
     for (ours, c) in &expected.renamed {
-        if let Some(tag) = declared.record_of(c).and_then(|record| record.tag.as_ref()) {
+        if let Some(tag) = declared.record_of(c).and_then(|record| record.name.as_ref()) {
             text = text.replace(ours, tag);
         }
     }

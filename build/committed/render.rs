@@ -13,8 +13,8 @@ pub struct Headers<'a> {
     pub absent: &'a BTreeSet<String>,
     /// Answers of the compiler by their names.
     pub values: &'a BTreeMap<&'a str, u64>,
-    /// Structs that grow, and their names in C.
-    pub growing: &'a BTreeMap<String, String>,
+    /// Structs that change with the version, and their names in C.
+    pub renamed: &'a BTreeMap<String, String>,
 }
 
 /// Writes them.
@@ -24,11 +24,11 @@ pub fn bindings(items: &[Item<'_>], headers: &Headers<'_>) -> String {
         match &item.kind {
             Kind::Alias { name, .. } | Kind::Enum { name, .. } if headers.has(name) => keep(&mut text, item.text),
             Kind::Constant(constant) if headers.has(&constant.name) => keep(&mut text, &headers.constant(constant)),
-            Kind::Record { name, fields } if headers.has(name) => match headers.growing.get(name) {
+            Kind::Record { name, fields } if headers.has(name) => match headers.renamed.get(name) {
                 Some(c) => keep(&mut text, &headers.grown(name, c, fields, item.text)),
                 None => keep(&mut text, item.text),
             },
-            Kind::Layout { of, offsets, .. } if headers.has(of) => match headers.growing.get(of) {
+            Kind::Layout { of, offsets, .. } if headers.has(of) => match headers.renamed.get(of) {
                 Some(c) => keep(&mut text, &headers.layout(of, c, offsets)),
                 None => keep(&mut text, item.text),
             },
@@ -75,11 +75,16 @@ impl Headers<'_> {
     /// The fields that the headers have, and room for those that they have beyond.
     fn grown(&self, name: &str, c: &str, fields: &[Field<'_>], text: &str) -> String {
         let head = text.split_once('{').map_or(text, |(head, _)| head);
-        let kept = fields.iter().filter(|field| self.has(&format!("{name}::{}", field.name)));
-        let mut all: Vec<String> = kept.map(|field| field.text.to_string()).collect();
         let (size, align) = (self.value(&format!("size of {c}")), self.value(&format!("alignment of {c}")));
         let room = size.saturating_sub(self.value(&format!("end of {c}")));
-        if room >= align {
+        let kept = fields.iter().filter(|field| self.has(&format!("{name}::{}", field.name)));
+        let mut all: Vec<String> = kept
+            .map(|field| match field.text.rsplit_once(';') {
+                Some((head, _)) if expected::reserve(c, &field.name) => format!("{head}; {room}usize]"),
+                _ => field.text.to_string(),
+            })
+            .collect();
+        if room >= align && !fields.iter().any(|field| expected::reserve(c, &field.name)) {
             all.push(format!("pub {ROOM}: [u8; {room}usize]"));
         }
         format!("{head}{{\n    {},\n}}", all.join(",\n    "))
@@ -93,6 +98,7 @@ impl Headers<'_> {
         );
         for (field, bytes) in offsets.iter().filter(|(field, _)| self.has(&format!("{of}::{field}"))) {
             let what = format!("[\"Offset of field: {of}::{field}\"]");
+            let bytes = if expected::reserve(c, field) { self.value(&format!("end of {c}")) } else { *bytes };
             writeln!(text, "    {what}[::std::mem::offset_of!({of}, {field}) - {bytes}usize];")
                 .expect("a String takes all");
         }

@@ -1,9 +1,10 @@
 //! The raw C interface, exactly as C declares it.
 //!
 //! One flat namespace: the functions of the CUDA runtime and of NCCL that this crate calls, their types and constants.
-//! Built against installed libraries, it is what bindgen makes of their headers; without the feature `bindgen`, the committed
-//! snapshot of `vendor/include` that the C compiler has held against them, less what these headers are too old for. With the
-//! feature `emulator`, types and constants come from that snapshot, and the functions are those of the emulator.
+//! Built against installed libraries, it is what bindgen makes of their headers. Without the feature `bindgen`, it is the committed
+//! snapshot of `vendor/include`, without the items that the installed headers are too old for; the C compiler, and for NVSHMEM the
+//! C++ compiler, compares it with these headers. With the feature `emulator`, types and constants come from that snapshot, and the
+//! functions are those of the emulator.
 //!
 //! The feature `nvshmem` adds what a host program needs of NVSHMEM. Its constants are integers, as the parameters are that
 //! they are for. Three of its initialisers are macros that Rust cannot read: `gpucommNvshmemUniqueIdInit`,

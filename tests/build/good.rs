@@ -36,8 +36,8 @@ fn a_whole_installation_in_a_path_with_spaces() {
 fn what_was_read_makes_it_run_again() {
     let Some(script) = Script::new() else { return };
     let Some(lines) = script.lines() else { return };
-    for name in ["NCCL_HOME", "NCCL_ROOT", "NCCL_LIB_DIR", "NCCL_STATIC", "CUDA_PATH", "CUDART_STATIC", "LIBCLANG_PATH"]
-    {
+    let libraries = ["NCCL_HOME", "NCCL_ROOT", "NCCL_LIB_DIR", "NCCL_STATIC", "CUDA_PATH", "CUDART_STATIC"];
+    for name in libraries.into_iter().chain(["CXX", "CXXFLAGS", "LIBCLANG_PATH"]) {
         assert!(lines.contains(&format!("cargo::rerun-if-env-changed={name}")), "{name}: {}", lines.join("\n"));
     }
     let target = script.env["TARGET"].to_uppercase().replace('-', "_");

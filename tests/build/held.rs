@@ -4,28 +4,48 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::committed::{self, Part, Request};
+use crate::committed::{self, Language, Part, Request};
 use crate::headers;
+
+/// Which committed bindings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Cuda,
+    Nccl,
+    Nvshmem,
+}
 
 /// A copy of vendor/include.
 struct Headers {
     root: PathBuf,
-    nccl: bool,
+    of: Of,
 }
 
 impl Headers {
     /// `None` where there is no C compiler.
     fn new() -> Option<Self> {
+        Self::of(Of::Nccl)
+    }
+
+    /// `None` where there is no C++ compiler.
+    fn nvshmem() -> Option<Self> {
+        Self::of(Of::Nvshmem)
+    }
+
+    fn of(of: Of) -> Option<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        if Command::new("cc").arg("--version").output().is_err() {
-            crate::skip::skip("the committed bindings were not held against headers", "there is no C compiler");
+        let program = if of == Of::Nvshmem { "c++" } else { "cc" };
+        if Command::new(program).arg("--version").output().is_err() {
+            crate::skip::skip("committed bindings were not compared with headers", &format!("there is no {program}"));
             return None;
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let root = std::env::temp_dir().join(format!("gpucomm-committed-{}-{number}", std::process::id()));
         std::fs::create_dir(&root).expect("a fresh directory");
-        let headers = Self { root: root.canonicalize().expect("the directory exists"), nccl: true };
-        for header in ["cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "nccl.h"] {
+        let headers = Self { root: root.canonicalize().expect("the directory exists"), of };
+        std::fs::create_dir(headers.root.join("non_abi")).expect("a directory");
+        let all = ["cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "nccl.h", "nvshmem_host.h", NVSHMEM_VERSION];
+        for header in all {
             std::fs::copy(package().join("vendor/include").join(header), headers.root.join(header)).expect("a header");
         }
         Some(headers)
@@ -48,26 +68,46 @@ impl Headers {
             .with("nccl.h", "#define NCCL_VERSION_CODE 23203", &code)
     }
 
+    /// With headers that state NVSHMEM 3.`minor`.0.
+    fn nvshmem_version(self, minor: u32) -> Self {
+        let stated = format!("NVSHMEM_VENDOR_MINOR_VERSION {minor}");
+        self.with(NVSHMEM_VERSION, "NVSHMEM_VENDOR_MINOR_VERSION 8", &stated)
+    }
+
     fn adapt(&self) -> Result<String, String> {
         let read = |directory: &Path, name: &str| std::fs::read_to_string(directory.join(name)).expect("a header");
         let vendor = package().join("vendor/include");
         let cuda = |of: &Path| headers::cudart(&read(of, "cuda_runtime_api.h")).expect("a version");
         let nccl = |of: &Path| headers::nccl(&read(of, "nccl.h")).expect("a version");
-        let installed = self.nccl.then(|| nccl(&self.root));
-        let starts: &[&str] = &["nccl", "NCCL", "gpucommNccl"];
-        let parts = [
-            Part { name: "NCCL", starts, installed, committed: nccl(&vendor) },
-            Part { name: "CUDA runtime", starts: &[""], installed: Some(cuda(&self.root)), committed: cuda(&vendor) },
-        ];
+        let nvshmem = |of: &Path| headers::nvshmem(&read(of, NVSHMEM_VERSION)).expect("a version");
+        let part = |name, starts, version: &dyn Fn(&Path) -> headers::Version, there: bool| Part {
+            name,
+            starts,
+            installed: there.then(|| version(&self.root)),
+            committed: version(&vendor),
+        };
+        let (language, program, wrapper, parts) = match self.of {
+            Of::Cuda | Of::Nccl => {
+                let of_nccl = part("NCCL", &["nccl", "NCCL", "gpucommNccl"], &nccl, self.of == Of::Nccl);
+                (Language::C, "cc", "wrapper.h", [of_nccl, part("CUDA runtime", &[""], &cuda, true)])
+            }
+            Of::Nvshmem => {
+                let parts = [part("CUDA runtime", &["CU"], &cuda, true), part("NVSHMEM", &[""], &nvshmem, true)];
+                (Language::Cxx17, "c++", "vendor/shim/gpucomm_nvshmem.h", parts)
+            }
+        };
         let compiler = || {
-            let mut command = Command::new("cc");
+            let mut command = Command::new(program);
             command.arg("-I").arg(package().join("vendor/shim")).arg("-I").arg(&self.root);
-            command.args(if self.nccl { &["-DGPUCOMM_NCCL"][..] } else { &[] });
+            command.args(if self.of == Of::Nccl { &["-DGPUCOMM_NCCL"][..] } else { &[] });
+            command.args(headers::DEFINES.iter().map(|name| format!("-D{name}=1")));
+            command.args(if language == Language::Cxx17 { &["-std=c++17"][..] } else { &[] });
             command
         };
         let request = Request {
-            bindings: SNAPSHOT,
-            wrapper: &package().join("wrapper.h"),
+            bindings: if self.of == Of::Nvshmem { NVSHMEM } else { SNAPSHOT },
+            wrapper: &package().join(wrapper),
+            language,
             work: &self.root,
             compiler: &compiler,
             parts: &parts,
@@ -109,6 +149,13 @@ const SNAPSHOT: &str = concat!(
     include_str!("../../crates/gpucomm-abi/src/cuda_nccl.rs"),
     include_str!("../../crates/gpucomm-abi/src/cuda_nccl_functions.rs")
 );
+
+const NVSHMEM: &str = concat!(
+    include_str!("../../crates/gpucomm-abi/src/nvshmem.rs"),
+    include_str!("../../crates/gpucomm-abi/src/nvshmem_functions.rs")
+);
+
+const NVSHMEM_VERSION: &str = "non_abi/nvshmem_version.h";
 
 fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -201,7 +248,7 @@ fn something_that_is_not_there() {
 #[test]
 fn without_nccl() {
     let Some(mut headers) = Headers::new() else { return };
-    headers.nccl = false;
+    headers.of = Of::Cuda;
     let bindings = headers.adapt().expect("nothing differs");
     assert!(!bindings.contains("fn nccl") && !bindings.contains("NCCL_"), "{bindings}");
     assert!(bindings.contains("pub fn cudaMalloc("), "{bindings}");
@@ -246,4 +293,134 @@ fn headers_that_do_not_compile() {
     let text = headers.adapt().expect_err("a syntax error");
     assert!(text.starts_with("error: the headers cannot be bound: ROOT/nccl.h:"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn nvshmem_bindings_match_their_own_headers() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let bindings = headers.adapt().expect("nothing differs");
+    assert_eq!(essence(&bindings), essence(NVSHMEM));
+}
+
+#[test]
+fn nvshmem_parameter_changed() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with("nvshmem_host.h", "nvshmem_malloc(size_t size)", "nvshmem_malloc(int size)");
+    let expected = [
+        "ROOT/nvshmem_host.h: nvshmem_malloc",
+        "expected  void *nvshmem_malloc(size_t)",
+        "found     void *nvshmem_malloc(int size)",
+    ];
+    assert_eq!(headers.differences(), expected);
+    // In C, an enumeration is compatible with its integer type; in C++, it is not.
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with(
+        "nvshmem_host.h",
+        "nvshmem_ptr(const void *ptr, int",
+        "nvshmem_ptr(const void *ptr, enum gpucommTeams",
+    );
+    assert_eq!(headers.differences()[0], "ROOT/nvshmem_host.h: nvshmem_ptr");
+}
+
+#[test]
+fn nvshmem_function_became_noexcept() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with("nvshmem_host.h", "nvshmem_malloc(size_t size)", "nvshmem_malloc(size_t size) noexcept");
+    headers.adapt().expect("the call is the same");
+}
+
+#[test]
+fn nvshmem_constant_changed() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with("nvshmem_host.h", "NVSHMEM_CMP_NE = 1", "NVSHMEM_CMP_NE = 11").with(
+        "nvshmem_host.h",
+        "NVSHMEM_MAX_NAME_LEN 256",
+        "NVSHMEM_MAX_NAME_LEN 128",
+    );
+    let expected = [
+        "ROOT/nvshmem_host.h: NVSHMEM_MAX_NAME_LEN",
+        "expected  256",
+        "found     128",
+        "ROOT/nvshmem_host.h: NVSHMEM_CMP_NE",
+        "expected  1",
+        "found     11",
+    ];
+    assert_eq!(headers.differences(), expected);
+}
+
+#[test]
+fn nvshmem_field_changed() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with("nvshmem_host.h", "  int myrank;", "  unsigned myrank;");
+    let expected =
+        ["ROOT/nvshmem_host.h: nvshmemx_uniqueid_args_v1.myrank", "expected  int myrank", "found     unsigned myrank"];
+    assert_eq!(headers.differences(), expected);
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with("nvshmem_host.h", "  int num_contexts;", "  int more;\n  int num_contexts;");
+    let differences = headers.differences();
+    let moved = ["ROOT/nvshmem_host.h: offset of nvshmem_team_config_t.num_contexts", "expected  4", "found     8"];
+    assert!(differences.windows(3).any(|lines| lines == moved), "{differences:?}");
+}
+
+#[test]
+fn nvshmem_padding_changed() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with("nvshmem_host.h", "char padding[48]", "char padding[40]");
+    let expected = ["ROOT/nvshmem_host.h: size of nvshmem_team_config_t", "expected  64", "found     56"];
+    assert_eq!(headers.differences(), expected);
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with("nvshmem_host.h", "char padding[48]", "unsigned char padding[48]");
+    assert_eq!(headers.differences()[0], "ROOT/nvshmem_host.h: nvshmem_team_config_t.padding");
+}
+
+#[test]
+fn nvshmem_function_missing() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers = headers.with("nvshmem_host.h", "void nvshmemx_flush(void);", "");
+    assert_eq!(headers.differences(), ["nvshmemx_flush", "expected  as in NVSHMEM 3.8", "found     nothing"]);
+    // Headers older than the bindings may lack functions.
+    let bindings = headers.nvshmem_version(6).adapt().expect("nothing differs");
+    assert!(!bindings.contains("fn nvshmemx_flush("), "{bindings}");
+    assert!(bindings.contains("pub const NVSHMEM_VENDOR_MINOR_VERSION: u32 = 6;"), "{bindings}");
+    assert!(bindings.contains("pub fn nvshmemx_flush_on_stream("), "{bindings}");
+}
+
+#[test]
+fn nvshmem_structs_of_an_older_version() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let versions = |headers: Headers, name: &str| {
+        let (new, old) = (format!("{name}_v2"), format!("{name}_v1"));
+        headers.with("nvshmem_host.h", &format!("}} {new};"), &format!("}} {old};")).with(
+            "nvshmem_host.h",
+            &format!("typedef {new} "),
+            &format!("typedef {old} "),
+        )
+    };
+    let names = ["nvshmemx_init_args", "nvshmemx_init_attr", "nvshmem_team_config"];
+    let headers = names
+        .into_iter()
+        .fold(headers, versions)
+        .nvshmem_version(4)
+        .with("nvshmem_host.h", "  int cuda_device_id;\n  char content[92];", "  char content[96];")
+        .with("nvshmem_host.h", "  nvshmemx_team_uniqueid_t uniqueid;\n  char padding[48];", "  char padding[56];");
+    let bindings = headers.adapt().expect("nothing differs");
+    for text in [
+        "pub type nvshmem_team_config_t = nvshmem_team_config_v1;",
+        "pub content: [::std::os::raw::c_char; 96usize],",
+        "size_of::<nvshmemx_init_attr_v1>() - 144usize",
+        "align_of::<nvshmem_team_config_v1>() - 4usize",
+        "offset_of!(nvshmem_team_config_v1, padding) - 8usize",
+    ] {
+        assert!(bindings.contains(text), "no {text} in {bindings}");
+    }
+    assert!(!bindings.contains("cuda_device_id") && !bindings.contains("_v2"), "{bindings}");
+}
+
+#[test]
+fn nvshmem_struct_of_a_newer_version() {
+    let Some(headers) = Headers::nvshmem() else { return };
+    let headers =
+        headers.nvshmem_version(9).with("nvshmem_host.h", "char padding[48]", "int more;\n  char padding[44]");
+    let bindings = headers.adapt().expect("nothing differs");
+    assert!(bindings.contains("pub padding: [::std::os::raw::c_char; 48usize],"), "{bindings}");
 }

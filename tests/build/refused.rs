@@ -35,7 +35,7 @@ fn without_libclang() {
 error: libclang is missing: it reads the headers of CUDA, NCCL and NVSHMEM. Install it with `apt install libclang-dev` or
   `dnf install clang-devel`; on a cluster, `module load llvm` (or clang); without root, `pip install libclang` and
   LIBCLANG_PATH set to the directory of its libclang.so. Without the feature `bindgen`, which is on by default, the committed
-  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"]; the feature `nvshmem` has it on.
+  bindings are taken and no libclang is needed: default-features = false, features = [\"nccl\"].
   Nor is it with the emulator: --features gpucomm/emulator.
 "
     );
@@ -124,6 +124,21 @@ fn without_a_compiler() {
     let text = script.run().stderr;
     let reason = "failed to find tool \"/nowhere/cc\": No such file or directory (os error 2)";
     assert_eq!(text, format!("error: a C compiler is needed: {reason}; install gcc or clang, or set CC\n"));
+}
+
+#[cfg(not(feature = "bindgen"))]
+#[test]
+fn without_a_compiler_for_nvshmem() {
+    let Some(mut script) = Script::new() else { return };
+    if script.lines().is_none() {
+        return;
+    }
+    script.nvshmem();
+    script.set("CXX", "/nowhere/c++");
+    let text = script.run().stderr;
+    let reason = "failed to find tool \"/nowhere/c++\": No such file or directory (os error 2)";
+    let fix = "install g++ or clang++, set CXX, or use --features gpucomm/bindgen, which needs libclang instead";
+    assert_eq!(text, format!("error: a C++ compiler is needed for the headers of NVSHMEM: {reason}; {fix}\n"));
 }
 
 #[test]

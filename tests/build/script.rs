@@ -63,6 +63,18 @@ impl Script {
         Some(script)
     }
 
+    /// Adds the headers and the library of NVSHMEM.
+    pub fn nvshmem(&mut self) {
+        for header in ["nvshmem_host.h", "non_abi/nvshmem_version.h"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vendor/include").join(header);
+            self.file(&format!("sdk/include/{header}"), &std::fs::read(path).expect("a header"));
+        }
+        let library = std::fs::read(self.root.join("sdk/lib/libnccl.so.2")).expect("a library");
+        self.file("sdk/lib/libnvshmem_host.so.3", &library);
+        self.set("CARGO_FEATURE_NVSHMEM", "1");
+        self.set("NVSHMEM_HOME", &self.at("sdk"));
+    }
+
     pub fn at(&self, path: &str) -> String {
         self.root.join(path).display().to_string()
     }

@@ -1,4 +1,5 @@
-/* NVSHMEM's host interface, for bindgen and for gpucomm_nvshmem.c.
+/* NVSHMEM's host interface, for bindgen, for gpucomm_nvshmem.c, and for the comparison with the committed bindings, which reads it
+ * as C++.
  *
  * The headers are written for C++; what they lack as C is declared first. The two types of 16 bits take the place of those
  * of cuda_fp16.h and cuda_bf16.h, which need CCCL: host functions take pointers to them only. */
