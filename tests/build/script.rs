@@ -64,6 +64,7 @@ impl Script {
     }
 
     /// Adds the headers and the library of NVSHMEM.
+    #[cfg(not(feature = "bindgen"))]
     pub fn nvshmem(&mut self) {
         for header in ["nvshmem_host.h", "non_abi/nvshmem_version.h"] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vendor/include").join(header);
