@@ -38,7 +38,7 @@ pub(super) fn newer_as(version: &str, path: &str, body: impl FnOnce()) {
 }
 
 fn as_version(version: &str, path: &str) {
-    let path = format!("emulator::nccl::tests::{path}");
+    let path = format!("nccl::tests::{path}");
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", &path, "--nocapture"])
         .env("GPUCOMM_EMULATOR_NCCL", version)

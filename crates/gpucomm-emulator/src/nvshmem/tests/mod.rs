@@ -40,7 +40,7 @@ pub(super) struct Stage {
 
 fn start(scene: &str, size: usize, pe: usize, id: &str, env: &[(&str, &str)]) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "emulator::nvshmem::tests::scene", "--ignored", "--nocapture"])
+        .args(["--exact", "nvshmem::tests::scene", "--ignored", "--nocapture"])
         .envs([("GPUCOMM_EMULATOR_STRICT", "1"), ("GPUCOMM_EMULATOR_DEADLOCK", "5"), (SCENE, scene), (ID, id)])
         .envs([(PE, pe.to_string()), (SIZE, size.to_string())])
         .envs(env.iter().copied())
