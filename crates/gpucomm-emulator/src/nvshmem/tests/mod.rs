@@ -1,10 +1,8 @@
 //! PEs as processes: this test program starts itself again, for a scene that all PEs play.
 
-mod collectives;
 mod memory;
 mod mistakes;
 mod rma;
-mod signals;
 mod teams;
 
 use std::ffi::c_void;
@@ -26,8 +24,7 @@ type Scene = fn(&Stage);
 
 /// The scenes, by their names.
 fn scene_named(name: &str) -> Scene {
-    let all: &[&[(&str, Scene)]] =
-        &[memory::SCENES, rma::SCENES, signals::SCENES, teams::SCENES, collectives::SCENES, mistakes::SCENES];
+    let all: &[&[(&str, Scene)]] = &[memory::SCENES, rma::SCENES, teams::SCENES, mistakes::SCENES];
     all.iter().flat_map(|scenes| scenes.iter()).find(|(other, _)| *other == name).expect("a scene of that name").1
 }
 
