@@ -219,6 +219,11 @@ mod tests {
             assert!(!collides(&memory, 2..4, false, &a.step()));
         }
         assert_eq!(lock(&memory.0).len(), 2);
+        // A read does not take the place of a write that it covers: a later read must come after the write, too.
+        let other = Touches::default();
+        assert!(!collides(&other, 0..8, true, &a.step()));
+        assert!(!collides(&other, 0..8, false, &a.step()));
+        assert!(collides(&other, 0..8, false, &b.step()));
         // A read does not take that of a write, nor a part that of the whole.
         assert!(collides(&memory, 5..6, false, &b.step()));
         for at in 0..3000 {

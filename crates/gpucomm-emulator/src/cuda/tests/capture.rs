@@ -68,6 +68,35 @@ fn a_capture_is_spoilt_by_unsafe_calls_of_threads_that_must_heed_it() {
     });
 }
 
+/// Another thread can end a capture only if the mode is relaxed. An attempt does not spoil the capture.
+#[test]
+fn a_capture_ends_on_the_thread_where_it_began() {
+    isolated("capture::a_capture_ends_on_the_thread_where_it_began", &[], || {
+        for (mode, expected) in [
+            (GLOBAL, Err(cudaError::cudaErrorStreamCaptureWrongThread)),
+            (LOCAL, Err(cudaError::cudaErrorStreamCaptureWrongThread)),
+            (RELAXED, Ok(0)),
+        ] {
+            let stream = TestStream::new(0);
+            ok!(cudaStreamBeginCapture(stream.0, mode));
+            let ended = std::thread::scope(|scope| {
+                let address = stream.0.expose_provenance();
+                let other = scope.spawn(move || {
+                    let same = TestStream(std::ptr::with_exposed_provenance_mut(address));
+                    let ended = end(&same);
+                    std::mem::forget(same);
+                    ended
+                });
+                other.join().unwrap()
+            });
+            assert_eq!(ended, expected, "{mode:?}");
+            if expected.is_err() {
+                assert_eq!(end(&stream), Ok(0), "{mode:?}");
+            }
+        }
+    });
+}
+
 /// A wait for a device is no matter of modes.
 #[test]
 fn no_device_is_waited_for_meanwhile() {

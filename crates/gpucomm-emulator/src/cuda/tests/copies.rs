@@ -131,6 +131,24 @@ fn directions_that_do_not_fit_the_memory_are_refused() {
     ok!(cudaFree(memory));
 }
 
+/// A copy must not begin inside pinned memory and run past its end.
+#[test]
+fn copies_past_the_end_of_pinned_memory_are_refused() {
+    let stream = TestStream::new(0);
+    let (memory, host) = (malloc(4096), pinned(4096));
+    let last = host.wrapping_add(4095);
+    let (to_device, to_host) = (cudaMemcpyKind::cudaMemcpyHostToDevice, cudaMemcpyKind::cudaMemcpyDeviceToHost);
+    ok!(cudaMemcpyAsync(memory, last.cast(), 1, to_device, stream.0));
+    let past = "run past the end of the pinned memory of 4096 bytes";
+    let refused = reported(past, || c!(cudaMemcpyAsync(memory, last.cast(), 2, to_device, stream.0)));
+    assert_eq!(refused, INVALID);
+    let refused = reported(past, || c!(cudaMemcpyAsync(last.cast(), memory, 2, to_host, stream.0)));
+    assert_eq!(refused, INVALID);
+    stream.wait();
+    ok!(cudaFreeHost(host.cast()));
+    ok!(cudaFree(memory));
+}
+
 type D16 = unsafe extern "C" fn(u64, u16, usize, cudaStream_t) -> CUresult;
 type D32 = unsafe extern "C" fn(u64, u32, usize, cudaStream_t) -> CUresult;
 type D2D32 = unsafe extern "C" fn(u64, usize, u32, usize, usize, cudaStream_t) -> CUresult;

@@ -137,7 +137,7 @@ fn download<T: Default + Clone>(src: *mut c_void, len: usize, stream: cudaStream
 /// Runs `body` in a process of its own, for what would spoil the devices of other tests. `name` is the path of the calling
 /// test behind `tests::`.
 fn isolated(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) -> Option<Output> {
-    crate::isolated::isolated(&format!("emulator::cuda::tests::{name}"), environment, body)
+    crate::isolated::isolated(&format!("cuda::tests::{name}"), environment, body)
 }
 
 /// What an isolated process said on stderr.

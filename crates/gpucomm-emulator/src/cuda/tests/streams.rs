@@ -288,6 +288,17 @@ fn work_that_joins_streams_comes_after_all_of_them_and_holds_up_what_follows() {
     main.wait();
     other.wait();
     assert_eq!(count.load(Ordering::Relaxed), 3);
+    // The other stream waits for the joined work, also while only the main stream is held up.
+    let gate = main.close_gate();
+    join(3);
+    ok!(cudaLaunchHostFunc(other.0, Some(add), address(count)));
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(c!(cudaStreamQuery(other.0)), NOT_READY);
+    assert_eq!(count.load(Ordering::Relaxed), 3);
+    drop(gate);
+    main.wait();
+    other.wait();
+    assert_eq!(count.load(Ordering::Relaxed), 5);
 }
 
 #[test]

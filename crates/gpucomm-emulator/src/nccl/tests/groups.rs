@@ -124,6 +124,25 @@ fn groups_that_differ_between_ranks_are_reported_and_give_garbage() {
     assert!(expected.count() > 0 && named.count() > 0);
 }
 
+/// The report names the first collectives of a group, but all of them are compared.
+#[test]
+fn large_groups_that_differ_in_their_last_collective_are_reported() {
+    let expected = expect("ranks group their collectives differently");
+    let _disagree = expect("ranks disagree at collective");
+    spmd(2, |rank| {
+        rank.connect();
+        let buffers: Vec<_> = (0..10).map(|_| Buffer::new(&[1.0; 4])).collect();
+        let last = Buffer::new(&vec![1.0; 3 + rank.rank]);
+        start();
+        buffers.iter().for_each(|buffer| assert_eq!(rank.all_reduce(buffer), OK));
+        assert_eq!(rank.all_reduce(&last), OK);
+        assert_eq!(end(), OK, "{}", last_error());
+        rank.wait();
+        assert_eq!(buffers[0].values()[..2], [GARBAGE; 2]);
+    });
+    assert!(expected.count() > 0);
+}
+
 /// What is no collective to NCCL may be grouped otherwise: messages, nothing, and what it makes of messages.
 #[test]
 fn messages_and_empty_collectives_may_be_grouped_differently() {

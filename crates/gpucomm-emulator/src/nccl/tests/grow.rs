@@ -6,6 +6,22 @@ use super::one_sided::newer;
 use super::*;
 use crate::report::expected::reported;
 
+/// A grown communicator has more ranks than the one that it comes from.
+#[test]
+fn a_communicator_does_not_grow_to_fewer_ranks() {
+    newer("grow::a_communicator_does_not_grow_to_fewer_ranks", || {
+        spmd(2, |rank| {
+            let mut grown = ptr::null_mut();
+            for size in [1, 2] {
+                // SAFETY: the pointer is valid for a write.
+                let refused = unsafe { ncclCommGrow(rank.comm, size, ptr::null(), -1, &mut grown, ptr::null_mut()) };
+                assert_eq!(refused, ncclResult_t::ncclInvalidArgument, "{size}");
+                assert!(last_error().contains("are no more than the 2"), "{}", last_error());
+            }
+        });
+    });
+}
+
 /// NCCL goes by what was split off last.
 #[test]
 fn what_was_split_and_shares_does_not_grow() {

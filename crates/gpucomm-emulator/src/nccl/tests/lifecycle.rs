@@ -192,6 +192,12 @@ fn a_non_blocking_communicator_settles_after_each_operation() {
 #[test]
 fn split_orders_by_key_and_leaves_out_who_has_no_color() {
     spmd(4, |rank| {
+        for negative in [NCCL_SPLIT_NOCOLOR - 1, -7] {
+            let mut none = std::ptr::null_mut();
+            // SAFETY: the pointer is valid for a write.
+            let refused = unsafe { ncclCommSplit(rank.comm, negative, 0, &mut none, std::ptr::null_mut()) };
+            assert_eq!(refused, ncclResult_t::ncclInvalidArgument, "{negative}");
+        }
         let color = if rank.rank == 3 { NCCL_SPLIT_NOCOLOR } else { 7 };
         let mut child = std::ptr::null_mut();
         let key = 10 - rank.rank as i32;

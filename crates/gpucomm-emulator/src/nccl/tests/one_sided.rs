@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::{Arc, Barrier};
 
 use super::*;
-use crate::report::expected::reported;
+use crate::report::expected::{expect, reported};
 use crate::settings::settings;
 
 const ARGUMENT: ncclResult_t = ncclResult_t::ncclInvalidArgument;
@@ -38,7 +38,7 @@ pub(super) fn newer_as(version: &str, path: &str, body: impl FnOnce()) {
 }
 
 fn as_version(version: &str, path: &str) {
-    let path = format!("emulator::nccl::tests::{path}");
+    let path = format!("nccl::tests::{path}");
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", &path, "--nocapture"])
         .env("GPUCOMM_EMULATOR_NCCL", version)
@@ -253,6 +253,36 @@ fn puts_and_waits_are_in_the_order_of_their_streams() {
             all.wait();
             window.end();
         });
+    });
+}
+
+#[test]
+fn puts_through_a_deregistered_window_are_reported() {
+    newest("puts_through_a_deregistered_window_are_reported", || {
+        let expected = expect("through a window that was deregistered meanwhile");
+        let all = Arc::new(Barrier::new(2));
+        spmd(2, move |rank| {
+            let (window, source) = (Window::new(rank, 1024), Window::new(rank, 1024));
+            begin(rank);
+            if rank.rank == 0 {
+                let held = hold_up(rank.stream);
+                assert_eq!(put(rank, &source, 0, 10, 1, &window, 0), OK, "{}", last_error());
+                // SAFETY: a live handle. The memory stays until the put is done.
+                assert_eq!(unsafe { ncclCommWindowDeregister(rank.comm, window.handle) }, OK);
+                drop(held);
+                rank.wait();
+            } else {
+                assert_eq!(wait_signals(rank, &[(0, 1)]), OK);
+                rank.wait();
+                // SAFETY: as above.
+                assert_eq!(unsafe { ncclCommWindowDeregister(rank.comm, window.handle) }, OK);
+            }
+            all.wait();
+            // SAFETY: nobody uses it any more.
+            assert_eq!(unsafe { ncclMemFree(window.place()) }, OK, "{}", last_error());
+            source.end();
+        });
+        assert_eq!(expected.count(), 1);
     });
 }
 

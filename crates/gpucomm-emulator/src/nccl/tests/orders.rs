@@ -43,7 +43,7 @@ fn in_a_child() {
 fn different_orders_of_two_communicators_are_reported() {
     let run = |variable: &str| {
         let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
-        command.args(["--exact", "emulator::nccl::tests::orders::in_a_child", "--ignored", "--nocapture"]);
+        command.args(["--exact", "nccl::tests::orders::in_a_child", "--ignored", "--nocapture"]);
         command.env("GPUCOMM_EMULATOR_ORDER", variable).output().expect("a process")
     };
     let violation = run("1");

@@ -20,7 +20,7 @@ const DONE: &str = "the scene was played";
 fn start(scene: &str, size: usize, rank: usize, id: &ncclUniqueId, env: &[(&str, &str)]) -> Child {
     let words = unique_id::read(id).words().map(|word| word.to_string()).join(",");
     Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "emulator::nccl::tests::processes::scene", "--ignored", "--nocapture"])
+        .args(["--exact", "nccl::tests::processes::scene", "--ignored", "--nocapture"])
         .envs([(SCENE, scene), (ID, &words), (RANK, &rank.to_string()), (SIZE, &size.to_string())])
         .envs(env.iter().copied())
         .stdout(Stdio::piped())

@@ -10,7 +10,7 @@ const F32: ncclDataType_t = ncclDataType_t::ncclFloat32;
 
 /// Runs `body` on so many ranks, in a process of its own.
 fn alone(test: &str, size: usize, body: fn(&Rank)) {
-    isolated(&format!("emulator::nccl::tests::races::{test}"), &[], || {
+    isolated(&format!("nccl::tests::races::{test}"), &[], || {
         spmd(size, move |rank| {
             rank.connect();
             body(rank);

@@ -60,6 +60,34 @@ fn windows_that_differ_are_violations() {
     });
 }
 
+#[test]
+fn windows_that_lie_wrong_are_violations() {
+    spmd(2, |rank| {
+        let at = allocate(8192);
+        let flags = NCCL_WIN_COLL_SYMMETRIC as i32;
+        let register = |place| {
+            let mut window = std::ptr::null_mut();
+            // SAFETY: the memory is there until it is freed at the end.
+            let made = unsafe { ncclCommWindowRegister(rank.comm, place, 4096, &mut window, flags) };
+            assert_eq!(made, OK, "{}", last_error());
+            window
+        };
+        let first = register(at);
+        let second = reported("a symmetric window lies over some of", || register(at));
+        for window in [first, second] {
+            // SAFETY: nobody uses it.
+            assert_eq!(unsafe { ncclCommWindowDeregister(rank.comm, window) }, OK);
+        }
+        let other = at.wrapping_byte_add(4096 * rank.rank);
+        let apart = reported("the window begins at another byte", || register(other));
+        // SAFETY: nobody uses either.
+        unsafe {
+            assert_eq!(ncclCommWindowDeregister(rank.comm, apart), OK);
+            assert_eq!(ncclMemFree(at), OK);
+        }
+    });
+}
+
 /// The driver refuses memory that cannot be mapped, and NCCL an odd address, before the ranks meet: the others wait.
 #[test]
 fn who_is_refused_a_window_leaves_the_others_waiting() {

@@ -11,6 +11,22 @@ pub(super) const SCENES: &[(&str, Scene)] = &[
         let memory = stage.words(4, 0);
         mistake(|| unsafe { nvshmem_putmem(memory.cast(), memory.add(2).cast(), 40, 0) });
     }),
+    ("beyond the end by strides", |stage| {
+        let (memory, source) = (stage.words(64, 0), stage.words(2, 0));
+        // The second of two elements lies behind the 64 words.
+        mistake(|| unsafe { nvshmem_iput64(memory.cast(), source.cast(), 64, 1, 2, 0) });
+    }),
+    ("a signal between words", |stage| {
+        let memory = stage.words(2, 0);
+        mistake(|| unsafe {
+            nvshmemx_signal_op_on_stream(memory.byte_add(4), 1, NVSHMEM_SIGNAL_SET, 0, stage.stream);
+        });
+    }),
+    ("overlapping buffers", |stage| {
+        let memory = stage.words(4, 0);
+        mistake(|| _ = unsafe { nvshmem_fcollectmem(0, memory.add(1).cast(), memory.cast(), 16) });
+    }),
+    ("a predefined team", |_| mistake(|| unsafe { nvshmem_team_destroy(NVSHMEM_TEAM_WORLD) })),
     ("a peer's address", |stage| {
         let memory = stage.words(4, 0);
         let peer = unsafe { nvshmem_ptr(memory.cast(), stage.next() as i32) };
@@ -27,6 +43,26 @@ pub(super) const SCENES: &[(&str, Scene)] = &[
         mistake(|| unsafe { nvshmem_uint64_p(memory, 1, 0) });
     }),
     ("other sizes", |stage| mistake(|| _ = unsafe { nvshmem_malloc(8 + stage.me) })),
+    ("other roots", |stage| {
+        let memory = stage.words(2, 0);
+        mistake(|| _ = unsafe { nvshmem_broadcastmem(0, memory.add(1).cast(), memory.cast(), 8, stage.me as i32) });
+    }),
+    ("heaps that differ", |_| {
+        // PE 1 has no memory for the first one.
+        let first = unsafe { nvshmem_malloc(64) };
+        mistake(|| _ = (first, unsafe { nvshmem_malloc(64) }));
+    }),
+    ("freed below work", |stage| {
+        unsafe extern "C" fn hold_up(_: *mut c_void) {
+            std::thread::park();
+        }
+        let memory = stage.words(2, 0);
+        mistake(|| unsafe {
+            assert_eq!(cudaLaunchHostFunc(stage.stream, Some(hold_up), null_mut()), cudaError::cudaSuccess);
+            nvshmemx_putmem_on_stream(memory.cast(), memory.add(1).cast(), 8, 0, stage.stream);
+            nvshmem_free(memory.cast());
+        });
+    }),
     ("other calls", |stage| {
         let memory = stage.words(4, 0);
         mistake(|| if stage.me == 0 { stage.barrier() } else { unsafe { nvshmem_free(memory.cast()) } });
@@ -151,7 +187,12 @@ fn what_ends_the_process_is_reported() {
         ("pe out of range", "the PE is 1, expected 0 to 0"),
         ("not symmetric", "is not symmetric"),
         ("beyond the end", "run past the end"),
+        ("beyond the end by strides", "run past the end"),
+        ("a signal between words", "is not aligned to 8 bytes"),
+        ("overlapping buffers", "overlap, expected them apart"),
+        ("a predefined team", "is there from the start"),
         ("freed twice", "is no allocation"),
+        ("freed below work", "is freed while work"),
         ("used after it was freed", "lie in no live allocation"),
         ("no team", "is no team of this PE"),
         ("beside a capture", "beside a stream capture"),
@@ -178,6 +219,9 @@ fn what_ends_the_process_is_reported() {
 #[test]
 fn pes_that_disagree_are_reported() {
     reported("other sizes", 2, &[("GPUCOMM_EMULATOR_DEAD_PEER", "ends")], "the number of bytes is");
+    reported("other roots", 2, &[("GPUCOMM_EMULATOR_DEAD_PEER", "ends")], "the root is");
+    let heaps = [("GPUCOMM_EMULATOR_DEAD_PEER", "ends"), ("GPUCOMM_EMULATOR_FAULTS", "oom=device1@1")];
+    reported("heaps that differ", 2, &heaps, "the heaps are no longer alike");
     reported("other calls", 2, &[("GPUCOMM_EMULATOR_DEAD_PEER", "ends")], "expected the same on all");
 }
 

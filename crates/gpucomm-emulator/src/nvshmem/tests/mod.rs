@@ -1,10 +1,8 @@
 //! PEs as processes: this test program starts itself again, for a scene that all PEs play.
 
-mod collectives;
 mod memory;
 mod mistakes;
 mod rma;
-mod signals;
 mod teams;
 
 use std::ffi::c_void;
@@ -26,8 +24,7 @@ type Scene = fn(&Stage);
 
 /// The scenes, by their names.
 fn scene_named(name: &str) -> Scene {
-    let all: &[&[(&str, Scene)]] =
-        &[memory::SCENES, rma::SCENES, signals::SCENES, teams::SCENES, collectives::SCENES, mistakes::SCENES];
+    let all: &[&[(&str, Scene)]] = &[memory::SCENES, rma::SCENES, teams::SCENES, mistakes::SCENES];
     all.iter().flat_map(|scenes| scenes.iter()).find(|(other, _)| *other == name).expect("a scene of that name").1
 }
 
@@ -40,7 +37,7 @@ pub(super) struct Stage {
 
 fn start(scene: &str, size: usize, pe: usize, id: &str, env: &[(&str, &str)]) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "emulator::nvshmem::tests::scene", "--ignored", "--nocapture"])
+        .args(["--exact", "nvshmem::tests::scene", "--ignored", "--nocapture"])
         .envs([("GPUCOMM_EMULATOR_STRICT", "1"), ("GPUCOMM_EMULATOR_DEADLOCK", "5"), (SCENE, scene), (ID, id)])
         .envs([(PE, pe.to_string()), (SIZE, size.to_string())])
         .envs(env.iter().copied())

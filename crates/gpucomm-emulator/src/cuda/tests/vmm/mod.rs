@@ -180,9 +180,12 @@ fn memory_is_made_mapped_used_and_taken_away() {
         assert_eq!(download::<u8>(pointer(at + grain), 1, stream.0), [7]);
         assert_eq!(unmap(twice, 2 * GRAIN), 0);
         assert_eq!(free_memory(1), all - 3 * GRAIN);
-        // A handle by way of the address, for a mapping elsewhere.
-        let mut handle = 0;
+        // A handle by way of the address, for a mapping elsewhere. Each retain needs a release of its own.
+        let (mut handle, mut again) = (0, 0);
         assert_eq!(retain(&mut handle, pointer(at + grain + 5)), 0);
+        assert_eq!(retain(&mut again, pointer(at + grain)), 0);
+        assert_eq!((again, release(again)), (handle, 0));
+        assert_eq!(properties(&mut known, handle), 0);
         assert_eq!(unmap(at, 3 * GRAIN), 0, "both at once");
         assert_eq!(free_memory(1), all - 2 * GRAIN);
         assert_eq!((map(twice, 2 * GRAIN, 0, handle, 0), allow(twice, 2 * GRAIN, 1, READ)), (0, 0));
