@@ -124,12 +124,13 @@ fn check(ranks: usize, (name, holds): &Case) {
     let told: Vec<_> = ends.iter().filter_map(|end| said(end, "told: ")).collect();
     let right: Vec<_> = told.iter().filter(|line| !line.contains("it is left out")).collect();
     let many = match *name {
-        "part" | "ranks" => ranks - 1,
-        "ended" => ranks - 2,
-        "message" | "late message" => 1,
-        _ => ranks,
+        "part" | "ranks" => ranks - 1..=ranks - 1,
+        // The rank that is left out may learn first that another rank has aborted.
+        "ended" => ranks - 2..=ranks - 1,
+        "message" | "late message" => 1..=1,
+        _ => ranks..=ranks,
     };
-    assert_eq!(right.len(), many, "{name}: {told:#?}");
+    assert!(many.contains(&right.len()), "{name}: {told:#?}");
     // A rank that has ended is found by those who compare with it, or by its word to all, which may be there first.
     let alike = match *name {
         "ended" => right.iter().all(|line| told_in_comparison(line) || line.contains("was aborted: rank ")),

@@ -55,10 +55,10 @@ fn files(folder: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The source: of the crate, and of tests.
+/// The sources of all crates, and of tests.
 pub fn sources() -> &'static [(PathBuf, String)] {
     static SOURCES: OnceLock<Vec<(PathBuf, String)>> = OnceLock::new();
-    SOURCES.get_or_init(|| [files("src"), files("tests")].concat())
+    SOURCES.get_or_init(|| [files("src"), files("crates"), files("tests")].concat())
 }
 
 /// Whether a text has this as a word.
@@ -87,8 +87,8 @@ impl Uses {
             let parts: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
             match parts[..] {
                 ["tests", suite, ..] => uses.suites.push(suite.to_owned()),
-                ["src", "emulator", _, "tests", ..] => uses.unit = true,
-                ["src", "emulator" | "sys" | "bin", ..] => {}
+                ["crates", "gpucomm-emulator", "src", _, "tests", ..] => uses.unit = true,
+                ["crates", ..] | ["src", "sys", ..] => {}
                 _ if mentions(text, &format!("sys::{function}")) => uses.layer.push(path.to_owned()),
                 _ => {}
             }

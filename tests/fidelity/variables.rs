@@ -42,7 +42,9 @@ fn is_read(before: &str) -> bool {
 
 fn of_sources() -> BTreeSet<String> {
     let mut all = Vec::new();
-    sources(&root().join("src"), &mut all);
+    for directory in ["src", "crates"] {
+        sources(&root().join(directory), &mut all);
+    }
     assert!(all.len() > 100, "{} files", all.len());
     let mut names = BTreeSet::new();
     for text in &all {

@@ -12,6 +12,8 @@
     clippy::missing_safety_doc,
     reason = "NVIDIA documents the C functions; the rest is for gpucomm only"
 )]
+// What only one of the two libraries needs is there for both.
+#![cfg_attr(not(all(feature = "nccl", feature = "nvshmem")), allow(dead_code, unused_imports))]
 
 pub(crate) mod bugs;
 mod capability;
