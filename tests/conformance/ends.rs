@@ -193,7 +193,9 @@ fn memory(ranks: usize) {
     let devices = &places()[..ranks];
     abort_with_windows(devices);
     let first = free_memory(devices);
-    for _ in 0..50 {
+    // One window that is lost each time shows after two; GPUs have more that may be lost now and then.
+    let times = if gpucomm::backend() == Backend::Nvidia { 50 } else { 8 };
+    for _ in 0..times {
         abort_with_windows(devices);
     }
     let (start, lost) = (Instant::now(), || -> Vec<_> {
@@ -204,7 +206,7 @@ fn memory(ranks: usize) {
         assert!(start.elapsed() < slower(20.0), "lost {:?} bytes, of {first:?}", lost());
         std::thread::sleep(Duration::from_millis(10));
     }
-    println!("free at first {first:?}, lost {:?} after 50 times, known after {:?}", lost(), start.elapsed());
+    println!("free at first {first:?}, lost {:?} after {times} times, known after {:?}", lost(), start.elapsed());
 }
 
 #[test]
