@@ -12,7 +12,7 @@
     clippy::missing_safety_doc,
     reason = "NVIDIA documents the C functions; the rest is for gpucomm only"
 )]
-// What only one of the two libraries needs is there for both.
+// If only one of the two libraries is built, code that the other one needs is unused.
 #![cfg_attr(not(all(feature = "nccl", feature = "nvshmem")), allow(dead_code, unused_imports))]
 
 pub(crate) mod bugs;

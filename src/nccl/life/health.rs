@@ -35,7 +35,7 @@ impl Inner {
 
     /// What NCCL has said since all was well, for the error of a wait; `None` where that is nothing, or the communicator has come to its end.
     ///
-    /// Where the library says what a communicator waits for, that is left out if the ledger of a clique says the same, and more.
+    /// Leaves out what the library says about a waiting communicator of a clique: the ledger says the same, and more.
     pub(crate) fn said(&self) -> Option<String> {
         let is_told = self.family.is_some() && sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR;
         self.beside(|handle| (!is_told).then(|| said(handle)).flatten()).flatten()

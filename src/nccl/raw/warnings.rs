@@ -52,9 +52,9 @@ pub(crate) fn of_call() -> Option<String> {
     Some(if is_old(&text) { format!("{text} (NCCL had said so before, perhaps of another call)") } else { text })
 }
 
-/// What NCCL says when a wait ends in an error, if that is new. NCCL ignores the communicator, null or live. A library whose
-/// [last error is of a communicator](sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR) says what that one waits for, or with null,
-/// what those wait for that are being started.
+/// What NCCL says when a wait ends in an error, if that is new. NCCL ignores the communicator, null or live. If
+/// [the last error is of a communicator](sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR), the text says what that communicator
+/// waits for; with null, it says what the communicators wait for that are starting.
 pub(crate) fn said(communicator: Handle) -> Option<String> {
     let is_of_start = sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR && communicator.0.is_null();
     let text = last_error_of(communicator)?;

@@ -276,7 +276,7 @@ float! {
     F8E5M2: 1.0 / 8.0, |bits| F8E5M2::from_bits(bits as u8), F8E5M2::from_f64, |value| F8E5M2::to_f64(&value);
 }
 
-/// What `rank` adds at each of the places `from..from + len`: numbers that look random.
+/// The numbers of `rank` at the places `from..from + len`. They look random.
 pub fn hashes(rank: usize, from: usize, len: usize) -> Vec<u32> {
     (from..from + len).map(|at| hash(rank, at)).collect()
 }
