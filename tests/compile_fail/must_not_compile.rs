@@ -2,7 +2,7 @@
 //!
 //! A case is a module, and a file holds those of one topic, because each file starts the compiler once. The expected messages
 //! are those of one version of rustc; with others the test prints that it was skipped. To write them again:
-//! `TRYBUILD=overwrite cargo test -p gpucomm-compile-fail`. Then read each difference: a case must fail for the reason that its
+//! `TRYBUILD=overwrite cargo test -p gpucomm-compile-fail --features emulator`. Then read each difference: a case must fail for the reason that its
 //! first line names.
 //!
 //! Messages list what else there is, which depends on the features. With `nvshmem`, `world` or `bytemuck`, the cases are those
