@@ -105,9 +105,8 @@ fn build() -> Result<(), String> {
     tell(format!("cargo::rustc-env=GPUCOMM_BUILD_SCRIPT={}", this.display()));
 
     if flag("GPUCOMM_WRITE_SNAPSHOT")? {
-        let committed = root.join("crates/gpucomm-abi/src");
-        for (file, part) in [("cuda_nccl.rs", "nccl"), ("nvshmem.rs", "nvshmem")] {
-            bindings::write(&[committed.join(file), part.into(), root.join("vendor/include")], instead())?;
+        for (name, part) in [("cuda_nccl", "nccl"), ("nvshmem", "nvshmem")] {
+            write_snapshot(&root, &out, name, part)?;
         }
     }
     let feature = |name: &str| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
@@ -129,6 +128,18 @@ fn build() -> Result<(), String> {
     }
 }
 
+/// Writes a part of gpucomm-abi: the types into `NAME.rs`, and the functions, which bindgen puts last, into `NAME_functions.rs`.
+fn write_snapshot(root: &Path, out: &Path, name: &str, part: &str) -> Result<(), String> {
+    let whole = out.join("snapshot.rs");
+    bindings::write(&[whole.clone(), part.into(), root.join("vendor/include")], instead())?;
+    let text = std::fs::read_to_string(&whole).map_err(|error| format!("error: {}: {error}", whole.display()))?;
+    let functions = text.find("unsafe extern \"C\" {").ok_or("error: bindgen has made no functions")?;
+    let head = text.find("\n\n").map_or("", |end| &text[..end + 2]);
+    let committed = root.join("crates/gpucomm-abi/src");
+    write(&committed, &format!("{name}.rs"), &text[..functions])?;
+    write(&committed, &format!("{name}_functions.rs"), &format!("{head}{}", &text[functions..]))
+}
+
 /// What is wanted beside the CUDA runtime.
 #[derive(Clone, Copy)]
 struct With {
@@ -147,7 +158,7 @@ fn snapshot(root: &Path, with: With, emulated: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes a source that `src/sys` includes.
+/// Writes a source.
 fn write(out: &Path, name: &str, text: &str) -> Result<(), String> {
     let path = out.join(name);
     std::fs::write(&path, text).map_err(|error| format!("error: {}: {error}", path.display()))
