@@ -1,4 +1,4 @@
-//! What the compiler knows of the headers: it puts numbers into an object file, from which they are read.
+//! Asks the compiler for facts about the headers: it puts numbers into an object file, and this reads them.
 //!
 //! An assertion that fails would tell that something differs, not how. Nothing is run, so it works for other machines too.
 
