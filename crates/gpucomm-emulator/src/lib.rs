@@ -37,8 +37,6 @@ pub(crate) mod refusals;
 pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod sys;
-#[cfg(test)]
-pub(crate) mod turns;
 pub(crate) mod visible;
 
 #[cfg(feature = "nccl")]

@@ -45,7 +45,7 @@ fn elsewhere(mode: cudaStreamCaptureMode) -> cudaError {
 
 #[test]
 fn a_capture_is_spoilt_by_unsafe_calls_of_threads_that_must_heed_it() {
-    isolated("capture::a_capture_is_spoilt_by_unsafe_calls_of_threads_that_must_heed_it", &[], || {
+    isolated!(&[], || {
         let spoilt = cudaError::cudaErrorStreamCaptureInvalidated;
         for (capture, other, allowed) in [
             (GLOBAL, GLOBAL, false),
@@ -71,7 +71,7 @@ fn a_capture_is_spoilt_by_unsafe_calls_of_threads_that_must_heed_it() {
 /// Another thread can end a capture only if the mode is relaxed. An attempt does not spoil the capture.
 #[test]
 fn a_capture_ends_on_the_thread_where_it_began() {
-    isolated("capture::a_capture_ends_on_the_thread_where_it_began", &[], || {
+    isolated!(&[], || {
         for (mode, expected) in [
             (GLOBAL, Err(cudaError::cudaErrorStreamCaptureWrongThread)),
             (LOCAL, Err(cudaError::cudaErrorStreamCaptureWrongThread)),
@@ -100,7 +100,7 @@ fn a_capture_ends_on_the_thread_where_it_began() {
 /// A wait for a device is no matter of modes.
 #[test]
 fn no_device_is_waited_for_meanwhile() {
-    isolated("capture::no_device_is_waited_for_meanwhile", &[], || {
+    isolated!(&[], || {
         for mode in [GLOBAL, LOCAL, RELAXED] {
             let ended = captured(mode, |_| {
                 assert_eq!(capture::leave(1), Ok(()));
@@ -136,7 +136,7 @@ fn status(stream: &TestStream) -> u32 {
 /// Each line as an H100 answers it, with CUDA 13.
 #[test]
 fn captures_fork_and_join_as_on_a_gpu() {
-    isolated("capture::captures_fork_and_join_as_on_a_gpu", &[], || {
+    isolated!(&[], || {
         let streams: [TestStream; 4] = std::array::from_fn(|_| TestStream::new(0));
         let [one, two, three, idle] = &streams;
         let (blocking, legacy) = (TestStream::with_flags(0, 0), null_mut());
@@ -263,7 +263,7 @@ fn wait_all(streams: &[TestStream]) {
 /// Likewise.
 #[test]
 fn graphs_beside_captures() {
-    isolated("capture::graphs_beside_captures", &[], || {
+    isolated!(&[], || {
         let (one, two) = (TestStream::new(0), TestStream::new(0));
         let (mut graph, mut exec) = (null_mut(), null_mut());
         ok!(cudaStreamBeginCapture(one.0, LOCAL));

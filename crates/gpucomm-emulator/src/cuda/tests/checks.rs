@@ -9,7 +9,7 @@ use crate::report::expected::reported;
 
 #[test]
 fn ranges_must_lie_in_one_live_allocation() {
-    let output = isolated("checks::ranges_must_lie_in_one_live_allocation", &[], || {
+    let output = isolated!(&[], || {
         let stream = TestStream::new(0);
         let memory = malloc(1000);
         let next = malloc(1000);
@@ -42,7 +42,7 @@ fn ranges_must_lie_in_one_live_allocation() {
 
 #[test]
 fn frees_that_cannot_be() {
-    isolated("checks::frees_that_cannot_be", &[], || {
+    isolated!(&[], || {
         let stream = TestStream::new(0);
         let memory = malloc(4096);
         reported("cudaFree: ", || assert_eq!(c!(cudaFree(memory.wrapping_byte_add(512))), INVALID));
@@ -62,7 +62,7 @@ fn frees_that_cannot_be() {
 
 #[test]
 fn a_free_under_work_of_the_same_stream_is_fine_and_cudafree_waits() {
-    isolated("checks::a_free_under_work_of_the_same_stream_is_fine_and_cudafree_waits", &[], || {
+    isolated!(&[], || {
         let (stream, other) = (TestStream::new(0), TestStream::new(0));
         let (first, second) = (malloc(4096), malloc(4096));
         let gate = stream.close_gate();
@@ -92,7 +92,7 @@ fn a_free_under_work_of_the_same_stream_is_fine_and_cudafree_waits() {
 
 #[test]
 fn a_free_under_work_of_another_stream_is_a_sticky_error() {
-    let output = isolated("checks::a_free_under_work_of_another_stream_is_a_sticky_error", &[], || {
+    let output = isolated!(&[], || {
         let (freed, _races) = (expect("cudaFreeAsync frees"), expect("cudaFreeAsync writes"));
         let illegal = cudaError::cudaErrorIllegalAddress;
         let (stream, other) = (TestStream::new(0), TestStream::new(0));
@@ -125,7 +125,7 @@ fn a_free_under_work_of_another_stream_is_a_sticky_error() {
 
 #[test]
 fn work_that_panics_or_fails_spoils_its_device_only() {
-    isolated("checks::work_that_panics_or_fails_spoils_its_device_only", &[], || {
+    isolated!(&[], || {
         let _expected = expect("panicked on a stream");
         let (first, second) = (TestStream::new(0), TestStream::new(1));
         ok!(cudaSetDevice(0));
@@ -155,47 +155,39 @@ fn work_that_panics_or_fails_spoils_its_device_only() {
 
 #[test]
 fn the_memory_of_work_that_outlives_a_free_is_not_handed_out() {
-    isolated(
-        "checks::the_memory_of_work_that_outlives_a_free_is_not_handed_out",
-        &[("GPUCOMM_EMULATOR_MEMORY", "1M")],
-        || {
-            let _expected = expect("cudaFree frees");
-            let memory = malloc(1 << 20);
-            let (_, used) = locate(memory, 8).unwrap();
-            // The sticky error of device 0 follows; its memory is looked at from inside.
-            assert_eq!(c!(cudaFree(memory)), cudaError::cudaErrorIllegalAddress);
-            let device = crate::cuda::core::device::device(0).unwrap();
-            assert_eq!(device.heap.room().0, 0);
-            drop(used);
-            assert_eq!(device.heap.room().0, 1 << 20);
-        },
-    );
+    isolated!(&[("GPUCOMM_EMULATOR_MEMORY", "1M")], || {
+        let _expected = expect("cudaFree frees");
+        let memory = malloc(1 << 20);
+        let (_, used) = locate(memory, 8).unwrap();
+        // The sticky error of device 0 follows; its memory is looked at from inside.
+        assert_eq!(c!(cudaFree(memory)), cudaError::cudaErrorIllegalAddress);
+        let device = crate::cuda::core::device::device(0).unwrap();
+        assert_eq!(device.heap.room().0, 0);
+        drop(used);
+        assert_eq!(device.heap.room().0, 1 << 20);
+    },);
 }
 
 #[test]
 fn memory_returns_though_the_device_of_its_stream_failed() {
-    isolated(
-        "checks::memory_returns_though_the_device_of_its_stream_failed",
-        &[("GPUCOMM_EMULATOR_MEMORY", "1M")],
-        || {
-            let stream = TestStream::new(1);
-            ok!(cudaSetDevice(0));
-            let memory = malloc(1 << 20);
-            let gate = stream.close_gate();
-            enqueue(stream.0, &[], "a test", Box::new(|running: &Running| running.fail(cudaError::cudaErrorUnknown)))
-                .unwrap();
-            enqueue(stream.0, &[], "dropped", Box::new(|_: &Running| panic!("work runs on a failed device"))).unwrap();
-            ok!(cudaFreeAsync(memory, stream.0));
-            drop(gate);
-            let again = malloc(1 << 20);
-            assert_eq!((again, report::count()), (memory, 0));
-        },
-    );
+    isolated!(&[("GPUCOMM_EMULATOR_MEMORY", "1M")], || {
+        let stream = TestStream::new(1);
+        ok!(cudaSetDevice(0));
+        let memory = malloc(1 << 20);
+        let gate = stream.close_gate();
+        enqueue(stream.0, &[], "a test", Box::new(|running: &Running| running.fail(cudaError::cudaErrorUnknown)))
+            .unwrap();
+        enqueue(stream.0, &[], "dropped", Box::new(|_: &Running| panic!("work runs on a failed device"))).unwrap();
+        ok!(cudaFreeAsync(memory, stream.0));
+        drop(gate);
+        let again = malloc(1 << 20);
+        assert_eq!((again, report::count()), (memory, 0));
+    },);
 }
 
 #[test]
 fn memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use() {
-    isolated("checks::memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use", &[], || {
+    isolated!(&[], || {
         use crate::cuda::tasks::memory::{allocate, unmap};
         use crate::memory::block::Origin;
         let stream = TestStream::new(0);

@@ -12,6 +12,7 @@ fn pinned(bytes: usize) -> *mut u8 {
 
 #[test]
 fn pageable_memory_is_read_at_once_and_written_before_the_return() {
+    alone!();
     let stream = TestStream::new(0);
     let memory = malloc(8);
     let gate = stream.close_gate();
@@ -28,6 +29,7 @@ fn pageable_memory_is_read_at_once_and_written_before_the_return() {
 /// Where the driver may wait for the stream, and where it does: a program must not need the call to return.
 #[test]
 fn much_pageable_memory_and_copies_within_the_host_are_waited_for() {
+    alone!();
     let stream = TestStream::new(0);
     let (much, memory) = (vec![1u8; (64 << 10) + 1], malloc(1 << 17));
     let (from, to) = (pinned(4), pinned(4));
@@ -46,6 +48,7 @@ fn much_pageable_memory_and_copies_within_the_host_are_waited_for() {
 
 #[test]
 fn pinned_memory_is_used_in_stream_order() {
+    alone!();
     let _expected = expect("is no pinned memory");
     let stream = TestStream::new(0);
     let (memory, from, to) = (malloc(4), pinned(4), pinned(4));
@@ -78,6 +81,7 @@ fn pinned_memory_is_used_in_stream_order() {
 
 #[test]
 fn every_direction_moves_the_bytes() {
+    alone!();
     let _expected = expect("cudaMemcpyPeerAsync: ");
     let stream = TestStream::new(0);
     let near = malloc(3 << 20);
@@ -112,6 +116,7 @@ fn every_direction_moves_the_bytes() {
 
 #[test]
 fn directions_that_do_not_fit_the_memory_are_refused() {
+    alone!();
     let _expected = ["no direction of a copy", "the direction is"].map(expect);
     let stream = TestStream::new(0);
     let memory = malloc(64);
@@ -134,6 +139,7 @@ fn directions_that_do_not_fit_the_memory_are_refused() {
 /// A copy must not begin inside pinned memory and run past its end.
 #[test]
 fn copies_past_the_end_of_pinned_memory_are_refused() {
+    alone!();
     let stream = TestStream::new(0);
     let (memory, host) = (malloc(4096), pinned(4096));
     let last = host.wrapping_add(4095);
@@ -161,6 +167,7 @@ pub(super) fn entry(name: &std::ffi::CStr) -> *mut c_void {
 
 #[test]
 fn fills_of_the_driver() {
+    alone!();
     let _expected = expect("cuMemset");
     let stream = TestStream::new(0);
     let memory = malloc(4096);
@@ -197,6 +204,7 @@ fn fills_of_the_driver() {
 
 #[test]
 fn a_copy_runs_at_the_speed_of_memory() {
+    alone!();
     let stream = TestStream::new(0);
     let bytes = 64 << 20;
     let (from, to) = (malloc(bytes), malloc(bytes));

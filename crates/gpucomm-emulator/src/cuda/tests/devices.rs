@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 
 #[test]
 fn four_devices_by_default_each_with_a_face() {
-    isolated("devices::four_devices_by_default_each_with_a_face", &[("GPUCOMM_EMULATOR_DEVICES", "")], || {
+    isolated!(&[("GPUCOMM_EMULATOR_DEVICES", "")], || {
         let mut count = 0;
         ok!(cudaGetDeviceCount(&mut count));
         assert_eq!(count, 4);
@@ -37,7 +37,7 @@ fn four_devices_by_default_each_with_a_face() {
 
 #[test]
 fn no_device() {
-    isolated("devices::no_device", &[("GPUCOMM_EMULATOR_DEVICES", "0")], || {
+    isolated!(&[("GPUCOMM_EMULATOR_DEVICES", "0")], || {
         let none = cudaError::cudaErrorNoDevice;
         let (mut count, mut ptr, mut stream) = (7, null_mut(), null_mut());
         assert_eq!(c!(cudaGetDeviceCount(&mut count)), none);
@@ -53,7 +53,7 @@ fn no_device() {
 /// Two of four devices, in another order: ordinals are those of the process, what they stand for is not.
 #[test]
 fn some_devices_in_another_order() {
-    isolated("devices::some_devices_in_another_order", &[("CUDA_VISIBLE_DEVICES", "3,1,-1,0")], || {
+    isolated!(&[("CUDA_VISIBLE_DEVICES", "3,1,-1,0")], || {
         use crate::memory::space::locate::locate;
         let mut count = 0;
         ok!(cudaGetDeviceCount(&mut count));
@@ -87,7 +87,7 @@ fn some_devices_in_another_order() {
 
 #[test]
 fn hidden_devices_are_told_of() {
-    isolated("devices::hidden_devices_are_told_of", &[("CUDA_VISIBLE_DEVICES", "4")], || {
+    isolated!(&[("CUDA_VISIBLE_DEVICES", "4")], || {
         let (none, mut count) = (cudaError::cudaErrorNoDevice, 7);
         assert_eq!((c!(cudaGetDeviceCount(&mut count)), count), (none, 0));
         let text: &CStr = c!(CStr::from_ptr(cudaGetErrorString(none)));
@@ -99,7 +99,7 @@ fn hidden_devices_are_told_of() {
 #[test]
 fn a_fault_follows_the_device() {
     let environment = [("CUDA_VISIBLE_DEVICES", "2,0"), ("GPUCOMM_EMULATOR_FAULTS", "oom=device0@1")];
-    isolated("devices::a_fault_follows_the_device", &environment, || {
+    isolated!(&environment, || {
         let mut ptr = null_mut();
         ok!(cudaSetDevice(0));
         ok!(cudaMalloc(&mut ptr, 8));
@@ -111,7 +111,7 @@ fn a_fault_follows_the_device() {
 #[test]
 fn settings_that_cannot_be_understood_are_named_and_nothing_works() {
     let environment = [("GPUCOMM_EMULATOR_DEVICES", "65"), ("GPUCOMM_EMULATOR_MEMORY", "lots")];
-    isolated("devices::settings_that_cannot_be_understood_are_named_and_nothing_works", &environment, || {
+    isolated!(&environment, || {
         let wrong = cudaError::cudaErrorInitializationError;
         let (mut count, mut ptr) = (7, null_mut());
         assert_eq!(c!(cudaGetDeviceCount(&mut count)), wrong);
@@ -128,7 +128,7 @@ fn settings_that_cannot_be_understood_are_named_and_nothing_works() {
 
 #[test]
 fn peers_reach_each_other() {
-    isolated("devices::peers_reach_each_other", &[], || {
+    isolated!(&[], || {
         let mut can = 0;
         ok!(cudaDeviceCanAccessPeer(&mut can, 0, 1));
         assert_eq!(can, 1);
@@ -147,6 +147,7 @@ fn peers_reach_each_other() {
 
 #[test]
 fn null_places_are_refused_everywhere() {
+    alone!();
     let _expected = ["null, where", "no device memory", "is no pool"].map(expect);
     ok!(cudaSetDevice(0));
     let (attr, p2p) = (cudaDeviceAttr::cudaDevAttrIntegrated, cudaDeviceP2PAttr::cudaDevP2PAttrAccessSupported);

@@ -118,7 +118,7 @@ fn random_graphs_end_with_the_values_that_their_order_demands() {
     let rounds = std::env::var("GPUCOMM_TEST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
     let seed_text = seed.to_string();
     let environment = [("GPUCOMM_TEST_SEED", &*seed_text)];
-    isolated("graph::random_graphs_end_with_the_values_that_their_order_demands", &environment, || {
+    isolated!(&environment, || {
         for round in 0..rounds {
             std::thread::scope(|scope| {
                 for thread in 0..4u64 {

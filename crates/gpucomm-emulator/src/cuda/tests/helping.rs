@@ -86,6 +86,7 @@ impl Rig {
 
 #[test]
 fn who_asks_does_what_is_light() {
+    alone!();
     let mut rig = Rig::new();
     for _ in 0..20 {
         rig.warm_up();
@@ -97,6 +98,7 @@ fn who_asks_does_what_is_light() {
 
 #[test]
 fn what_nobody_asks_for_is_done() {
+    alone!();
     let mut rig = Rig::new();
     rig.warm_up();
     let ready = Arc::new(AtomicBool::new(true));
@@ -111,6 +113,7 @@ fn what_nobody_asks_for_is_done() {
 
 #[test]
 fn who_asks_never_waits_and_what_comes_later_stays_behind() {
+    alone!();
     let mut rig = Rig::new();
     rig.warm_up();
     let (ready, later) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
@@ -130,6 +133,7 @@ fn who_asks_never_waits_and_what_comes_later_stays_behind() {
 
 #[test]
 fn several_who_ask_keep_the_order() {
+    alone!();
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);

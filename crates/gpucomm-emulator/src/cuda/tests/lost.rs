@@ -13,7 +13,7 @@ unsafe extern "C" fn note(called: *mut c_void) {
 #[test]
 fn a_lost_device_does_nothing_more_and_others_go_on() {
     let environment = [("GPUCOMM_EMULATOR_FAULTS", "lose=device0@op3"), ("GPUCOMM_EMULATOR_LOST", "device")];
-    let output = isolated("lost::a_lost_device_does_nothing_more_and_others_go_on", &environment, || {
+    let output = isolated!(&environment, || {
         let elsewhere = TestStream::new(1);
         let far = malloc(64);
         let (stream, beside) = (TestStream::new(0), TestStream::new(0));
@@ -70,7 +70,7 @@ fn a_lost_device_does_nothing_more_and_others_go_on() {
 #[test]
 fn a_lost_device_takes_all_of_its_process_with_it() {
     let environment = [("GPUCOMM_EMULATOR_FAULTS", "lose=device1@op1"), ("GPUCOMM_EMULATOR_LOST", "process")];
-    isolated("lost::a_lost_device_takes_all_of_its_process_with_it", &environment, || {
+    isolated!(&environment, || {
         let (near, memory) = (TestStream::new(0), malloc(64));
         ok!(cudaMemsetAsync(memory, 1, 64, near.0));
         let far = TestStream::new(1);

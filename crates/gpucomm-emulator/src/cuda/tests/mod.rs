@@ -16,9 +16,9 @@ mod update;
 mod vmm;
 mod waits;
 
+use crate::isolated::{alone, elsewhere, isolated};
 use crate::report::expected::expect;
 use crate::sys::*;
-use crate::turns::{self, HoldingUp};
 use std::ffi::c_void;
 use std::process::Output;
 use std::ptr::null_mut;
@@ -92,8 +92,6 @@ fn wait(stream: cudaStream_t) {
 struct Gate {
     #[allow(dead_code, reason = "its drop opens the gate")]
     open: Sender<()>,
-    #[allow(dead_code, reason = "its drop tells that, afterwards")]
-    holding_up: HoldingUp,
 }
 
 fn gate(stream: cudaStream_t) -> Gate {
@@ -102,10 +100,9 @@ fn gate(stream: cudaStream_t) -> Gate {
         let opened = unsafe { Box::from_raw(data.cast::<Receiver<()>>()) };
         let _ = opened.recv();
     }
-    let holding_up = turns::holding_up();
     let (open, opened) = channel();
     ok!(cudaLaunchHostFunc(stream, Some(pass), Box::into_raw(Box::new(opened)).cast()));
-    Gate { open, holding_up }
+    Gate { open }
 }
 
 fn event(flags: u32) -> cudaEvent_t {
@@ -132,12 +129,6 @@ fn download<T: Default + Clone>(src: *mut c_void, len: usize, stream: cudaStream
     let kind = cudaMemcpyKind::cudaMemcpyDeviceToHost;
     ok!(cudaMemcpyAsync(values.as_mut_ptr().cast(), src, size_of_val(&values[..]), kind, stream));
     values
-}
-
-/// Runs `body` in a process of its own, for what would spoil the devices of other tests. `name` is the path of the calling
-/// test behind `tests::`.
-fn isolated(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) -> Option<Output> {
-    crate::isolated::isolated(&format!("cuda::tests::{name}"), environment, body)
 }
 
 /// What an isolated process said on stderr.

@@ -24,7 +24,7 @@ fn room() -> usize {
 
 #[test]
 fn allocations_are_apart_and_counted() {
-    isolated("pools::allocations_are_apart_and_counted", &[], || {
+    isolated!(&[], || {
         ok!(cudaSetDevice(2));
         let before = room();
         let mut ptrs = Vec::new();
@@ -48,7 +48,7 @@ fn allocations_are_apart_and_counted() {
 
 #[test]
 fn memory_runs_out_and_comes_back() {
-    isolated("pools::memory_runs_out_and_comes_back", &[("GPUCOMM_EMULATOR_MEMORY", "8M")], || {
+    isolated!(&[("GPUCOMM_EMULATOR_MEMORY", "8M")], || {
         let stream = TestStream::new(0);
         let mut ptr = null_mut();
         let full = cudaError::cudaErrorMemoryAllocation;
@@ -87,7 +87,7 @@ fn memory_runs_out_and_comes_back() {
 #[test]
 fn freed_memory_goes_round_on_its_stream_and_waits_for_others() {
     let long = [("GPUCOMM_EMULATOR_QUEUE", "4000")];
-    isolated("pools::freed_memory_goes_round_on_its_stream_and_waits_for_others", &long, || {
+    isolated!(&long, || {
         let _expected = expect("is no pool");
         let (stream, other) = (TestStream::new(0), TestStream::new(0));
         let pool = pool(0);
@@ -126,6 +126,7 @@ fn info(ptr: *const c_void) -> (i32, i32) {
 
 #[test]
 fn addresses_tell_what_lies_there() {
+    alone!();
     const NOTHING: (i32, i32) = (0, -2);
     let stream = TestStream::new(1);
     let taken = take(100, pool(1), stream.0);
@@ -150,7 +151,7 @@ fn addresses_tell_what_lies_there() {
 /// Devices are told by their ordinals in this process.
 #[test]
 fn addresses_tell_the_ordinals_of_devices() {
-    isolated("pools::addresses_tell_the_ordinals_of_devices", &[("CUDA_VISIBLE_DEVICES", "3,1")], || {
+    isolated!(&[("CUDA_VISIBLE_DEVICES", "3,1")], || {
         for ordinal in [0, 1] {
             ok!(cudaSetDevice(ordinal));
             let memory = malloc(8);
@@ -183,14 +184,14 @@ fn fresh_memory_is_zero() -> bool {
 
 #[test]
 fn fresh_memory_is_poisoned_in_strict_mode() {
-    isolated("pools::fresh_memory_is_poisoned_in_strict_mode", &[("GPUCOMM_EMULATOR_STRICT", "1")], || {
+    isolated!(&[("GPUCOMM_EMULATOR_STRICT", "1")], || {
         assert!(!fresh_memory_is_zero());
     });
 }
 
 #[test]
 fn a_pool_keeps_its_pages_and_malloc_gives_them_back() {
-    isolated("pools::a_pool_keeps_its_pages_and_malloc_gives_them_back", &[], || {
+    isolated!(&[], || {
         let stream = TestStream::new(0);
         let pool = pool(0);
         let bytes = 64 << 20;
@@ -220,7 +221,7 @@ fn resident() -> usize {
 /// A limit on files is one on devices, whose memory lies in files: an error, and not the end of the process.
 #[test]
 fn a_limit_on_files_leaves_no_memory() {
-    isolated("pools::a_limit_on_files_leaves_no_memory", &[], || {
+    isolated!(&[], || {
         let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
         assert_eq!(c!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)), 0);
         assert_eq!(c!(cudaMalloc(&mut null_mut(), 64)), cudaError::cudaErrorMemoryAllocation);

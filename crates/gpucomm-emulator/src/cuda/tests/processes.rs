@@ -20,7 +20,7 @@ fn another_process_maps_the_memory_of_a_device() {
         "{} {} {} {} {} {}",
         location.pid, location.fd, location.device, location.nonce, location.offset, location.bytes
     );
-    isolated("processes::the_other_side", &[(WHERE, &text)], || ());
+    elsewhere("cuda::tests::processes::the_other_side", &[(WHERE, &text)]);
     assert_eq!(download::<u32>(memory, 3, stream.0), [1, 20, 3]);
     let stale = Location { nonce: location.nonce.wrapping_add(1), ..location };
     assert!(reach(&stale, 8).is_err());
@@ -53,7 +53,7 @@ fn the_other_side() {
 
 #[test]
 fn a_forked_child_is_told_that_it_cannot_work() {
-    isolated("processes::a_forked_child_is_told_that_it_cannot_work", &[], || {
+    isolated!(&[], || {
         let memory = malloc(8);
         // SAFETY: the child calls two functions that take no lock, and ends without running anything else.
         let child = unsafe { libc::fork() };
@@ -74,7 +74,7 @@ fn a_forked_child_is_told_that_it_cannot_work() {
 #[test]
 fn a_process_ends_while_its_streams_are_busy() {
     let start = Instant::now();
-    let output = isolated("processes::a_process_ends_while_its_streams_are_busy", &[], || {
+    let output = isolated!(&[], || {
         for device in 0..4 {
             let stream = TestStream::new(device);
             std::mem::forget(stream.close_gate());

@@ -24,7 +24,7 @@ fn order(earlier: &TestStream, later: &TestStream) {
 
 #[test]
 fn streams_without_an_order() {
-    isolated("races::streams_without_an_order", &[], || {
+    isolated!(&[], || {
         let (a, b, c) = (TestStream::new(0), TestStream::new(0), TestStream::new(0));
         let (one, two) = (malloc(64), malloc(64));
         fill(one, 0, 32, &a);
@@ -49,7 +49,7 @@ fn streams_without_an_order() {
 
 #[test]
 fn waits_of_streams_and_of_the_host_are_orders() {
-    isolated("races::waits_of_streams_and_of_the_host_are_orders", &[], || {
+    isolated!(&[], || {
         let (a, b, c) = (TestStream::new(0), TestStream::new(1), TestStream::with_flags(0, 0));
         ok!(cudaSetDevice(0));
         let memory = malloc(64);
@@ -90,7 +90,7 @@ fn waits_of_streams_and_of_the_host_are_orders() {
 
 #[test]
 fn a_function_of_the_host_knows_what_is_before_it() {
-    isolated("races::a_function_of_the_host_knows_what_is_before_it", &[], || {
+    isolated!(&[], || {
         unsafe extern "C" fn tell(data: *mut c_void) {
             // SAFETY: the caller made this box, and the function is called once.
             let sender = unsafe { Box::from_raw(data.cast::<Sender<()>>()) };
@@ -110,7 +110,7 @@ fn a_function_of_the_host_knows_what_is_before_it() {
 
 #[test]
 fn memory_begins_and_ends_in_the_order_of_streams() {
-    isolated("races::memory_begins_and_ends_in_the_order_of_streams", &[], || {
+    isolated!(&[], || {
         let (a, b) = (TestStream::new(0), TestStream::new(0));
         let mut pool = null_mut();
         ok!(gpucommPoolCreate(&mut pool, 0));
@@ -138,7 +138,7 @@ fn memory_begins_and_ends_in_the_order_of_streams() {
 
 #[test]
 fn frees_of_the_host_come_after_what_it_has_seen() {
-    isolated("races::frees_of_the_host_come_after_what_it_has_seen", &[], || {
+    isolated!(&[], || {
         let (a, b) = (TestStream::new(0), TestStream::new(1));
         let here = || {
             ok!(cudaSetDevice(0));
@@ -180,7 +180,7 @@ fn frees_of_the_host_come_after_what_it_has_seen() {
 
 #[test]
 fn graphs_have_an_order_inside_and_outside() {
-    isolated("races::graphs_have_an_order_inside_and_outside", &[], || {
+    isolated!(&[], || {
         let (a, b, c) = (TestStream::new(0), TestStream::new(0), TestStream::new(0));
         let memory = malloc(64);
         let graph = |ordered: bool, apart: usize| {
@@ -240,7 +240,7 @@ fn slow_work_shows_in_the_data_what_is_missing() {
         ("GPUCOMM_EMULATOR_STRICT", "0"),
         ("GPUCOMM_EMULATOR_RACES", "1"),
     ];
-    isolated("races::slow_work_shows_in_the_data_what_is_missing", &environment, || {
+    isolated!(&environment, || {
         assert!(misses_a_wait());
         assert_eq!(crate::violations(), 1);
     });
@@ -249,7 +249,7 @@ fn slow_work_shows_in_the_data_what_is_missing() {
 #[test]
 fn in_permissive_mode_nobody_looks() {
     let environment = [("GPUCOMM_EMULATOR_STRICT", "0")];
-    isolated("races::in_permissive_mode_nobody_looks", &environment, || {
+    isolated!(&environment, || {
         misses_a_wait();
         assert_eq!(crate::violations(), 0);
     });

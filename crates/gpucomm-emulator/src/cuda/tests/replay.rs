@@ -202,7 +202,7 @@ fn random_graphs_do_at_each_launch_what_they_hold() {
     println!("GPUCOMM_TEST_SEED={seed} repeats this");
     let rounds = std::env::var("GPUCOMM_TEST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
     let seed_text = seed.to_string();
-    isolated("replay::random_graphs_do_at_each_launch_what_they_hold", &[("GPUCOMM_TEST_SEED", &*seed_text)], || {
+    isolated!(&[("GPUCOMM_TEST_SEED", &*seed_text)], || {
         for (device, peer) in [(0, 1), (1, 0)] {
             ok!(cudaSetDevice(device));
             ok!(cudaDeviceEnablePeerAccess(peer, 0));
@@ -220,6 +220,7 @@ fn random_graphs_do_at_each_launch_what_they_hold() {
 
 #[test]
 fn launches_of_one_graph_come_one_after_the_other() {
+    alone!();
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let (one, two) = (TestStream::new(0), TestStream::new(0));
     let (open, opened) = channel::<()>();
@@ -256,7 +257,7 @@ fn launches_of_one_graph_come_one_after_the_other() {
 /// As on an H100: a graph takes as many places as its copies and fills would, and its host functions take none.
 #[test]
 fn a_graph_takes_the_places_of_what_it_holds() {
-    isolated("replay::a_graph_takes_the_places_of_what_it_holds", &[("GPUCOMM_EMULATOR_QUEUE", "21")], || {
+    isolated!(&[("GPUCOMM_EMULATOR_QUEUE", "21")], || {
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         let stream = TestStream::new(0);
         let memory = malloc(64);
@@ -297,6 +298,7 @@ fn a_graph_takes_the_places_of_what_it_holds() {
 
 #[test]
 fn a_launch_looks_its_memory_up() {
+    alone!();
     let stream = TestStream::new(0);
     let (memory, host) = (malloc(64), pinned(&[7; 16]));
     let kind = cudaMemcpyKind::cudaMemcpyHostToDevice;

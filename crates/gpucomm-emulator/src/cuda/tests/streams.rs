@@ -18,6 +18,7 @@ fn address(count: &AtomicU32) -> *mut c_void {
 
 #[test]
 fn work_runs_in_order_and_query_tells_when_it_is_done() {
+    alone!();
     let stream = TestStream::new(0);
     ok!(cudaStreamQuery(stream.0));
     let memory = malloc(4);
@@ -35,6 +36,7 @@ fn work_runs_in_order_and_query_tells_when_it_is_done() {
 
 #[test]
 fn streams_have_flags_and_priorities() {
+    alone!();
     ok!(cudaSetDevice(0));
     let (mut least, mut greatest, mut priority, mut flags) = (9, 9, 9, 9);
     ok!(cudaDeviceGetStreamPriorityRange(&mut least, &mut greatest));
@@ -50,6 +52,7 @@ fn streams_have_flags_and_priorities() {
 
 #[test]
 fn destroying_a_stream_lets_its_work_finish_and_ends_the_handle() {
+    alone!();
     let _expected = ["is no stream", "is no event"].map(expect);
     let stream = TestStream::new(0);
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -79,6 +82,7 @@ fn destroying_a_stream_lets_its_work_finish_and_ends_the_handle() {
 
 #[test]
 fn a_wait_is_for_the_record_at_the_time_of_the_call() {
+    alone!();
     let (first, second) = (TestStream::new(0), TestStream::new(1));
     let count = AtomicU32::new(0);
     ok!(cudaSetDevice(0));
@@ -116,6 +120,7 @@ fn a_wait_is_for_the_record_at_the_time_of_the_call() {
 
 #[test]
 fn events_measure_time() {
+    alone!();
     let stream = TestStream::new(0);
     let (start, end, untimed) = (event(cudaEventDefault), event(cudaEventBlockingSync), event(cudaEventDisableTiming));
     let mut ms = -1.0;
@@ -149,6 +154,7 @@ fn events_measure_time() {
 
 #[test]
 fn a_host_function_blocks_no_other_stream_and_may_not_call_back() {
+    alone!();
     let _expected = expect("inside a host function");
     unsafe extern "C" fn call_back(data: *mut c_void) {
         let mut device = 0;
@@ -172,7 +178,7 @@ fn a_host_function_blocks_no_other_stream_and_may_not_call_back() {
 #[test]
 fn the_null_stream_keeps_order_with_blocking_streams_only() {
     // Of its own process: the null stream of a device is shared by all tests.
-    isolated("streams::the_null_stream_keeps_order_with_blocking_streams_only", &[], || {
+    isolated!(&[], || {
         let (blocking, free) = (TestStream::with_flags(0, cudaStreamDefault), TestStream::new(0));
         let (legacy, same) = (null_mut(), std::ptr::without_provenance_mut(1));
         let count = AtomicU32::new(0);
@@ -208,68 +214,65 @@ fn the_null_stream_keeps_order_with_blocking_streams_only() {
 
 #[test]
 fn a_full_launch_queue_blocks_whatever_takes_a_place_in_it() {
-    isolated(
-        "streams::a_full_launch_queue_blocks_whatever_takes_a_place_in_it",
-        &[("GPUCOMM_EMULATOR_QUEUE", "8")],
-        || {
-            let (stream, other) = (TestStream::new(0), TestStream::new(0));
-            let memory = malloc(192);
-            let (timed, untimed) = (event(cudaEventDefault), event(cudaEventDisableTiming));
-            let (memory, timed, untimed) = (memory.addr(), timed.addr(), untimed.addr());
-            static COUNT: AtomicU32 = AtomicU32::new(0);
-            let count = &COUNT;
-            // Each call on its own thread, so addresses, and a number that does not move.
-            let call = |kind: u32, stream: usize| {
-                let stream = std::ptr::without_provenance_mut(stream);
-                let memory: *mut c_void = std::ptr::with_exposed_provenance_mut(memory);
-                ok!(cudaSetDevice(0));
-                match kind {
-                    // On other streams elsewhere.
-                    0 | 8 | 9 => {
-                        ok!(cudaMemsetAsync(memory.wrapping_byte_add(64 * (kind as usize % 7)), 1, 64, stream))
-                    }
-                    1 => ok!(cudaMemcpyAsync(memory, memory, 64, cudaMemcpyKind::cudaMemcpyDefault, stream)),
-                    2 => ok!(cudaLaunchHostFunc(stream, Some(add), address(count))),
-                    3 => ok!(cudaStreamWaitEvent(stream, std::ptr::without_provenance_mut(untimed), 0)),
-                    4 => ok!(cudaEventRecord(std::ptr::without_provenance_mut(timed), stream)),
-                    6 => ok!(cudaFreeAsync(malloc(64), stream)),
-                    5 => enqueue(stream, &[], "a kernel", Box::new(|_: &Running| ())).unwrap(),
-                    _ => ok!(cudaEventRecord(std::ptr::without_provenance_mut(untimed), stream)),
+    isolated!(&[("GPUCOMM_EMULATOR_QUEUE", "8")], || {
+        let (stream, other) = (TestStream::new(0), TestStream::new(0));
+        let memory = malloc(192);
+        let (timed, untimed) = (event(cudaEventDefault), event(cudaEventDisableTiming));
+        let (memory, timed, untimed) = (memory.addr(), timed.addr(), untimed.addr());
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = &COUNT;
+        // Each call on its own thread, so addresses, and a number that does not move.
+        let call = |kind: u32, stream: usize| {
+            let stream = std::ptr::without_provenance_mut(stream);
+            let memory: *mut c_void = std::ptr::with_exposed_provenance_mut(memory);
+            ok!(cudaSetDevice(0));
+            match kind {
+                // On other streams elsewhere.
+                0 | 8 | 9 => {
+                    ok!(cudaMemsetAsync(memory.wrapping_byte_add(64 * (kind as usize % 7)), 1, 64, stream))
                 }
-            };
-            let handle = stream.0.addr();
-            for kind in 0..8 {
-                let hold = other.close_gate();
-                call(7, other.0.addr());
-                let gate = stream.close_gate();
-                for _ in 0..8 {
-                    call(kind, handle);
-                }
-                // Streams with another queue are not blocked.
-                assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
-                call(6, other.0.addr());
-                println!("kind {kind}");
-                assert_waits(gate, [0, 1, 5].contains(&kind), || call(kind, handle));
-                drop(hold);
-                stream.wait();
-                other.wait();
+                1 => ok!(cudaMemcpyAsync(memory, memory, 64, cudaMemcpyKind::cudaMemcpyDefault, stream)),
+                2 => ok!(cudaLaunchHostFunc(stream, Some(add), address(count))),
+                3 => ok!(cudaStreamWaitEvent(stream, std::ptr::without_provenance_mut(untimed), 0)),
+                4 => ok!(cudaEventRecord(std::ptr::without_provenance_mut(timed), stream)),
+                6 => ok!(cudaFreeAsync(malloc(64), stream)),
+                5 => enqueue(stream, &[], "a kernel", Box::new(|_: &Running| ())).unwrap(),
+                _ => ok!(cudaEventRecord(std::ptr::without_provenance_mut(untimed), stream)),
             }
-            assert_eq!(count.load(Ordering::Relaxed), 9);
-            // The ninth stream has the queue of the first.
-            let more: Vec<TestStream> = (2..10).map(|_| TestStream::new(0)).collect();
+        };
+        let handle = stream.0.addr();
+        for kind in 0..8 {
+            let hold = other.close_gate();
+            call(7, other.0.addr());
             let gate = stream.close_gate();
             for _ in 0..8 {
-                call(0, handle);
+                call(kind, handle);
             }
-            call(8, more[5].0.addr());
-            let ninth = more[6].0.addr();
-            assert_waits(gate, true, || call(9, ninth));
-        },
-    );
+            // Streams with another queue are not blocked.
+            assert_eq!(c!(cudaStreamQuery(stream.0)), NOT_READY);
+            call(6, other.0.addr());
+            println!("kind {kind}");
+            assert_waits(gate, [0, 1, 5].contains(&kind), || call(kind, handle));
+            drop(hold);
+            stream.wait();
+            other.wait();
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 9);
+        // The ninth stream has the queue of the first.
+        let more: Vec<TestStream> = (2..10).map(|_| TestStream::new(0)).collect();
+        let gate = stream.close_gate();
+        for _ in 0..8 {
+            call(0, handle);
+        }
+        call(8, more[5].0.addr());
+        let ninth = more[6].0.addr();
+        assert_waits(gate, true, || call(9, ninth));
+    },);
 }
 
 #[test]
 fn work_that_joins_streams_comes_after_all_of_them_and_holds_up_what_follows() {
+    alone!();
     let (main, other) = (TestStream::new(0), TestStream::new(0));
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = &COUNT;
@@ -303,6 +306,7 @@ fn work_that_joins_streams_comes_after_all_of_them_and_holds_up_what_follows() {
 
 #[test]
 fn an_enqueue_is_quick() {
+    alone!();
     let stream = TestStream::new(0);
     let memory = malloc(64);
     let gate = stream.close_gate();
@@ -327,7 +331,7 @@ fn an_enqueue_is_quick() {
 
 #[test]
 fn idle_streams_burn_no_time() {
-    isolated("streams::idle_streams_burn_no_time", &[], || {
+    isolated!(&[], || {
         let streams: Vec<_> = (0..16).map(|index| TestStream::new(index % 4)).collect();
         for stream in &streams {
             let gate = stream.close_gate();

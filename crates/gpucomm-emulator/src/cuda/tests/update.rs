@@ -39,6 +39,7 @@ fn update(exec: cudaGraphExec_t, graph: cudaGraph_t) -> u32 {
 
 #[test]
 fn an_update_changes_later_launches_only() {
+    alone!();
     let stream = TestStream::new(0);
     let [one, two] = std::array::from_fn(|_| malloc(64));
     let host: [u8; 64] = std::array::from_fn(|at| at as u8 ^ 0x5a);
@@ -74,6 +75,7 @@ fn an_update_changes_later_launches_only() {
 
 #[test]
 fn what_no_update_changes() {
+    alone!();
     unsafe extern "C" fn nothing(_: *mut c_void) {}
     let streams = [TestStream::new(0), TestStream::new(1)];
     let [stream, other] = &streams;
@@ -132,6 +134,7 @@ fn what_no_update_changes() {
 
 #[test]
 fn updates_and_uploads_need_what_lives_and_no_capture() {
+    alone!();
     let stream = TestStream::new(0);
     let [first, second] = std::array::from_fn(|_| graph(&stream, || ()));
     let exec = executable(first);

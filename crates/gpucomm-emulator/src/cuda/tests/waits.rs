@@ -143,7 +143,7 @@ fn free_pinned_beside(name: &str, [owner, busy, device]: [i32; 3], expected: (bo
 /// As measured on H200s: docs/measurements/2026-11-21-h200-driver.md.
 #[test]
 fn freeing_pinned_memory_waits_for_its_device_and_holds_up_calls_there() {
-    isolated("waits::freeing_pinned_memory_waits_for_its_device_and_holds_up_calls_there", &[], || {
+    isolated!(&[], || {
         for name in CALLS {
             free_pinned_beside(name, [1, 1, 1], (true, true));
             free_pinned_beside(name, [1, 1, 0], (true, false));
@@ -161,7 +161,7 @@ fn freeing_pinned_memory_waits_for_its_device_and_holds_up_calls_there() {
 /// Others that give memory back or take some wait for nothing.
 #[test]
 fn freeing_device_memory_waits_for_its_device_only() {
-    isolated("waits::freeing_device_memory_waits_for_its_device_only", &[], || {
+    isolated!(&[], || {
         let (stream, own) = (TestStream::new(1), malloc(64));
         ok!(cudaSetDevice(0));
         let foreign = malloc(64);
@@ -178,7 +178,7 @@ fn freeing_device_memory_waits_for_its_device_only() {
 #[test]
 fn without_the_lock_nobody_is_held_up() {
     let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "0")];
-    isolated("waits::without_the_lock_nobody_is_held_up", &environment, || {
+    isolated!(&environment, || {
         for name in CALLS {
             free_pinned_beside(name, [1, 1, 1], (true, false));
         }
@@ -188,7 +188,7 @@ fn without_the_lock_nobody_is_held_up() {
 #[test]
 fn pinned_memory_may_wait_for_all_devices_and_when_it_is_allocated() {
     let environment = [("GPUCOMM_EMULATOR_DRIVER_LOCK", "2")];
-    isolated("waits::pinned_memory_may_wait_for_all_devices_and_when_it_is_allocated", &environment, || {
+    isolated!(&environment, || {
         let (stream, ptr) = (TestStream::new(0), pinned());
         ok!(cudaSetDevice(1));
         assert_waits(stream.close_gate(), true, || assert!(!pinned().is_null()));

@@ -7,6 +7,7 @@ use crate::report::expected::reported;
 
 #[test]
 fn an_abort_frees_a_stream_that_waits_for_a_rank_that_never_comes() {
+    alone!();
     spmd(2, |rank| {
         rank.connect();
         let buffer = Buffer::new(&[1.0; 4]);
@@ -33,6 +34,7 @@ fn an_abort_frees_a_stream_that_waits_for_a_rank_that_never_comes() {
 
 #[test]
 fn a_rank_that_waits_for_an_aborted_one_goes_on_waiting() {
+    alone!();
     spmd(2, |rank| {
         rank.connect();
         let buffer = Buffer::new(&[1.0; 4]);
@@ -50,6 +52,7 @@ fn a_rank_that_waits_for_an_aborted_one_goes_on_waiting() {
 
 #[test]
 fn the_next_communicator_works_after_an_abort() {
+    alone!();
     for _ in 0..3 {
         spmd(3, |rank| {
             rank.connect();
@@ -71,6 +74,7 @@ fn the_next_communicator_works_after_an_abort() {
 
 #[test]
 fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
+    alone!();
     within_limit(|| {
         let id = unique_id();
         std::thread::scope(|scope| {
@@ -106,6 +110,7 @@ fn an_abort_of_the_parent_stops_a_child_that_shares_its_resources() {
 /// A revoke may come from another thread at any time, an abort may not.
 #[test]
 fn revokes_at_random_moments_neither_hang_nor_corrupt() {
+    alone!();
     for round in 0..30u64 {
         let id = unique_id();
         within_limit(move || {
@@ -140,6 +145,7 @@ fn revokes_at_random_moments_neither_hang_nor_corrupt() {
 /// A revoke stops what is under way and forgets what had failed; nothing new can be issued, and every end is possible.
 #[test]
 fn a_revoked_communicator_takes_no_work_and_comes_to_its_end() {
+    alone!();
     for destroyed in [false, true] {
         spmd(2, move |rank| {
             rank.connect();
@@ -168,6 +174,7 @@ fn a_revoked_communicator_takes_no_work_and_comes_to_its_end() {
 /// other came to, one in a split, and one in nothing.
 #[test]
 fn a_revoked_communicator_can_be_divided() {
+    alone!();
     spmd(3, |rank| {
         rank.connect();
         let (buffer, comm) = (Buffer::new(&[1.0; 4]), rank.comm.addr());
@@ -217,6 +224,7 @@ fn a_revoked_communicator_can_be_divided() {
 /// NCCL keeps why a split has failed in the communicator that it was to make, of which a rank without a part has none.
 #[test]
 fn a_split_that_fails_where_there_is_no_part_is_a_violation() {
+    alone!();
     spmd(2, |rank| {
         if rank.rank == 0 {
             let comm = rank.comm.addr();

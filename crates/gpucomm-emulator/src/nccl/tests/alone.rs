@@ -8,6 +8,7 @@ const F32: ncclDataType_t = ncclDataType_t::ncclFloat32;
 /// NCCL copies at once where there is one rank, whatever becomes of the group.
 #[test]
 fn one_rank_does_not_wait_for_the_end_of_a_group() {
+    alone!();
     spmd(1, |rank| {
         let (send, recv) = (Buffer::new(&[1.0, 2.0]), Buffer::zeros(2));
         // SAFETY: the buffers stay until the stream is idle; the last call is refused.
@@ -25,6 +26,7 @@ fn one_rank_does_not_wait_for_the_end_of_a_group() {
 /// Nor for what the communicator has on another stream, and no end of it waits for that.
 #[test]
 fn one_rank_keeps_no_order_but_that_of_its_streams() {
+    alone!();
     spmd(1, |rank| {
         let other = Rank::new(0, 1, rank.comm);
         let [slow, quick] = [(); 2].map(|()| Buffer::new(&[1.0; 4]));
@@ -43,6 +45,7 @@ fn one_rank_keeps_no_order_but_that_of_its_streams() {
 
 #[test]
 fn a_collective_of_nothing_meets_nobody() {
+    alone!();
     spmd(2, |rank| {
         let none = Buffer::zeros(0);
         if rank.rank == 0 {
@@ -70,6 +73,7 @@ fn a_collective_of_nothing_meets_nobody() {
 /// AlltoAll, Gather and Scatter are messages: who has its own need not wait for others, and theirs may be asked for one by one.
 #[test]
 fn what_is_made_of_messages_is_no_meeting() {
+    alone!();
     let through = AtomicBool::new(false);
     spmd(3, move |rank| {
         rank.connect();

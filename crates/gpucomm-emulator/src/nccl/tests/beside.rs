@@ -154,17 +154,20 @@ fn one_thread_replays(size: usize) {
 
 #[test]
 fn one_thread_replays_two_ranks() {
+    alone!();
     one_thread_replays(2);
 }
 
 #[test]
 fn one_thread_replays_four_ranks() {
+    alone!();
     one_thread_replays(4);
 }
 
 /// The ranks do not call together: what the second captures comes after nothing of the first.
 #[test]
 fn ranks_in_one_graph_need_no_group() {
+    alone!();
     within_limit(|| {
         let ranks = clique(2);
         let words: Vec<Words> = ranks.iter().map(|rank| Words::of(rank, 3)).collect();
@@ -195,6 +198,7 @@ fn ranks_in_one_graph_need_no_group() {
 /// Two branches have sums of one communicator, or of two, with no edge between them; beside them, one holds its branch up.
 #[test]
 fn branches_without_an_edge() {
+    alone!();
     let ended = spmd(2, |rank| {
         let mut second = std::ptr::null_mut();
         assert_eq!(nccl!(ncclCommSplit(rank.comm, 0, rank.rank as i32, &mut second, std::ptr::null_mut())), OK);

@@ -7,6 +7,7 @@ const F32: ncclDataType_t = ncclDataType_t::ncclFloat32;
 const SUM: ncclRedOp_t = ncclRedOp_t::ncclSum;
 #[test]
 fn a_made_operator_multiplies_each_rank_by_its_scalar() {
+    alone!();
     spmd(3, |rank| {
         let scalar = Buffer::new(&[rank.rank as f32 + 1.0]);
         let host = rank.rank as f32 * 0.5;
@@ -38,6 +39,7 @@ fn a_made_operator_multiplies_each_rank_by_its_scalar() {
 
 #[test]
 fn ranks_that_disagree_all_get_the_error_and_no_data_moves() {
+    alone!();
     type Call = fn(&Rank, &Buffer, &Buffer) -> ncclResult_t;
     fn reduce(
         rank: &Rank,
@@ -83,6 +85,7 @@ fn ranks_that_disagree_all_get_the_error_and_no_data_moves() {
 
 #[test]
 fn bad_arguments_are_refused_before_anything_runs() {
+    alone!();
     spmd(2, |rank| {
         let argument = ncclResult_t::ncclInvalidArgument;
         let (buffer, null) = (Buffer::zeros(8), std::ptr::null_mut());
@@ -104,6 +107,7 @@ fn bad_arguments_are_refused_before_anything_runs() {
 /// NCCL looks at no pointer: such calls are violations, and fail only where those do not end the process.
 #[test]
 fn what_nccl_does_not_look_at_is_a_violation() {
+    alone!();
     spmd(2, |rank| {
         let refused = |part: &str, call: &dyn Fn() -> ncclResult_t| {
             assert_eq!(reported(part, call), ncclResult_t::ncclInvalidArgument);
@@ -136,6 +140,7 @@ fn what_nccl_does_not_look_at_is_a_violation() {
 /// The null stream is that of the communicator's device, whatever device is current; other streams must belong to it.
 #[test]
 fn streams_of_other_devices_are_refused_but_the_null_stream_is_not() {
+    alone!();
     spmd(2, |rank| {
         let buffer = Buffer::new(&[1.0; 8]);
         set_device(2);

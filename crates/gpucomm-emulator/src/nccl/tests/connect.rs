@@ -61,6 +61,7 @@ fn stays_inside(rank: &Rank, call: impl FnOnce() -> ncclResult_t) {
 
 #[test]
 fn the_first_collective_waits_inside_the_call() {
+    alone!();
     spmd(2, |rank| {
         let buffer = Buffer::new(&[1.0; 4]);
         if rank.rank == 0 {
@@ -75,6 +76,7 @@ fn the_first_collective_waits_inside_the_call() {
 
 #[test]
 fn the_first_message_waits_inside_the_call_for_its_peer_only() {
+    alone!();
     spmd(3, |rank| {
         let buffer = Buffer::new(&[rank.rank as f32; 4]);
         match rank.rank {
@@ -93,6 +95,7 @@ fn the_first_message_waits_inside_the_call_for_its_peer_only() {
 
 #[test]
 fn one_thread_that_calls_one_rank_after_the_other_stays_in_the_first_call() {
+    alone!();
     within_limit(|| {
         let id = unique_id();
         let mut comms = [std::ptr::null_mut(); 2];
@@ -125,6 +128,7 @@ fn one_thread_that_calls_one_rank_after_the_other_stays_in_the_first_call() {
 
 #[test]
 fn in_a_group_one_thread_connects_all_ranks_and_then_needs_no_group() {
+    alone!();
     within_limit(|| {
         let id = unique_id();
         let mut comms = [std::ptr::null_mut(); 3];
@@ -156,6 +160,7 @@ fn in_a_group_one_thread_connects_all_ranks_and_then_needs_no_group() {
 /// Another operation or another size is another algorithm, perhaps; the same one is connected already.
 #[test]
 fn each_operation_and_class_of_sizes_meets_once() {
+    alone!();
     let passed = Barrier::new(2);
     spmd(2, move |rank| {
         let come = |count: usize| {
@@ -182,6 +187,7 @@ fn each_operation_and_class_of_sizes_meets_once() {
 /// A rank leaves its first messages only when each of its peers has met all of its own.
 #[test]
 fn a_chain_of_first_messages_waits_for_its_last_link() {
+    alone!();
     static LEFT: AtomicUsize = AtomicUsize::new(0);
     let late = Arc::new(Barrier::new(3));
     spmd(3, move |rank| {
@@ -212,6 +218,7 @@ fn a_chain_of_first_messages_waits_for_its_last_link() {
 /// Two ranks connect both directions in one exchange, if the call has messages both ways; so both calls must.
 #[test]
 fn first_messages_of_opposite_ranks_go_both_ways_on_both_or_on_none() {
+    alone!();
     let expected = expect("NCCL, which connects both ways at once here");
     let refused = Barrier::new(2);
     spmd(2, move |rank| {

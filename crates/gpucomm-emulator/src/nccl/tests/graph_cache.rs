@@ -31,6 +31,7 @@ fn destroy(exec: cudaGraphExec_t) {
 
 #[test]
 fn ranks_whose_memory_differs_are_reported() {
+    alone!();
     // In which buffers rank 1 differs, and whether it is in place.
     for (different, in_place) in
         [([true, true], false), ([true, false], false), ([false, true], false), ([false; 2], true)]
@@ -65,6 +66,7 @@ fn ranks_whose_memory_differs_are_reported() {
 
 #[test]
 fn memory_is_found_by_its_address_for_a_while() {
+    alone!();
     spmd(2, |rank| {
         let other = Buffer::zeros(BYTES / 4);
         let groups = |count: usize| (0..count).for_each(|_| assert_eq!(sum(rank, other.0, other.0), OK));

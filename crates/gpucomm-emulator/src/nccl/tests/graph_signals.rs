@@ -14,6 +14,7 @@ fn newest(test: &str, body: impl FnOnce()) {
 /// Each rank puts to the next one, which has waited when the graph is done: two puts a launch, and a signal.
 #[test]
 fn replays_give_and_take_as_many_signals_as_were_captured() {
+    alone!();
     newest("replays_give_and_take_as_many_signals_as_were_captured", || {
         for size in [1, 2, 4] {
             spmd(size, move |rank| {
@@ -65,6 +66,7 @@ fn replays_give_and_take_as_many_signals_as_were_captured() {
 /// NCCL has one place for a signal that a graph gives: the second put waits until the first was waited for, and moves nothing before.
 #[test]
 fn one_signal_of_a_graph_is_on_its_way() {
+    alone!();
     newest("one_signal_of_a_graph_is_on_its_way", || {
         let all = std::sync::Arc::new(std::sync::Barrier::new(2));
         spmd(2, move |rank| {
@@ -108,6 +110,7 @@ fn one_signal_of_a_graph_is_on_its_way() {
 
 #[test]
 fn all_of_a_group_is_captured_or_none() {
+    alone!();
     newest("all_of_a_group_is_captured_or_none", || {
         spmd(1, |rank| {
             begin(rank);
@@ -130,6 +133,7 @@ fn all_of_a_group_is_captured_or_none() {
 /// Before 2.30.3 the numbers of signals in a graph are those of the capture.
 #[test]
 fn older_versions_count_signals_once() {
+    alone!();
     newer_as("2.29.7", "graph_signals::older_versions_count_signals_once", || {
         spmd(1, |rank| {
             begin(rank);
@@ -146,6 +150,7 @@ fn older_versions_count_signals_once() {
 /// The first one makes a window, which no capture allows.
 #[test]
 fn the_first_one_is_not_captured() {
+    alone!();
     newest("the_first_one_is_not_captured", || {
         spmd(1, |rank| {
             let mut graph = std::ptr::null_mut();

@@ -6,6 +6,7 @@ use crate::report::expected::reported;
 
 #[test]
 fn a_group_is_captured_as_a_whole() {
+    alone!();
     spmd(1, |rank| {
         let (buffer, captures) = (Buffer::new(&[1.0; 4]), stream());
         rank.connect();
@@ -28,6 +29,7 @@ fn a_group_is_captured_as_a_whole() {
 
 #[test]
 fn a_rank_in_a_graph_meets_no_rank_that_is_not() {
+    alone!();
     let ended = reported("of 4 elements of uint32, sum, in a graph", || {
         spmd(2, |rank| {
             rank.connect();
@@ -65,6 +67,7 @@ fn ends_after(exec: cudaGraphExec_t, comm: ncclComm_t, end: End) {
 
 #[test]
 fn an_end_waits_for_graphs() {
+    alone!();
     within_limit(|| {
         set_device(0);
         let ends: [(End, bool); 3] = [
@@ -90,6 +93,7 @@ fn an_end_waits_for_graphs() {
 /// NCCL frees what the ranks of a process have when the last of them ends.
 #[test]
 fn the_last_rank_of_a_process_waits_for_the_graphs_of_all() {
+    alone!();
     let gone = std::sync::Barrier::new(2);
     spmd(2, move |rank| {
         rank.connect();
@@ -117,6 +121,7 @@ fn the_last_rank_of_a_process_waits_for_the_graphs_of_all() {
 
 #[test]
 fn no_graph_runs_after_a_revoke() {
+    alone!();
     spmd(1, |rank| {
         let buffer = Buffer::new(&[1.0; 4]);
         let exec = captured(rank.stream, || assert_eq!(rank.to_itself(&buffer), OK));
@@ -130,6 +135,7 @@ fn no_graph_runs_after_a_revoke() {
 /// A GPU may take an update in which a kernel of NCCL changes, and need not.
 #[test]
 fn an_update_changes_what_is_beside_nccl() {
+    alone!();
     spmd(2, |rank| {
         rank.connect();
         let (one, two) = (Buffer::zeros(4), Buffer::zeros(4));

@@ -15,6 +15,7 @@ fn end() -> ncclResult_t {
 
 #[test]
 fn one_thread_drives_all_ranks() {
+    alone!();
     within_limit(|| {
         let id = unique_id();
         let mut comms = [std::ptr::null_mut(); 3];
@@ -57,6 +58,7 @@ fn one_thread_drives_all_ranks() {
 
 #[test]
 fn a_failure_inside_launches_nothing_and_the_next_group_works() {
+    alone!();
     spmd(2, |rank| {
         let buffer = Buffer::new(&[1.0; 4]);
         start();
@@ -77,6 +79,7 @@ fn a_failure_inside_launches_nothing_and_the_next_group_works() {
 
 #[test]
 fn collectives_and_messages_share_a_group() {
+    alone!();
     spmd(2, |rank| {
         let (sum, other) = (Buffer::new(&[1.0; 4]), Buffer::new(&[2.0; 4]));
         let (out, inn) = (Buffer::new(&[rank.rank as f32; 4]), Buffer::zeros(4));
@@ -99,6 +102,7 @@ fn collectives_and_messages_share_a_group() {
 /// Two collectives in one group here, one after the other there: on GPUs the data is wrong, or nothing ends.
 #[test]
 fn groups_that_differ_between_ranks_are_reported_and_give_garbage() {
+    alone!();
     let expected = expect("ranks group their collectives differently");
     let named = expect(
         "rank 1 has [AllReduce of 4 elements of float32, sum] in one group, expected [AllReduce of 4 elements \
@@ -127,6 +131,7 @@ fn groups_that_differ_between_ranks_are_reported_and_give_garbage() {
 /// The report names the first collectives of a group, but all of them are compared.
 #[test]
 fn large_groups_that_differ_in_their_last_collective_are_reported() {
+    alone!();
     let expected = expect("ranks group their collectives differently");
     let _disagree = expect("ranks disagree at collective");
     spmd(2, |rank| {
@@ -146,6 +151,7 @@ fn large_groups_that_differ_in_their_last_collective_are_reported() {
 /// What is no collective to NCCL may be grouped otherwise: messages, nothing, and what it makes of messages.
 #[test]
 fn messages_and_empty_collectives_may_be_grouped_differently() {
+    alone!();
     spmd(2, |rank| {
         rank.connect();
         let (none, out) = (Buffer::zeros(0), Buffer::new(&[rank.rank as f32; 2]));
@@ -181,6 +187,7 @@ fn messages_and_empty_collectives_may_be_grouped_differently() {
 /// round, and each waits for the other.
 #[test]
 fn an_exchange_comes_behind_the_collectives_of_its_group() {
+    alone!();
     spmd(2, |rank| {
         rank.connect();
         let (sum, out, inn) = (Buffer::new(&[1.0; 4]), Buffer::new(&[rank.rank as f32; 2]), Buffer::zeros(2));
@@ -206,6 +213,7 @@ fn an_exchange_comes_behind_the_collectives_of_its_group() {
 /// The last one says how the group is launched. Other jobs than windows must be of the same sort.
 #[test]
 fn blocking_and_non_blocking_mix_as_in_nccl() {
+    alone!();
     within_limit(|| {
         set_device(0);
         let (result, one) = init(1, unique_id(), 0, config(true));
@@ -244,6 +252,7 @@ fn blocking_and_non_blocking_mix_as_in_nccl() {
 /// A call that is refused leaves a blocking communicator well. Any other has failed with it, and so have those in the same group.
 #[test]
 fn a_refused_call_is_the_error_of_communicators_that_do_not_block() {
+    alone!();
     within_limit(|| {
         set_device(0);
         let blocking = [true, false, false];
@@ -272,6 +281,7 @@ fn a_refused_call_is_the_error_of_communicators_that_do_not_block() {
 
 #[test]
 fn a_thread_that_ends_inside_a_group_is_reported() {
+    alone!();
     let expected = expect("a thread ended inside a group");
     within_limit(start);
     // The report comes from the thread's end, which may come after its result.
@@ -286,6 +296,7 @@ fn a_thread_that_ends_inside_a_group_is_reported() {
 
 #[test]
 fn destroying_a_failed_communicator_leaves_the_thread_in_a_group() {
+    alone!();
     let _disagree = expect("ranks disagree at collective #1");
     spmd(2, |rank| {
         let (send, recv) = (Buffer::zeros(8), Buffer::zeros(8));
@@ -304,6 +315,7 @@ fn destroying_a_failed_communicator_leaves_the_thread_in_a_group() {
 
 #[test]
 fn groups_over_shared_streams_in_opposite_order_do_not_wait_for_each_other() {
+    alone!();
     within_limit(|| {
         set_device(0);
         let streams = [stream(), stream()].map(|stream| stream.expose_provenance());

@@ -9,6 +9,7 @@ use crate::report::expected::reported;
 /// A grown communicator has more ranks than the one that it comes from.
 #[test]
 fn a_communicator_does_not_grow_to_fewer_ranks() {
+    alone!();
     newer("grow::a_communicator_does_not_grow_to_fewer_ranks", || {
         spmd(2, |rank| {
             let mut grown = ptr::null_mut();
@@ -25,6 +26,7 @@ fn a_communicator_does_not_grow_to_fewer_ranks() {
 /// NCCL goes by what was split off last.
 #[test]
 fn what_was_split_and_shares_does_not_grow() {
+    alone!();
     newer("grow::what_was_split_and_shares_does_not_grow", || {
         within_limit(|| {
             set_device(0);

@@ -36,6 +36,7 @@ fn all_reduce(comm: ncclComm_t, at: usize, stream: cudaStream_t) -> ncclResult_t
 
 #[test]
 fn two_threads_inside_one_communicator_are_a_violation() {
+    alone!();
     meanwhile(all_reduce, |rank| {
         let met = "while another thread is inside ncclAllReduce";
         // SAFETY: the pointer is valid for a write.
@@ -45,6 +46,7 @@ fn two_threads_inside_one_communicator_are_a_violation() {
 
 #[test]
 fn whoever_asks_for_errors_or_revokes_may_meet_others() {
+    alone!();
     meanwhile(all_reduce, |rank| {
         assert_eq!(rank.state(), OK);
         assert_eq!(rank.error(), last_error());
@@ -53,6 +55,7 @@ fn whoever_asks_for_errors_or_revokes_may_meet_others() {
 
 #[test]
 fn an_abort_must_meet_nobody() {
+    alone!();
     let stale = expect("was destroyed or aborted");
     meanwhile(all_reduce, |rank| {
         let met = "ncclCommAbort of rank 0 while another thread is inside ncclAllReduce of the same communicator; NCCL";
@@ -64,6 +67,7 @@ fn an_abort_must_meet_nobody() {
 /// A thread is inside from the first call of a group to the end of the group.
 #[test]
 fn an_open_group_counts() {
+    alone!();
     spmd(1, |rank| {
         let buffer = Buffer::new(&[1.0; 4]);
         let count = || {
@@ -118,6 +122,7 @@ fn strangers(body: impl Fn(&Rank, &Rank) + Send + Sync) {
 
 #[test]
 fn sharers_count_as_one() {
+    alone!();
     within_limit(|| {
         sharers(|parent, child| {
             let buffer = Buffer::new(&[1.0; 4]);
@@ -148,6 +153,7 @@ fn sharers_count_as_one() {
 /// NCCL connects them on a thread each.
 #[test]
 fn sharers_connect_one_after_the_other() {
+    alone!();
     let told = expect("one group has first messages of communicators that share the resources of a rank");
     within_limit(|| {
         strangers(|parent, child| {
@@ -170,6 +176,7 @@ fn sharers_connect_one_after_the_other() {
 /// Each rank begins with another one: on a GPU each takes what belongs to the other.
 #[test]
 fn sharers_are_used_in_one_order() {
+    alone!();
     let told = expect("use communicators that share their resources in different orders");
     within_limit(|| {
         sharers(|parent, child| {

@@ -21,6 +21,7 @@ type Change = fn(&mut ncclConfig_t);
 
 #[test]
 fn a_communicator_knows_its_place() {
+    alone!();
     spmd(3, |rank| {
         let (mut size, mut me, mut device, mut version) = (0, 0, 0, 0);
         // SAFETY: the pointers are valid for writes.
@@ -37,6 +38,7 @@ fn a_communicator_knows_its_place() {
 
 #[test]
 fn ranks_are_configured_alike() {
+    alone!();
     let started = |fields: [Change; 2]| {
         let id = unique_id();
         in_threads(2, move |me| {
@@ -70,6 +72,7 @@ fn ranks_are_configured_alike() {
 
 #[test]
 fn nonsense_at_the_start_is_refused() {
+    alone!();
     within_limit(|| {
         let (argument, id) = (ncclResult_t::ncclInvalidArgument, unique_id());
         assert_eq!(init(0, id, 0, config(true)), (argument, std::ptr::null_mut()));
@@ -99,6 +102,7 @@ fn nonsense_at_the_start_is_refused() {
 
 #[test]
 fn ranks_that_contradict_each_other_all_fail() {
+    alone!();
     let (sized, joined) = (expect("ranks, another rank"), expect("rank 1 has joined twice"));
     let id = unique_id();
     let sizes = in_threads(2, move |i| {
@@ -129,6 +133,7 @@ fn ranks_that_contradict_each_other_all_fail() {
 
 #[test]
 fn a_non_blocking_start_can_be_watched_and_aborted() {
+    alone!();
     within_limit(|| {
         let (result, comm) = init(2, unique_id(), 0, config(false));
         assert_eq!(result, ncclResult_t::ncclInProgress);
@@ -150,6 +155,7 @@ fn a_non_blocking_start_can_be_watched_and_aborted() {
 
 #[test]
 fn a_non_blocking_communicator_settles_after_each_operation() {
+    alone!();
     let id = unique_id();
     in_threads(2, move |rank| {
         set_device(rank);
@@ -191,6 +197,7 @@ fn a_non_blocking_communicator_settles_after_each_operation() {
 
 #[test]
 fn split_orders_by_key_and_leaves_out_who_has_no_color() {
+    alone!();
     spmd(4, |rank| {
         for negative in [NCCL_SPLIT_NOCOLOR - 1, -7] {
             let mut none = std::ptr::null_mut();
@@ -226,6 +233,7 @@ fn split_orders_by_key_and_leaves_out_who_has_no_color() {
 
 #[test]
 fn a_finalized_communicator_takes_no_more_work() {
+    alone!();
     spmd(2, |rank| {
         let buffer = Buffer::new(&[1.0; 3]);
         assert_eq!(rank.all_reduce(&buffer), OK);
@@ -273,6 +281,7 @@ pub(super) fn forked(rank: &Rank) {
 
 #[test]
 fn a_forked_process_is_told_that_it_cannot_work() {
+    alone!();
     all_well(&play("forked", 1, &[]));
 }
 
@@ -295,6 +304,7 @@ pub(super) fn half_a_start(me: usize, id: ncclUniqueId) {
 
 #[test]
 fn nobody_starts_with_a_rank_that_has_died_since() {
+    alone!();
     let outputs = play("half a start", 2, &[]);
     assert_eq!(outputs[1].status.code(), Some(7), "{outputs:?}");
     all_well(&outputs[..1]);
@@ -302,6 +312,7 @@ fn nobody_starts_with_a_rank_that_has_died_since() {
 
 #[test]
 fn a_start_that_failed_leaves_no_file() {
+    alone!();
     within_limit(|| {
         set_device(0);
         let id = unique_id();

@@ -108,11 +108,13 @@ pub(super) fn across_seams(rank: &Rank) {
 
 #[test]
 fn operations_work_across_mappings() {
+    alone!();
     spmd(3, across_seams);
 }
 
 #[test]
 fn operations_need_access_and_memory() {
+    alone!();
     spmd(1, |rank| {
         let mut space = Space::new(0);
         space.grow(1, Access::ReadWrite);
@@ -133,6 +135,7 @@ fn operations_need_access_and_memory() {
 
 #[test]
 fn scalars_need_access() {
+    alone!();
     spmd(1, |rank| {
         let (mut space, buffer) = (Space::new(0), Buffer::new(&[2.0]));
         space.grow(1, Access::Read);

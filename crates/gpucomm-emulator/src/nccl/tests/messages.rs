@@ -25,6 +25,7 @@ fn group(body: impl FnOnce()) -> ncclResult_t {
 
 #[test]
 fn a_pair_that_disagrees_fails_on_both_sides() {
+    alone!();
     let expected = expect("a message does not match");
     spmd(2, |rank| {
         let buffer = Buffer::new(&[rank.rank as f32; 8]);
@@ -47,6 +48,7 @@ fn a_pair_that_disagrees_fails_on_both_sides() {
 
 #[test]
 fn a_message_to_oneself_needs_both_ends_in_the_group() {
+    alone!();
     spmd(1, |rank| {
         let buffer = Buffer::zeros(4);
         assert_eq!(send(rank, &buffer, 0), ncclResult_t::ncclInvalidUsage);
@@ -58,6 +60,7 @@ fn a_message_to_oneself_needs_both_ends_in_the_group() {
 /// As NCCL: the first message to a peer and the first one from it go together, and the next ones begin when both are done.
 #[test]
 fn what_comes_back_between_two_messages_of_a_group_is_waited_for() {
+    alone!();
     for grouped_alike in [true, false] {
         spmd(2, move |rank| {
             let (first, second, back) = (Buffer::new(&[1.0; 8]), Buffer::new(&[2.0; 8]), Buffer::new(&[3.0; 8]));

@@ -32,9 +32,9 @@ use std::ffi::{CStr, c_void};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use crate::isolated::alone;
 use crate::nccl::state::registry;
 use crate::sys::*;
-use crate::turns;
 
 /// What an aborted operation leaves in the first half of its result.
 pub(super) const GARBAGE: f32 = f32::from_bits(u32::from_ne_bytes([super::requests::operation::SPOILT; 4]));
@@ -46,9 +46,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs `test` on a thread of its own and fails if it does not end.
 pub(super) fn within_limit<R: Send + 'static>(test: impl FnOnce() -> R + Send + 'static) -> R {
-    // `cudaFree`, and NCCL when it frees something, wait for whole devices. Two tests that ran side by side on the same devices could each
-    // wait for a rank of the other that is held up so, and would, as on a GPU.
-    let _alone = turns::alone();
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let _ = sender.send(test());

@@ -142,6 +142,7 @@ fn value(from: usize, to: usize, at: usize) -> u32 {
 
 #[test]
 fn puts_are_there_when_their_signals_are() {
+    alone!();
     newest("puts_are_there_when_their_signals_are", || {
         let seed = fastrand::u64(..);
         eprintln!("seed {seed}");
@@ -182,6 +183,7 @@ fn puts_are_there_when_their_signals_are() {
 
 #[test]
 fn signals_are_counted_for_each_rank() {
+    alone!();
     newest("signals_are_counted_for_each_rank", || {
         let all = Arc::new(Barrier::new(3));
         spmd(3, move |rank| {
@@ -226,6 +228,7 @@ fn signals_are_counted_for_each_rank() {
 
 #[test]
 fn puts_and_waits_are_in_the_order_of_their_streams() {
+    alone!();
     newest("puts_and_waits_are_in_the_order_of_their_streams", || {
         let all = Arc::new(Barrier::new(2));
         spmd(2, move |rank| {
@@ -258,6 +261,7 @@ fn puts_and_waits_are_in_the_order_of_their_streams() {
 
 #[test]
 fn puts_through_a_deregistered_window_are_reported() {
+    alone!();
     newest("puts_through_a_deregistered_window_are_reported", || {
         let expected = expect("through a window that was deregistered meanwhile");
         let all = Arc::new(Barrier::new(2));
@@ -288,6 +292,7 @@ fn puts_through_a_deregistered_window_are_reported() {
 
 #[test]
 fn what_ends_a_communicator_ends_its_waits() {
+    alone!();
     newest("what_ends_a_communicator_ends_its_waits", || {
         for revoked in [false, true] {
             spmd(2, move |rank| {
@@ -311,6 +316,7 @@ fn what_ends_a_communicator_ends_its_waits() {
 
 #[test]
 fn what_lies_outside_is_told() {
+    alone!();
     newest("what_lies_outside_is_told", || {
         spmd(2, |rank| {
             let (me, peer) = (rank.rank, 1 - rank.rank as i32);
@@ -343,6 +349,7 @@ fn what_lies_outside_is_told() {
 
 #[test]
 fn nonsense_is_refused() {
+    alone!();
     newest("nonsense_is_refused", || {
         spmd(2, |rank| {
             let window = Window::new(rank, 1024);
@@ -396,6 +403,7 @@ fn nonsense_is_refused() {
 /// NCCL makes a window in the first one, so whoever comes first waits in the call.
 #[test]
 fn the_first_waits_for_all_ranks() {
+    alone!();
     newest("the_first_waits_for_all_ranks", || {
         static LATE: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         use std::sync::atomic::Ordering;

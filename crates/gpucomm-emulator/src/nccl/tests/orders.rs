@@ -41,6 +41,7 @@ fn in_a_child() {
 /// They run side by side here, as they may on a GPU that has room for both.
 #[test]
 fn different_orders_of_two_communicators_are_reported() {
+    alone!();
     let run = |variable: &str| {
         let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", "nccl::tests::orders::in_a_child", "--ignored", "--nocapture"]);

@@ -18,6 +18,7 @@ fn bind(key: &CStr) -> ncclParamHandle_t {
 
 #[test]
 fn places_that_are_too_small_or_none() {
+    alone!();
     since(2_30_04, "parameters::places_that_are_too_small_or_none", || {
         let levels = bind(c"NCCL_DEBUG_TIMESTAMP_LEVELS");
         let (mut bytes, mut length): ([u8; 8], c_int) = ([0xa5; 8], -1);
@@ -44,6 +45,7 @@ fn places_that_are_too_small_or_none() {
 
 #[test]
 fn one_type_each() {
+    alone!();
     since(2_30_04, "parameters::one_type_each", || {
         let mut value = [0xa5; 8];
         let place = value.as_mut_ptr();
@@ -79,6 +81,7 @@ fn one_type_each() {
 
 #[test]
 fn names_that_there_are_not() {
+    alone!();
     since(2_30_04, "parameters::names_that_there_are_not", || {
         for key in [c"NCCL_ALGO", c"nccl_debug", c""] {
             let (mut text, mut length): (*const c_char, c_int) = (c"before".as_ptr(), 7);
@@ -96,6 +99,7 @@ fn names_that_there_are_not() {
 /// NCCL follows whatever it is given.
 #[test]
 fn what_is_no_handle_is_a_violation() {
+    alone!();
     since(2_30_04, "parameters::what_is_no_handle_is_a_violation", || {
         let (mut other, mut value) = (0_u64, 0);
         // SAFETY: the emulator does not follow it, and there is a place for the value.

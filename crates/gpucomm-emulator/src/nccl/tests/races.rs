@@ -3,18 +3,15 @@
 
 use super::*;
 use crate::cuda::core::stream::come_to_the_end;
-use crate::isolated::isolated;
 use crate::report::expected::reported;
 
 const F32: ncclDataType_t = ncclDataType_t::ncclFloat32;
 
-/// Runs `body` on so many ranks, in a process of its own.
-fn alone(test: &str, size: usize, body: fn(&Rank)) {
-    isolated(&format!("nccl::tests::races::{test}"), &[], || {
-        spmd(size, move |rank| {
-            rank.connect();
-            body(rank);
-        });
+/// Runs `body` on so many ranks that have met.
+fn connected(size: usize, body: fn(&Rank)) {
+    spmd(size, move |rank| {
+        rank.connect();
+        body(rank);
     });
 }
 
@@ -47,7 +44,8 @@ fn group(body: impl FnOnce()) {
 
 #[test]
 fn operations_read_and_write_in_the_order_of_their_stream() {
-    alone("operations_read_and_write_in_the_order_of_their_stream", 2, |rank| {
+    alone!();
+    connected(2, |rank| {
         let ([from, to, third], other) = ([4; 3].map(Buffer::zeros), stream());
         rank.add(&from, &to, rank.stream);
         rank.reported("cudaMemsetAsync writes (bytes 0 to 16) what AllReduce", "wrote", || fill(&to, other));
@@ -69,7 +67,8 @@ fn operations_read_and_write_in_the_order_of_their_stream() {
 
 #[test]
 fn a_communicator_of_one_rank_keeps_to_its_streams() {
-    alone("a_communicator_of_one_rank_keeps_to_its_streams", 1, |rank| {
+    alone!();
+    connected(1, |rank| {
         let ([from, to], other) = ([4; 2].map(Buffer::zeros), stream());
         // Copied at once, also in a group.
         group(|| {
@@ -84,7 +83,8 @@ fn a_communicator_of_one_rank_keeps_to_its_streams() {
 
 #[test]
 fn what_is_in_one_group_has_no_order() {
-    alone("what_is_in_one_group_has_no_order", 2, |rank| {
+    alone!();
+    connected(2, |rank| {
         let ([a, b, c], second) = ([4; 3].map(Buffer::zeros), stream());
         group(|| {
             rank.add(&a, &b, rank.stream);
@@ -123,7 +123,8 @@ fn what_is_in_one_group_has_no_order() {
 
 #[test]
 fn a_scalar_is_read_when_the_operation_runs() {
-    alone("a_scalar_is_read_when_the_operation_runs", 2, |rank| {
+    alone!();
+    connected(2, |rank| {
         let (buffer, scalar, other) = (Buffer::zeros(4), Buffer::new(&[2.0, 3.0]), stream());
         let (mut op, residence) = (ncclRedOp_t::ncclSum, ncclScalarResidence_t::ncclScalarDevice);
         // SAFETY: the pointers are valid, and the memory lives until the stream is done.
@@ -140,7 +141,8 @@ fn a_scalar_is_read_when_the_operation_runs() {
 
 #[test]
 fn memory_of_nccl_is_freed_when_the_host_has_seen_that_it_is_not_used() {
-    alone("memory_of_nccl_is_freed_when_the_host_has_seen_that_it_is_not_used", 1, |rank| {
+    alone!();
+    connected(1, |rank| {
         for seen in [true, false] {
             let mut at = std::ptr::null_mut();
             // SAFETY: the pointer is valid for a write, and the memory lives until its stream is done.
@@ -163,7 +165,8 @@ fn memory_of_nccl_is_freed_when_the_host_has_seen_that_it_is_not_used() {
 
 #[test]
 fn elements_of_reductions_are_aligned() {
-    alone("elements_of_reductions_are_aligned", 2, |rank| {
+    alone!();
+    connected(2, |rank| {
         let (from, to) = (Buffer::zeros(8), Buffer::zeros(8));
         let [odd_from, odd_to] = [&from, &to].map(|buffer| buffer.0.wrapping_byte_add(2));
         let (sum, comm, stream) = (ncclRedOp_t::ncclSum, rank.comm, rank.stream);

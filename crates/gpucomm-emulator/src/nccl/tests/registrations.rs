@@ -39,6 +39,7 @@ fn free(at: *mut c_void) {
 
 #[test]
 fn pages_are_registered_as_often_as_they_are() {
+    alone!();
     spmd(2, |rank| {
         let at = allocate(40_000);
         let whole = rank.register(at, 40_000);
@@ -57,6 +58,7 @@ fn pages_are_registered_as_often_as_they_are() {
 
 #[test]
 fn ranks_that_do_not_register_alike_are_reported() {
+    alone!();
     for registered in [[true, false], [false, true]] {
         spmd(2, move |rank| {
             let (send, recv) = (allocate(4096), allocate(4096));
@@ -76,6 +78,7 @@ fn ranks_that_do_not_register_alike_are_reported() {
 /// NCCL shows no other rank memory that was not mapped: there it makes no difference.
 #[test]
 fn memory_that_was_not_mapped_counts_for_nothing() {
+    alone!();
     spmd(2, |rank| {
         let (send, recv) = (Buffer::zeros(100), Buffer::zeros(100));
         let handles = (rank.rank == 0).then(|| [&send, &recv].map(|buffer| rank.register(buffer.0, 400)));
@@ -91,6 +94,7 @@ fn memory_that_was_not_mapped_counts_for_nothing() {
 /// A message of which one end is registered.
 #[test]
 fn both_ends_of_a_message_are_registered() {
+    alone!();
     spmd(2, |rank| {
         rank.connect();
         let at = allocate(4096);
@@ -117,6 +121,7 @@ fn both_ends_of_a_message_are_registered() {
 
 #[test]
 fn what_operations_use_stays_registered() {
+    alone!();
     spmd(2, |rank| {
         rank.connect();
         let at = allocate(4096);
@@ -134,6 +139,7 @@ fn what_operations_use_stays_registered() {
 
 #[test]
 fn what_is_registered_is_not_left_behind() {
+    alone!();
     spmd(1, |rank| {
         let at = allocate(4096);
         rank.register(at, 4096);

@@ -265,6 +265,7 @@ fn seed() -> u64 {
 
 #[test]
 fn random_graphs_of_threads_do_what_they_hold() {
+    alone!();
     let seed = seed();
     for size in 1..=4 {
         spmd(size, move |rank| play_from(rank, seed, 15));
@@ -279,6 +280,7 @@ pub(super) fn scene(rank: &Rank) {
 
 #[test]
 fn random_graphs_of_processes_do_what_they_hold() {
+    alone!();
     static TEXT: LazyLock<String> = LazyLock::new(|| seed().to_string());
     static ENVIRONMENT: LazyLock<[(&str, &str); 1]> = LazyLock::new(|| [(SEED, &TEXT)]);
     all_well(&play("replays", 3, &*ENVIRONMENT));

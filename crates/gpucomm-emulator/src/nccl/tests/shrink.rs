@@ -36,6 +36,7 @@ fn works(comm: ncclComm_t, place: usize, size: usize) {
 
 #[test]
 fn who_is_left_out_need_not_come() {
+    alone!();
     let all = Arc::new(Barrier::new(4));
     spmd(4, move |rank| {
         if rank.rank != 1 {
@@ -59,6 +60,7 @@ fn who_is_left_out_need_not_come() {
 
 #[test]
 fn what_hangs_is_stopped_on_request() {
+    alone!();
     spmd(3, |rank| {
         rank.connect();
         if rank.rank == 2 {
@@ -78,6 +80,7 @@ fn what_hangs_is_stopped_on_request() {
 
 #[test]
 fn a_revoked_one_shrinks() {
+    alone!();
     spmd(3, |rank| {
         rank.connect();
         if rank.rank == 0 {
@@ -95,6 +98,7 @@ fn a_revoked_one_shrinks() {
 
 #[test]
 fn lists_that_are_wrong() {
+    alone!();
     spmd(2, |rank| {
         let own = rank.rank as i32;
         for excluded in [&[][..], &[own]] {
@@ -119,6 +123,7 @@ fn lists_that_are_wrong() {
 
 #[test]
 fn what_is_shared_is_stopped_with_what_shares_it() {
+    alone!();
     let id = unique_id();
     within_limit(move || {
         std::thread::scope(|scope| {
@@ -149,6 +154,7 @@ fn what_is_shared_is_stopped_with_what_shares_it() {
 
 #[test]
 fn those_that_are_left_wait_for_each_other() {
+    alone!();
     static LATE: AtomicBool = AtomicBool::new(false);
     spmd(3, |rank| {
         if rank.rank == 2 {
@@ -167,6 +173,7 @@ fn those_that_are_left_wait_for_each_other() {
 
 #[test]
 fn nothing_is_shared_with_what_was_revoked() {
+    alone!();
     let id = unique_id();
     within_limit(move || {
         std::thread::scope(|scope| {
@@ -197,6 +204,7 @@ fn nothing_is_shared_with_what_was_revoked() {
 /// What is left, and parts, take the configuration that they are given, or that of what they come from; their ranks have it alike.
 #[test]
 fn what_is_left_is_configured_alike() {
+    alone!();
     for own in [false, true] {
         spmd(3, move |rank| {
             if rank.rank == 2 {

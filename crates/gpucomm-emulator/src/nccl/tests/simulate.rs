@@ -25,6 +25,7 @@ fn simulate(info: &mut ncclSimInfo_t, body: impl FnOnce()) -> (ncclResult_t, f32
 
 #[test]
 fn only_the_outermost_end_says_something() {
+    alone!();
     spmd(2, |rank| {
         let buffer = Buffer::new(&[1.0; 1000]);
         let (ended, outer) = simulate(&mut info(), || {
@@ -43,6 +44,7 @@ fn only_the_outermost_end_says_something() {
 
 #[test]
 fn what_was_not_initialised_or_failed_before_simulates_nothing() {
+    alone!();
     spmd(2, |rank| {
         let buffer = Buffer::new(&[1.0; 3]);
         rank.connect();
@@ -63,6 +65,7 @@ fn what_was_not_initialised_or_failed_before_simulates_nothing() {
 
 #[test]
 fn messages_stay_in_the_queue() {
+    alone!();
     spmd(2, |rank| {
         let buffer = Buffer::new(&[1.0; 3]);
         rank.connect();
@@ -82,6 +85,7 @@ fn messages_stay_in_the_queue() {
 /// Those from one root NCCL takes out of their queue, and forgets.
 #[test]
 fn broadcasts_from_several_roots_stay_in_the_queue() {
+    alone!();
     newer("simulate::broadcasts_from_several_roots_stay_in_the_queue", || {
         spmd(2, |rank| {
             let buffer = Buffer::new(&[1.0; 3]);

@@ -39,6 +39,7 @@ fn sum(rank: &Rank, buffer: &Buffer, stream: cudaStream_t) {
 
 #[test]
 fn who_says_no_graphs_captures_nothing() {
+    alone!();
     ranks("who_says_no_graphs_captures_nothing", 0, None, |rank, _| {
         let buffer = Buffer::zeros(3);
         sum(rank, &buffer, rank.stream);
@@ -54,6 +55,7 @@ fn who_says_no_graphs_captures_nothing() {
 
 #[test]
 fn without_mixing_the_host_waits_for_graphs() {
+    alone!();
     ranks("without_mixing_the_host_waits_for_graphs", 1, None, |rank, _| {
         let (one, two) = (Buffer::zeros(3), Buffer::zeros(3));
         let exec = captured(rank.stream, || sum(rank, &one, rank.stream));
@@ -73,6 +75,7 @@ fn without_mixing_the_host_waits_for_graphs() {
 
 #[test]
 fn without_mixing_the_program_orders_launches() {
+    alone!();
     ranks("without_mixing_the_program_orders_launches", 1, None, |rank, side| {
         let (one, two) = (Buffer::zeros(3), Buffer::zeros(3));
         let graphs = [&one, &two].map(|buffer| captured(rank.stream, || sum(rank, buffer, rank.stream)));
@@ -91,6 +94,7 @@ fn without_mixing_the_program_orders_launches() {
 /// Where NCCL does not order what is in a graph, it orders the launches of graphs.
 #[test]
 fn who_orders_its_captures_need_not_order_launches() {
+    alone!();
     ranks("who_orders_its_captures_need_not_order_launches", 1, Some(0), |rank, side| {
         let (one, two) = (Buffer::zeros(3), Buffer::zeros(3));
         let exec = captured(rank.stream, || {
@@ -116,6 +120,7 @@ fn who_orders_its_captures_need_not_order_launches() {
 /// `graphStreamOrdering` 0 is taken for 1 where graphs are mixed, which they are if nothing is said.
 #[test]
 fn mixed_ones_are_in_order() {
+    alone!();
     ranks("mixed_ones_are_in_order", 2, Some(0), |rank, side| {
         let (one, two) = (Buffer::zeros(3), Buffer::zeros(3));
         let exec = captured(rank.stream, || {

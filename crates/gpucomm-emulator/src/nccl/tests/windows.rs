@@ -17,6 +17,7 @@ fn allocate(bytes: usize) -> *mut c_void {
 
 #[test]
 fn windows_are_registered_together_and_work() {
+    alone!();
     spmd(3, |rank| {
         let at = allocate(40_000);
         let mut window = std::ptr::null_mut();
@@ -39,6 +40,7 @@ fn windows_are_registered_together_and_work() {
 
 #[test]
 fn windows_that_differ_are_violations() {
+    alone!();
     spmd(2, |rank| {
         let at = allocate(8192);
         let mut window = std::ptr::null_mut();
@@ -62,6 +64,7 @@ fn windows_that_differ_are_violations() {
 
 #[test]
 fn windows_that_lie_wrong_are_violations() {
+    alone!();
     spmd(2, |rank| {
         let at = allocate(8192);
         let flags = NCCL_WIN_COLL_SYMMETRIC as i32;
@@ -91,6 +94,7 @@ fn windows_that_lie_wrong_are_violations() {
 /// The driver refuses memory that cannot be mapped, and NCCL an odd address, before the ranks meet: the others wait.
 #[test]
 fn who_is_refused_a_window_leaves_the_others_waiting() {
+    alone!();
     for (skip, refused) in [(0, ncclResult_t::ncclUnhandledCudaError), (256, ncclResult_t::ncclInvalidArgument)] {
         let (waits, refusal) = (AtomicBool::new(true), Barrier::new(2));
         spmd(2, move |rank| {
@@ -129,6 +133,7 @@ fn who_is_refused_a_window_leaves_the_others_waiting() {
 /// Where ranks cannot map each other's memory.
 #[test]
 fn without_windows_a_rank_registers_for_itself_or_not_at_all() {
+    alone!();
     const NONE: (&str, &str) = ("GPUCOMM_EMULATOR_WINDOWS", "0");
     all_well(&play("no windows", 2, &[NONE]));
     all_well(&play("no windows", 2, &[NONE, ("NCCL_LOCAL_REGISTER", "0")]));
@@ -158,6 +163,7 @@ pub(super) fn none(rank: &Rank) {
 
 #[test]
 fn in_a_group_the_handle_comes_at_the_end() {
+    alone!();
     spmd(2, |rank| {
         let at = allocate(4096);
         let mut window = std::ptr::null_mut();
@@ -227,6 +233,7 @@ fn lost(ends: [End; 2]) -> usize {
 
 #[test]
 fn memory_of_a_window_that_outlives_its_communicator_is_lost() {
+    alone!();
     for end in [End::Abort, End::Destroy] {
         assert!(lost([end; 2]) >= 256 << 10, "the rank's own mapping");
         assert!(lost([End::DeregisterAndAbort, end]) >= 256 << 10, "the peer's mapping");
@@ -239,6 +246,7 @@ fn memory_of_a_window_that_outlives_its_communicator_is_lost() {
 /// NCCL's kernels between symmetric windows keep sums of two-byte types in f32; its others round at each step.
 #[test]
 fn sums_between_symmetric_windows_are_rounded_once() {
+    alone!();
     for (flags, want) in [(0, 1.0), (NCCL_WIN_COLL_SYMMETRIC as i32, 1.0 + 2f32.powi(-10))] {
         spmd(3, move |rank| {
             let (at, half) = (allocate(4096), ncclDataType_t::ncclFloat16);

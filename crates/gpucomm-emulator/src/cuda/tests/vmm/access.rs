@@ -47,7 +47,7 @@ fn tried_from(current: i32, memory: *mut c_void, stream: &TestStream, owner: i32
 
 #[test]
 fn memory_of_cudamalloc() {
-    isolated("vmm::access::memory_of_cudamalloc", &[], || {
+    isolated!(&[], || {
         let stream = TestStream::new(1);
         ok!(cudaSetDevice(0));
         let memory = malloc(4096);
@@ -70,6 +70,7 @@ fn memory_of_cudamalloc() {
 
 #[test]
 fn memory_of_pools_and_of_nccl() {
+    alone!();
     let stream = TestStream::new(1);
     let mut pool = null_mut();
     ok!(gpucommPoolCreate(&mut pool, 0));
@@ -85,7 +86,7 @@ fn memory_of_pools_and_of_nccl() {
 
 #[test]
 fn memory_that_is_mapped() {
-    isolated("vmm::access::memory_that_is_mapped", &[], || {
+    isolated!(&[], || {
         let stream = TestStream::new(1);
         let (handle, at) = (memory(0, GRAIN), room(GRAIN));
         assert_eq!(map(at, GRAIN, 0, handle, 0), 0);

@@ -7,7 +7,7 @@ use crate::report::expected::reported;
 
 #[test]
 fn what_the_driver_refuses() {
-    isolated("vmm::checks::what_the_driver_refuses", &[], || {
+    isolated!(&[], || {
         let (handle, at) = (memory(0, 2 * GRAIN), room(4 * GRAIN));
         let grain = GRAIN as u64;
         let (mut other, mut somewhere, plain) = (0, 0, prop(0, CUmemAllocationHandleType(0)));
@@ -82,7 +82,7 @@ fn what_the_driver_refuses() {
 
 #[test]
 fn addresses_where_nothing_is_mapped() {
-    isolated("vmm::checks::addresses_where_nothing_is_mapped", &[], || {
+    isolated!(&[], || {
         let stream = TestStream::new(0);
         let (handle, at) = (memory(0, GRAIN), room(2 * GRAIN));
         let fill = |at: u64, bytes| c!(cudaMemsetAsync(pointer(at), 0, bytes, stream.0));
@@ -105,7 +105,7 @@ fn addresses_where_nothing_is_mapped() {
 
 #[test]
 fn what_is_in_use_must_not_be_unmapped() {
-    isolated("vmm::checks::what_is_in_use_must_not_be_unmapped", &[], || {
+    isolated!(&[], || {
         let all = free_memory(1);
         let (stream, elsewhere) = (TestStream::new(1), TestStream::new(0));
         let (handle, at) = (memory(1, 2 * GRAIN), room(4 * GRAIN));
@@ -130,7 +130,7 @@ fn what_is_in_use_must_not_be_unmapped() {
 #[test]
 fn faults_reach_it() {
     let environment = [("GPUCOMM_EMULATOR_MEMORY", "8M")];
-    isolated("vmm::checks::faults_reach_it", &environment, || {
+    isolated!(&environment, || {
         let no_memory = cudaError::cudaErrorMemoryAllocation.0;
         let mut more = 0;
         let first = memory(0, 2 * GRAIN);
@@ -150,7 +150,7 @@ fn faults_reach_it() {
 
 #[test]
 fn what_is_mapped_twice_is_one_memory() {
-    isolated("vmm::checks::what_is_mapped_twice_is_one_memory", &[], || {
+    isolated!(&[], || {
         let (a, b) = (TestStream::new(0), TestStream::new(0));
         let (handle, grain) = (memory(0, 2 * GRAIN), GRAIN as u64);
         let (whole, second) = (room(2 * GRAIN), room(2 * GRAIN));

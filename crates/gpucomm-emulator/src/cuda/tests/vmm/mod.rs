@@ -143,7 +143,7 @@ fn free_memory(device: i32) -> usize {
 
 #[test]
 fn memory_is_made_mapped_used_and_taken_away() {
-    isolated("vmm::memory_is_made_mapped_used_and_taken_away", &[], || {
+    isolated!(&[], || {
         let all = free_memory(1);
         let stream = TestStream::new(1);
         for option in [0, 1] {
@@ -199,7 +199,7 @@ fn memory_is_made_mapped_used_and_taken_away() {
 
 #[test]
 fn fresh_memory_is_no_zeros() {
-    isolated("vmm::fresh_memory_is_no_zeros", &[("GPUCOMM_EMULATOR_STRICT", "1")], || {
+    isolated!(&[("GPUCOMM_EMULATOR_STRICT", "1")], || {
         let stream = TestStream::new(2);
         let (handle, at) = (memory(2, GRAIN), room(GRAIN));
         assert_eq!((map(at, GRAIN, 0, handle, 0), allow(at, GRAIN, 2, BOTH)), (0, 0));

@@ -47,8 +47,8 @@ fn another_process_maps_memory_that_was_sent() {
     let path = std::env::temp_dir().join(format!("gpucomm-vmm-{}", std::process::id()));
     let listener = UnixListener::bind(&path).unwrap();
     let (socket, outcome) = std::thread::scope(|scope| {
-        let other =
-            scope.spawn(|| isolated("vmm::processes::the_other_side", &[(SOCKET, path.to_str().unwrap())], || ()));
+        let other = scope
+            .spawn(|| elsewhere("cuda::tests::vmm::processes::the_other_side", &[(SOCKET, path.to_str().unwrap())]));
         let (socket, _) = listener.accept().unwrap();
         let fd = descriptor(handle);
         pass(&socket, Some(fd));

@@ -26,7 +26,7 @@ const GRAINS: usize = 12;
 
 #[test]
 fn random_sequences_do_what_the_model_does() {
-    isolated("vmm::random::random_sequences_do_what_the_model_does", &[], || {
+    isolated!(&[], || {
         let seed =
             std::env::var("GPUCOMM_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(fastrand::u64(..));
         println!("GPUCOMM_TEST_SEED={seed}");
