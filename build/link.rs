@@ -174,17 +174,22 @@ pub fn directives(all: &[&Found], staged: &Path) -> Vec<String> {
 
 /// Metadata for dependent build scripts (`DEP_GPUCOMM_*`) and environment for `src/version.rs`.
 pub fn report(all: &[&Found]) -> Vec<String> {
-    let join = |of: fn(&Found) -> PathBuf| {
-        let mut paths: Vec<String> = all.iter().map(|found| of(found).display().to_string()).collect();
+    let joined = |those: &[&Found], of: fn(&Found) -> PathBuf| {
+        let mut paths: Vec<String> = those.iter().map(|found| of(found).display().to_string()).collect();
         paths.dedup();
         paths.join(":")
     };
+    let join = |of| joined(all, of);
     let root = |found: &Found| found.include.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut lines = vec![
         format!("cargo::metadata=ROOT={}", join(root)),
         format!("cargo::metadata=INCLUDE={}", join(|found| found.include.clone())),
         format!("cargo::metadata=LIB_DIR={}", join(|found| found.lib.clone())),
     ];
+    let shared: Vec<&Found> = all.iter().copied().filter(|found| !found.fixed).collect();
+    if !shared.is_empty() {
+        lines.push(format!("cargo::metadata=RUN_PATH={}", joined(&shared, |found| found.lib.clone())));
+    }
     for Found { key, include, file, origin, .. } in all {
         lines.push(format!("cargo::rustc-env=GPUCOMM_{key}_INCLUDE_DIR={}", include.display()));
         lines.push(format!("cargo::rustc-env=GPUCOMM_{key}_LIBRARY={}", file.display()));

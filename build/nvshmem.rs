@@ -36,6 +36,7 @@ pub const FUNCTIONS: &[&str] = &[
     "nvshmemx_(u?int(8|16|32|64)|half|bfloat16|float|double)_(sum|prod|min|max)_reduce(scatter)?_on_stream",
     "nvshmemx_u?int(8|16|32|64)_(and|or|xor)_reduce(scatter)?_on_stream",
     "gpucommNvshmem(UniqueId|Attr|TeamConfig)Init",
+    "gpucommNvshmemHasNccl",
     "gpucommNvshmemCollectiveLaunch(Config|Grid)?",
 ];
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::sys::behavior::DEVICES_WORK_ELSEWHERE;
 
 /// The default timeout, in milliseconds; 0 until it is first read.
 static DEFAULT_MS: AtomicU64 = AtomicU64::new(0);
@@ -183,13 +184,16 @@ impl Deadline {
     }
 }
 
+/// The round from which on a wait sleeps.
+const SLEEPS: u32 = if DEVICES_WORK_ELSEWHERE { 2048 } else { 128 };
+
 /// Waits a little, longer with each round. Who asks a device in between comes to the first sleep after two milliseconds or so: a sleep ends a tenth of a
 /// millisecond late, which is much of a collective of some hundred megabytes.
 pub(crate) fn backoff(round: u32) {
     match round {
         0..64 => std::hint::spin_loop(),
-        64..2048 => std::thread::yield_now(),
-        2048..3072 => std::thread::sleep(Duration::from_micros(50)),
+        64..SLEEPS => std::thread::yield_now(),
+        SLEEPS..3072 => std::thread::sleep(Duration::from_micros(50)),
         _ => std::thread::sleep(Duration::from_micros(500)),
     }
 }

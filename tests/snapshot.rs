@@ -190,7 +190,7 @@ fn committed_snapshot_is_current() {
         let differing: Vec<_> =
             made.keys().chain(committed.keys()).filter(|key| made.get(*key) != committed.get(*key)).collect();
         panic!(
-            "src/sys/{} is out of date (GPUCOMM_WRITE_SNAPSHOT=1 cargo check --features emulator): {differing:?}",
+            "crates/gpucomm-abi/src/{} is out of date (GPUCOMM_WRITE_SNAPSHOT=1 cargo check --features emulator): {differing:?}",
             part.file
         );
     }

@@ -20,12 +20,13 @@ pub struct Headers<'a> {
 /// Writes them.
 pub fn bindings(items: &[Item<'_>], headers: &Headers<'_>) -> String {
     let mut text = String::new();
+    let newer = items.iter().any(|item| headers.are_newer(item));
     for item in items {
         match &item.kind {
             Kind::Alias { name, .. } | Kind::Enum { name, .. } if headers.has(name) => keep(&mut text, item.text),
             Kind::Constant(constant) if headers.has(&constant.name) => keep(&mut text, &headers.constant(constant)),
             Kind::Record { name, fields } if headers.has(name) => match headers.renamed.get(name) {
-                Some(c) => keep(&mut text, &headers.grown(name, c, fields, item.text)),
+                Some(c) => keep(&mut text, &headers.grown(name, c, fields, item.text, newer)),
                 None => keep(&mut text, item.text),
             },
             Kind::Layout { of, offsets, .. } if headers.has(of) => match headers.renamed.get(of) {
@@ -72,8 +73,22 @@ impl Headers<'_> {
         }
     }
 
-    /// The fields that the headers have, and room for those that they have beyond.
-    fn grown(&self, name: &str, c: &str, fields: &[Field<'_>], text: &str) -> String {
+    /// Whether they belong to a newer NCCL than these bindings, of which this is the item that says so.
+    fn are_newer(&self, item: &Item<'_>) -> bool {
+        const VERSION: &str = "NCCL_VERSION_CODE";
+        match &item.kind {
+            Kind::Constant(constant) if constant.name == VERSION => {
+                let number =
+                    constant.text.rsplit_once('=').map_or("", |(_, number)| number.trim().trim_end_matches(';'));
+                number.parse().is_ok_and(|own: u64| self.value(VERSION) > own)
+            }
+            _ => false,
+        }
+    }
+
+    /// The fields that the headers have, and room for those that they have beyond. Those of a newer version may lie where these
+    /// bindings have padding, which does not come along when a struct is moved.
+    fn grown(&self, name: &str, c: &str, fields: &[Field<'_>], text: &str, newer: bool) -> String {
         let head = text.split_once('{').map_or(text, |(head, _)| head);
         let (size, align) = (self.value(&format!("size of {c}")), self.value(&format!("alignment of {c}")));
         let room = size.saturating_sub(self.value(&format!("end of {c}")));
@@ -84,8 +99,9 @@ impl Headers<'_> {
                 _ => field.text.to_string(),
             })
             .collect();
-        if room >= align && !fields.iter().any(|field| expected::reserve(c, &field.name)) {
-            all.push(format!("pub {ROOM}: [u8; {room}usize]"));
+        let has_more = room >= align || room > 0 && newer;
+        if has_more && !fields.iter().any(|field| expected::reserve(c, &field.name)) {
+            all.push(format!("pub {ROOM}: ::std::mem::MaybeUninit<[u8; {room}usize]>"));
         }
         format!("{head}{{\n    {},\n}}", all.join(",\n    "))
     }

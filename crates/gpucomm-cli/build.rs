@@ -18,7 +18,7 @@ fn main() {
         }
     }
     // Arguments of the linker hold for the package of a build script only, so the run path that gpucomm sets is not this program's.
-    for path in metadata("LIB_DIR").iter().flat_map(|paths| paths.split(':')) {
+    for path in metadata("RUN_PATH").iter().flat_map(|paths| paths.split(':')) {
         // RUNPATH, not RPATH: LD_LIBRARY_PATH goes before it.
         println!("cargo::rustc-link-arg=-Wl,--enable-new-dtags,-rpath,{path}");
     }

@@ -274,8 +274,18 @@ fn a_configuration_that_is_longer() {
     let headers =
         headers.version(33, 1).with("nccl.h", "  int nvlsHostMode;\n", "  int nvlsHostMode;\n  int more[3];\n");
     let bindings = headers.adapt().expect("nothing differs");
-    assert!(bindings.contains("pub __bindgen_padding_0: [u8; 12usize],"), "{bindings}");
+    assert!(bindings.contains("pub __bindgen_padding_0: ::std::mem::MaybeUninit<[u8; 12usize]>,"), "{bindings}");
     assert!(bindings.contains("size_of::<ncclConfig_v23100>() - 128usize"), "{bindings}");
+}
+
+/// It lies where there was padding before.
+#[test]
+fn a_configuration_with_a_field_in_its_padding() {
+    let Some(headers) = Headers::new() else { return };
+    let headers = headers.version(33, 1).with("nccl.h", "  int nvlsHostMode;\n", "  int nvlsHostMode;\n  int more;\n");
+    let bindings = headers.adapt().expect("nothing differs");
+    assert!(bindings.contains("pub __bindgen_padding_0: ::std::mem::MaybeUninit<[u8; 4usize]>,"), "{bindings}");
+    assert!(bindings.contains("size_of::<ncclConfig_v23100>() - 120usize"), "{bindings}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn graphs_go_in_different_places() {
             rig.run(|comm, stream| {
                 let (mut alike, mut own) = (Rng::with_seed(seed), Rng::with_seed(seed ^ (comm.rank() as u64 + 1)));
                 let (mut graphs, mut left, mut windows) = (Vec::new(), Vec::new(), Vec::new());
-                for round in 0..40 {
+                for round in 0..20 {
                     let (graph, window) = made(comm, stream, alike.usize(1..100_000))?;
                     (0..alike.u32(0..3)).try_for_each(|_| graph.launch(stream))?;
                     graphs.push(graph);

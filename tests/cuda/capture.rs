@@ -4,6 +4,7 @@ use std::ptr;
 
 use gpucomm::{DeviceBuffer, Error, Event, PinnedBuffer, Result, Stream, sys};
 
+use crate::child::alone;
 use crate::owners::{lives, told};
 use crate::{LONG, device, stream};
 
@@ -81,7 +82,8 @@ fn what_the_stream_has_used_before() {
 }
 
 /// Memory is freed neither within the graph nor never: a device does not hold what all rounds allocate. `make` gets the stream that is
-/// captured while what it returns is dropped, another one, and how much to allocate.
+/// captured while what it returns is dropped, another one, and how much to allocate: a quarter of what is free, so that no other
+/// test may have that.
 fn is_freed_afterwards(make: impl Fn(&Stream, &Stream, usize) -> DeviceBuffer<u8>) {
     const ROUNDS: usize = 24;
     let (stream, other) = (stream(), stream());
@@ -104,26 +106,32 @@ fn is_freed_afterwards(make: impl Fn(&Stream, &Stream, usize) -> DeviceBuffer<u8
 
 #[test]
 fn what_is_dropped_is_freed_afterwards() {
-    is_freed_afterwards(|stream, _, len| DeviceBuffer::uninit(stream, len).unwrap());
+    alone("capture::what_is_dropped_is_freed_afterwards", || {
+        is_freed_afterwards(|stream, _, len| DeviceBuffer::uninit(stream, len).unwrap());
+    });
 }
 
 /// The stream of the memory would have to wait for the other one, which would be no wait of the graph.
 #[test]
 fn what_others_used_last_is_freed_afterwards() {
-    is_freed_afterwards(|stream, other, len| {
-        let mut buffer = DeviceBuffer::uninit(stream, len).unwrap();
-        buffer.slice_mut(..1000).fill(other, 1).unwrap();
-        buffer
+    alone("capture::what_others_used_last_is_freed_afterwards", || {
+        is_freed_afterwards(|stream, other, len| {
+            let mut buffer = DeviceBuffer::uninit(stream, len).unwrap();
+            buffer.slice_mut(..1000).fill(other, 1).unwrap();
+            buffer
+        });
     });
 }
 
 /// The other stream would have to wait for a mark on the one that is captured, which has none yet.
 #[test]
 fn what_is_still_used_is_freed_afterwards() {
-    is_freed_afterwards(|stream, other, len| {
-        let mut buffer = DeviceBuffer::uninit(other, len).unwrap();
-        buffer.slice_mut(..1000).fill(stream, 1).unwrap();
-        buffer
+    alone("capture::what_is_still_used_is_freed_afterwards", || {
+        is_freed_afterwards(|stream, other, len| {
+            let mut buffer = DeviceBuffer::uninit(other, len).unwrap();
+            buffer.slice_mut(..1000).fill(stream, 1).unwrap();
+            buffer
+        });
     });
 }
 

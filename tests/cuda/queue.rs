@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::{DeviceBuffer, Error, Event, PinnedBuffer, Stream};
 
+use crate::child::alone;
 use crate::launch::{raw_copy, raw_fill};
 use crate::{Gate, LONG, device, random, stream};
 
@@ -244,22 +245,24 @@ fn what_must_not_wait_does_not() {
 /// What found no room to be freed is freed when there is some.
 #[test]
 fn memory_comes_back() {
-    let stream = stream();
-    let (many, bytes) = (300, 4 << 20);
-    let before = device().memory_info().unwrap().free;
-    for _ in 0..4 {
-        let buffers: Vec<_> = (0..many).map(|_| DeviceBuffer::<u8>::uninit(&stream, bytes).unwrap()).collect();
-        stream.wait(LONG).unwrap();
-        let gate = Gate::close(&stream);
-        let (thread, count) = enqueue_many(&stream, |stream, _| stream.launch_host(|| ()).unwrap());
-        taken([&count]);
-        drop(buffers);
-        gate.open();
-        thread.join().unwrap();
-        stream.wait(LONG).unwrap();
-        stream.wait(LONG).unwrap();
-    }
-    // The pool may keep what one round took.
-    let after = device().memory_info().unwrap().free;
-    assert!(after + (many + many / 4) * bytes > before, "{before} bytes were free, {after} are");
+    alone("queue::memory_comes_back", || {
+        let stream = stream();
+        let (many, bytes) = (300, 4 << 20);
+        let before = device().memory_info().unwrap().free;
+        for _ in 0..4 {
+            let buffers: Vec<_> = (0..many).map(|_| DeviceBuffer::<u8>::uninit(&stream, bytes).unwrap()).collect();
+            stream.wait(LONG).unwrap();
+            let gate = Gate::close(&stream);
+            let (thread, count) = enqueue_many(&stream, |stream, _| stream.launch_host(|| ()).unwrap());
+            taken([&count]);
+            drop(buffers);
+            gate.open();
+            thread.join().unwrap();
+            stream.wait(LONG).unwrap();
+            stream.wait(LONG).unwrap();
+        }
+        // The pool may keep what one round took.
+        let after = device().memory_info().unwrap().free;
+        assert!(after + (many + many / 4) * bytes > before, "{before} bytes were free, {after} are");
+    });
 }

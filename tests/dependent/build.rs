@@ -28,7 +28,7 @@ fn main() {
         }
     }
     if std::env::var_os("CARGO_FEATURE_RUN_PATH").is_some() {
-        for path in metadata("LIB_DIR").iter().flat_map(|value| value.split(':')) {
+        for path in metadata("RUN_PATH").iter().flat_map(|value| value.split(':')) {
             println!("cargo::rustc-link-arg-bins=-Wl,-rpath,{path}");
         }
     }

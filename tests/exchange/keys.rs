@@ -122,13 +122,13 @@ fn strange_keys() {
 fn many_and_large() {
     everywhere(&[2], |x| {
         let (rank, peer) = (x.rank(), 1 - x.rank());
-        for at in 0..5000_u32 {
+        for at in 0..2000_u32 {
             x.set(&format!("many/{rank}/{at}"), &at.to_le_bytes()).unwrap();
         }
         let large: Vec<u8> = (0..1 << 20).map(|at| (at * 7 + rank) as u8).collect();
         x.set(&format!("large/{rank}"), &large).unwrap();
         x.barrier().unwrap();
-        let keys: Vec<String> = (0..5000).map(|at| format!("many/{peer}/{at}")).collect();
+        let keys: Vec<String> = (0..2000).map(|at| format!("many/{peer}/{at}")).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         for (at, value) in x.get_all(&keys).unwrap().iter().enumerate() {
             assert_eq!(*value, (at as u32).to_le_bytes());

@@ -1,5 +1,7 @@
 #include "gpucomm_nvshmem.h"
 
+#include <non_abi/nvshmem_build_options.h>
+
 #if GPUCOMM_NVSHMEM_VERSION >= 30800
 #include <device/nvshmemx_collective_launch_apis.h>
 #endif
@@ -26,6 +28,15 @@ void gpucommNvshmemTeamConfigInit(nvshmem_team_config_t *config) {
   nvshmem_team_config_t initial = NVSHMEMI_TEAM_CONFIG_INITIALIZER;
 #endif
   *config = initial;
+}
+
+/* Whether the library was built to have NCCL do what NCCL has. */
+int gpucommNvshmemHasNccl(void) {
+#if defined(NVSHMEM_USE_NCCL)
+  return 1;
+#else
+  return 0;
+#endif
 }
 
 /* A library that is older than the headers lacks functions. As with NCCL, weak references let the program start all the

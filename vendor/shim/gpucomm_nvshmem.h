@@ -81,6 +81,7 @@ extern "C" {
 void gpucommNvshmemUniqueIdInit(nvshmemx_uniqueid_t *id);
 void gpucommNvshmemAttrInit(nvshmemx_init_attr_t *attr);
 void gpucommNvshmemTeamConfigInit(nvshmem_team_config_t *config);
+int gpucommNvshmemHasNccl(void);
 
 #if GPUCOMM_NVSHMEM_VERSION >= 30800
 /* nvshmemx_collective_launch, _attr and _query_gridsize, without the types of their headers, which are written for C++:

@@ -13,7 +13,7 @@ _Static_assert(sizeof(cudaUUID_t) == sizeof(((gpucommDeviceInfo_t *)0)->uuid), "
 _Static_assert(sizeof(((struct cudaDeviceProp *)0)->name) <= sizeof(((gpucommDeviceInfo_t *)0)->name), "names fit");
 _Static_assert(cudaMemoryTypeUnregistered == 0 && cudaMemoryTypeHost == 1, "cudaMemoryType");
 _Static_assert(cudaMemoryTypeDevice == 2 && cudaMemoryTypeManaged == 3, "cudaMemoryType");
-/* What src/sys/multicast.rs declares by hand. */
+/* What crates/gpucomm-abi/src/multicast.rs declares by hand. */
 #if CUDART_VERSION >= 12010
 _Static_assert(sizeof(CUmulticastObjectProp) == 32, "CUmulticastObjectProp has 32 bytes");
 _Static_assert(offsetof(CUmulticastObjectProp, numDevices) == 0, "numDevices");

@@ -1571,6 +1571,7 @@ unsafe extern "C" {
     pub fn gpucommNvshmemUniqueIdInit(id: *mut nvshmemx_uniqueid_t);
     pub fn gpucommNvshmemAttrInit(attr: *mut nvshmemx_init_attr_t);
     pub fn gpucommNvshmemTeamConfigInit(config: *mut nvshmem_team_config_t);
+    pub fn gpucommNvshmemHasNccl() -> ::std::os::raw::c_int;
     pub fn gpucommNvshmemCollectiveLaunch(
         kernel: *const ::std::os::raw::c_void,
         grid: *const ::std::os::raw::c_uint,

@@ -62,18 +62,22 @@ struct Slot {
 
 /// The last operations of one communicator.
 #[derive(Debug)]
-pub(crate) struct Recent(Box<[Slot; KEPT as usize]>);
+pub(crate) struct Recent {
+    slots: Box<[Slot; KEPT as usize]>,
+    /// The number of the last operation that was written down whole.
+    last: AtomicU64,
+}
 
 impl Default for Recent {
     fn default() -> Self {
-        Self(Box::new(std::array::from_fn(|_| Slot::default())))
+        Self { slots: Box::new(std::array::from_fn(|_| Slot::default())), last: AtomicU64::new(0) }
     }
 }
 
 impl Recent {
     #[inline]
     fn slot(&self, number: u64) -> &Slot {
-        &self.0[(number % KEPT) as usize]
+        &self.slots[(number % KEPT) as usize]
     }
 
     /// Keeps an operation in place of the one [`KEPT`] before it, or of another that was to have its number. One thread at a
@@ -95,6 +99,9 @@ impl Recent {
         slot.when.store(when, Ordering::Relaxed);
         slot.stream.store(stream, Ordering::Relaxed);
         slot.state.store(number << NUMBER | u64::from(times), Ordering::Release);
+        if number > self.last.load(Ordering::Relaxed) {
+            self.last.store(number, Ordering::Release);
+        }
     }
 
     /// The operation with this number, unless it was forgotten.
@@ -122,7 +129,7 @@ impl Recent {
 
     /// The number of the last operation; 0 where there is none.
     pub(crate) fn last(&self) -> u64 {
-        self.0.iter().map(|slot| slot.state.load(Ordering::Acquire) >> NUMBER).max().unwrap_or(0)
+        self.last.load(Ordering::Acquire)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::exchange::{Exchange, TcpPlace};
 use crate::nvshmem::state::board::Board;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::copies::check_blocks;
+use crate::nvshmem::state::environment::is_set;
 use crate::nvshmem::state::inner::{Found, Inner};
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::status::Status;
@@ -199,6 +200,7 @@ unsafe fn begin(
     }
     // SAFETY: as the caller promises.
     undisturbing(|| watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), || unsafe { call(way, given) }))?;
+    let has_nccl = !is_set("NVSHMEM_DISABLE_NCCL", false) && sys::behavior::nvshmem_has_found_nccl();
     // SAFETY: may be called at any time.
     let status = unsafe { sys::nvshmemx_init_status() };
     let status = Status::of(status).ok_or_else(|| not_started(status))?;
@@ -227,7 +229,8 @@ unsafe fn begin(
         .map(|pe| !unsafe { sys::nvshmem_ptr(address, pe as c_int) }.is_null())
         .collect();
     let board = Board::new(Address::new(address), device, n_pes);
-    let found = Found { device, pe, n_pes, status, timeout: builder.limit(), stream, board, watchdog, near, alone };
+    let found =
+        Found { device, pe, n_pes, status, timeout: builder.limit(), stream, board, watchdog, near, alone, has_nccl };
     let inner = Inner::new(found);
     warm_up(&inner)?;
     once::there();

@@ -37,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) extent: Extent,
     /// Whether nobody else in this process has memory of it.
     pub(crate) alone: bool,
+    /// Whether the library has found NCCL at its start, and may use it.
+    pub(crate) has_nccl: bool,
     pub(crate) watchdog: Watchdog,
     /// Which PEs' memory this one can get at directly.
     pub(crate) near: Box<[bool]>,
@@ -71,12 +73,13 @@ pub(crate) struct Found {
     pub(crate) watchdog: Watchdog,
     pub(crate) near: Box<[bool]>,
     pub(crate) alone: bool,
+    pub(crate) has_nccl: bool,
 }
 
 impl Inner {
     pub(crate) fn new(found: Found) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let Found { device, pe, n_pes, status, timeout, stream, board, watchdog, near, alone } = found;
+        let Found { device, pe, n_pes, status, timeout, stream, board, watchdog, near, alone, has_nccl } = found;
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             device,
@@ -89,6 +92,7 @@ impl Inner {
             dropped: Arc::default(),
             extent: Extent::default(),
             alone,
+            has_nccl,
             watchdog,
             near,
             world: Order::new(),

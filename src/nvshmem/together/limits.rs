@@ -6,7 +6,6 @@ use crate::nvshmem::state::environment;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::status::Status;
 use crate::nvshmem::state::teams::TeamState;
-use crate::sys;
 use crate::version::{Version, running_nvshmem};
 
 /// The scratch memory of a team where the environment does not say otherwise.
@@ -68,11 +67,7 @@ pub(super) fn check_scratch(
     Err(Error::argument(operation, "length", expected, format_args!("{bytes} bytes")))
 }
 
-/// Whether the library has NCCL do what NCCL has: it loads it at its start, if it is there and nobody has told it not to.
+/// Whether the library has NCCL do what NCCL has.
 pub(super) fn uses_nccl(inner: &Inner) -> bool {
-    use std::sync::OnceLock;
-    static LOADED: OnceLock<bool> = OnceLock::new();
-    inner.status == Status::Initialized
-        && *LOADED
-            .get_or_init(|| !environment::is_set("NVSHMEM_DISABLE_NCCL", false) && sys::behavior::nccl_is_loaded())
+    inner.status == Status::Initialized && inner.has_nccl
 }

@@ -24,6 +24,10 @@ pub unsafe extern "C" fn gpucommNvshmemTeamConfigInit(config: *mut nvshmem_team_
     unsafe { config.write(super::super::state::pe::config()) };
 }
 
+pub unsafe extern "C" fn gpucommNvshmemHasNccl() -> c_int {
+    1
+}
+
 pub unsafe extern "C" fn nvshmemx_get_uniqueid(uniqueid: *mut nvshmemx_uniqueid_t) -> c_int {
     status("nvshmemx_get_uniqueid", Class::Any, || {
         if uniqueid.is_null() {
