@@ -253,7 +253,7 @@ fn cases(threads: bool, faults: &[&'static str]) {
     // They sleep more than they work.
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..8 {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
