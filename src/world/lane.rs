@@ -41,23 +41,53 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lane {
     pub(super) name: Arc<str>,
+    /// What all ranks know it by: its name and its ranks, on one line. No two lanes have the same.
+    pub(super) key: Arc<str>,
     /// Who takes part; all where it is not said. Sorted.
     pub(super) members: Option<Arc<[usize]>>,
 }
 
-/// The longest name of a lane.
-const LONGEST: usize = 200;
+/// The key of what has no lane: no lane has it.
+pub(super) const NO_LANE: &str = "";
+
+/// Comes before the ranks in a key. No name has it there.
+const RANKS: char = '\u{1f}';
+
+/// The longest key, in bytes: two of them have room in one value of any store.
+pub(super) const LONGEST: usize = 30 << 10;
+
+fn key(name: &str, members: Option<&[usize]>) -> Arc<str> {
+    // Escapes what a line cannot hold, and the backslash, so that different names stay different.
+    let name = format!("={}", name.escape_debug());
+    match members {
+        None => name.into(),
+        Some(members) => {
+            let members: Vec<_> = members.iter().map(usize::to_string).collect();
+            format!("{name}{RANKS}{}", members.join(",")).into()
+        }
+    }
+}
+
+/// The key of a lane, or of what has none.
+pub(super) fn key_of(lane: Option<&Lane>) -> Arc<str> {
+    lane.map_or_else(|| NO_LANE.into(), |lane| Arc::clone(&lane.key))
+}
+
+/// Whether `rank` takes part in the lane with this key.
+pub(super) fn takes_part(key: &str, rank: usize) -> bool {
+    key.split_once(RANKS).is_none_or(|(_, members)| members.split(',').any(|member| member.parse() == Ok(rank)))
+}
 
 impl Lane {
-    /// The lane of that name, in which all ranks take part.
+    /// The lane of that name, in which all ranks take part. Any text is a name; different names are different lanes. A request in
+    /// a lane whose name and ranks take more than 30 KiB is refused.
     pub fn new(name: impl AsRef<str>) -> Self {
-        // It stands in the log of the sequencer, one to a line.
-        let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-        let name: String = name.as_ref().chars().take(LONGEST).map(plain).collect();
-        Self { name: name.into(), members: None }
+        let name = name.as_ref();
+        Self { name: name.into(), key: key(name, None), members: None }
     }
 
-    /// The lane of that name, in which these ranks take part: that of messages between two of them, say. All of them know it as this.
+    /// The lane of that name in which these ranks take part, such as two that send messages to each other. Each of them makes it with
+    /// the same name and the same ranks: a lane of the same name with other ranks is another lane.
     ///
     /// ```
     /// use gpucomm::world::Lane;
@@ -76,7 +106,8 @@ impl Lane {
         if members.is_empty() {
             return Err(Error::argument("Lane::of", "ranks", "at least one", "none"));
         }
-        Ok(Self { members: Some(members.into()), ..Self::new(name) })
+        let name = name.as_ref();
+        Ok(Self { name: name.into(), key: key(name, Some(&members)), members: Some(members.into()) })
     }
 
     /// Whether a rank takes part.
@@ -87,5 +118,50 @@ impl Lane {
     /// The lowest rank that takes part.
     pub(super) fn first(&self) -> usize {
         self.members.as_ref().map_or(0, |members| members[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_lanes_have_different_keys() {
+        let names = [
+            "",
+            "=",
+            " ",
+            "a b",
+            "a\tb",
+            "a\nb",
+            "a\u{1f}b",
+            "a\u{1f}0,1",
+            "a\\nb",
+            "a\\u{1f}0,1",
+            "a",
+            "\"a\"",
+            "ä",
+            "a\u{308}",
+        ];
+        let long = [0, 1].map(|last| format!("{}{last}", "x".repeat(1000)));
+        let mut keys = vec![NO_LANE.into()];
+        for name in names.into_iter().chain(long.iter().map(String::as_str)) {
+            keys.push(Lane::new(name).key);
+            for ranks in [vec![0], vec![0, 1], vec![10], vec![1, 0, 10]] {
+                keys.push(Lane::of(name, ranks).unwrap().key);
+            }
+        }
+        assert!(keys.iter().all(|key| !key.contains('\n')));
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count, "{keys:?}");
+    }
+
+    #[test]
+    fn a_key_says_who_takes_part() {
+        let some = Lane::of("a\u{1f}7", [3, 10]).unwrap().key;
+        assert!(takes_part(NO_LANE, 5) && takes_part(&Lane::new("\u{1f}3").key, 5));
+        assert_eq!([1, 3, 7, 10, 0].map(|rank| takes_part(&some, rank)), [false, true, false, true, false]);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cuda::{DeviceBuffer, Slice, SliceMut};
 use crate::element::Element;
+use crate::error::{Error, Result};
 use crate::nccl::CommBuffer;
 
 /// Memory that a request owns and reads: a buffer, a [part](Part) of one, or one that is shared.
@@ -69,46 +70,63 @@ impl<B: Source + Sync> Source for Arc<B> {
 /// let stream = Stream::new(world.devices()[0])?;
 /// let whole = DeviceBuffer::from_slice(&stream, &[1u32, 2, 3, 4])?;
 /// // The elements in the middle.
-/// let back = world.rank(0)?.all_reduce(InPlace(Part::new(whole, 1..3)), Op::Sum).wait()?;
-/// assert_eq!(back.whole.to_vec(&stream)?, [1, 2, 3, 4]);
+/// let back = world.rank(0)?.all_reduce(InPlace(Part::new(whole, 1..3)?), Op::Sum).wait()?;
+/// assert_eq!(back.into_whole().to_vec(&stream)?, [1, 2, 3, 4]);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Part<B> {
-    /// The buffer.
-    pub whole: B,
-    /// Which of its elements; those beyond its end are none.
-    pub range: Range<usize>,
+    whole: B,
+    /// Within the buffer, whose length never changes.
+    range: Range<usize>,
 }
 
-impl<B> Part<B> {
+impl<B: Source> Part<B> {
     /// The elements of `range` of a buffer.
-    pub fn new(whole: B, range: Range<usize>) -> Self {
-        Self { whole, range }
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where the range ends before it starts, or beyond the buffer, which is dropped then.
+    pub fn new(whole: B, range: Range<usize>) -> Result<Self> {
+        let len = whole.source().len();
+        if range.start > range.end || range.end > len {
+            return Err(Error::argument(
+                "Part::new",
+                "range",
+                format!("a range within 0..{len}"),
+                format!("{range:?}"),
+            ));
+        }
+        Ok(Self { whole, range })
     }
-}
 
-/// What there is of a range.
-fn within(range: &Range<usize>, len: usize) -> Range<usize> {
-    let end = range.end.min(len);
-    range.start.min(end)..end
+    /// The buffer.
+    pub fn whole(&self) -> &B {
+        &self.whole
+    }
+
+    /// Gives the buffer back.
+    pub fn into_whole(self) -> B {
+        self.whole
+    }
+
+    /// Which of its elements these are.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
 }
 
 impl<B: Source> Source for Part<B> {
     type Element = B::Element;
 
     fn source(&self) -> Slice<'_, B::Element> {
-        let whole = self.whole.source();
-        let range = within(&self.range, whole.len());
-        whole.slice(range)
+        self.whole.source().slice(self.range.clone())
     }
 }
 
 impl<B: Target> Target for Part<B> {
     fn target(&mut self) -> SliceMut<'_, B::Element> {
-        let range = within(&self.range, self.whole.source().len());
-        let (_, rest) = self.whole.target().into_split(range.start);
-        rest.into_split(range.len()).0
+        let (_, rest) = self.whole.target().into_split(self.range.start);
+        rest.into_split(self.range.len()).0
     }
 }

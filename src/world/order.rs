@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::lane::Lane;
+use super::lane::{LONGEST, Lane, key_of, takes_part};
 use super::queue::Queue;
 use super::threads::spawn;
 use crate::error::{Error, Result};
@@ -38,65 +38,34 @@ impl Order {
 
     /// A request of `rank` was put into its queue. Whether somebody has the turn now, who perhaps waits for room.
     pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize, queues: &[(usize, Arc<Queue>)]) -> bool {
-        let all = || Lane::new("");
+        let key = key_of(lane);
         match self {
             Self::None => false,
             Self::Here(lanes) => {
-                let no_lane;
-                let lane = match lane {
-                    Some(lane) => lane,
-                    None => {
-                        no_lane = all();
-                        &no_lane
-                    }
-                };
                 let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-                let known = lanes.entry(Arc::clone(&lane.name)).or_default();
+                let known = lanes.entry(Arc::clone(&key)).or_default();
                 let submitted = known.submitted.entry(rank).or_default();
                 *submitted += 1;
                 // Whoever comes first takes the turn for all, under one lock: one order.
                 let first = *submitted > known.turns;
-                let members = || queues.iter().filter(|(rank, _)| lane.has(*rank));
+                let members = || queues.iter().filter(|(rank, _)| lane.is_none_or(|lane| lane.has(*rank)));
                 if first {
                     known.turns += 1;
-                    members().for_each(|(_, queue)| queue.turn(Arc::clone(&lane.name)));
+                    members().for_each(|(_, queue)| queue.turn(Arc::clone(&key)));
                 }
                 if members().all(|(rank, _)| known.submitted.get(rank) == Some(&known.turns)) {
                     // All have come: nothing is to be known of it until somebody comes again.
-                    lanes.remove(&lane.name);
+                    lanes.remove(&key);
                 }
                 first
             }
             Self::Far(sender) => {
                 // One rank alone says so: each turn in the log is a request of all that take part.
                 if lane.map_or(0, Lane::first) == rank {
-                    let name = lane.map_or_else(|| "".into(), turn_of);
-                    let _ = sender.send(name);
+                    let _ = sender.send(key);
                 }
                 false
             }
-        }
-    }
-}
-
-/// A turn as it stands in the log: the name of the lane, and who takes part.
-fn turn_of(lane: &Lane) -> Arc<str> {
-    match &lane.members {
-        None => Arc::clone(&lane.name),
-        Some(members) => {
-            let members: Vec<_> = members.iter().map(usize::to_string).collect();
-            format!("{}\u{1f}{}", lane.name, members.join(",")).into()
-        }
-    }
-}
-
-/// The lane of a turn, where `rank` takes part.
-fn lane_of(turn: &str, rank: usize) -> Option<Arc<str>> {
-    match turn.split_once('\u{1f}') {
-        None => Some(turn.into()),
-        Some((name, members)) => {
-            let own = rank.to_string();
-            members.split(',').any(|member| member == own).then(|| name.into())
         }
     }
 }
@@ -144,9 +113,15 @@ fn append(exchange: &Exchange, turns: &Receiver<Arc<str>>, goes_on: &impl Fn() -
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
-        let all: Vec<_> = std::iter::once(first).chain(turns.try_iter().take(1000)).collect();
+        let mut all = first.to_string();
+        while all.len() < LONGEST
+            && let Ok(next) = turns.try_recv()
+        {
+            all.push('\n');
+            all.push_str(&next);
+        }
         let number = exchange.add("world/turns", 1)?;
-        exchange.set(&entry(number), all.join("\n").as_bytes())?;
+        exchange.set(&entry(number), all.as_bytes())?;
     }
     Ok(())
 }
@@ -163,8 +138,8 @@ fn read(exchange: &Exchange, rank: usize, queue: &Queue, goes_on: &impl Fn() -> 
             Err(error) => return Err(error),
         };
         for turn in text.split('\n') {
-            if let Some(lane) = lane_of(turn, rank) {
-                queue.turn(lane);
+            if takes_part(turn, rank) {
+                queue.turn(turn.into());
             }
         }
         queue.ask_again();

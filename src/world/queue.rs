@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::completion::Looks;
 use super::guarded::{Wakers, dropped};
-use super::lane::Lane;
+use super::lane::{Lane, key_of};
 use super::task::{Meta, Task};
 use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
@@ -66,9 +66,7 @@ impl Lanes {
     }
 
     fn push(&mut self, task: Arc<dyn Task>) {
-        let lane = task.meta().terms.lane.as_ref();
-        let name = lane.map_or_else(|| NO_LANE.into(), |lane| Arc::clone(&lane.name));
-        self.waiting.entry(name).or_default().push_back(task);
+        self.waiting.entry(key_of(task.meta().terms.lane.as_ref())).or_default().push_back(task);
     }
 
     /// The next one, where it is here.
@@ -140,9 +138,6 @@ impl Drop for Place {
     }
 }
 
-/// The name of the lane of what has none.
-const NO_LANE: &str = "";
-
 impl Queue {
     pub(super) fn new(bound: usize, sequenced: bool) -> Arc<Self> {
         let state = State { lanes: sequenced.then(Box::default), ..State::default() };
@@ -189,10 +184,7 @@ impl Queue {
         match &state.closed {
             Some(closed) => Err((**closed).clone()),
             None if state.held < self.bound => Ok(true),
-            None => {
-                let name = lane.map_or(NO_LANE, |lane| &*lane.name);
-                Ok(state.lanes.as_ref().is_some_and(|lanes| lanes.wait_for(name)))
-            }
+            None => Ok(state.lanes.as_ref().is_some_and(|lanes| lanes.wait_for(&key_of(lane)))),
         }
     }
 

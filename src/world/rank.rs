@@ -9,7 +9,7 @@ use super::completion::Completion;
 use super::core::{Core, Way};
 use super::counters::count;
 use super::in_order::InOrder;
-use super::lane::Lane;
+use super::lane::{LONGEST, Lane};
 use super::options::Overflow;
 use super::queue::{Place, Queue};
 use super::request::Request;
@@ -252,6 +252,12 @@ impl Rank {
         {
             let expected = format!("a lane in which rank {rank} takes part");
             return Err(Error::argument(request.operation(), "lane", expected, format!("{:?}", lane.name)));
+        }
+        if let Some(lane) = lane
+            && lane.key.len() > LONGEST
+        {
+            let expected = format!("a name and ranks of at most {LONGEST} bytes in all");
+            return Err(Error::argument(request.operation(), "lane", expected, format!("{} bytes", lane.key.len())));
         }
         let Some((_, seat)) = &self.seat else { return Ok(()) };
         // Where it has ended, its queue says so.

@@ -35,6 +35,33 @@ fn sixteen_tasks() {
     assert_eq!(world.metrics().done, 16 * 20 * u64::from(size));
 }
 
+/// Names that were taken for each other: of requests that meet in one lane, ranks would sum up different ones.
+#[test]
+fn names_that_are_nearly_the_same() {
+    let world = world(3, WorldOptions { sequenced: true, queue: 64, ..WorldOptions::default() });
+    let size = u32::try_from(world.size()).unwrap();
+    let long = "x".repeat(250);
+    let names = ["", "a\tb", "a\nb", "a b", &format!("{long}1"), &format!("{long}2")];
+    let lanes: Vec<_> = names.into_iter().map(|name| Some(Lane::new(name))).chain([None]).collect();
+    let mut answers = Vec::new();
+    for round in 0..10u32 {
+        for rank in world.ranks() {
+            // Each rank in an order of its own.
+            let mut order: Vec<_> = (0..lanes.len()).collect();
+            fastrand::shuffle(&mut order);
+            for at in order {
+                let value = 100 * round + u32::try_from(at).unwrap();
+                let x = InPlace(on(rank.device(), &[value]));
+                let rank = lanes[at].as_ref().map_or_else(|| rank.clone(), |lane| rank.clone().lane(lane));
+                answers.push((size * value, rank.all_reduce(x, Op::Sum)));
+            }
+        }
+    }
+    for (want, answer) in answers {
+        assert_eq!(values(&answer.wait().unwrap()), [want]);
+    }
+}
+
 /// A lane of two ranks beside those of all.
 #[test]
 fn a_lane_of_some() {

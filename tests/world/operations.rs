@@ -178,9 +178,9 @@ fn messages(world: &World) {
     }
     let (first, last) = (world.rank(0).unwrap(), world.rank(size - 1).unwrap());
     let whole = on(first.device(), &own(7, 10));
-    let sent = first.submit(Send::new(Part::new(whole, 2..5), size - 1));
+    let sent = first.submit(Send::new(Part::new(whole, 2..5).unwrap(), size - 1));
     let received = last.submit(Recv::new(zeroed::<u32>(last.device(), 3), 0));
-    assert_eq!(sent.wait().unwrap().whole.len(), 10);
+    assert_eq!(sent.wait().unwrap().into_whole().len(), 10);
     assert_eq!(values(&received.wait().unwrap()), own(7, 10)[2..5]);
     // Rooted, each rank by itself.
     let at_root = first.gather((on(first.device(), &[0u8]), zeroed::<u8>(first.device(), size)), 0);

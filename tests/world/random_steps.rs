@@ -37,7 +37,7 @@ fn room(rank: &Rank, root: usize, len: usize) -> Option<Buffer> {
 }
 
 fn new_part(device: Device, len: usize, range: std::ops::Range<usize>) -> Part<Buffer> {
-    Part::new(zeroed(device, len), range)
+    Part::new(zeroed(device, len), range).expect("a range within")
 }
 
 /// One step, which the program draws.
@@ -91,8 +91,10 @@ pub fn step(program: &mut Program) {
             new
         }
         7 => {
-            let make = |rank: &Rank, x| Gather::new((Part::new(x, own(rank.rank())), room(rank, root, len)), root);
-            program.ask(make, |(x, all)| all.unwrap_or(x.whole));
+            let make = |rank: &Rank, x| {
+                Gather::new((Part::new(x, own(rank.rank())).expect("a range within"), room(rank, root, len)), root)
+            };
+            program.ask(make, |(x, all)| all.unwrap_or(x.into_whole()));
             let mut new = old.clone();
             new[root] = (0..size).flat_map(|rank| old[rank][own(rank)].to_vec()).collect();
             new
@@ -103,11 +105,11 @@ pub fn step(program: &mut Program) {
                 let form = if rank.rank() == root {
                     (Some(x), new_part(rank.device(), len, range))
                 } else {
-                    (None, Part::new(x, range))
+                    (None, Part::new(x, range).expect("a range within"))
                 };
                 Scatter::new(form, root)
             };
-            program.ask(make, |(_, part): (Option<Buffer>, _)| part.whole);
+            program.ask(make, |(_, part): (Option<Buffer>, _)| part.into_whole());
             let put = |rank: usize| {
                 let mut new = if rank == root { vec![0; len] } else { parts(rank) };
                 new[own(rank)].copy_from_slice(&old[root][own(rank)]);
@@ -117,7 +119,7 @@ pub fn step(program: &mut Program) {
         }
         9 => {
             let make = |rank: &Rank, x| ReduceScatter::new((x, new_part(rank.device(), len, own(rank.rank()))), op);
-            program.ask(make, |(_, part)| part.whole);
+            program.ask(make, |(_, part)| part.into_whole());
             let put = |rank: usize| {
                 let mut new = vec![0; len];
                 new[own(rank)].copy_from_slice(&reduced(&old, &op)[own(rank)]);
@@ -141,9 +143,12 @@ pub fn step(program: &mut Program) {
             // The last rank has no room for one element.
             let make = |rank: &Rank, x| {
                 let less = usize::from(rank.rank() + 1 == size);
-                AllGather::new((Part::new(x, 0..part), zeroed::<u32>(rank.device(), part * size - less)))
+                AllGather::new((
+                    Part::new(x, 0..part).expect("a range within"),
+                    zeroed::<u32>(rank.device(), part * size - less),
+                ))
             };
-            program.ask_wrongly(make, |(x, _)| x.whole);
+            program.ask_wrongly(make, |(x, _)| x.into_whole());
             old
         }
         _ => divided(program, kind, &op, root),
@@ -163,9 +168,9 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
         13 => {
             let make = |rank: &Rank, x| {
                 let recv = new_part(rank.device(), len, 0..total);
-                AllGatherV::new((Part::new(x, 0..counts[rank.rank()]), recv), counts.clone())
+                AllGatherV::new((Part::new(x, 0..counts[rank.rank()]).expect("a range within"), recv), counts.clone())
             };
-            program.ask(make, |(_, all)| all.whole);
+            program.ask(make, |(_, all)| all.into_whole());
             let mut all = zeros();
             (0..size).for_each(|rank| all[range(rank)].copy_from_slice(&old[rank][..counts[rank]]));
             vec![all; size]
@@ -173,9 +178,9 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
         14 => {
             let make = |rank: &Rank, x| {
                 let recv = new_part(rank.device(), len, 0..counts[rank.rank()]);
-                ReduceScatterV::new((Part::new(x, 0..total), recv), counts.clone(), op)
+                ReduceScatterV::new((Part::new(x, 0..total).expect("a range within"), recv), counts.clone(), op)
             };
-            program.ask(make, |(_, own)| own.whole);
+            program.ask(make, |(_, own)| own.into_whole());
             let put = |rank: usize| {
                 let mut new = zeros();
                 new[..counts[rank]].copy_from_slice(&reduced(&old, &op)[range(rank)]);
@@ -186,9 +191,13 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
         15 => {
             let make = |rank: &Rank, x| {
                 let recv = (rank.rank() == root).then(|| new_part(rank.device(), len, 0..total));
-                GatherV::new((Part::new(x, 0..counts[rank.rank()]), recv), counts.clone(), root)
+                GatherV::new(
+                    (Part::new(x, 0..counts[rank.rank()]).expect("a range within"), recv),
+                    counts.clone(),
+                    root,
+                )
             };
-            program.ask(make, |(x, all)| all.unwrap_or(x).whole);
+            program.ask(make, |(x, all)| all.unwrap_or(x).into_whole());
             let mut new = old.clone();
             new[root] = zeros();
             for rank in 0..size {
@@ -200,13 +209,13 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
             let make = |rank: &Rank, x| {
                 let own = 0..counts[rank.rank()];
                 let form = if rank.rank() == root {
-                    (Some(Part::new(x, 0..total)), new_part(rank.device(), len, own))
+                    (Some(Part::new(x, 0..total).expect("a range within")), new_part(rank.device(), len, own))
                 } else {
-                    (None, Part::new(x, own))
+                    (None, Part::new(x, own).expect("a range within"))
                 };
                 ScatterV::new(form, counts.clone(), root)
             };
-            program.ask(make, |(_, own): (Option<Part<Buffer>>, _)| own.whole);
+            program.ask(make, |(_, own): (Option<Part<Buffer>>, _)| own.into_whole());
             let mut new = old.clone();
             new[root] = zeros();
             for rank in 0..size {

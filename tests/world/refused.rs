@@ -1,6 +1,6 @@
 //! What is wrong is refused before anything is submitted, and the buffers come back.
 
-use gpucomm::world::{Lane, Op, Reason, WorldOptions};
+use gpucomm::world::{Lane, Op, Part, Reason, WorldOptions};
 use gpucomm::{Error, InPlace};
 
 use super::support::{on, values, world, zeroed};
@@ -63,6 +63,30 @@ fn ranks_and_lanes_that_there_are_not() {
     let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("a lane in which rank 0 takes part"), "{failed}");
+}
+
+#[test]
+fn parts_that_there_are_not() {
+    let device = world(1, WorldOptions::default()).devices()[0];
+    #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
+    for range in [6..20, 100..200, 5..2, 9..9] {
+        let error = Part::new(zeroed::<u32>(device, 8), range.clone()).unwrap_err().to_string();
+        for part in ["Part::new", "range", "0..8", &format!("{range:?}")] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+    for range in [0..8, 0..0, 8..8, 3..4] {
+        assert_eq!(Part::new(zeroed::<u32>(device, 8), range.clone()).unwrap().range(), range);
+    }
+}
+
+#[test]
+fn a_lane_whose_name_is_too_long() {
+    let world = world(1, WorldOptions { sequenced: true, ..WorldOptions::default() });
+    let rank = world.rank(0).unwrap().lane(&Lane::new("x".repeat(40_000)));
+    let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
+    assert_eq!(failed.reason, Reason::Refused);
+    assert!(failed.error.to_string().contains("40001 bytes"), "{failed}");
 }
 
 /// Ranks that do not ask for the same are told so by name, and the world is down.
