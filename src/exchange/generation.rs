@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use super::answers::Answers;
 use super::handle::Exchange;
 use super::store::{MAX_KEYS, Store, nonce};
 use super::view::{GRACE, Member, View, not_come, patiently};
@@ -325,7 +326,7 @@ impl Exchange {
     fn meet(store: impl Store + 'static, timeout: Option<Duration>) -> Result<Self> {
         let operation = "Exchange::join";
         check_environment(operation)?;
-        let store: Arc<dyn Store> = Arc::new(store);
+        let store: Arc<dyn Store> = Arc::new(Answers(store));
         let (rank, size) = (store.rank(), store.size());
         super::store::check_rank(operation, rank, size)?;
         let deadline = Deadline::after(timeout.unwrap_or_else(default_timeout));

@@ -63,6 +63,7 @@
 
 #[cfg(any(feature = "mpi", feature = "pmix", test, fuzzing))]
 mod announced;
+mod answers;
 mod c10d;
 mod digest;
 mod directory;

@@ -13,6 +13,7 @@ mod ends;
 mod fds;
 mod generations;
 mod keys;
+mod liar;
 mod load;
 mod mine;
 #[cfg(feature = "mpi")]

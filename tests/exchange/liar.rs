@@ -1,0 +1,162 @@
+//! Stores that break their rules: an error says so, and nothing panics or waits for ever.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gpucomm::exchange::{Exchange, MAX_VALUE, Store, Swap, ThreadStore, Threads};
+use gpucomm::{Error, Result};
+
+use crate::support::{seed, slower};
+
+/// What is wrong with an answer now and then.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Lie {
+    FewerValues,
+    MoreValues,
+    NoValues,
+    EmptyValues,
+    Junk,
+    TooLong,
+    Sums,
+    Swaps,
+    FewerEnds,
+    MoreEnds,
+}
+
+const LIES: [Lie; 10] = [
+    Lie::FewerValues,
+    Lie::MoreValues,
+    Lie::NoValues,
+    Lie::EmptyValues,
+    Lie::Junk,
+    Lie::TooLong,
+    Lie::Sums,
+    Lie::Swaps,
+    Lie::FewerEnds,
+    Lie::MoreEnds,
+];
+
+struct Liar {
+    inner: ThreadStore,
+    lie: Lie,
+    rng: AtomicU64,
+}
+
+impl Liar {
+    /// One of six answers is wrong.
+    fn lies(&self, which: &[Lie]) -> bool {
+        let number = self.rng.fetch_add(1, Ordering::Relaxed);
+        which.contains(&self.lie) && fastrand::Rng::with_seed(number).u32(..6) == 0
+    }
+}
+
+impl Store for Liar {
+    fn rank(&self) -> usize {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.inner.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.inner.set(key, value, within)
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut values = self.inner.get(keys, within)?;
+        let there = |values: &mut Vec<Option<Vec<u8>>>, new: Vec<u8>| {
+            values.iter_mut().flatten().for_each(|value| value.clone_from(&new));
+        };
+        match self.lie {
+            Lie::FewerValues if self.lies(&[self.lie]) => drop(values.pop()),
+            Lie::MoreValues if self.lies(&[self.lie]) => values.push(None),
+            Lie::NoValues if self.lies(&[self.lie]) => values.clear(),
+            Lie::EmptyValues if self.lies(&[self.lie]) => there(&mut values, Vec::new()),
+            Lie::Junk if self.lies(&[self.lie]) => there(&mut values, vec![0xff; 77]),
+            Lie::TooLong if self.lies(&[self.lie]) => there(&mut values, vec![1; MAX_VALUE + 1]),
+            _ => {}
+        }
+        Ok(values)
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        let sum = self.inner.add(key, by, within)?;
+        Ok(if self.lies(&[Lie::Sums]) { i64::MIN } else { sum })
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        let swap = self.inner.compare_and_set(key, expected, value, within)?;
+        Ok(if self.lies(&[Lie::Swaps]) { Swap::Found(None) } else { swap })
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.inner.delete(key, within)
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        self.inner.clear(prefix, within)
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        let mut ends = self.inner.ended(ids, within)?;
+        match self.lie {
+            Lie::FewerEnds if self.lies(&[self.lie]) => drop(ends.pop()),
+            Lie::MoreEnds if self.lies(&[self.lie]) => ends.push(None),
+            _ => {}
+        }
+        Ok(ends)
+    }
+}
+
+fn everything(store: Liar) -> Result<()> {
+    let x = Exchange::join_within(store, Duration::from_millis(700))?;
+    for round in 0..4u8 {
+        x.all_gather(&[round; 5])?;
+        x.barrier()?;
+        x.broadcast(0, &[1, 2])?;
+        x.vote(if round == 2 { Err("no".into()) } else { Ok(()) })?;
+        if let Some(part) = x.split(Some(0), 0)? {
+            part.barrier()?;
+        }
+        x.subset(&[0, 1])?.barrier()?;
+        x.set("k", b"v")?;
+        x.get("k")?;
+        x.add("n", 1)?;
+        x.get_all(&["k", "k"])?;
+        x.try_get("z")?;
+    }
+    x.survivors()?.barrier()
+}
+
+#[test]
+fn nothing_panics_or_waits_for_ever() {
+    let (seed, mut told) = (seed(), 0);
+    for round in 0..40u64 {
+        let lie = LIES[usize::try_from(round).unwrap() % LIES.len()];
+        let (place, start) = (Threads::new(2), Instant::now());
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let ranks: Vec<_> = (0..2)
+                .map(|rank| {
+                    let rng = AtomicU64::new(seed.wrapping_add(1000 * round + 500_000 * rank as u64));
+                    let store = Liar { inner: place.store(rank).unwrap(), lie, rng };
+                    scope.spawn(move || everything(store))
+                })
+                .collect();
+            ranks.into_iter().map(|rank| rank.join()).collect()
+        });
+        for result in results {
+            let result = result.unwrap_or_else(|_| panic!("{lie:?}, round {round}: a panic"));
+            if let Err(Error::Exchange { operation: "Store::get" | "Store::ended", reason, .. }) = &result {
+                assert!(reason.contains("the store has broken its rules: expected "), "{reason}");
+                told += 1;
+            }
+        }
+        assert!(start.elapsed() < slower(20.0), "{lie:?}, round {round}: {:?}", start.elapsed());
+    }
+    assert!(told > 0, "no store was told of");
+}
