@@ -11,6 +11,7 @@ mod c10d;
 mod deadlines;
 mod ends;
 mod fds;
+mod files;
 mod generations;
 mod keys;
 mod liar;

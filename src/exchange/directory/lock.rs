@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use super::file;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -16,7 +17,7 @@ pub(super) fn failed(operation: &'static str, path: &Path, error: &io::Error) ->
 
 /// Opens a file for a lock, and makes it where there is none.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o666).open(path)
+    file::open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o666))
 }
 
 /// Tries to lock a file; whether it could. The lock goes when the file is closed, by whatever end of the process.

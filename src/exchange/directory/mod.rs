@@ -1,5 +1,6 @@
 //! A store in a directory that all ranks share.
 
+mod file;
 mod lock;
 mod names;
 mod presence;

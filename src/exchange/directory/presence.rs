@@ -1,10 +1,11 @@
 //! Who is there: each start of a rank has a file, which it keeps locked. Unlocked, its process has died; removed, it has left.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::file;
 use super::lock::{failed, lock, open, try_lock};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -99,7 +100,7 @@ fn alive(root: &Path, id: u64) -> PathBuf {
 
 /// Whether the process lives whose file this is; `None` where there is no such file.
 fn lives(path: &Path) -> io::Result<Option<bool>> {
-    match File::open(path) {
+    match file::open(path, OpenOptions::new().read(true)) {
         // The lock that this takes for a moment is shared, so that several can look at once.
         Ok(file) => Ok(Some(!try_lock(&file, true)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -122,12 +123,15 @@ fn anybody(root: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
+/// The longest text for a number of ranks, in bytes.
+const LONGEST_SIZE: usize = 20;
+
 /// What a process that lives here says of the number of ranks, where that is not `size`.
 fn another_size(root: &Path, size: usize) -> io::Result<Option<String>> {
     for entry in std::fs::read_dir(root.join("alive"))? {
         let path = entry?.path();
         if lives(&path)? == Some(true) {
-            let theirs = std::fs::read_to_string(&path)?;
+            let theirs = String::from_utf8_lossy(&file::read(&path, LONGEST_SIZE)?).into_owned();
             if theirs != size.to_string() {
                 return Ok(Some(theirs));
             }

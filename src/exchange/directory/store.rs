@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::file;
 use super::lock::{failed, lock};
 use super::names;
 use super::presence::Presence;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::store::{Store, Swap, check_rank, check_value, nonce};
+use crate::exchange::store::{MAX_VALUE, Store, Swap, check_rank, check_value, nonce};
 use crate::exchange::table::sum;
 
 /// Keys are changed under one of so many locks, so that ranks seldom wait for each other.
@@ -110,11 +111,11 @@ impl Directory {
     }
 
     fn read(&self, operation: &'static str, key: &str) -> Result<Option<Vec<u8>>> {
-        let file = self.file(key);
-        match std::fs::read(&file) {
+        let path = self.file(key);
+        match file::read(&path, MAX_VALUE) {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(operation, &file, &error)),
+            Err(error) => Err(failed(operation, &path, &error)),
         }
     }
 }

@@ -1,0 +1,76 @@
+//! Files that somebody else has put into a shared directory: an error names them, and nobody waits for them.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gpucomm::Error;
+use gpucomm::exchange::{Directory, MAX_VALUE, Store};
+
+use crate::support::slower;
+
+fn pipe(path: &Path) {
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: a C string, which is only read.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0, "{}", path.display());
+}
+
+/// A directory of its own, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gpucomm-files-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn below(&self, name: &str) -> PathBuf {
+        self.0.join("gpucomm-exchange").join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[track_caller]
+fn told(start: Instant, error: &Error, operation: &str, file: &str, reason: &str) {
+    assert!(start.elapsed() < slower(5.0), "{:?}", start.elapsed());
+    let Error::Exchange { operation: of, key, reason: why } = error else { panic!("{error:?}") };
+    assert!(*of == operation && key.contains(file) && why.contains(reason), "{error}");
+}
+
+#[test]
+fn in_place_of_a_key() {
+    let place = Place::new("key");
+    let store = Directory::open(&place.0, 0, 1).unwrap();
+    store.set("k", b"v", Duration::from_secs(1)).unwrap();
+    let file = place.below("keys/=k");
+    std::fs::remove_file(&file).unwrap();
+    pipe(&file);
+    let start = Instant::now();
+    told(start, &store.get(&["k"], Duration::from_millis(200)).unwrap_err(), "Store::get", "=k", "no regular file");
+    told(start, &store.add("k", 1, Duration::from_millis(200)).unwrap_err(), "Store::add", "=k", "no regular file");
+    std::fs::remove_file(&file).unwrap();
+    // It takes no place on the disk.
+    std::fs::File::create(&file).unwrap().set_len(MAX_VALUE as u64 + 1).unwrap();
+    let error = store.get(&["k"], Duration::from_millis(200)).unwrap_err();
+    told(Instant::now(), &error, "Store::get", "=k", "longer than");
+    std::fs::File::create(&file).unwrap().set_len(MAX_VALUE as u64).unwrap();
+    assert_eq!(store.get(&["k"], Duration::ZERO).unwrap()[0].as_ref().map(Vec::len), Some(MAX_VALUE));
+}
+
+#[test]
+fn among_those_who_are_there() {
+    let place = Place::new("alive");
+    let first = Directory::open(&place.0, 0, 2).unwrap();
+    pipe(&place.below("alive/0123456789abcdef"));
+    let start = Instant::now();
+    told(start, &Directory::open(&place.0, 1, 2).unwrap_err(), "Directory::open", "gpucomm", "no regular file");
+    assert!(first.ended(&[0x0123_4567_89ab_cdef], Duration::from_secs(1)).is_err());
+    assert!(start.elapsed() < slower(5.0), "{:?}", start.elapsed());
+}
