@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::cuda::{DeviceBuffer, Slice, SliceMut};
+use crate::cuda::{DeviceBuffer, Slice, SliceMut, resolve};
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::nccl::CommBuffer;
 
 /// Memory that a request owns and reads: a buffer, a [part](Part) of one, or one that is shared.
@@ -86,17 +86,10 @@ impl<B: Source> Part<B> {
     /// The elements of `range` of a buffer.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where the range ends before it starts, or beyond the buffer, which is dropped then.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) where the range ends before it starts or beyond the
+    /// buffer. The buffer is dropped then.
     pub fn new(whole: B, range: Range<usize>) -> Result<Self> {
-        let len = whole.source().len();
-        if range.start > range.end || range.end > len {
-            return Err(Error::argument(
-                "Part::new",
-                "range",
-                format!("a range within 0..{len}"),
-                format!("{range:?}"),
-            ));
-        }
+        let range = resolve("Part::new", &range, whole.source().len())?;
         Ok(Self { whole, range })
     }
 

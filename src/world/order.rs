@@ -38,10 +38,10 @@ impl Order {
 
     /// A request of `rank` was put into its queue. Whether somebody has the turn now, who perhaps waits for room.
     pub(super) fn announce(&self, lane: Option<&Lane>, rank: usize, queues: &[(usize, Arc<Queue>)]) -> bool {
-        let key = key_of(lane);
         match self {
             Self::None => false,
             Self::Here(lanes) => {
+                let key = key_of(lane);
                 let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
                 let known = lanes.entry(Arc::clone(&key)).or_default();
                 let submitted = known.submitted.entry(rank).or_default();
@@ -62,7 +62,7 @@ impl Order {
             Self::Far(sender) => {
                 // One rank alone says so: each turn in the log is a request of all that take part.
                 if lane.map_or(0, Lane::first) == rank {
-                    let _ = sender.send(key);
+                    let _ = sender.send(key_of(lane));
                 }
                 false
             }

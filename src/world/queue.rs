@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::completion::Looks;
 use super::guarded::{Wakers, dropped};
-use super::lane::{Lane, key_of};
+use super::lane::{Lane, NO_LANE, key_of};
 use super::task::{Meta, Task};
 use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
@@ -184,7 +184,9 @@ impl Queue {
         match &state.closed {
             Some(closed) => Err((**closed).clone()),
             None if state.held < self.bound => Ok(true),
-            None => Ok(state.lanes.as_ref().is_some_and(|lanes| lanes.wait_for(&key_of(lane)))),
+            None => {
+                Ok(state.lanes.as_ref().is_some_and(|lanes| lanes.wait_for(lane.map_or(NO_LANE, |lane| &*lane.key))))
+            }
         }
     }
 

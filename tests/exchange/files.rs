@@ -1,4 +1,4 @@
-//! Files that somebody else has put into a shared directory: an error names them, and nobody waits for them.
+//! A stranger puts a pipe or a huge file into a shared directory: the store returns an error that names the file, and does not wait.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gpucomm::Error;
 use gpucomm::exchange::{Directory, MAX_VALUE, Store};
 
-use crate::support::slower;
+use crate::support::{new_path, slower};
 
 fn pipe(path: &Path) {
     let name = CString::new(path.to_str().unwrap()).unwrap();
@@ -19,11 +19,8 @@ fn pipe(path: &Path) {
 struct Place(PathBuf);
 
 impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gpucomm-files-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(new_path())
     }
 
     fn below(&self, name: &str) -> PathBuf {
@@ -46,7 +43,7 @@ fn told(start: Instant, error: &Error, operation: &str, file: &str, reason: &str
 
 #[test]
 fn in_place_of_a_key() {
-    let place = Place::new("key");
+    let place = Place::new();
     let store = Directory::open(&place.0, 0, 1).unwrap();
     store.set("k", b"v", Duration::from_secs(1)).unwrap();
     let file = place.below("keys/=k");
@@ -66,7 +63,7 @@ fn in_place_of_a_key() {
 
 #[test]
 fn among_those_who_are_there() {
-    let place = Place::new("alive");
+    let place = Place::new();
     let first = Directory::open(&place.0, 0, 2).unwrap();
     pipe(&place.below("alive/0123456789abcdef"));
     let start = Instant::now();

@@ -1,7 +1,9 @@
 //! Unit tests in processes of their own: what a test does to a device, the others would feel. Some wait for whole devices, as `cudaFree`
 //! does, while others hold one up.
 
+use std::io::Read;
 use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// In which test a process is that was started for it.
@@ -54,21 +56,29 @@ pub(crate) fn elsewhere(path: &str, environment: &[(&str, &str)]) -> Option<Outp
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([path, "--exact", "--nocapture", "--test-threads=1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.env(INSIDE, path).envs(environment.iter().copied()).spawn().unwrap();
-    let pid = child.id().cast_signed();
-    let watched = std::thread::spawn(move || child.wait_with_output().unwrap());
+    let mut child = command.env(INSIDE, path).envs(environment.iter().copied()).spawn().unwrap();
+    let (stdout, stderr) = (all_of(child.stdout.take().unwrap()), all_of(child.stderr.take().unwrap()));
     let begin = Instant::now();
-    while !watched.is_finished() && begin.elapsed() < LIMIT {
-        std::thread::park_timeout(Duration::from_millis(5));
+    while child.try_wait().unwrap().is_none() && begin.elapsed() < LIMIT {
+        std::thread::sleep(Duration::from_millis(5));
     }
-    let late = !watched.is_finished();
+    let late = child.try_wait().unwrap().is_none();
     if late {
-        // SAFETY: takes no pointers; nobody has waited for the child so far, so that its number is still its own.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        child.kill().unwrap();
     }
-    let output = watched.join().unwrap();
+    let status = child.wait().unwrap();
+    let output = Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() };
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(!late, "{path}: it took longer than {LIMIT:?}\n{text}");
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
     Some(output)
+}
+
+/// Reads a pipe to its end, on a thread.
+fn all_of(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
 }
