@@ -126,7 +126,9 @@ pub use memory::basics::chunks::Chunks;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::basics::chunks::Cut;
 #[cfg(feature = "nvshmem")]
-pub(crate) use memory::basics::range::{or_panic, resolve};
+pub(crate) use memory::basics::range::or_panic;
+#[cfg(any(feature = "nvshmem", feature = "world"))]
+pub(crate) use memory::basics::range::resolve;
 #[cfg(feature = "nvshmem")]
 pub(crate) use memory::basics::values;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
