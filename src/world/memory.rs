@@ -70,7 +70,9 @@ impl<B: Source + Sync> Source for Arc<B> {
 /// let stream = Stream::new(world.devices()[0])?;
 /// let whole = DeviceBuffer::from_slice(&stream, &[1u32, 2, 3, 4])?;
 /// // The elements in the middle.
-/// let back = world.rank(0)?.all_reduce(InPlace(Part::new(whole, 1..3)?), Op::Sum).wait()?;
+/// let middle = Part::new(whole, 1..3)?;
+/// assert_eq!((middle.range(), middle.whole().len()), (1..3, 4));
+/// let back = world.rank(0)?.all_reduce(InPlace(middle), Op::Sum).wait()?;
 /// assert_eq!(back.into_whole().to_vec(&stream)?, [1, 2, 3, 4]);
 /// # Ok(())
 /// # }

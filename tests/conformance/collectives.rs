@@ -3,25 +3,27 @@
 use gpucomm::{ElementKind, InPlace, SendOnly};
 
 use crate::support::reference::{Want, bound, check, reduce};
-use crate::support::{Case, Guarded, Number, Op, OpExt, Rig, each_type, harness::lengths, rank_counts, watched};
+use crate::support::{Case, Guarded, Number, Op, OpExt, Rig, each_type, harness::lengths, rank_counts, takes, watched};
 
 /// How long the large case is on the emulator: a million for one type, enough for several chunks for the others.
 fn large<T: Number>(op: Op) -> usize {
     if T::KIND == ElementKind::F32 && op == Op::Sum { 1_000_003 } else { 20_011 }
 }
 
-fn every<T: Number>(ranks: usize, mut body: impl FnMut(Op, usize, bool)) {
+fn every<T: Number>(name: &str, ranks: usize, mut body: impl FnMut(Op, usize, bool)) {
     for op in Op::of::<T>(ranks) {
         for len in lengths(large::<T>(op)) {
             for in_place in [false, true] {
-                body(op, len, in_place);
+                if takes((name, T::KIND, op, ranks, len, in_place)) {
+                    body(op, len, in_place);
+                }
             }
         }
     }
 }
 
 fn all_reduce_of<T: Number>(rig: &Rig) {
-    every::<T>(rig.size(), |op, len, in_place| {
+    every::<T>("all_reduce", rig.size(), |op, len, in_place| {
         let case = Case::reducing::<T>("all_reduce", op, rig.size(), len, in_place);
         let inputs = case.inputs::<T>(rig.size(), len);
         let want = reduce(&inputs, op);
@@ -56,7 +58,7 @@ fn all_reduce() {
 
 fn reduce_of<T: Number>(rig: &Rig) {
     let mut turn = 0;
-    every::<T>(rig.size(), |op, len, in_place| {
+    every::<T>("reduce", rig.size(), |op, len, in_place| {
         turn += 1;
         let root = turn % rig.size();
         let case = Case::reducing::<T>(&format!("reduce to {root}"), op, rig.size(), len, in_place);
@@ -101,7 +103,7 @@ fn part<T>(all: &[T], rank: usize, len: usize) -> &[T] {
 }
 
 fn reduce_scatter_of<T: Number>(rig: &Rig) {
-    every::<T>(rig.size(), |op, total, in_place| {
+    every::<T>("reduce_scatter", rig.size(), |op, total, in_place| {
         // The length of the matrix is that of the larger side, so that four ranks do not take four times as long.
         let ranks = rig.size();
         let len = if total > 1021 { total / ranks } else { total };

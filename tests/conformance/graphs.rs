@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::{Backend, DeviceBuffer, Graph, InPlace, ReduceOp, Result, Stream, group};
+use gpucomm::{DeviceBuffer, Graph, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::support::random::rng;
-use crate::support::{Rig, rank_counts, slower, watched};
+use crate::support::{Rig, is_thorough, rank_counts, slower, watched};
 
 /// Values of a rank, small enough to be summed exactly.
 fn values(rank: usize, len: usize) -> Vec<f32> {
@@ -23,7 +23,7 @@ fn sums(ranks: usize, len: usize) -> Vec<f32> {
 fn thousands_of_replays() {
     watched(120.0, || {
         for ranks in rank_counts(&[1, 2, 3, 4]) {
-            let many = if gpucomm::backend() == Backend::Nvidia { 10_000 } else { 3000 };
+            let many = if is_thorough() { 10_000 } else { 1500 };
             let replays = if ranks == 2 { many } else { 500 };
             let rig = Rig::new(ranks);
             rig.run(|comm, stream| {

@@ -7,7 +7,7 @@ use gpucomm::nccl::Layout;
 use gpucomm::{CommBuffer, Communicator, DeviceBuffer, Element, InPlace, RecvOnly, Result, SendOnly, Stream, group};
 
 use crate::disagreement::{Rank, buffer, disagree, names, odd_one};
-use crate::support::{Rig, assert_argument, random, rank_counts, watched};
+use crate::support::{Rig, assert_argument, random, rank_counts, takes, watched};
 
 /// A type of which the host only knows how to make one up.
 trait Plain: Element + std::fmt::Debug + PartialEq {
@@ -119,6 +119,9 @@ impl<'c, T: Plain> Place<'c, T> {
 
 fn every_operation<T: Plain>(rig: &Rig, rng: &mut Rng) {
     for (len, window) in [0, 1, 3, 1001, 20_003].into_iter().flat_map(|len| [(len, false), (len, true)]) {
+        if !takes(("moved", size_of::<T>(), rig.size(), len, window)) {
+            continue;
+        }
         let size = rig.size();
         let root = rng.usize(..size);
         let all: Vec<Vec<T>> = (0..size).map(|_| T::some(rng, len * size)).collect();

@@ -2,9 +2,9 @@
 
 use gpucomm::{ElementKind, InPlace, RecvOnly, SendOnly};
 
-use crate::support::{Case, Guarded, Number, Rig, each_type, harness::lengths, rank_counts, watched};
+use crate::support::{Case, Guarded, Number, Rig, each_type, harness::lengths, rank_counts, takes, watched};
 
-fn every<T: Number>(ranks: usize, mut body: impl FnMut(usize, bool, usize)) {
+fn every<T: Number>(name: &str, ranks: usize, mut body: impl FnMut(usize, bool, usize)) {
     let large = if T::KIND == ElementKind::U8 { 1_000_003 } else { 20_011 };
     let mut turn = 0;
     for len in lengths(large) {
@@ -13,6 +13,9 @@ fn every<T: Number>(ranks: usize, mut body: impl FnMut(usize, bool, usize)) {
             let roots = if len <= 1 { ranks } else { 1 };
             for root in 0..roots {
                 turn += 1;
+                if !takes((name, T::KIND, ranks, len, in_place, turn)) {
+                    continue;
+                }
                 body(len, in_place, if roots == 1 { turn % ranks } else { root });
             }
         }
@@ -36,7 +39,7 @@ fn only<T: Number>(mine: &[T], rank: usize, ranks: usize) -> Vec<T> {
 }
 
 fn broadcast_of<T: Number>(rig: &Rig) {
-    every::<T>(rig.size(), |len, in_place, root| {
+    every::<T>("broadcast", rig.size(), |len, in_place, root| {
         let case = Case::moving::<T>(&format!("broadcast from {root}"), rig.size(), len, in_place);
         let input = case.input::<T>(root, len);
         rig.run(|comm, stream| {
@@ -65,7 +68,7 @@ fn broadcast_of<T: Number>(rig: &Rig) {
 }
 
 fn all_gather_of<T: Number>(rig: &Rig) {
-    every::<T>(rig.size(), |len, in_place, _| {
+    every::<T>("all_gather", rig.size(), |len, in_place, _| {
         let case = Case::moving::<T>("all_gather", rig.size(), len, in_place);
         let inputs = case.inputs::<T>(rig.size(), len);
         let want = joined(&inputs);
@@ -88,7 +91,7 @@ fn all_gather_of<T: Number>(rig: &Rig) {
 }
 
 fn gather_of<T: Number>(rig: &Rig) {
-    every::<T>(rig.size(), |len, in_place, root| {
+    every::<T>("gather", rig.size(), |len, in_place, root| {
         let case = Case::moving::<T>(&format!("gather to {root}"), rig.size(), len, in_place);
         let inputs = case.inputs::<T>(rig.size(), len);
         let want = joined(&inputs);
@@ -115,7 +118,7 @@ fn gather_of<T: Number>(rig: &Rig) {
 }
 
 fn scatter_of<T: Number>(rig: &Rig) {
-    every::<T>(rig.size(), |len, in_place, root| {
+    every::<T>("scatter", rig.size(), |len, in_place, root| {
         let case = Case::moving::<T>(&format!("scatter from {root}"), rig.size(), len, in_place);
         let input = case.input::<T>(root, len * rig.size());
         rig.run(|comm, stream| {

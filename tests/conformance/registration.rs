@@ -16,7 +16,7 @@ use crate::support::{Rig, assert_argument, assert_names, places, rank_counts, sl
 
 /// Large enough for NCCL to move it without copying; the emulator makes no difference.
 pub fn large() -> usize {
-    if gpucomm::backend() == Backend::Nvidia { 12 << 20 } else { 384 << 10 }
+    if gpucomm::backend() == Backend::Nvidia { 12 << 20 } else { 96 << 10 }
 }
 
 /// Whether memory of NCCL can be registered: not where the library cannot be stopped before that is taken away.

@@ -3,7 +3,7 @@
 use gpucomm::{Backend, CommBuffer, Communicator, ElementKind, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::support::reference::{Want, check, reduce};
-use crate::support::{Case, Number, Op, OpExt, Rig, each_type, random, rank_counts, watched};
+use crate::support::{Case, Number, Op, OpExt, Rig, each_type, random, rank_counts, takes, watched};
 
 /// Bytes after which alignments repeat: what kernels read at once is no larger.
 const PERIOD: usize = 16;
@@ -201,18 +201,23 @@ fn every_alignment_of<T: Number>(rig: &Rig) {
         let mut bench = Bench::new(comm, stream, &case, &inputs)?;
         for &from in &offsets {
             for to in [0, from, (5 * from + 3) % period] {
-                for len in LENGTHS {
+                for len in LENGTHS.into_iter().filter(|len| takes((T::KIND, comm.size(), from, to, len))) {
                     bench.all_reduce(Op::Sum, from, to, len)?;
                     bench.reduce_scatter(Op::Sum, from, to, len)?;
                     bench.all_gather(from, to, len)?;
                 }
                 let len = LENGTHS[(from + to) % LENGTHS.len()];
-                for op in Op::of::<T>(comm.size()).into_iter().filter(|op| [Op::Max, Op::Avg, Op::PreMul].contains(op))
+                for op in Op::of::<T>(comm.size())
+                    .into_iter()
+                    .filter(|op| [Op::Max, Op::Avg, Op::PreMul].contains(op))
+                    .filter(|op| takes((T::KIND, comm.size(), from, to, op)))
                 {
                     bench.all_reduce(op, from, to, len)?;
                     bench.reduce_scatter(op, from, to, len)?;
                 }
-                bench.others(from, to, len)?;
+                if takes((T::KIND, comm.size(), from, to, "others")) {
+                    bench.others(from, to, len)?;
+                }
             }
             bench.grouped(from, period - 1 - from, LENGTHS[from % LENGTHS.len()])?;
         }

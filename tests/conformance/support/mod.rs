@@ -23,7 +23,7 @@ pub use guarded::Guarded;
 pub use harness::{Rig, rank_counts, skip, slower, watched};
 pub use number::{Number, Op, OpExt};
 pub use places::places;
-pub use random::Case;
+pub use random::{Case, is_thorough, takes};
 
 /// What child processes have in their environment.
 fn environment() -> [(&'static str, String); 1] {

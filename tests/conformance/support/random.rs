@@ -1,5 +1,6 @@
 //! Random inputs: the same for the same seed and the same case.
 
+use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::sync::OnceLock;
@@ -20,6 +21,18 @@ pub fn seed() -> u64 {
         let _ = writeln!(std::io::stdout(), "conformance: GPUCOMM_TEST_SEED={seed}");
         seed
     })
+}
+
+/// Returns true if every case of a matrix runs: on GPUs, and if `GPUCOMM_TEST_THOROUGH` is set, as in `.ci/long`.
+pub fn is_thorough() -> bool {
+    gpucomm::backend() == gpucomm::Backend::Nvidia || std::env::var_os("GPUCOMM_TEST_THOROUGH").is_some()
+}
+
+/// Returns true if a case of a matrix runs this time: about one in three, drawn from the seed, unless all do.
+pub fn takes(case: impl Debug) -> bool {
+    let mut hasher = DefaultHasher::new();
+    (seed(), format!("{case:?}")).hash(&mut hasher);
+    is_thorough() || hasher.finish() % 3 == 0
 }
 
 /// Random numbers for a test that is no matrix.
