@@ -24,7 +24,7 @@ fn kept() -> usize {
 }
 
 pub fn run() {
-    let mut run = Run::begin("abort", 60, 3, TIMEOUT);
+    let mut run = Run::begin("abort", 60, 1, TIMEOUT);
     let (mut before, mut ended, mut slowest, mut lost) = (None, 0, Duration::ZERO, 0);
     while let Some(batch) = run.batch(1) {
         let (aborted, took) = clique(&batch);

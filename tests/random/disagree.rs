@@ -22,7 +22,7 @@ fn timeout() -> Duration {
 }
 
 pub fn run() {
-    let mut run = Run::begin("disagree", 20, 3, timeout());
+    let mut run = Run::begin("disagree", 20, 1, timeout());
     let (mut told, mut ways) = ([0; 3], BTreeMap::<&str, u64>::new());
     while let Some(batch) = run.batch(1) {
         // A rank alone agrees with itself.

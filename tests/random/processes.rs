@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const FAILED: i32 = 3;
 
 pub fn run() {
-    let mut run = Run::begin("processes", 40, 3, PATIENT);
+    let mut run = Run::begin("processes", 40, 1, PATIENT);
     let (mut kills, mut slowest) = (0, Duration::ZERO);
     while let Some(batch) = run.batch(PROGRAMS) {
         let mut rng = rng(batch.first, "processes");

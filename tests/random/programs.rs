@@ -10,7 +10,7 @@ use crate::settings::{Batch, Run, slower};
 const PROGRAMS: u64 = 5;
 
 pub fn run() {
-    let mut run = Run::begin("programs", 60, 4, PATIENT);
+    let mut run = Run::begin("programs", 60, 2, PATIENT);
     while let Some(batch) = run.batch(PROGRAMS) {
         clique(&batch);
     }

@@ -80,17 +80,26 @@ fn every_root_takes_its_turn() {
 
 #[test]
 fn threads_windows_and_other_ways_to_run() {
-    let n = ranks().to_string();
-    for operation in OPERATIONS {
-        perf(&[operation, "-t", &n, "-b", "1K", "-e", "256K", "-f", "16", "-n", "2"]);
-        perf(&[operation, "-t", &n, "-R", "2", "-b", "1K", "-e", "16K", "-f", "4", "-n", "2"]);
-        perf(&[operation, "-R", "2", "-b", "1K", "-e", "1K", "-n", "2"]);
-        perf(&[operation, "-R", "1", "-b", "1K", "-e", "1K", "-n", "2"]);
-        perf(&[operation, "-t", &n, "-R", "1", "-b", "1K", "-e", "16K", "-f", "4", "-n", "2", "-d", "half"]);
-        perf(&[operation, "-g", "1", "-b", "1K", "-e", "1K", "-n", "2"]);
-        perf(&[operation, "-G", "2", "-b", "1K", "-e", "32K", "-f", "32", "-n", "3"]);
-        perf(&[operation, "-t", &n, "-G", "3", "-b", "1K", "-e", "1K", "-n", "2", "-c", "2"]);
-        perf(&[operation, "--procs", &n, "-G", "3", "-b", "1K", "-e", "1K", "-n", "2"]);
+    let n = &ranks().to_string();
+    let ways: [&[&str]; 9] = [
+        &["-t", n, "-b", "1K", "-e", "256K", "-f", "16"],
+        &["-t", n, "-R", "2", "-b", "1K", "-e", "16K", "-f", "4"],
+        &["-R", "2", "-b", "1K", "-e", "1K"],
+        &["-R", "1", "-b", "1K", "-e", "1K"],
+        &["-t", n, "-R", "1", "-b", "1K", "-e", "16K", "-f", "4", "-d", "half"],
+        &["-g", "1", "-b", "1K", "-e", "1K"],
+        &["-G", "2", "-b", "1K", "-e", "32K", "-f", "32"],
+        &["-t", n, "-G", "3", "-b", "1K", "-e", "1K", "-c", "2"],
+        &["--procs", n, "-G", "3", "-b", "1K", "-e", "1K"],
+    ];
+    // Each way with some of the operations, drawn anew each time, and each operation in some way; or all of them.
+    let thorough = std::env::var_os("GPUCOMM_TEST_THOROUGH").is_some();
+    for (at, operation) in OPERATIONS.into_iter().enumerate() {
+        for (number, way) in ways.into_iter().enumerate() {
+            if thorough || number == at % ways.len() || fastrand::u8(..4) == 0 {
+                perf(&[&[operation, "-n", "2"], way].concat());
+            }
+        }
     }
     if ranks() == 4 {
         perf(&["all_reduce", "-t", "2", "-g", "2", "-b", "1K", "-e", "1K"]);
