@@ -25,6 +25,11 @@ impl Tracker {
         self.change(|uses| if uses.awaits_capture() { Ok(false) } else { uses.written() })
     }
 
+    /// See [`Uses::needs_borrowed`].
+    pub(crate) fn needs_borrowed(&self) -> bool {
+        self.change(|uses| uses.needs_borrowed())
+    }
+
     /// See [`Uses::let_go`].
     pub(crate) fn let_go(&self) {
         self.change(Uses::let_go);
@@ -40,6 +45,11 @@ impl Uses {
     /// Whether a stream would have to be marked that is being captured, and can have no mark until that is over.
     pub(crate) fn awaits_capture(&self) -> bool {
         self.unmarked().any(Stream::is_captured)
+    }
+
+    /// Returns true if a use of a stream that others may destroy has no mark.
+    pub(crate) fn needs_borrowed(&self) -> bool {
+        self.unmarked().any(Stream::is_borrowed)
     }
 
     /// When the memory is dropped: marks the uses of streams that others may destroy, as far as they can have marks now. Their handles

@@ -208,7 +208,7 @@ impl Context {
         let deadline = inner.deadline();
         let what = || "work that uses symmetric memory".to_owned();
         deadline.poll(OPERATION, what, || {
-            Ok(!inner.dropped.waits()? && inner.world.is_done()? && inner.teams.are_done()?)
+            Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?)
         })?;
         let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
         let plan = Plan::new(OPERATION, Kind::Finalize);

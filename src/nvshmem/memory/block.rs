@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::cuda::{Access, Address, Allocation, Lend, LentUses, Lineage, Tracker, Used, Uses};
+use crate::cuda::{Access, Address, Allocation, Lend, LentUses, Lineage, Tracker, Used, Uses, in_host_function};
+use crate::error::Result;
+use crate::nvshmem::state::dropped::Live;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::order::Order;
 use crate::nvshmem::state::own::Key;
@@ -31,7 +33,7 @@ impl Block {
     /// Over `bytes` at `address`, which the library has just allocated on all PEs: with what it keeps beside, up to `span`.
     pub(crate) fn new(inner: &Arc<Inner>, address: Address, bytes: usize, span: usize) -> Arc<Self> {
         let (dropped, left) = (Arc::clone(&inner.dropped), Left::default());
-        let number = dropped.add(address, bytes, span);
+        let number = dropped.number();
         let rest = Arc::clone(&left);
         let free = Box::new(move |freed: crate::cuda::Freed| {
             let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -50,9 +52,8 @@ impl Block {
             left,
             number,
         });
-        let me = Arc::downgrade(&block);
-        // Beside the buffer, and the block itself.
-        inner.dropped.set_held(number, Box::new(move || me.strong_count() > 1 || memory.strong_count() > 1));
+        let handles = Handles { block: Arc::downgrade(&block), memory };
+        inner.dropped.add(number, address, bytes, span, Arc::new(handles));
         block
     }
 
@@ -68,11 +69,37 @@ impl Block {
     }
 }
 
+/// A block and its memory, which graphs may keep for longer.
+struct Handles {
+    block: Weak<Block>,
+    memory: Weak<Allocation>,
+}
+
+impl Live for Handles {
+    /// The buffer has one handle of the block, and the block one of the memory.
+    fn is_held(&self) -> bool {
+        self.block.strong_count() > 1 || self.memory.strong_count() > 1
+    }
+
+    fn is_done(&self) -> Result<bool> {
+        let (block, memory) = (self.block.upgrade(), self.memory.upgrade());
+        // Without memory, it is about to be dropped on another thread.
+        let Some(memory) = memory else { return Ok(false) };
+        let remote = block.map_or(Ok(true), |block| block.remote.is_done())?;
+        Ok(remote && memory.tracker().is_done()?)
+    }
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
         self.inner.own.remove(Key::Allocation(self.alloc.id()));
         let mut uses = self.remote.take();
         uses.let_go();
+        if in_host_function() && uses.needs_borrowed() {
+            // Nobody can ask later whether these uses are done: the memory stays.
+            std::mem::forget((Arc::clone(&self.alloc), uses));
+            return;
+        }
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(uses);
     }
 }

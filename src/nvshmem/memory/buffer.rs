@@ -118,7 +118,7 @@ impl<T: Element> SymmetricBuffer<'_, T> {
         drop(self);
         inner.ready(OPERATION)?;
         let what = || "work that uses symmetric memory".to_owned();
-        inner.deadline().poll(OPERATION, what, || Ok(!inner.dropped.waits()?))?;
+        inner.deadline().poll(OPERATION, what, || inner.dropped.is_done())?;
         inner.meet(&Plan::new(OPERATION, Kind::Reclaim)).map(drop)
     }
 

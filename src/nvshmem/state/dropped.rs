@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::{Address, Uses};
 use crate::error::Result;
@@ -13,8 +13,16 @@ pub(crate) struct Dropped {
     all: Mutex<All>,
 }
 
-/// Whether more than its buffer holds a block.
-type Held = Box<dyn Fn() -> bool + Send>;
+/// A block that may not have been dropped, and need not be alive.
+pub(crate) trait Live: Send + Sync {
+    /// Returns true if more than its buffer holds it.
+    fn is_held(&self) -> bool;
+
+    /// Returns true if all uses of it are done, on all devices. Does not wait.
+    ///
+    /// The last handle may go here, and so the block may be dropped.
+    fn is_done(&self) -> Result<bool>;
+}
 
 #[derive(Default)]
 struct All {
@@ -29,8 +37,7 @@ struct Block {
     span: usize,
     /// Whether the buffer is gone; what holds the block then is a graph.
     put_down: bool,
-    /// Who holds it.
-    held: Held,
+    live: Arc<dyn Live>,
     /// What is left to be done with it, where it was dropped.
     dropped: Option<Vec<Uses>>,
 }
@@ -40,21 +47,17 @@ impl Dropped {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more block; its number.
-    pub(crate) fn add(&self, address: Address, bytes: usize, span: usize) -> u64 {
+    /// The number of the next block.
+    pub(crate) fn number(&self) -> u64 {
         let mut all = self.all();
-        let number = all.made;
         all.made += 1;
-        let held: Held = Box::new(|| false);
-        all.blocks.insert(number, Block { address, bytes, span, put_down: false, held, dropped: None });
-        number
+        all.made - 1
     }
 
-    /// Says of a block who holds it.
-    pub(crate) fn set_held(&self, number: u64, held: Held) {
-        if let Some(block) = self.all().blocks.get_mut(&number) {
-            block.held = held;
-        }
+    /// Adds a block with that number.
+    pub(crate) fn add(&self, number: u64, address: Address, bytes: usize, span: usize, live: Arc<dyn Live>) {
+        let block = Block { address, bytes, span, put_down: false, live, dropped: None };
+        self.all().blocks.insert(number, block);
     }
 
     /// The buffer of a block is gone.
@@ -68,7 +71,7 @@ impl Dropped {
     pub(crate) fn in_graphs(&self) -> usize {
         let all = self.all();
         let live = all.blocks.values().filter(|block| block.dropped.is_none());
-        live.filter(|block| block.put_down || (block.held)()).count()
+        live.filter(|block| block.put_down || block.live.is_held()).count()
     }
 
     /// A block was dropped, whose `uses` may not be done.
@@ -97,16 +100,30 @@ impl Dropped {
         Ok(list)
     }
 
-    /// Whether blocks were dropped whose uses are not done.
-    pub(crate) fn waits(&self) -> Result<bool> {
-        for block in self.all().blocks.values_mut() {
-            for uses in block.dropped.iter_mut().flatten() {
-                if !uses.is_done()? {
-                    return Ok(true);
-                }
+    /// Returns true if all uses of the blocks that were dropped are done. Does not wait.
+    pub(crate) fn is_done(&self) -> Result<bool> {
+        for uses in self.all().blocks.values_mut().flat_map(|block| block.dropped.iter_mut().flatten()) {
+            if !uses.is_done()? {
+                return Ok(false);
             }
         }
-        Ok(false)
+        Ok(true)
+    }
+
+    /// Returns true if all uses of all blocks are done, also of those that live or were forgotten. Does not wait.
+    pub(crate) fn all_are_done(&self) -> Result<bool> {
+        if !self.is_done()? {
+            return Ok(false);
+        }
+        let live = |block: &Block| block.dropped.is_none().then(|| Arc::clone(&block.live));
+        let live: Vec<_> = self.all().blocks.values().filter_map(live).collect();
+        // Without the lock, which a block takes that is dropped meanwhile.
+        for block in live {
+            if !block.is_done()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Takes a block that all PEs free now: where it begins.

@@ -1,11 +1,13 @@
 //! Ending, in good order and otherwise.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use gpucomm::nvshmem::{Context, Pe, Status};
-use gpucomm::{DeviceBuffer, Error, Stream};
+use gpucomm::{Device, DeviceBuffer, Error, Stream};
 
-use crate::support::{SIZES, Seat, as_pes, errors, given_up_busy, slower, with_contexts};
+use crate::support::{SIZES, Seat, as_pes, errors, given_up_busy, skip, slower, with_contexts};
 
 #[test]
 fn dropped_without_an_end_it_does_not_hang() {
@@ -217,5 +219,75 @@ fn an_end_under_a_buffer_that_is_shared() {
         let kept = ctx.alloc::<u32>(8).unwrap().into_shared();
         is_refused(seat, ctx, "into_shared");
         drop(kept);
+    });
+}
+
+/// Another device writes to memory that was dropped or forgotten: the end waits, and the next context has its memory for itself.
+#[test]
+fn the_end_waits_for_other_devices() {
+    as_pes(&[1, 2], |seat| {
+        let Some(other) = Device::all().unwrap().into_iter().find(|device| *device != seat.device) else {
+            return skip("the_end_waits_for_other_devices", "there is one device");
+        };
+        for forget in [true, false] {
+            let ctx = seat.start().unwrap();
+            let (stream, there) = (Stream::new(seat.device).unwrap(), Stream::new(other).unwrap());
+            let mut buffer = ctx.alloc::<u32>(1000).unwrap();
+            let late = DeviceBuffer::from_slice(&there, &[0xbad_u32; 1000]).unwrap();
+            let (open, opened) = channel::<()>();
+            there
+                .launch_host(move || {
+                    let _ = opened.recv_timeout(slower(20.0));
+                })
+                .unwrap();
+            if let Err(error) = buffer.copy_from(&there, &late) {
+                assert!(matches!(error, Error::InvalidArgument { .. } | Error::Unsupported { .. }), "{error:?}");
+                drop((open, buffer, late));
+                ctx.finalize().unwrap();
+                return skip("the_end_waits_for_other_devices", &error.to_string());
+            }
+            if forget {
+                std::mem::forget(buffer)
+            } else {
+                drop(buffer)
+            }
+            let is_open = AtomicBool::new(false);
+            let leaks = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(slower(0.2));
+                    is_open.store(true, Ordering::SeqCst);
+                    drop(open);
+                });
+                let leaks = ctx.finalize().unwrap();
+                assert!(is_open.load(Ordering::SeqCst), "it has ended before the copy was done");
+                leaks
+            });
+            assert_eq!(leaks.buffers, usize::from(forget));
+            let ctx = seat.start().unwrap();
+            let mut next = ctx.alloc::<u32>(1000).unwrap();
+            next.fill(&stream, 7).unwrap();
+            there.synchronize().unwrap();
+            assert_eq!(next.to_vec(&stream).unwrap(), [7; 1000]);
+            drop((next, late));
+            ctx.finalize().unwrap();
+        }
+    });
+}
+
+/// The last handle goes in a host function, where CUDA must not be called: a thread of the crate puts the memory down.
+#[test]
+fn memory_dropped_in_a_host_function() {
+    as_pes(&[1, 2], |seat| {
+        for _ in 0..2 {
+            let ctx = seat.start().unwrap();
+            let stream = Stream::new(seat.device).unwrap();
+            let shared = ctx.alloc::<u32>(1000).unwrap().into_shared();
+            let mut used = ctx.alloc::<u32>(1000).unwrap().into_shared();
+            used.fill(&stream, 3).unwrap();
+            stream.launch_host(move || drop((shared, used))).unwrap();
+            stream.synchronize().unwrap();
+            ctx.reclaim().unwrap();
+            assert!(ctx.finalize().unwrap().is_empty());
+        }
     });
 }

@@ -16,7 +16,7 @@ mod seat;
 pub use given_up::given_up_busy;
 pub use here::{Here, with_context, with_contexts};
 pub use mpirun::under_mpirun;
-pub use parent::{End, as_pes, as_pes_of, as_pes_that_end, as_pes_that_end_with, as_pes_with, report, slower};
+pub use parent::{End, as_pes, as_pes_of, as_pes_that_end, as_pes_that_end_with, as_pes_with, report, skip, slower};
 pub use seat::Seat;
 
 /// The numbers of PEs.

@@ -10,7 +10,7 @@ use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::settle::undisturbing;
 use crate::cuda::devices::thread::in_host_function;
-use crate::cuda::devices::{pool, scarce};
+use crate::cuda::devices::{owners, pool, scarce};
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::lanes::{Tracker, Uses};
@@ -341,24 +341,54 @@ impl Used for Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let mut uses = match &mut self.book {
-            Book::Own(known) => known.uses.take(),
-            Book::Shared(known) => {
-                known.uses.let_go();
-                Uses::new()
-            }
+        let (uses, shared) = match &mut self.book {
+            Book::Own(known) => (known.uses.take(), None),
+            Book::Shared(known) => (Uses::new(), Some(Arc::clone(known))),
         };
         let kind = std::mem::replace(&mut self.kind, Kind::Empty);
-        if in_host_function() {
-            // CUDA must not be called here.
-            std::mem::forget((uses, kind));
-            return;
-        }
-        uses.let_go();
-        // Where something fails, the memory is leaked: the device may still use it.
         let lingers = *self.lingers.get_mut();
         let freed = Freed { id: self.id, address: self.address, device: self.device, uses, lingers };
-        let _ = release(kind, self.bytes, freed);
+        let rest = Rest { kind, bytes: self.bytes, shared, freed: Some(freed) };
+        if in_host_function() { rest.drop_elsewhere() } else { drop(rest) }
+    }
+}
+
+/// What is left of an allocation whose last handle is gone. Its destructor frees the memory.
+struct Rest {
+    kind: Kind,
+    bytes: usize,
+    shared: Option<Arc<Known>>,
+    freed: Option<Freed>,
+}
+
+impl Rest {
+    /// In a host function, where CUDA must not be called: a thread of this crate frees the memory.
+    #[cold]
+    fn drop_elsewhere(self) {
+        let device = match (&self.freed, &self.shared) {
+            // A stream of others may be gone before that thread can mark it.
+            (Some(freed), _) if freed.uses.needs_borrowed() => return std::mem::forget(self),
+            (_, Some(known)) if known.uses.needs_borrowed() => return std::mem::forget(self),
+            (Some(freed), _) => freed.device,
+            (None, _) => return,
+        };
+        match owners::start("Allocation::drop") {
+            Ok(()) => owners::drop_elsewhere(Box::new(self), device),
+            Err(_) => std::mem::forget(self),
+        }
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if let Some(known) = self.shared.take() {
+            known.uses.let_go();
+        }
+        if let Some(mut freed) = self.freed.take() {
+            freed.uses.let_go();
+            // Where something fails, the memory is leaked: the device may still use it.
+            let _ = release(std::mem::replace(&mut self.kind, Kind::Empty), self.bytes, freed);
+        }
     }
 }
 

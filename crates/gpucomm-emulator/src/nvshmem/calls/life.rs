@@ -16,6 +16,7 @@ use crate::nvshmem::state::boot::Boot;
 use crate::nvshmem::state::deed::Activity;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::plan::Nvshmem;
+use crate::report;
 use crate::settings;
 use crate::sys::*;
 
@@ -178,8 +179,10 @@ pub(crate) fn finalize() -> Outcome {
         life.pe = None;
         life.boot = None;
     });
-    if let Some(pe) = pe {
-        pe.heap.clear();
+    // The library waits for the device of the PE, and for no other.
+    let uses = pe.map_or(0, |pe| pe.heap.clear());
+    if uses > 0 {
+        report::violation(format!("NVSHMEM ends while {uses} pieces of queued or running work use symmetric memory"));
     }
     ended
 }

@@ -136,18 +136,17 @@ impl Symmetric {
         Some(uses)
     }
 
-    /// Gives all back.
-    pub(crate) fn clear(&self) {
+    /// Gives all back. Returns how many pieces of queued or running work use it.
+    pub(crate) fn clear(&self) -> u32 {
         let all: Vec<u64> = lock(&self.inner).live.keys().copied().collect();
-        for offset in all {
-            self.give(offset);
-        }
+        let uses = all.into_iter().filter_map(|offset| self.give(offset)).sum();
         self.heaps.iter().for_each(|heap| heap.backed.store(0, Ordering::Relaxed));
         let mut inner = lock(&self.inner);
         if let Some(device) = heap::of(self.device) {
             device.ground.restore(inner.space.length);
         }
         inner.space = Space::new(1, 0);
+        uses
     }
 
     /// The address of an offset, in the heap of `pe`, or in its part of a region.
@@ -201,6 +200,7 @@ impl Symmetric {
 
 impl Drop for Symmetric {
     fn drop(&mut self) {
+        // The process ends, or the job was left in another way: nobody takes the memory again.
         self.clear();
     }
 }
