@@ -31,8 +31,7 @@ use crate::error::{Error, Result};
 /// wait for each other, because NCCL connects them then. One thread that drives several ranks has to put them into one
 /// [`group`](super::group).
 ///
-/// Dropping it closes all ranks at the
-/// same time, as dropping a [`Communicator`] does one, and waits for ten seconds at most before it aborts them.
+/// Dropping it ends all ranks at the same time, as dropping a [`Communicator`] does one.
 ///
 /// ```
 /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};

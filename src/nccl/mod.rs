@@ -72,9 +72,15 @@
 //! | what | waits for at most |
 //! |---|---|
 //! | an abort | ten seconds; half a second to two is what NCCL takes |
-//! | dropping a [`Communicator`] or a [`Clique`] | twenty seconds, once for all ranks: ten, or its timeout if that is less, for its work and an orderly end, and ten for an abort where that fails; one that has failed, ten from then on |
+//! | dropping a [`Communicator`] or a [`Clique`] | ten seconds, or its timeout if that is less, once for all that a thread drops; one that has failed, ten from then on |
 //! | dropping a [`DeviceBuffer`](crate::DeviceBuffer) of a device without memory pools, or the store at rank 0 of an [exchange over TCP](crate::exchange::TcpPlace) | five seconds |
 //! | dropping anything else | nothing |
+//!
+//! NCCL waits for the whole device when it frees a communicator, and each other call of CUDA waits for NCCL meanwhile. So while
+//! the device does other work (a host function, a kernel, a wait of NVSHMEM), [`Communicator::close`] and a drop return after a
+//! second at most, and NCCL frees the communicator when that work is done. The crate knows the streams that it has made or
+//! whose owner it has ([`Stream::from_raw_with`](crate::Stream::from_raw_with)), not those of [`Stream::from_raw`](crate::Stream::from_raw)
+//! and of other libraries.
 //!
 //! Each communicator has a thread of its own that sleeps until it ends, and the process two: one looks for communicators that
 //! NCCL reports errors of or that stay inside NCCL too long, one frees memory. Once there is a future of

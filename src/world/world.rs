@@ -24,7 +24,7 @@ use crate::nccl::{Clique, Communicator};
 /// Ranks as actors: a thread for each rank of this process, which owns its communicator and its stream, takes requests, and answers them.
 /// See the [module](super).
 ///
-/// Dropping it is a [shutdown](World::shutdown) that drains, within ten seconds; while panicking it aborts.
+/// Dropping it is a [shutdown](World::shutdown) that drains, within ten seconds or its timeout, whichever is less; while panicking it aborts.
 pub struct World {
     core: Arc<Core>,
     /// The ranks that this process had last, and their devices.
@@ -362,6 +362,6 @@ impl fmt::Debug for World {
 impl Drop for World {
     fn drop(&mut self) {
         let how = if std::thread::panicking() { Shutdown::Abort } else { Shutdown::Drain };
-        let _ = shutdown(&self.core, how, GRACE);
+        let _ = shutdown(&self.core, how, GRACE.min(self.core.options.init.timeout));
     }
 }

@@ -10,7 +10,7 @@ use gpucomm::{
 };
 
 use crate::support::process::{Finished, Role, spawn};
-use crate::support::{Rig, places, quick, rank_counts, skip, slower, still_works, watched};
+use crate::support::{Rig, assert_names, places, quick, rank_counts, skip, slower, still_works, watched};
 
 const CHILD: &str = "ends::child";
 
@@ -289,13 +289,55 @@ fn a_missing_rank_is_waited_for_once() {
                 }
                 let took = start.elapsed();
                 // One that may still come; the others have gone as well, so that nobody waits for them.
-                let least = if kept.is_empty() { 0.0 } else { 2.9 };
+                let least = if kept.is_empty() { 0.0 } else { 2.3 };
                 assert!(took >= slower(least) && took < slower(least + 2.8), "{ranks} ranks, way {way}: {took:?}");
                 for (stream, _) in &hung {
                     stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
                 }
                 still_works(ranks);
             }
+        }
+    });
+}
+
+/// Who has given up a wait does not wait again in a drop, and the communicator says what that wait has said.
+#[test]
+fn work_that_was_given_up_is_not_waited_for_again() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::new(ranks);
+            rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(20.0)));
+            let hung = hang(&rig);
+            for (stream, _) in &hung {
+                let error = stream.wait(slower(0.3)).expect_err("rank 0 has not come");
+                assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+            }
+            let mut kept = rig.clique.into_ranks();
+            let start = Instant::now();
+            drop(kept.split_off(1));
+            assert!(start.elapsed() < slower(4.0), "{:?}", start.elapsed());
+            let cause = kept[0].cause().expect("its peers were dropped with work in flight");
+            assert_names(&cause, &["Stream::wait"]);
+            drop(kept);
+            still_works(ranks);
+        }
+    });
+}
+
+/// A thread that drops several communicators waits no longer than for one.
+#[test]
+fn several_drops_of_one_thread_wait_as_long_as_one() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rigs: Vec<_> = (0..3).map(|_| Rig::new(ranks)).collect();
+            rigs.iter().flat_map(|rig| rig.clique.ranks()).for_each(|comm| comm.set_timeout(slower(3.0)));
+            let hung: Vec<_> = rigs.iter().map(hang).collect();
+            let mut kept: Vec<_> = rigs.into_iter().map(|rig| rig.clique.into_ranks()).collect();
+            let start = Instant::now();
+            kept.iter_mut().for_each(|ranks| drop(ranks.split_off(1)));
+            assert!(start.elapsed() < slower(3.0) + slower(1.5), "{:?}", start.elapsed());
+            drop((kept, hung));
+            still_works(ranks);
         }
     });
 }

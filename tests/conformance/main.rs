@@ -18,6 +18,7 @@ mod adopted;
 mod bad_input;
 mod bad_usage;
 mod barriers;
+mod beside;
 mod buckets;
 mod buffers;
 #[cfg(nccl_ge_2_31)]

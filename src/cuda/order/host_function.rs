@@ -1,23 +1,24 @@
 //! Host functions: code of the host that a stream runs between other work.
 
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::in_flight::ENTRY;
-use super::panics::Panics;
 use super::stream::Stream;
 use crate::cuda::devices::check::check;
 use crate::cuda::devices::thread::as_host_function;
 use crate::deadline::default_timeout;
-use crate::error::Result;
-use crate::sys;
+use crate::error::{Error, Result};
+use crate::{panicked, sys};
 
 impl Stream {
     /// Wraps `cudaLaunchHostFunc`: runs `f` on a thread of the runtime when the work before it is done. Work behind it
     /// waits for it.
     ///
     /// `f` must not use this crate: methods that would call CUDA give [`InvalidUsage`](crate::Error::InvalidUsage) there, and what is
-    /// dropped there is leaked. A panic is caught, and the next wait for this stream reports it. Where the device
+    /// dropped there is leaked, but for memory, which a thread of this crate frees. A panic is caught, and the next wait for this stream reports it. Where the device
     /// fails before it comes to it, `f` is leaked.
     ///
     /// ```
@@ -40,20 +41,23 @@ impl Stream {
         const OPERATION: &str = "Stream::launch_host";
         let _current = self.device().make_current(OPERATION)?;
         self.room_for_one(OPERATION, default_timeout())?;
-        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panics: Arc::clone(self.panics()) }));
+        let all = Arc::clone(self.host_functions());
+        all.add();
+        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), all }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };
         self.count(ENTRY);
         check("cudaLaunchHostFunc", code).inspect_err(|_| {
             // SAFETY: from `Box::into_raw` above; the call failed, so nobody else has it.
             drop(unsafe { Box::from_raw(task) });
+            self.host_functions().remove();
         })
     }
 }
 
 struct Task {
     run: Box<dyn FnOnce() + Send>,
-    panics: Arc<Panics>,
+    all: Arc<HostFunctions>,
 }
 
 /// The host function that CUDA calls.
@@ -63,6 +67,51 @@ struct Task {
 unsafe extern "C" fn run_task(data: *mut c_void) {
     // SAFETY: as the caller promises.
     let task = unsafe { Box::from_raw(data.cast::<Task>()) };
-    let Task { run, panics } = *task;
-    as_host_function(|| panics.catch(run));
+    let Task { run, all } = *task;
+    as_host_function(|| all.run(run));
+}
+
+/// How many host functions are not done, and the first panic since the last wait.
+#[derive(Debug, Default)]
+pub(crate) struct HostFunctions {
+    pending: AtomicUsize,
+    panic: Mutex<Option<Error>>,
+}
+
+impl HostFunctions {
+    /// One more is about to be enqueued.
+    pub(super) fn add(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One is done, or was not enqueued.
+    pub(super) fn remove(&self) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if one is enqueued that has not returned.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn are_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
+    }
+
+    /// Runs a host function, and keeps its panic.
+    pub(super) fn run(&self, run: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            let said = panicked::said(payload.as_ref()).unwrap_or("(no message)");
+            let error = Error::InvalidUsage {
+                operation: "Stream::launch_host",
+                reason: format!("a host function panicked: {said}"),
+            };
+            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            // Dropping the payload may panic in its turn.
+            std::mem::forget(payload);
+        }
+        self.remove();
+    }
+
+    /// The panic that was kept, once.
+    pub(crate) fn tell(&self) -> Result<()> {
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
 }

@@ -94,6 +94,10 @@ impl Mark {
         self.0.serial
     }
 
+    pub(crate) fn device(&self) -> Device {
+        self.0.device
+    }
+
     pub(crate) fn number(&self) -> u64 {
         self.0.number
     }

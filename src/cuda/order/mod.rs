@@ -1,5 +1,6 @@
 //! Streams and events: what comes after what, and how much is on its way.
 
+pub(crate) mod busy;
 pub(crate) mod capture;
 pub(crate) mod captures;
 pub(crate) mod done;
@@ -10,7 +11,6 @@ pub(crate) mod in_flight;
 pub(crate) mod lanes;
 pub(crate) mod later;
 pub(crate) mod mark;
-pub(crate) mod panics;
 mod point;
 pub(crate) mod queue;
 pub(crate) mod recording;

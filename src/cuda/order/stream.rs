@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::capture;
 use super::capture::Capture;
+use super::host_function::HostFunctions;
 use super::in_flight::InFlight;
 use super::mark::Mark;
-use super::panics::Panics;
 use super::queue::Queue;
+use super::{busy, capture};
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::devices::{owners, pool};
 use crate::cuda::works::history::History;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys;
 
 /// How a [`Stream`] is made.
@@ -62,11 +62,15 @@ pub(crate) struct Inner {
     /// What is dropped when the last handle is.
     pub(super) owners: Mutex<Vec<Box<dyn Send>>>,
     history: History,
-    panics: Arc<Panics>,
+    host_functions: Arc<HostFunctions>,
     in_flight: InFlight,
+    given_up: Mutex<Option<GivenUp>>,
     /// The capture that it was made for.
     capture: Option<Arc<Capture>>,
 }
+
+/// The last wait that was not over in time: up to where, where there was room for a mark, and the error.
+type GivenUp = (Option<Mark>, Error);
 
 /// How long CUDA has a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +88,20 @@ type Key = (usize, Device);
 
 /// All streams with their handles, so that those which are made of one handle are one.
 static ALL: Mutex<Vec<(Key, Weak<Inner>)>> = Mutex::new(Vec::new());
+
+/// All streams that have a handle, but for those that others may destroy as soon as theirs is gone.
+pub(super) fn all_kept() -> Vec<Stream> {
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    // Those that are left out go without the lock: one of them may have the last handle.
+    let mut streams: Vec<_> =
+        all.iter().filter_map(|(_, known)| known.upgrade()).map(|inner| Stream { inner }).collect();
+    drop(all);
+    streams.retain(|stream| {
+        let owners = || stream.inner.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.inner.life != Life::Theirs || !owners().is_empty()
+    });
+    streams
+}
 
 impl Stream {
     /// Wraps `cudaStreamCreateWithPriority`: a stream with default options.
@@ -152,10 +170,11 @@ impl Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlight::new(life != Life::Ours || capture.is_some());
-        let (history, panics, owners) = (History::default(), Arc::default(), Mutex::default());
+        let (history, host_functions, owners) = (History::default(), Arc::default(), Mutex::default());
         pool::count_stream(device, true);
         let queue = Queue { raw, device, serial };
-        let inner = Arc::new(Inner { queue, life, owners, history, panics, in_flight, capture });
+        let given_up = Mutex::default();
+        let inner = Arc::new(Inner { queue, life, owners, history, host_functions, in_flight, given_up, capture });
         Self { inner }
     }
 
@@ -334,15 +353,30 @@ impl Stream {
         inner.upgrade().map(|inner| Self { inner })
     }
 
-    /// Panics of its host functions that no wait has told yet.
-    pub(crate) fn panics(&self) -> &Arc<Panics> {
-        &self.inner.panics
+    /// Its host functions.
+    pub(crate) fn host_functions(&self) -> &Arc<HostFunctions> {
+        &self.inner.host_functions
     }
 
     /// A number that no other stream has as long as this one is there.
     #[inline]
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.inner).addr()
+    }
+
+    /// A wait for all before `mark`, or for all, has ended with `error`: it was not done in time.
+    #[cold]
+    pub(super) fn give_up(&self, mark: Option<&Mark>, error: &Error) {
+        let mut given_up = self.inner.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        *given_up = Some((mark.cloned(), error.clone()));
+    }
+
+    /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn given_up(&self) -> Option<Error> {
+        let (mark, error) = self.inner.given_up.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let is_past = mark.map_or_else(|| self.is_drained(), |mark| mark.reached()).unwrap_or(true);
+        (!is_past).then_some(error)
     }
 
     /// A number that no other stream has, nor had.
@@ -367,6 +401,20 @@ impl std::fmt::Debug for Stream {
     }
 }
 
+impl Inner {
+    /// What is not done goes on when the stream is destroyed: it is remembered.
+    fn leave_work(&self) {
+        if self.capture.is_none()
+            && self.in_flight.places() > 0
+            && self.in_flight.has_reserve(self.queue).unwrap_or(false)
+            && let Ok(mark) = self.in_flight.mark(self.queue)
+            && let Ok(false) = mark.reached()
+        {
+            busy::leave(self.queue.device, mark);
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         pool::count_stream(self.queue.device, false);
@@ -376,6 +424,7 @@ impl Drop for Inner {
         // Locks may be held here, or this is a host function.
         owners.drain(..).for_each(|owner| owners::drop_elsewhere(owner, self.queue.device));
         if self.life == Life::Ours && !in_host_function() {
+            self.leave_work();
             // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream
             // when its work is done.
             let _ = check("cudaStreamDestroy", unsafe { sys::cudaStreamDestroy(self.queue.raw) });

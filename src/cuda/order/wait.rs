@@ -167,7 +167,7 @@ impl Stream {
     /// What was found, of which the stream counts as told.
     fn tell(&self, origins: &Origins, judged: Result<()>) -> Result<()> {
         judged.inspect_err(|_| self.history().tell(origins, false))?;
-        self.panics().tell()
+        self.host_functions().tell()
     }
 }
 
@@ -226,7 +226,11 @@ impl Ask for Wait {
                 }
                 asked => {
                     self.stream.history().tell(&self.origins, true);
-                    return Some(asked.and_then(|_| Err(self.late())));
+                    return Some(asked.and_then(|_| {
+                        let late = self.late();
+                        self.stream.give_up(self.mark.as_ref(), &late);
+                        Err(late)
+                    }));
                 }
             }
         }

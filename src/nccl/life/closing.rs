@@ -12,7 +12,7 @@ use super::abort::{GRACE, give_up, start_abort, wait_for_end};
 use super::release::{abort_one, end_graphs, let_go, take_off_registered};
 use super::together::{doom, take_down};
 use super::{freeing, health, reaper};
-use crate::cuda::{self, Worker};
+use crate::cuda::{self, Stream, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::flight::files::Trouble;
@@ -254,32 +254,61 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
     }
 }
 
-/// How long a drop waits for streams for which one before it, on the same thread and short ago, has waited in vain.
+/// How long a drop waits for work that this thread, or a wait for a stream of it, has given up already.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// Within this time, drops of one thread are one, as at the end of a scope.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// Within this time, what a drop of a thread has waited for in vain is not waited for by the next.
 const SOON: Duration = Duration::from_secs(1);
 
+/// What a drop keeps of its time for the end of what it has aborted, if it has as much.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Drops of a thread that came one after the other and have waited in vain.
+#[derive(Clone, Default)]
+struct InVain {
+    /// The end of the last one.
+    last: Option<Instant>,
+    /// How long they took in all.
+    spent: Duration,
+    /// The streams that were not done, by their serial numbers.
+    streams: Vec<u64>,
+}
+
 thread_local! {
-    /// When a drop of this thread last waited in vain, and for which streams, by their serial numbers.
-    static IN_VAIN: RefCell<Option<(Instant, Vec<u64>)>> = const { RefCell::new(None) };
+    static IN_VAIN: RefCell<InVain> = RefCell::default();
 }
 
-/// The streams of `members` that are not done, by their serial numbers.
-fn busy(members: &[Arc<Inner>]) -> Vec<u64> {
+impl InVain {
+    /// Those of this thread, if the last one was a moment ago. Of a thread that goes away nothing is known.
+    fn recent() -> Self {
+        let mut known = IN_VAIN.try_with(|all| all.borrow().clone()).unwrap_or_default();
+        let age = known.last.map_or(Duration::MAX, |last| last.elapsed());
+        if age >= AT_ONCE {
+            known.spent = Duration::ZERO;
+        }
+        if age < SOON { known } else { Self::default() }
+    }
+
+    /// One more has begun at `start`, and waited for `streams`.
+    fn add(mut self, start: Instant, streams: Vec<u64>) {
+        self.last = Some(Instant::now());
+        self.spent += start.elapsed();
+        self.streams.extend(streams);
+        let _ = IN_VAIN.try_with(|all| all.replace(self));
+    }
+}
+
+/// The streams of `members` that are not done.
+fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
     let streams = members.iter().filter_map(|inner| Some(inner.try_lock()?.streams.all().to_vec())).flatten();
-    streams.filter(|stream| !stream.is_idle().unwrap_or(true)).map(|stream| stream.serial()).collect()
+    streams.filter(|stream| !stream.is_idle().unwrap_or(true)).collect()
 }
 
-/// How long a drop of `members` waits for their work.
-fn patience(members: &[Arc<Inner>]) -> Duration {
-    // Of a thread that goes away nothing is known.
-    let known = IN_VAIN.try_with(|last| last.borrow().clone()).ok().flatten();
-    let Some((_, known)) = known.filter(|(when, _)| when.elapsed() < SOON) else { return GRACE };
-    let busy = busy(members);
-    if !busy.is_empty() && busy.iter().all(|stream| known.contains(stream)) { AGAIN } else { GRACE }
-}
-
-/// What dropping communicators does: they are closed if that succeeds within [`GRACE`] for all, else they are aborted, and all
-/// ranks of this process with them.
+/// What dropping communicators does: they are closed if that succeeds in time, else they are aborted, and all ranks of this process
+/// with them. It takes at most the smaller of [`GRACE`] and their timeout, for all that a thread drops one after the other.
 pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let alive = members.iter().filter(|inner| inner.is_active() || inner.is_revoked() || inner.is_suspended()).cloned();
     let (revoked, active): (Vec<_>, Vec<_>) = alive.partition(|inner| inner.is_revoked());
@@ -292,21 +321,32 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else {
         return wait_for_what_is_left(members);
     };
-    let patience = patience(&active).min(timeout);
-    let deadline = Deadline::after(patience);
+    let (start, in_vain) = (Instant::now(), InVain::recent());
+    let whole = Deadline::after(GRACE.min(timeout).saturating_sub(in_vain.spent).max(AGAIN));
+    let waits = busy(&active);
+    let given_up = waits.iter().find_map(Stream::given_up);
+    let is_known = |stream: &Stream| in_vain.streams.contains(&stream.serial()) || stream.given_up().is_some();
+    let for_work = if !waits.is_empty() && waits.iter().all(is_known) {
+        AGAIN
+    } else {
+        whole.remaining().saturating_sub(ENDING.min(whole.remaining() / 5))
+    };
+    let deadline = Deadline::after(for_work);
     if std::thread::panicking() || close(&active, &deadline).is_err() {
         // Others may have revoked them meanwhile, and go on.
         let (revoked, active): (Vec<_>, Vec<_>) = active.into_iter().partition(|inner| inner.is_revoked());
         end_revoked(&revoked, "drop");
-        let in_vain = if deadline.expired() { busy(&active) } else { Vec::new() };
-        let cause = Error::Aborted { operation: "drop", reason: why_dropped(&active) };
+        let streams = if deadline.expired() { busy(&active) } else { Vec::new() };
+        // A wait that was not over in time has said what hangs.
+        let reason = || Error::Aborted { operation: "drop", reason: why_dropped(&active) };
+        let cause = given_up.filter(|_| !streams.is_empty()).unwrap_or_else(reason);
         let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();
         if start_abort(&relatives, &cause) {
             // NCCL frees nothing before the devices are done with all, also with what others do there.
-            wait_for_end(&relatives, &Deadline::after(patience));
+            wait_for_end(&relatives, &whole);
         }
-        if !in_vain.is_empty() {
-            let _ = IN_VAIN.try_with(|last| last.replace(Some((Instant::now(), in_vain))));
+        if !streams.is_empty() || whole.expired() {
+            in_vain.add(start, streams.iter().map(Stream::serial).collect());
         }
     }
 }

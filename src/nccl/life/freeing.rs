@@ -6,15 +6,16 @@
 //! lest one goes on before all is freed, and whoever ends last does not insist.
 //!
 //! While NCCL waits so, it holds a lock of the driver, and who enqueues there waits as well, without a deadline. So NCCL is not asked to free
-//! anything before what the other communicators had on their way is done, or they have ended; and those are kept from enqueuing more for
-//! a moment in which NCCL frees, where there is one in which all of them are done.
+//! anything before what the other communicators had on their way is done, or they have ended, nor before all other work on these devices is
+//! done that this crate knows of: host functions, kernels, waits of NVSHMEM. Other communicators are kept from enqueuing more for a moment in
+//! which NCCL frees, where there is one in which all of them are done.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use crate::cuda::{Mark, Stream};
+use crate::cuda::{self, Busy, Device, Mark, Stream};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::state::gate::LockedAll;
@@ -61,6 +62,11 @@ pub(super) fn wait(
     ended.map(|()| !rest && (!shared || others_have_ended(members, &patience)))
 }
 
+/// How long the ends of `members` are waited for: not for long, where others hold them up.
+pub(super) fn patience(members: &[Arc<Inner>], deadline: &Deadline) -> Deadline {
+    if is_held_up(members) { at_most(PATIENCE, deadline) } else { *deadline }
+}
+
 /// Waits for the other ranks of this process, if they come to their ends as well; whether NCCL has freed all of them.
 fn others_have_ended(members: &[Arc<Inner>], patience: &Deadline) -> bool {
     let moment = at_most(A_MOMENT, patience);
@@ -83,10 +89,12 @@ pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
     let soon = Deadline::after(SOON);
     let mut others: Vec<_> =
         others_of(members.iter().map(|inner| &**inner)).into_iter().map(|other| (other, None)).collect();
+    // Work that waits for a communicator goes with that, if it ends.
+    let mut work = None;
     let mut round = 0;
     loop {
         others.retain_mut(|(other, points)| other.is_active() && !have_come(other, points));
-        if others.is_empty() {
+        if others.is_empty() && work.get_or_insert_with(|| Busy::with(&devices_of(members))).is_over() {
             return;
         }
         if let Some(busy) = busy.take_if(|_| soon.expired()) {
@@ -151,9 +159,27 @@ fn have_come(other: &Inner, points: &mut Option<Vec<(Stream, Mark)>>) -> bool {
     points.iter().all(Vec::is_empty)
 }
 
-/// Whether what others do may hold up the end of `members`: communicators that are active on the devices on which NCCL frees something.
+/// Whether what others do may hold up the end of `members`: communicators that are active on the devices on which NCCL frees something, and
+/// work there that is not theirs.
 pub(super) fn is_held_up(members: &[Arc<Inner>]) -> bool {
-    !others_of(members.iter().map(|inner| &**inner)).is_empty()
+    if !others_of(members.iter().map(|inner| &**inner)).is_empty() {
+        return true;
+    }
+    // No lock of theirs is held while CUDA is asked.
+    let own: Vec<_> =
+        members.iter().filter_map(|inner| inner.try_lock()).flat_map(|guard| guard.streams.all().to_vec()).collect();
+    // What they have left on their own streams ends with them, unless a host function is among it.
+    let is_own = |stream: &Stream| !stream.host_functions().are_pending() && own.contains(stream);
+    cuda::are_busy(&devices_of(members), is_own)
+}
+
+/// The devices on which NCCL frees something when `members` end.
+fn devices_of(members: &[Arc<Inner>]) -> Vec<Device> {
+    let mut devices: Vec<_> =
+        members.iter().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
+    devices.sort_unstable_by_key(|device| device.ordinal());
+    devices.dedup();
+    devices
 }
 
 /// Communicators other than those of `members` that are active on the devices on which NCCL frees something when these end.

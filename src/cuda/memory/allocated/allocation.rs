@@ -12,6 +12,7 @@ use crate::cuda::devices::settle::undisturbing;
 use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::devices::{owners, pool, scarce};
 use crate::cuda::memory::basics::address::Address;
+use crate::cuda::order::busy::Busy;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::lanes::{Tracker, Uses};
 use crate::cuda::order::later;
@@ -412,7 +413,11 @@ fn release(kind: Kind, bytes: usize, freed: Freed) -> Result<()> {
         }
         Kind::Malloc => {
             device.ready("cudaFree")?;
-            drop_deadline().poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.is_done())?;
+            let deadline = drop_deadline();
+            deadline.poll("cudaFree", || format!("uses of {bytes} bytes"), || uses.is_done())?;
+            // It waits for the whole device, and every other call for it.
+            let mut busy = Busy::with(&[device]);
+            deadline.poll("cudaFree", || format!("work on {device}"), || Ok(busy.is_over()))?;
             // SAFETY: from cudaMalloc; the last handle is gone, and all uses are done.
             undisturbing(|| check("cudaFree", unsafe { sys::cudaFree(address.ptr()) }))
         }

@@ -14,6 +14,7 @@ use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::current;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::settle::{settle, undisturbing};
+use crate::cuda::order::busy::Busy;
 use crate::cuda::order::mark::{Mark, Marks};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
@@ -288,8 +289,9 @@ fn collect(size: usize, first: Option<u64>) -> Result<()> {
 /// Wraps `cudaFreeHost`: gives pinned memory back to the system that this crate keeps and nobody uses; how many bytes.
 ///
 /// Pinned buffers that were dropped are kept to be used again, and so is the memory through which other memory of the host
-/// is copied, because `cudaFreeHost` waits until all devices are done with all that is enqueued. Do not call this while any
-/// of them waits for something that this program has yet to do. It waits no longer than the default timeout.
+/// is copied, because `cudaFreeHost` waits until all devices are done with all that is enqueued, and every other call of CUDA
+/// waits for it meanwhile. So this first waits, for at most the default timeout, until the streams that the crate knows are done;
+/// it does not know those of [`Stream::from_raw`](crate::Stream::from_raw) and of other libraries.
 ///
 /// ```
 /// # use gpucomm::PinnedBuffer;
@@ -304,13 +306,20 @@ fn collect(size: usize, first: Option<u64>) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Timeout`], after which the memory is freed later; [`Error::InvalidUsage`] within a host function of a stream;
-/// what CUDA says.
+/// [`Error::Timeout`] if a device is not done in time: nothing was freed then, unless `cudaFreeHost` waits for what the crate does
+/// not know, and frees the memory later. [`Error::InvalidUsage`] within a host function of a stream; what CUDA says.
 pub fn trim_pinned() -> Result<usize> {
     const OPERATION: &str = "trim_pinned";
     Device::count_for(OPERATION)?;
     let device = Device::current()?;
     let deadline = Deadline::after(default_timeout());
+    let devices = current::all_in_use()?;
+    let mut busy = Busy::with(&devices);
+    if deadline.until(|| Ok(busy.is_over().then_some(())))?.is_none() {
+        let on = busy.device().map_or_else(String::new, |device| format!(" on {device}"));
+        let detail = format!("a stream{on}: cudaFreeHost would wait for it, and every other call of CUDA for that");
+        return Err(deadline.error(OPERATION, detail));
+    }
     // No block has this size, so that all of them are looked at.
     collect(0, None)?;
     let blocks: Vec<Block> = std::mem::take(&mut kept().free).into_values().flatten().collect();

@@ -1,0 +1,103 @@
+//! Communicators that end while the device does work that is not NCCL's and that takes long. NCCL would wait for it, and each
+//! call of CUDA for NCCL, so the crate has NCCL free them later.
+
+use std::sync::mpsc::{Sender, channel};
+
+use gpucomm::nccl::{AbortOutcome, InitOptions};
+use gpucomm::{Clique, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
+
+use crate::support::{places, quick, rank_counts, slower, still_works, watched};
+
+/// How the clique ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Drop,
+    Close,
+    Abort,
+}
+
+/// Where the work is that takes long.
+#[derive(Debug, Clone, Copy)]
+enum Where {
+    /// On a stream that no rank has used.
+    Elsewhere,
+    /// On a stream of a rank, behind its operations.
+    Behind,
+    /// On a stream that is gone.
+    Gone,
+}
+
+/// A stream of the first device with a host function on it, which returns when the sender is dropped.
+fn hold(stream: &Stream) -> Sender<()> {
+    let (open, opened) = channel();
+    let wait = move || drop::<Result<(), _>>(opened.recv_timeout(slower(60.0)));
+    stream.launch_host(wait).unwrap();
+    open
+}
+
+fn ends(end: End, at: Where) {
+    let devices = &places()[..2];
+    let options = InitOptions { timeout: slower(3.0), ..InitOptions::default() };
+    let clique = Clique::init_all_with(devices, &options).unwrap();
+    let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
+    let sums = clique.spmd(|comm| {
+        let stream = &streams[comm.rank()];
+        let mut x = DeviceBuffer::from_slice(stream, &[comm.rank() as u32 + 1; 1000])?;
+        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+        x.to_vec(stream)
+    });
+    assert_eq!(sums.unwrap(), [[3; 1000], [3; 1000]]);
+    let other = Stream::new(devices[0]).unwrap();
+    let open = match at {
+        Where::Elsewhere => hold(&other),
+        Where::Behind => hold(&streams[0]),
+        Where::Gone => hold(&Stream::new(devices[0]).unwrap()),
+    };
+    quick(slower(3.0), || match end {
+        End::Drop => drop(clique),
+        // What is behind an operation on its stream is waited for as that is.
+        End::Close if matches!(at, Where::Behind) => {
+            let error = clique.close(slower(1.0)).unwrap_err();
+            assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        }
+        End::Close => clique.close(slower(10.0)).unwrap(),
+        End::Abort => assert_eq!(clique.abort("not wanted"), AbortOutcome::StillRunning),
+    });
+    // Nobody else on these devices is held up.
+    for device in devices {
+        quick(slower(1.0), || {
+            let stream = Stream::new(*device).unwrap();
+            let x = DeviceBuffer::from_slice(&stream, &[7u8; 5000]).unwrap();
+            assert_eq!(x.to_vec(&stream).unwrap(), [7; 5000], "{end:?} {at:?}");
+        });
+    }
+    drop(open);
+    streams.iter().chain([&other]).for_each(|stream| stream.synchronize().unwrap());
+}
+
+fn each_way(end: End) {
+    watched(120.0, move || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        for at in [Where::Elsewhere, Where::Behind, Where::Gone] {
+            ends(end, at);
+            still_works(2);
+        }
+    });
+}
+
+#[test]
+fn a_drop() {
+    each_way(End::Drop);
+}
+
+#[test]
+fn a_close() {
+    each_way(End::Close);
+}
+
+#[test]
+fn an_abort() {
+    each_way(End::Abort);
+}
