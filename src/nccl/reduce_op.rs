@@ -12,9 +12,9 @@ pub enum ReduceOp<'a, T: Reduce> {
     Sum,
     /// `ncclProd`. Integers wrap around.
     Prod,
-    /// `ncclMin`.
+    /// `ncclMin`. Ignores NaN, unless all elements are; -0 is less than +0.
     Min,
-    /// `ncclMax`.
+    /// `ncclMax`. Ignores NaN, unless all elements are; -0 is less than +0.
     Max,
     /// `ncclAvg`: the sum divided by the number of ranks; integers are truncated.
     Avg,

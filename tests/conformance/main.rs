@@ -146,3 +146,4 @@ mod variable;
 mod versions;
 mod waiting;
 mod windows;
+mod zeros;

@@ -174,3 +174,49 @@ fn in_teams_of_some() {
         }
     });
 }
+
+/// Zeros of both signs: what comes out is a zero, and has the sign that all have. (NVSHMEM's own kernels give each PE the sign of another
+/// one, NCCL's take -0 for less than +0.)
+fn zeros<T: Host + PartialEq, O: Operation<T>>(here: &Here<'_>, by: O, waits: bool, zero: fn(bool) -> T) {
+    let mut world = here.ctx.world().unwrap();
+    let len = 1 << here.n_pes();
+    // Element `at` of PE `pe` is -0 where that bit of `at` is set.
+    let mine: Vec<T> = (0..len).map(|at| zero(at >> here.pe() & 1 == 1)).collect();
+    let mut source = here.ctx.alloc::<T>(len).unwrap();
+    source.copy_from_slice(here.stream, &mine).unwrap();
+    let mut dest = here.ctx.alloc_uninit::<T>(len).unwrap();
+    dest.fill(here.stream, T::poison()).unwrap();
+    here.settle();
+    match waits {
+        true => world.reduce(by, &mut dest, &source).unwrap(),
+        false => world.reduce_on_stream(by, &mut dest, &source, here.stream).unwrap(),
+    }
+    let got = dest.to_vec(here.stream).unwrap();
+    here.settle();
+    assert!(got.iter().all(|value| *value == zero(false)));
+    let last = len - 1;
+    same("the sign that all have", &[got[0], got[last]], &[zero(false), zero(true)]);
+}
+
+#[test]
+fn signs_of_zeros() {
+    with_context(|here| {
+        if !here.is_whole() {
+            return;
+        }
+        for waits in [true, false] {
+            macro_rules! each {
+                ($($zero:expr, $minus:expr;)*) => {$(
+                    zeros(here, Max, waits, |is_minus| if is_minus { $minus } else { $zero });
+                    zeros(here, Min, waits, |is_minus| if is_minus { $minus } else { $zero });
+                )*};
+            }
+            each! {
+                0.0_f32, -0.0;
+                0.0_f64, -0.0;
+                gpucomm::f16::ZERO, gpucomm::f16::NEG_ZERO;
+                gpucomm::bf16::ZERO, gpucomm::bf16::NEG_ZERO;
+            }
+        }
+    });
+}

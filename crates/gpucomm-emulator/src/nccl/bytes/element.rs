@@ -48,9 +48,14 @@ macro_rules! floats {
             #[inline(always)]
             fn product(self, other: Self) -> Self { self * other }
             #[inline(always)]
-            fn least(self, other: Self) -> Self { self.min(other) }
+            fn least(self, other: Self) -> Self {
+                // As PTX has it, -0 is less than +0, whatever comes first.
+                if self == other { Self::from_bits(self.to_bits() | other.to_bits()) } else { self.min(other) }
+            }
             #[inline(always)]
-            fn greatest(self, other: Self) -> Self { self.max(other) }
+            fn greatest(self, other: Self) -> Self {
+                if self == other { Self::from_bits(self.to_bits() & other.to_bits()) } else { self.max(other) }
+            }
             #[inline(always)]
             fn divide(self, by: usize) -> Self { self / by as $t }
             #[inline(always)]

@@ -68,8 +68,9 @@ macro_rules! floats {
             fn combine(self, operator: Operator, other: Self) -> Self {
                 match operator {
                     Operator::Prod => self * other,
-                    Operator::Min => if other < self { other } else { self },
-                    Operator::Max => if other > self { other } else { self },
+                    // Of zeros with different signs, any may come out where NVSHMEM does not use NCCL, and another on each PE.
+                    Operator::Min => if self < other { self } else { other },
+                    Operator::Max => if self > other { self } else { other },
                     // Bits of floats are not combined: no function asks for that.
                     _ => self + other,
                 }
