@@ -137,6 +137,7 @@ mod support;
 mod suspend;
 #[cfg(nccl_ge_2_29_7)]
 mod suspend_ends;
+mod thread_locals;
 mod threads;
 mod two_threads;
 mod undisturbed;

@@ -96,7 +96,8 @@ impl Presence {
     /// Whether this thread runs the program of a rank.
     fn runs_here(&self) -> bool {
         let this = ptr::from_ref(self).addr();
-        RUNNING.with_borrow(|running| running.contains(&this))
+        // A thread whose thread-locals are gone runs no program.
+        RUNNING.try_with(|running| running.borrow().contains(&this)).unwrap_or(false)
     }
 
     fn programs(&self) -> MutexGuard<'_, Programs> {
@@ -143,7 +144,8 @@ impl<'a> Run<'a> {
 
     /// This thread runs the program of a rank, as long as what is returned lives.
     pub(crate) fn here(&self) -> Here<'a> {
-        RUNNING.with_borrow_mut(|running| running.push(ptr::from_ref(self.presence).addr()));
+        let this = ptr::from_ref(self.presence).addr();
+        let _ = RUNNING.try_with(|running| running.borrow_mut().push(this));
         Here(self.presence)
     }
 
@@ -166,7 +168,8 @@ pub(crate) struct Here<'a>(&'a Presence);
 impl Drop for Here<'_> {
     fn drop(&mut self) {
         let this = ptr::from_ref(self.0).addr();
-        RUNNING.with_borrow_mut(|running| {
+        let _ = RUNNING.try_with(|running| {
+            let mut running = running.borrow_mut();
             if let Some(last) = running.iter().rposition(|one| *one == this) {
                 running.remove(last);
             }

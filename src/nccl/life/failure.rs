@@ -32,11 +32,18 @@ thread_local! {
 /// This thread is about to end communicators because of `error`, which it reports when that is done.
 pub(crate) fn begin(error: &Error) {
     let unwinds = thread::panicking();
-    BEGUN.with_borrow_mut(|begun| {
+    // A thread whose thread-locals are gone returns to nobody.
+    let _ = BEGUN.try_with(|begun| {
+        let mut begun = begun.borrow_mut();
         if !unwinds || begun.as_ref().is_none_or(|begun| !begun.unwinds) {
             *begun = Some(Begun { since: now(), why: error.clone(), unwinds });
         }
     });
+}
+
+/// What this thread has begun, once.
+fn taken() -> Option<Begun> {
+    BEGUN.try_with(RefCell::take).ok().flatten()
 }
 
 /// How a rank failed.
@@ -66,7 +73,7 @@ impl Failure {
     /// communicator of the rank may have `ended` because of another.
     pub(crate) fn returned(rank: usize, known: Option<&Error>, ended: Option<&Error>) -> Self {
         let brought = known.or(ended);
-        let begun = BEGUN.take().filter(|begun| brought.is_none_or(|error| same(&begun.why, error)));
+        let begun = taken().filter(|begun| brought.is_none_or(|error| same(&begun.why, error)));
         let is_told = match known {
             Some(error) => is_told_by(error),
             // Who has ended it need not be told.
@@ -85,7 +92,7 @@ impl Failure {
         // It panics over an error for which it has ended some, or has ended some as it unwound.
         let is_it =
             |begun: &Begun| begun.unwinds || said.is_some_and(|text| text.contains(&format!("{:?}", begun.why)));
-        let since = BEGUN.take().filter(is_it).map_or_else(now, |begun| begun.since);
+        let since = taken().filter(is_it).map_or_else(now, |begun| begun.since);
         let what = panicked::said(&*payload);
         let text = what.map_or_else(|| format!("rank {rank} panicked"), |what| format!("rank {rank} panicked: {what}"));
         Self { rank, since, is_told: false, differs: None, text, what: What::Panic(payload) }

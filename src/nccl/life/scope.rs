@@ -35,7 +35,9 @@ impl Scope {
 
     /// Has what this thread makes belong to the run, as long as the guard lives.
     pub(crate) fn join(self: &Arc<Self>) -> Joined {
-        Joined { before: CURRENT.replace(Some(Arc::clone(self))) }
+        // A thread whose thread-locals are gone, as when it ends or the process exits, has no run.
+        let before = CURRENT.try_with(|current| current.replace(Some(Arc::clone(self))));
+        Joined { before: before.ok().flatten() }
     }
 
     fn made(&self) -> MutexGuard<'_, Made> {
@@ -71,7 +73,7 @@ impl Scope {
 
 /// The run that this thread is part of.
 pub(crate) fn current() -> Option<Arc<Scope>> {
-    CURRENT.with_borrow(Clone::clone)
+    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
 /// Ends the part that a thread has in a run.
@@ -82,6 +84,7 @@ pub(crate) struct Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        CURRENT.set(self.before.take());
+        let before = self.before.take();
+        let _ = CURRENT.try_with(|current| current.replace(before));
     }
 }
