@@ -39,8 +39,12 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique ask for
-    /// different sizes; [`Timeout`](crate::Error::Timeout) where one does not come, or what uses memory that was dropped goes on.
+    /// - [`OutOfMemory`](crate::Error::OutOfMemory) if a rank has too little memory. Ranks that compare what they do (those of a clique,
+    ///   and checked ones) get it on all of them, and the communicator goes on: try again with less. Between processes that do not
+    ///   compare, the rank that has too little aborts the communicator if the memory was to be a window, for which the others wait.
+    ///   NCCL itself breaks the communicator if it finds no memory of its own for a window.
+    /// - [`Disagreement`](crate::Error::Disagreement) if the ranks of a clique ask for different sizes.
+    /// - [`Timeout`](crate::Error::Timeout) if a rank does not come, or work that uses dropped memory goes on.
     pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
         Ok(CommBuffer::new(self.inner(), allocate::one::<T>("alloc", self.inner(), stream, len, Wanted::Fitting)?, len))
     }

@@ -114,6 +114,9 @@ fn alike(role: Role) {
         comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream).unwrap();
     }
     assert_eq!(x.to_vec(stream).unwrap(), [1; 3]);
+    // Too much memory is an error on all of them, and they go on.
+    let error = comm.alloc::<u8>(stream, 1 << 44).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
     let windows: Vec<_> =
         (1..4).map(|count| comm.alloc_from(stream, &vec![rank as i32; 1000 * count]).unwrap()).collect();
     drop(windows);

@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Backend, Clique, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
+use gpucomm::{Backend, Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::support::process::{Role, spawn};
-use crate::support::{places, rank_counts, skip, slower, watched};
+use crate::support::{Rig, assert_names, places, rank_counts, skip, slower, still_works, watched};
 
 /// More than half of a device.
 const LARGE: usize = 40 << 20;
@@ -28,8 +28,12 @@ fn with_little_memory(role: &'static str, ranks: usize) {
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    let roles: [(&str, fn() -> Result<()>); 3] =
-        [("culprit", one_rank_runs_out), ("dead", of_a_dead_clique), ("other", of_another_clique)];
+    let roles: [(&str, fn() -> Result<()>); 4] = [
+        ("culprit", one_rank_runs_out),
+        ("goes on", of_one_rank_of_a_clique_that_goes_on),
+        ("dead", of_a_dead_clique),
+        ("other", of_another_clique),
+    ];
     for (name, body) in roles {
         if Role::of_this_process(name).is_some() {
             body().unwrap();
@@ -79,6 +83,80 @@ fn one_rank_runs_out() -> Result<()> {
 #[test]
 fn the_error_is_that_of_the_rank_without_memory() {
     with_little_memory("culprit", 3);
+}
+
+/// One rank has too little memory: all get the error, none keeps memory, and all go on.
+fn of_one_rank_of_a_clique_that_goes_on() -> Result<()> {
+    // SAFETY: the ranks do the same, and nobody aborts.
+    let windows = unsafe { Config::new().force_windows() };
+    for config in [Config::new(), windows] {
+        let (clique, streams) = start(3, config)?;
+        for short in 0..3 {
+            let hog = DeviceBuffer::<u8>::zeroed(&streams[short], LARGE)?;
+            let errors = clique.spmd(|comm| {
+                let stream = &streams[comm.rank()];
+                let error = comm.alloc::<u8>(stream, LARGE).expect_err("no memory on one rank");
+                sums_are_right(comm, stream)?;
+                Ok(error)
+            })?;
+            for (rank, error) in errors.iter().enumerate() {
+                assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+                let device = format!("device {short}");
+                let place = if rank == short { device } else { format!("the device of rank {short}") };
+                assert_names(error, &[&LARGE.to_string(), &place]);
+            }
+            // The same, of one thread that drives all ranks.
+            let error = clique.alloc::<u8>(&streams, LARGE).expect_err("no memory on one rank");
+            assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+            drop(hog);
+            streams.iter().try_for_each(Stream::synchronize)?;
+            clique.spmd(|comm| {
+                let stream = &streams[comm.rank()];
+                drop(comm.alloc::<u8>(stream, LARGE)?);
+                sums_are_right(comm, stream)?;
+                comm.reclaim()
+            })?;
+        }
+        clique.close(slower(10.0))?;
+    }
+    Ok(())
+}
+
+fn sums_are_right(comm: &Communicator, stream: &Stream) -> Result<()> {
+    let mut x = comm.alloc_from(stream, &[comm.rank() as u32 + 1; 1000])?;
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+    assert_eq!(x.to_vec(stream)?, vec![(comm.size() * (comm.size() + 1) / 2) as u32; 1000]);
+    Ok(())
+}
+
+#[test]
+fn a_clique_goes_on_where_one_rank_is_short_of_memory() {
+    with_little_memory("goes on", 3);
+}
+
+/// More than any device has: on GPUs, too.
+#[test]
+fn ranks_that_ask_for_too_much_go_on() {
+    watched(100.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let much = comm.device().total_memory()? + (1 << 30);
+                for _ in 0..3 {
+                    for tried in
+                        [comm.alloc::<u8>(stream, much).map(drop), comm.alloc_symmetric::<u8>(stream, much).map(drop)]
+                    {
+                        let error = tried.expect_err("more than there is");
+                        assert!(matches!(error, Error::OutOfMemory { .. } | Error::Unsupported { .. }), "{error:?}");
+                    }
+                    sums_are_right(comm, stream)?;
+                }
+                Ok(())
+            });
+            rig.close();
+            still_works(ranks);
+        }
+    });
 }
 
 /// What a clique leaves behind that was aborted, or dropped, is freed by a thread that nobody waits for.

@@ -22,6 +22,9 @@ pub(crate) const REGISTER: u8 = 32;
 /// An allocation of all ranks that makes no window, for its size.
 pub(crate) const ALLOC_LARGE: u8 = 40;
 
+/// After an allocation by checked ranks: whether all have the memory.
+pub(crate) const ALLOCATED: u8 = 43;
+
 /// A point at which windows retire, and nothing else happens.
 pub(crate) const RECLAIM: u8 = 33;
 
@@ -69,7 +72,7 @@ pub(crate) fn name(code: u8) -> &'static str {
         SIGNAL => "signal",
         WAIT_SIGNAL => "wait_signal",
         ONE_SIDED => "prepare_one_sided",
-        REGISTER | ALLOC_LARGE => "alloc",
+        REGISTER | ALLOC_LARGE | ALLOCATED => "alloc",
         RECLAIM => "reclaim",
         SPLIT => "split",
         SHOW => "register",

@@ -1,6 +1,7 @@
 //! Points in the sequence of collectives at which the ranks of a clique show each other which windows they have dropped, and how large
-//! those are that they are about to make.
+//! those are that they are about to make; and whether each could make its part of what comes there.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// What a rank shows at a point.
@@ -17,21 +18,45 @@ struct Shown {
 /// Two are enough: a rank comes to a point only after all have left the one before the last, because at the last one each
 /// has waited for all others to come.
 #[derive(Debug)]
-pub(crate) struct Points(Box<[Mutex<[Shown; 2]>]>);
+pub(crate) struct Points(Box<[Seat]>);
+
+#[derive(Debug, Default)]
+struct Seat {
+    shown: Mutex<[Shown; 2]>,
+    /// The point, twice, and one more if the rank could make its part.
+    votes: [AtomicU64; 2],
+}
 
 impl Points {
     pub(crate) fn new(size: usize) -> Self {
-        Self((0..size).map(|_| Mutex::default()).collect())
+        Self((0..size).map(|_| Seat::default()).collect())
     }
 
     pub(crate) fn show(&self, rank: usize, point: u64, dropped: Vec<u64>, bytes: usize) {
-        self.0[rank].lock().unwrap_or_else(PoisonError::into_inner)[(point % 2) as usize] = Shown { dropped, bytes };
+        let mut shown = self.0[rank].shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown[(point % 2) as usize] = Shown { dropped, bytes };
+    }
+
+    /// `rank` could make its part of what comes at a point to which all have come, or not.
+    pub(crate) fn vote(&self, rank: usize, point: u64, able: bool) {
+        self.0[rank].votes[(point % 2) as usize].store(2 * point + u64::from(able), Ordering::Release);
+    }
+
+    /// The ranks that have not voted at a point yet.
+    pub(crate) fn undecided(&self, point: u64) -> Vec<usize> {
+        let vote = |seat: &Seat| seat.votes[(point % 2) as usize].load(Ordering::Acquire) / 2;
+        (0..self.0.len()).filter(|rank| vote(&self.0[*rank]) != point).collect()
+    }
+
+    /// The first rank that could not make its part, when all have voted.
+    pub(crate) fn unable(&self, point: u64) -> Option<usize> {
+        self.0.iter().position(|seat| seat.votes[(point % 2) as usize].load(Ordering::Acquire) % 2 == 0)
     }
 
     /// What each rank shows at a point to which all have come.
     fn shown(&self, point: u64) -> impl Iterator<Item = Shown> {
         let at = (point % 2) as usize;
-        self.0.iter().map(move |rank| rank.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
+        self.0.iter().map(move |seat| seat.shown.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
     }
 
     /// The windows that all ranks have dropped.
@@ -67,5 +92,22 @@ mod tests {
         points.show(1, 2, vec![], 2);
         points.show(2, 2, vec![4], 1);
         assert_eq!(points.common(2), [0u64; 0]);
+    }
+
+    #[test]
+    fn votes_of_two_points() {
+        let points = Points::new(2);
+        assert_eq!(points.undecided(1), [0, 1]);
+        points.vote(0, 1, true);
+        assert_eq!(points.undecided(1), [1]);
+        points.vote(1, 1, false);
+        assert!(points.undecided(1).is_empty());
+        // A rank that is quick.
+        points.vote(0, 2, true);
+        assert_eq!((points.unable(1), points.undecided(2)), (Some(1), vec![1]));
+        points.vote(1, 2, true);
+        assert_eq!(points.unable(2), None);
+        points.vote(0, 3, false);
+        assert_eq!(points.undecided(3), [1]);
     }
 }

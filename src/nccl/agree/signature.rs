@@ -4,8 +4,8 @@ use super::backings;
 use super::backings::Backings;
 use super::code;
 use super::code::{
-    ALLOC_LARGE, GROW, LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, RESUME, SEND, SHOW, SIGNAL, SIMULATED,
-    SPLIT, SUSPEND, WAIT_SIGNAL, WINDOW,
+    ALLOC_LARGE, ALLOCATED, GROW, LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, RESUME, SEND, SHOW, SIGNAL,
+    SIMULATED, SPLIT, SUSPEND, WAIT_SIGNAL, WINDOW,
 };
 use super::head::{ELEMENT, PRE_MUL, REDUCTION, ROOT, reduction, root};
 use super::numbers::Numbers;
@@ -109,6 +109,12 @@ impl Signature {
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn alloc_large(bytes: usize) -> Self {
         Self([u64::from(ALLOC_LARGE), bytes as u64, 0, 0, 0, 0])
+    }
+
+    /// After an allocation: whether all ranks have the memory.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn allocated() -> Self {
+        Self([u64::from(ALLOCATED), 0, 0, 0, 0, 0])
     }
 
     /// Windows that were dropped are taken away.
@@ -343,7 +349,7 @@ pub(crate) fn is_point(head: u64) -> bool {
     head as u8 & SIMULATED != 0
         || matches!(
             head as u8,
-            REGISTER | ALLOC_LARGE | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED | SUSPEND | GROW | RESUME
+            REGISTER | ALLOC_LARGE | ALLOCATED | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED | SUSPEND | GROW | RESUME
         )
 }
 
@@ -354,6 +360,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
     let mut text = match head as u8 {
         REGISTER => return format!("{name} of {count} bytes"),
         ALLOC_LARGE => return format!("{name} of {count} bytes, too many for a symmetric window,"),
+        ALLOCATED => return format!("{name}, whether all ranks have the memory"),
         RECLAIM | SPLIT | ONE_SIDED | SUSPEND | RESUME => return name.to_owned(),
         GROW => return format!("{name} by {count}"),
         SIGNAL => return format!("{name} to rank {other}"),

@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::site::Site;
+use crate::nccl::enqueue::point;
 use crate::nccl::enqueue::submit;
 use crate::nccl::life::reaper;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -29,7 +30,9 @@ use crate::nccl::state::inner::Inner;
 use crate::nccl::state::windows::Burial;
 use crate::nccl::wait::call::Call;
 #[cfg(nccl_ge_2_27)]
-use crate::nccl::wait::entry::enter_all;
+use crate::nccl::wait::entry::{Entered, enter_all};
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::wait::patience::Patience;
 use crate::sys;
 
 const LOCAL: &str = "alloc_local";
@@ -233,34 +236,38 @@ fn allocate_together(
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut entered = enter_all(&refs, operation)?;
     let (entries, _promised) = retire::meet(approaching, &mut entered, operation, |_| wanted.signature(size))?;
-    // Whether others are about to wait for these ranks.
-    let is_awaited = members.first().is_some_and(|inner| inner.size > members.len());
+    let is_window = makes_windows(&members) && wanted.is_window(size.used);
     // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
     // waits for the device comes back.
-    let memory = match members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>() {
-        Ok(memory) => memory,
-        // The others are about to wait for this rank, if there are any.
-        Err(error) => return if is_awaited { Err(error) } else { Ok(Err(error)) },
+    let made = make(operation, &members, size, is_window);
+    let is_short = matches!(made, Err(Error::OutOfMemory { .. }));
+    // Ranks that compare tell each other, so that all have the memory, or none. Of others, those that make windows wait for this one.
+    let short = if made.is_ok() || is_short { vote(operation, &members, &mut entered, !is_short)? } else { None };
+    let memory = match (made, short) {
+        (Ok(memory), None) => memory,
+        (Ok(memory), Some(rank)) => {
+            drop(memory);
+            let place = format!("the device of rank {rank}");
+            return Ok(Err(Error::OutOfMemory { operation, bytes: size.used, place }));
+        }
+        (Err(error), Some(_)) => return Ok(Err(error)),
+        (Err(error), None) => {
+            let is_awaited = is_window && members.first().is_some_and(|inner| inner.size > members.len());
+            return if is_awaited || !is_short { Err(error) } else { Ok(Err(error)) };
+        }
     };
-    let is_zeroed = makes_windows(&members) && wanted.is_window(size.used);
-    let zeroed = if is_zeroed { zero(operation, &memory) } else { Ok(()) };
-    let (numbers, registered) = match zeroed {
-        Ok(()) if !is_zeroed => (vec![None; members.len()], Ok(())),
-        Ok(()) => {
-            let piece = |(memory, entry): (&Memory<'_>, &Option<u64>)| Piece {
-                ptr: memory.ptr,
-                bytes: memory.size.pages,
-                number: publish::number(*entry),
-                entry: *entry,
-                over: None,
-            };
-            let pieces = memory.iter().zip(&entries).map(piece).collect();
-            publish::together(operation, &members, &entered, pieces, |_| Signature::register(size.used))?
-        }
-        Err(error) => {
-            memory.into_iter().for_each(Memory::leave);
-            return if is_awaited { Err(error) } else { Ok(Err(error)) };
-        }
+    let (numbers, registered) = if is_window {
+        let piece = |(memory, entry): (&Memory<'_>, &Option<u64>)| Piece {
+            ptr: memory.ptr,
+            bytes: memory.size.pages,
+            number: publish::number(*entry),
+            entry: *entry,
+            over: None,
+        };
+        let pieces = memory.iter().zip(&entries).map(piece).collect();
+        publish::together(operation, &members, &entered, pieces, |_| Signature::register(size.used))?
+    } else {
+        (vec![None; members.len()], Ok(()))
     };
     let mut owned = Vec::with_capacity(members.len());
     for (memory, number) in memory.into_iter().zip(numbers) {
@@ -270,7 +277,65 @@ fn allocate_together(
         }
     }
     registered?;
-    Ok(Ok((owned, is_zeroed)))
+    Ok(Ok((owned, is_window)))
+}
+
+/// Memory of each member; zeroed, if it is to be windows.
+#[cfg(nccl_ge_2_27)]
+fn make<'a>(
+    operation: &'static str,
+    members: &[&'a Arc<Inner>],
+    size: Size,
+    is_window: bool,
+) -> Result<Vec<Memory<'a>>> {
+    let memory = members.iter().map(|inner| Memory::new(inner, size)).collect::<Result<Vec<_>>>()?;
+    if is_window && let Err(error) = zero(operation, &memory) {
+        memory.into_iter().for_each(Memory::leave);
+        return Err(error);
+    }
+    Ok(memory)
+}
+
+/// Says to the other ranks of a point to which all have come whether `members` were able to make their memory; the first rank that was
+/// not. `None` also where ranks do not compare.
+#[cfg(nccl_ge_2_27)]
+fn vote(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    entered: &mut Entered<'_>,
+    able: bool,
+) -> Result<Option<usize>> {
+    let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
+    let mut point = 0;
+    for (inner, (guard, _)) in members.iter().zip(entered.iter_mut()) {
+        if let Some(checked) = inner.checked.get() {
+            // A round of its own: the exchange carries what ranks show with what they compare.
+            guard.points += 1;
+            checked.show_point(guard.points, Vec::new(), usize::from(able));
+            point::come(inner, guard, operation, &Signature::allocated())?;
+            checked.see_point(operation, guard.points)?;
+            return Ok(checked.points.bytes(guard.points).iter().position(|able| *able == 0));
+        }
+        point = guard.points;
+        inner.family.iter().for_each(|family| family.points.vote(inner.rank, point, able));
+    }
+    let Some((first, family)) = members.first().and_then(|inner| Some((inner, inner.family.as_ref()?))) else {
+        return Ok(None);
+    };
+    let mut patience = Patience::default();
+    loop {
+        let missing = family.points.undecided(point);
+        if missing.is_empty() {
+            return Ok(family.points.unable(point));
+        }
+        patience.wait(
+            operation,
+            &refs,
+            |_| None,
+            first,
+            || format!("ranks {missing:?} have not allocated their part"),
+        )?;
+    }
 }
 
 /// Zeroes memory, and waits for that: peers may write to a window as soon as it is one, on streams that are ordered behind nothing here.
