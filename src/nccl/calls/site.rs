@@ -56,7 +56,7 @@ impl<'a> Site<'a> {
                 self.operation,
                 what,
                 "memory of this communicator",
-                "a CommBuffer of another communicator",
+                "a CommBuffer of another communicator: allocate it from this one, or use a DeviceBuffer, which works with any",
             ));
         }
         if self.comm.windows.is_cut(&region) {
