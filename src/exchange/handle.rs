@@ -80,6 +80,25 @@ impl Exchange {
         Self { view: Arc::clone(&self.view), timeout: Some(timeout) }
     }
 
+    /// The first other rank that is known to have ended, and how. Asks the store once; one that does not answer in time knows of nobody.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn departed(&self, within: Duration) -> Option<(usize, String)> {
+        let others: Vec<usize> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
+        let ids: Vec<u64> = others.iter().map(|rank| self.view.members[*rank].id).collect();
+        if ids.is_empty() {
+            return None;
+        }
+        match self.view.store.ended(&ids, within) {
+            Ok(ends) => others.into_iter().zip(ends).find_map(|(rank, end)| Some((rank, end?))),
+            // The rank that holds the store, as the store numbers it.
+            Err(Error::Gone { rank, how, .. }) => {
+                let is_it = |other: &usize| self.view.members[*other].root == rank;
+                others.into_iter().find(is_it).map(|rank| (rank, how))
+            }
+            Err(_) => None,
+        }
+    }
+
     pub(super) fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout())
     }

@@ -23,8 +23,13 @@ const PLACE: &str = "GPUCOMM_TEST_PLACE";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(3.0));
-    let roles: [(&str, fn(&Role) -> Result<()>); 4] =
-        [("trains", train), ("never comes", absent), ("hangs", hang), ("loses its device", lose)];
+    let roles: [(&str, fn(&Role) -> Result<()>); 5] = [
+        ("trains", train),
+        ("never comes", absent),
+        ("hangs", hang),
+        ("loses its device", lose),
+        ("dies in a recovery", dies_again),
+    ];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
             body(&role).unwrap();
@@ -139,6 +144,24 @@ fn lose(role: &Role) -> Result<()> {
     exchange.set("done", b"1")
 }
 
+/// The last rank comes to a recovery, and dies before the start in it. The others do not wait for their timeout.
+fn dies_again(role: &Role) -> Result<()> {
+    gpucomm::set_default_timeout(slower(60.0));
+    let exchange = exchange(role)?.within(slower(60.0));
+    let comm = start(role.device()?, &exchange)?;
+    if role.rank == role.size - 1 {
+        UniqueId::shared(&exchange.survivors()?)?;
+        std::process::exit(0);
+    }
+    let begin = Instant::now();
+    let recovered = comm.recover(&exchange)?;
+    assert!(begin.elapsed() < slower(15.0), "{:?}", begin.elapsed());
+    let left: Vec<_> = (0..role.size - 1).collect();
+    let stream = Stream::new(recovered.comm.device())?;
+    assert_eq!((&recovered.survivors, gathered(&recovered.comm, &stream, role.rank)?), (&left, left.clone()));
+    Ok(())
+}
+
 /// Starts all ranks of a role, which meet in a directory that goes with what this returns.
 fn spawn_all(role: &str, size: usize) -> (Vec<Child>, tempdir::TempDir) {
     spawn_with(role, size, &[])
@@ -232,6 +255,16 @@ fn a_rank_that_hangs_is_left_out_and_told() {
         for ranks in rank_counts(&[2, 4]) {
             let (children, _place) = spawn_all("hangs", ranks);
             all_succeed(children, slower(60.0));
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_dies_in_a_recovery_is_left_out_at_once() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2, 3, 4]) {
+            let (children, _place) = spawn_all("dies in a recovery", ranks);
+            all_succeed(children, slower(40.0));
         }
     });
 }

@@ -104,7 +104,9 @@ pub(crate) fn start(
         false => None,
     };
     let options = InitOptions { checked: false, ..options.clone() };
-    let inner = init::one_rank(operation, device, exchange.size(), id, exchange.rank(), &options)?;
+    let start = init::begin_rank(operation, device, exchange.size(), id, exchange.rank(), &options)?;
+    let gone = |within| exchange.departed(within).map(|(rank, how)| Error::Gone { operation, rank, how });
+    let inner = start.wait_unless(gone)?.into_iter().next().ok_or_else(|| init::nothing(operation))?;
     listener.into_iter().for_each(|listener| listener.listen(&inner));
     Ok(inner)
 }
