@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Sender, channel};
 
 use gpucomm::nccl::{AbortOutcome, InitOptions};
-use gpucomm::{Clique, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
 
 use crate::support::{places, quick, rank_counts, slower, still_works, watched};
 
@@ -25,6 +25,8 @@ enum Where {
     Behind,
     /// On a stream that is gone.
     Gone,
+    /// On the device of a rank that was closed before.
+    OfClosed,
 }
 
 /// A stream of the first device with a host function on it, which returns when the sender is dropped.
@@ -52,6 +54,15 @@ fn ends(end: End, at: Where) {
         Where::Elsewhere => hold(&other),
         Where::Behind => hold(&streams[0]),
         Where::Gone => hold(&Stream::new(devices[0]).unwrap()),
+        Where::OfClosed => {
+            let mut ranks = clique.into_ranks();
+            ranks.remove(0).close(slower(10.0)).unwrap();
+            let open = hold(&other);
+            quick(slower(3.0), || drop(ranks));
+            go_on(devices);
+            drop(open);
+            return streams.iter().chain([&other]).for_each(|stream| stream.synchronize().unwrap());
+        }
     };
     quick(slower(3.0), || match end {
         End::Drop => drop(clique),
@@ -63,16 +74,20 @@ fn ends(end: End, at: Where) {
         End::Close => clique.close(slower(10.0)).unwrap(),
         End::Abort => assert_eq!(clique.abort("not wanted"), AbortOutcome::StillRunning),
     });
-    // Nobody else on these devices is held up.
+    go_on(devices);
+    drop(open);
+    streams.iter().chain([&other]).for_each(|stream| stream.synchronize().unwrap());
+}
+
+/// Nobody else on these devices is held up.
+fn go_on(devices: &[Device]) {
     for device in devices {
         quick(slower(1.0), || {
             let stream = Stream::new(*device).unwrap();
             let x = DeviceBuffer::from_slice(&stream, &[7u8; 5000]).unwrap();
-            assert_eq!(x.to_vec(&stream).unwrap(), [7; 5000], "{end:?} {at:?}");
+            assert_eq!(x.to_vec(&stream).unwrap(), [7; 5000]);
         });
     }
-    drop(open);
-    streams.iter().chain([&other]).for_each(|stream| stream.synchronize().unwrap());
 }
 
 fn each_way(end: End) {
@@ -80,7 +95,7 @@ fn each_way(end: End) {
         if rank_counts(&[2]).is_empty() {
             return;
         }
-        for at in [Where::Elsewhere, Where::Behind, Where::Gone] {
+        for at in [Where::Elsewhere, Where::Behind, Where::Gone, Where::OfClosed] {
             ends(end, at);
             still_works(2);
         }

@@ -13,13 +13,17 @@ use gpucomm::{
 use crate::support::harness::devices;
 use crate::support::process::{Finished, Role, spawn};
 use crate::support::random::rng;
-use crate::support::{Number, assert_names, places, skip, slower, watched};
+use crate::support::{Number, assert_names, is_thorough, places, skip, slower, watched};
 
 const CHILD: &str = "determinism::child";
 
 /// On the emulator any two sums differ that are added up in any order, but for the shortest.
 fn runs() -> usize {
-    if gpucomm::backend() == Backend::Nvidia { 100 } else { 10 }
+    match gpucomm::backend() {
+        Backend::Nvidia => 100,
+        _ if is_thorough() => 20,
+        _ => 10,
+    }
 }
 
 #[test]

@@ -306,16 +306,18 @@ fn work_that_was_given_up_is_not_waited_for_again() {
     watched(120.0, || {
         for ranks in rank_counts(&[2, 4]) {
             let rig = Rig::new(ranks);
-            rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(20.0)));
+            rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(4.0)));
             let hung = hang(&rig);
+            let deadline = Instant::now() + slower(4.0);
             for (stream, _) in &hung {
-                let error = stream.wait(slower(0.3)).expect_err("rank 0 has not come");
+                let wait = deadline.saturating_duration_since(Instant::now()).max(slower(3.5));
+                let error = stream.wait(wait).expect_err("rank 0 has not come");
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             }
             let mut kept = rig.clique.into_ranks();
             let start = Instant::now();
             drop(kept.split_off(1));
-            assert!(start.elapsed() < slower(4.0), "{:?}", start.elapsed());
+            assert!(start.elapsed() < slower(2.5), "{:?}", start.elapsed());
             let cause = kept[0].cause().expect("its peers were dropped with work in flight");
             assert_names(&cause, &["Stream::wait"]);
             drop(kept);

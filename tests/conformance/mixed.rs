@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use gpucomm::nccl::{AbortOutcome, CommBuffer};
-use gpucomm::{
-    Backend, Clique, Communicator, DeviceBuffer, Error, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream,
-};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream};
 
-use crate::support::{Rig, assert_names, places, quick, rank_counts, slower, watched};
+use crate::support::{Rig, assert_names, is_thorough, places, quick, rank_counts, slower, watched};
 
-/// Elements: large enough for NCCL to move them without copying; the emulator makes no difference.
+/// Elements: large enough for NCCL to move them without copying; the emulator makes no difference, so few will do.
 fn len() -> usize {
-    if gpucomm::backend() == Backend::Nvidia { 4 << 20 } else { 256 << 10 }
+    if is_thorough() { 4 << 20 } else { 256 << 10 }
 }
 
 fn values(seed: usize) -> Vec<u32> {

@@ -12,11 +12,17 @@ use gpucomm::{
 };
 
 use crate::support::process::{Role, all_succeed, spawn_all};
-use crate::support::{Rig, assert_argument, assert_names, places, rank_counts, slower, still_works, watched};
+use crate::support::{
+    Rig, assert_argument, assert_names, is_thorough, places, rank_counts, slower, still_works, watched,
+};
 
 /// Large enough for NCCL to move it without copying; the emulator makes no difference.
 pub fn large() -> usize {
-    if gpucomm::backend() == Backend::Nvidia { 12 << 20 } else { 96 << 10 }
+    match gpucomm::backend() {
+        Backend::Nvidia => 12 << 20,
+        _ if is_thorough() => 384 << 10,
+        _ => 96 << 10,
+    }
 }
 
 /// Whether memory of NCCL can be registered: not where the library cannot be stopped before that is taken away.

@@ -12,45 +12,47 @@ use std::sync::{Mutex, PoisonError};
 use super::mark::Mark;
 use super::stream::{self, Stream};
 use crate::cuda::devices::device::Device;
+use crate::error::Error;
 
 /// The work of some devices that was not done when this was made.
 pub(crate) struct Busy {
-    streams: Vec<(Stream, Option<Mark>)>,
-    left: Vec<Mark>,
+    /// Streams that had no room for a mark, or may have none.
+    streams: Vec<Stream>,
+    marks: Vec<Mark>,
 }
 
-/// What streams that are gone had not done, by device.
-static LEFT: Mutex<Vec<(Device, Mark)>> = Mutex::new(Vec::new());
+/// What streams that are gone had not done.
+static LEFT: Mutex<Vec<Mark>> = Mutex::new(Vec::new());
 
 impl Busy {
     /// What `devices` are busy with. Does not wait.
     pub(crate) fn with(devices: &[Device]) -> Self {
-        let streams = stream::all_kept().into_iter();
-        let streams = streams.filter(|stream| devices.contains(&stream.device()) && is_busy(stream));
-        let streams = streams.map(|stream| {
-            // Without room for a mark, the stream is asked whether it is idle.
-            let has_room = stream.in_flight().has_reserve(stream.queue()).unwrap_or(false);
-            let mark = has_room.then(|| stream.in_flight().mark_all(stream.queue()).ok().flatten()).flatten();
-            (stream, mark)
-        });
-        let streams = streams.collect();
-        Self { streams, left: left_on(devices) }
+        let (mut streams, mut marks) = (Vec::new(), left_on(devices));
+        for stream in stream::all_kept() {
+            if !devices.contains(&stream.device()) || !is_busy(&stream) {
+                continue;
+            }
+            // Behind an event on the legacy default stream, all blocking streams would wait.
+            let has_room =
+                !stream.queue().is_legacy() && stream.in_flight().has_reserve(stream.queue()).unwrap_or(false);
+            match has_room.then(|| stream.in_flight().mark_all(stream.queue())) {
+                Some(Ok(Some(mark))) => marks.push(mark),
+                _ => streams.push(stream),
+            }
+        }
+        Self { streams, marks }
     }
 
     /// Returns true if all of that work is done, or its device has failed. Does not wait.
     pub(crate) fn is_over(&mut self) -> bool {
-        self.streams.retain(|(stream, mark)| match mark {
-            Some(mark) => !mark.reached().unwrap_or(true),
-            None => is_busy(stream),
-        });
-        self.left.retain(|mark| !mark.reached().unwrap_or(true));
-        self.streams.is_empty() && self.left.is_empty()
+        self.streams.retain(is_busy);
+        self.marks.retain(|mark| !mark.reached().unwrap_or(true));
+        self.streams.is_empty() && self.marks.is_empty()
     }
 
     /// One of the devices that are busy.
     pub(crate) fn device(&self) -> Option<Device> {
-        let streams = self.streams.iter().map(|(stream, _)| stream.device());
-        streams.chain(self.left.iter().map(Mark::device)).next()
+        self.streams.iter().map(Stream::device).chain(self.marks.iter().map(Mark::device)).next()
     }
 }
 
@@ -63,8 +65,13 @@ pub(crate) fn are_busy(devices: &[Device], skip: impl Fn(&Stream) -> bool) -> bo
 
 fn left_on(devices: &[Device]) -> Vec<Mark> {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    left.retain(|(_, mark)| !mark.reached().unwrap_or(true));
-    left.iter().filter(|(device, _)| devices.contains(device)).map(|(_, mark)| mark.clone()).collect()
+    forget_done(&mut left);
+    left.iter().filter(|mark| devices.contains(&mark.device())).cloned().collect()
+}
+
+/// What cannot be asked, as in a host function, stays.
+fn forget_done(left: &mut Vec<Mark>) {
+    left.retain(|mark| !matches!(mark.reached(), Ok(true) | Err(Error::DeviceLost { .. })));
 }
 
 /// A stream that is being captured does nothing meanwhile.
@@ -73,10 +80,10 @@ fn is_busy(stream: &Stream) -> bool {
 }
 
 /// The last handle of a stream of this crate goes: what it has not done goes on.
-pub(super) fn leave(device: Device, mark: Mark) {
+pub(super) fn leave(mark: Mark) {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     if left.len() >= 8 && left.len().is_power_of_two() {
-        left.retain(|(_, mark)| !mark.reached().unwrap_or(true));
+        forget_done(&mut left);
     }
-    left.push((device, mark));
+    left.push(mark);
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::in_flight::ENTRY;
@@ -41,23 +40,21 @@ impl Stream {
         const OPERATION: &str = "Stream::launch_host";
         let _current = self.device().make_current(OPERATION)?;
         self.room_for_one(OPERATION, default_timeout())?;
-        let all = Arc::clone(self.host_functions());
-        all.add();
-        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), all }));
+        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panics: Arc::clone(self.panics()) }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };
         self.count(ENTRY);
+        self.note_other_work();
         check("cudaLaunchHostFunc", code).inspect_err(|_| {
             // SAFETY: from `Box::into_raw` above; the call failed, so nobody else has it.
             drop(unsafe { Box::from_raw(task) });
-            self.host_functions().remove();
         })
     }
 }
 
 struct Task {
     run: Box<dyn FnOnce() + Send>,
-    all: Arc<HostFunctions>,
+    panics: Arc<Panics>,
 }
 
 /// The host function that CUDA calls.
@@ -67,51 +64,31 @@ struct Task {
 unsafe extern "C" fn run_task(data: *mut c_void) {
     // SAFETY: as the caller promises.
     let task = unsafe { Box::from_raw(data.cast::<Task>()) };
-    let Task { run, all } = *task;
-    as_host_function(|| all.run(run));
+    let Task { run, panics } = *task;
+    as_host_function(|| panics.catch(run));
 }
 
-/// How many host functions are not done, and the first panic since the last wait.
+/// The first panic of a host function of a stream since the last wait, which the next one tells.
 #[derive(Debug, Default)]
-pub(crate) struct HostFunctions {
-    pending: AtomicUsize,
-    panic: Mutex<Option<Error>>,
-}
+pub(crate) struct Panics(Mutex<Option<Error>>);
 
-impl HostFunctions {
-    /// One more is about to be enqueued.
-    pub(super) fn add(&self) {
-        self.pending.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// One is done, or was not enqueued.
-    pub(super) fn remove(&self) {
-        self.pending.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Returns true if one is enqueued that has not returned.
-    #[cfg(feature = "nccl")]
-    pub(crate) fn are_pending(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) > 0
-    }
-
+impl Panics {
     /// Runs a host function, and keeps its panic.
-    pub(super) fn run(&self, run: impl FnOnce()) {
+    fn catch(&self, run: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
             let said = panicked::said(payload.as_ref()).unwrap_or("(no message)");
             let error = Error::InvalidUsage {
                 operation: "Stream::launch_host",
                 reason: format!("a host function panicked: {said}"),
             };
-            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             // Dropping the payload may panic in its turn.
             std::mem::forget(payload);
         }
-        self.remove();
     }
 
     /// The panic that was kept, once.
-    pub(crate) fn tell(&self) -> Result<()> {
-        self.panic.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    pub(super) fn tell(&self) -> Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
 }

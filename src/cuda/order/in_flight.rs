@@ -239,6 +239,11 @@ impl InFlight {
         self.new_mark(&mut self.lock(), stream).map(Some)
     }
 
+    /// The newest mark that there is.
+    pub(crate) fn newest(&self) -> Option<Mark> {
+        self.lock().newest.clone()
+    }
+
     /// A new mark behind everything that is on the stream, for which the caller has made room.
     pub(crate) fn mark_anew(&self, stream: Queue) -> Result<Mark> {
         self.new_mark(&mut self.lock(), stream)

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use super::capture::Capture;
-use super::host_function::HostFunctions;
+use super::host_function::Panics;
 use super::in_flight::InFlight;
 use super::mark::Mark;
 use super::queue::Queue;
@@ -62,7 +63,9 @@ pub(crate) struct Inner {
     /// What is dropped when the last handle is.
     pub(super) owners: Mutex<Vec<Box<dyn Send>>>,
     history: History,
-    host_functions: Arc<HostFunctions>,
+    panics: Arc<Panics>,
+    /// Where it stood after the last work that is no operation of a communicator, nor a copy or a fill of this crate.
+    other_work: AtomicU64,
     in_flight: InFlight,
     given_up: Mutex<Option<GivenUp>>,
     /// The capture that it was made for.
@@ -170,11 +173,12 @@ impl Stream {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let in_flight = InFlight::new(life != Life::Ours || capture.is_some());
-        let (history, host_functions, owners) = (History::default(), Arc::default(), Mutex::default());
+        let (history, panics, owners) = (History::default(), Arc::default(), Mutex::default());
         pool::count_stream(device, true);
         let queue = Queue { raw, device, serial };
         let given_up = Mutex::default();
-        let inner = Arc::new(Inner { queue, life, owners, history, host_functions, in_flight, given_up, capture });
+        let other_work = AtomicU64::new(0);
+        let inner = Arc::new(Inner { queue, life, owners, history, panics, other_work, in_flight, given_up, capture });
         Self { inner }
     }
 
@@ -213,9 +217,17 @@ impl Stream {
         }
     }
 
-    /// What it is, where this is its last handle.
+    /// What it is, where this is its last handle. Whoever looks at all streams has one of each for a moment.
     pub(super) fn last(self) -> Option<Inner> {
-        Arc::into_inner(self.inner)
+        let mut inner = self.inner;
+        for _ in 0..5 {
+            match Arc::try_unwrap(inner) {
+                Ok(last) => return Some(last),
+                Err(shared) => inner = shared,
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Arc::into_inner(inner)
     }
 
     /// The `cudaStream_t`, on which only this crate enqueues, and counts what it does.
@@ -353,9 +365,21 @@ impl Stream {
         inner.upgrade().map(|inner| Self { inner })
     }
 
-    /// Its host functions.
-    pub(crate) fn host_functions(&self) -> &Arc<HostFunctions> {
-        &self.inner.host_functions
+    /// Panics of its host functions that no wait has told yet.
+    pub(crate) fn panics(&self) -> &Arc<Panics> {
+        &self.inner.panics
+    }
+
+    /// After an enqueue that was counted: of a host function, a kernel of others, or something of NVSHMEM, which may take for ever.
+    #[inline]
+    pub(crate) fn note_other_work(&self) {
+        self.inner.other_work.fetch_max(self.in_flight().position(), Ordering::Relaxed);
+    }
+
+    /// Returns true if such work is not known to be done.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn may_have_other_work(&self) -> bool {
+        !self.in_flight().has_seen(self.inner.other_work.load(Ordering::Relaxed))
     }
 
     /// A number that no other stream has as long as this one is there.
@@ -404,13 +428,16 @@ impl std::fmt::Debug for Stream {
 impl Inner {
     /// What is not done goes on when the stream is destroyed: it is remembered.
     fn leave_work(&self) {
-        if self.capture.is_none()
-            && self.in_flight.places() > 0
-            && self.in_flight.has_reserve(self.queue).unwrap_or(false)
-            && let Ok(mark) = self.in_flight.mark(self.queue)
-            && let Ok(false) = mark.reached()
-        {
-            busy::leave(self.queue.device, mark);
+        if self.capture.is_some() || (self.in_flight.places() == 0 && !self.in_flight.is_exposed()) {
+            return;
+        }
+        let mark = match self.in_flight.has_reserve(self.queue) {
+            Ok(true) => self.in_flight.mark_all(self.queue).ok().flatten(),
+            // There is no place for a mark: the last one is near the end.
+            _ => self.in_flight.newest(),
+        };
+        if let Some(mark) = mark.filter(|mark| matches!(mark.reached(), Ok(false))) {
+            busy::leave(mark);
         }
     }
 }

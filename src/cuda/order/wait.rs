@@ -167,7 +167,7 @@ impl Stream {
     /// What was found, of which the stream counts as told.
     fn tell(&self, origins: &Origins, judged: Result<()>) -> Result<()> {
         judged.inspect_err(|_| self.history().tell(origins, false))?;
-        self.host_functions().tell()
+        self.panics().tell()
     }
 }
 

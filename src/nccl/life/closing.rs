@@ -304,7 +304,7 @@ impl InVain {
 /// The streams of `members` that are not done.
 fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
     let streams = members.iter().filter_map(|inner| Some(inner.try_lock()?.streams.all().to_vec())).flatten();
-    streams.filter(|stream| !stream.is_idle().unwrap_or(true)).collect()
+    streams.filter(|stream| !stream.is_drained().unwrap_or(true)).collect()
 }
 
 /// What dropping communicators does: they are closed if that succeeds in time, else they are aborted, and all ranks of this process
@@ -323,14 +323,15 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     };
     let (start, in_vain) = (Instant::now(), InVain::recent());
     let whole = Deadline::after(GRACE.min(timeout).saturating_sub(in_vain.spent).max(AGAIN));
-    let waits = busy(&active);
-    let given_up = waits.iter().find_map(Stream::given_up);
-    let is_known = |stream: &Stream| in_vain.streams.contains(&stream.serial()) || stream.given_up().is_some();
-    let for_work = if !waits.is_empty() && waits.iter().all(is_known) {
-        AGAIN
-    } else {
-        whole.remaining().saturating_sub(ENDING.min(whole.remaining() / 5))
+    let waits = if std::thread::panicking() { Vec::new() } else { busy(&active) };
+    let for_work = whole.remaining().saturating_sub(ENDING.min(whole.remaining() / 5));
+    let waited = |stream: &Stream| match stream.given_up() {
+        _ if in_vain.streams.contains(&stream.serial()) => for_work,
+        Some(Error::Timeout { timeout, .. }) => timeout,
+        _ => Duration::ZERO,
     };
+    // What was waited for already counts, also by others than this drop.
+    let for_work = for_work.saturating_sub(waits.iter().map(waited).min().unwrap_or_default()).max(AGAIN);
     let deadline = Deadline::after(for_work);
     if std::thread::panicking() || close(&active, &deadline).is_err() {
         // Others may have revoked them meanwhile, and go on.
@@ -339,7 +340,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         let streams = if deadline.expired() { busy(&active) } else { Vec::new() };
         // A wait that was not over in time has said what hangs.
         let reason = || Error::Aborted { operation: "drop", reason: why_dropped(&active) };
-        let cause = given_up.filter(|_| !streams.is_empty()).unwrap_or_else(reason);
+        let cause = streams.iter().find_map(Stream::given_up).unwrap_or_else(reason);
         let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();
         if start_abort(&relatives, &cause) {
             // NCCL frees nothing before the devices are done with all, also with what others do there.

@@ -39,7 +39,6 @@ pub(crate) fn close(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Result<(
     // Those that were held up by others, which have ended meanwhile.
     let closed = groups.iter().zip(&answers).filter(|(_, answer)| answer.is_ok()).flat_map(|(group, _)| group);
     let closed: Vec<_> = closed.cloned().collect();
-    // Before they end: afterwards nothing is known of their devices.
     wait_for_end(&closed, &freeing::patience(&closed, deadline));
     let of = |inner: &Arc<Inner>| groups.iter().position(|group| Arc::ptr_eq(&group[0].household, &inner.household));
     members.iter().map(|inner| of(inner).map_or(Ok(()), |at| answers[at].clone())).collect()

@@ -162,21 +162,49 @@ fn have_come(other: &Inner, points: &mut Option<Vec<(Stream, Mark)>>) -> bool {
 /// Whether what others do may hold up the end of `members`: communicators that are active on the devices on which NCCL frees something, and
 /// work there that is not theirs.
 pub(super) fn is_held_up(members: &[Arc<Inner>]) -> bool {
-    if !others_of(members.iter().map(|inner| &**inner)).is_empty() {
-        return true;
-    }
-    // No lock of theirs is held while CUDA is asked.
-    let own: Vec<_> =
-        members.iter().filter_map(|inner| inner.try_lock()).flat_map(|guard| guard.streams.all().to_vec()).collect();
-    // What they have left on their own streams ends with them, unless a host function is among it.
-    let is_own = |stream: &Stream| !stream.host_functions().are_pending() && own.contains(stream);
-    cuda::are_busy(&devices_of(members), is_own)
+    Others::of(members).hold_up()
 }
 
-/// The devices on which NCCL frees something when `members` end.
+/// What may hold up the end of some ranks.
+pub(super) struct Others {
+    are_active: bool,
+    /// Where NCCL frees something; nowhere, where it is not known what is theirs there.
+    devices: Vec<Device>,
+    /// The streams of all ranks that end with them.
+    own: Vec<Stream>,
+}
+
+impl Others {
+    /// Calls nothing, and waits for nothing.
+    pub(super) fn of(members: &[Arc<Inner>]) -> Self {
+        let are_active = !others_of(members.iter().map(|inner| &**inner)).is_empty();
+        let relatives: Vec<_> = members.iter().flat_map(|inner| inner.household.members()).collect();
+        // Somebody is inside of one that is locked.
+        let own: Option<Vec<_>> =
+            relatives.iter().map(|inner| inner.try_lock().map(|guard| guard.streams.all().to_vec())).collect();
+        let devices = if own.is_some() { devices_of(members) } else { Vec::new() };
+        Self { are_active, devices, own: own.into_iter().flatten().flatten().collect() }
+    }
+
+    pub(super) fn hold_up(&self) -> bool {
+        // CUDA must not be called in host functions.
+        if self.are_active || cuda::in_host_function() {
+            return self.are_active;
+        }
+        // What they have left on their own streams ends with them, unless there is other work among it.
+        cuda::are_busy(&self.devices, |stream| !stream.may_have_other_work() && self.own.contains(stream))
+    }
+}
+
+/// The devices on which NCCL frees something when `members` end: none where others of the same communicators go on.
 fn devices_of(members: &[Arc<Inner>]) -> Vec<Device> {
-    let mut devices: Vec<_> =
-        members.iter().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
+    let mut devices = Vec::new();
+    for inner in members {
+        let goes_on = |other: &Arc<Inner>| other.is_active() && !members.iter().any(|inner| Arc::ptr_eq(inner, other));
+        if !inner.household.members().iter().any(goes_on) {
+            devices.extend(inner.household.devices());
+        }
+    }
     devices.sort_unstable_by_key(|device| device.ordinal());
     devices.dedup();
     devices
@@ -185,8 +213,7 @@ fn devices_of(members: &[Arc<Inner>]) -> Vec<Device> {
 /// Communicators other than those of `members` that are active on the devices on which NCCL frees something when these end.
 fn others_of<'a>(members: impl Iterator<Item = &'a Inner> + Clone) -> Vec<Arc<Inner>> {
     let ends = |one: &Inner| members.clone().any(|inner| Arc::ptr_eq(&inner.household, &one.household));
-    let devices: Vec<_> =
-        members.clone().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
+    let devices: Vec<_> = members.clone().flat_map(|inner| inner.household.devices()).collect();
     let mut all = HOUSEHOLDS.members();
     all.retain(|one| one.is_active() && !ends(one) && devices.contains(&one.device));
     all

@@ -163,6 +163,7 @@ fn welcome_in(
     warnings::all_went_well();
     watchdog::look_after(members);
     members.iter().for_each(|inner| inner.trace_start());
+    household.lie_on(members.iter().map(|inner| inner.device));
     if let Some(cause) = household.admit(members) {
         start_abort(members, &cause);
         return Err(members.first().and_then(|inner| inner.refusal(operation)).unwrap_or(cause));

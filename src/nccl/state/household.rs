@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::children::{Child, Children};
 use super::growth::Growth;
 use super::together::Together;
+use crate::cuda::Device;
 use crate::error::Error;
 use crate::exchange::digest;
 use crate::nccl::setup::config::Config;
@@ -64,6 +65,8 @@ pub(crate) struct Household<R> {
     configs: Mutex<Vec<Arc<Config>>>,
     /// What the first of them says.
     deterministic: AtomicBool,
+    /// Those of all that have started, also of those that have ended.
+    devices: Mutex<Vec<Device>>,
     ranks: Mutex<Ranks<R>>,
 }
 
@@ -148,8 +151,24 @@ impl<R> Household<R> {
             open: AtomicUsize::default(),
             configs: Mutex::default(),
             deterministic: AtomicBool::default(),
+            devices: Mutex::default(),
             ranks: Mutex::new(Ranks { started: Vec::new(), cause: None }),
         }
+    }
+
+    /// Ranks have started on `devices`.
+    pub(crate) fn lie_on(&self, devices: impl Iterator<Item = Device>) {
+        let mut all = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.for_each(|device| {
+            if !all.contains(&device) {
+                all.push(device)
+            }
+        });
+    }
+
+    /// The devices on which NCCL frees something when the last of them ends.
+    pub(crate) fn devices(&self) -> Vec<Device> {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Keeps a configuration that ranks are started with.

@@ -94,9 +94,10 @@ impl Drop for Block {
     fn drop(&mut self) {
         self.inner.own.remove(Key::Allocation(self.alloc.id()));
         let mut uses = self.remote.take();
-        uses.let_go();
-        if in_host_function() && uses.needs_borrowed() {
-            // Nobody can ask later whether these uses are done: the memory stays.
+        if !in_host_function() {
+            uses.let_go();
+        } else if uses.needs_borrowed() {
+            // CUDA must not be called here, and nobody can ask later whether these uses are done: the memory stays.
             std::mem::forget((Arc::clone(&self.alloc), uses));
             return;
         }

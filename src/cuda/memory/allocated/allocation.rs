@@ -367,7 +367,8 @@ impl Rest {
     #[cold]
     fn drop_elsewhere(self) {
         let device = match (&self.freed, &self.shared) {
-            // A stream of others may be gone before that thread can mark it.
+            // A stream of others may be gone before that thread frees in its order, or can mark it.
+            _ if matches!(&self.kind, Kind::Pool(home) if home.is_borrowed()) => return std::mem::forget(self),
             (Some(freed), _) if freed.uses.needs_borrowed() => return std::mem::forget(self),
             (_, Some(known)) if known.uses.needs_borrowed() => return std::mem::forget(self),
             (Some(freed), _) => freed.device,
