@@ -7,12 +7,10 @@
 //! It knows the streams that have a handle, but for those of [`Stream::from_raw`], which others may destroy at any moment, and what
 //! was left on its own streams when they were dropped.
 
-use std::sync::{Mutex, PoisonError};
-
+use super::left;
 use super::mark::Mark;
 use super::stream::{self, Stream};
 use crate::cuda::devices::device::Device;
-use crate::error::Error;
 
 /// The work of some devices that was not done when this was made.
 pub(crate) struct Busy {
@@ -21,13 +19,10 @@ pub(crate) struct Busy {
     marks: Vec<Mark>,
 }
 
-/// What streams that are gone had not done.
-static LEFT: Mutex<Vec<Mark>> = Mutex::new(Vec::new());
-
 impl Busy {
     /// What `devices` are busy with. Does not wait.
     pub(crate) fn with(devices: &[Device]) -> Self {
-        let (mut streams, mut marks) = (Vec::new(), left_on(devices));
+        let (mut streams, mut marks) = (Vec::new(), left::on(devices));
         for stream in stream::all_kept() {
             if !devices.contains(&stream.device()) || !is_busy(&stream) {
                 continue;
@@ -60,30 +55,10 @@ impl Busy {
 #[cfg(feature = "nccl")]
 pub(crate) fn are_busy(devices: &[Device], skip: impl Fn(&Stream) -> bool) -> bool {
     let is_it = |stream: &Stream| devices.contains(&stream.device()) && !skip(stream) && is_busy(stream);
-    stream::all_kept().iter().any(is_it) || !left_on(devices).is_empty()
-}
-
-fn left_on(devices: &[Device]) -> Vec<Mark> {
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    forget_done(&mut left);
-    left.iter().filter(|mark| devices.contains(&mark.device())).cloned().collect()
-}
-
-/// What cannot be asked, as in a host function, stays.
-fn forget_done(left: &mut Vec<Mark>) {
-    left.retain(|mark| !matches!(mark.reached(), Ok(true) | Err(Error::DeviceLost { .. })));
+    stream::all_kept().iter().any(is_it) || !left::on(devices).is_empty()
 }
 
 /// A stream that is being captured does nothing meanwhile.
 fn is_busy(stream: &Stream) -> bool {
     !stream.is_captured() && !stream.is_drained().unwrap_or(true)
-}
-
-/// The last handle of a stream of this crate goes: what it has not done goes on.
-pub(super) fn leave(mark: Mark) {
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    if left.len() >= 8 && left.len().is_power_of_two() {
-        forget_done(&mut left);
-    }
-    left.push(mark);
 }

@@ -1,24 +1,24 @@
 //! Host functions: code of the host that a stream runs between other work.
 
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::in_flight::ENTRY;
+use super::panics::Panics;
 use super::stream::Stream;
 use crate::cuda::devices::check::check;
 use crate::cuda::devices::thread::as_host_function;
 use crate::deadline::default_timeout;
-use crate::error::{Error, Result};
-use crate::{panicked, sys};
+use crate::error::Result;
+use crate::sys;
 
 impl Stream {
     /// Wraps `cudaLaunchHostFunc`: runs `f` on a thread of the runtime when the work before it is done. Work behind it
     /// waits for it.
     ///
-    /// `f` must not use this crate: methods that would call CUDA give [`InvalidUsage`](crate::Error::InvalidUsage) there, and what is
-    /// dropped there is leaked, but for memory, which a thread of this crate frees. A panic is caught, and the next wait for this stream reports it. Where the device
-    /// fails before it comes to it, `f` is leaked.
+    /// `f` must not use this crate: methods that would call CUDA return [`InvalidUsage`](crate::Error::InvalidUsage). Memory that
+    /// is dropped there is freed by a thread of this crate; streams, events and the like are leaked. A panic is caught, and the next wait
+    /// for this stream returns it. If the device fails before it comes to `f`, `f` is leaked.
     ///
     /// ```
     /// # use gpucomm::{Device, DeviceBuffer, Stream};
@@ -66,29 +66,4 @@ unsafe extern "C" fn run_task(data: *mut c_void) {
     let task = unsafe { Box::from_raw(data.cast::<Task>()) };
     let Task { run, panics } = *task;
     as_host_function(|| panics.catch(run));
-}
-
-/// The first panic of a host function of a stream since the last wait, which the next one tells.
-#[derive(Debug, Default)]
-pub(crate) struct Panics(Mutex<Option<Error>>);
-
-impl Panics {
-    /// Runs a host function, and keeps its panic.
-    fn catch(&self, run: impl FnOnce()) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-            let said = panicked::said(payload.as_ref()).unwrap_or("(no message)");
-            let error = Error::InvalidUsage {
-                operation: "Stream::launch_host",
-                reason: format!("a host function panicked: {said}"),
-            };
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            // Dropping the payload may panic in its turn.
-            std::mem::forget(payload);
-        }
-    }
-
-    /// The panic that was kept, once.
-    pub(super) fn tell(&self) -> Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
-    }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::capture::Capture;
-use super::host_function::Panics;
 use super::in_flight::InFlight;
 use super::mark::Mark;
+use super::panics::Panics;
 use super::queue::Queue;
-use super::{busy, capture};
+use super::{capture, left};
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::thread::in_host_function;
@@ -437,7 +437,7 @@ impl Inner {
             _ => self.in_flight.newest(),
         };
         if let Some(mark) = mark.filter(|mark| matches!(mark.reached(), Ok(false))) {
-            busy::leave(mark);
+            left::add(mark);
         }
     }
 }

@@ -47,7 +47,6 @@ impl Inner {
         said.inspect_err(|error| self.lose(error))
     }
 
-    /// Says `words` to `pes`; to each at the place of this PE behind the one that `places` has for it.
     /// Has `f` enqueue the transfer of a word, which holds `bits`, from symmetric memory of this PE to `memory`, on the context's own stream, and waits for it.
     pub(crate) fn send<M: Lend>(
         &self,
@@ -65,6 +64,7 @@ impl Inner {
         self.on_own_stream(operation, TRANSFER, memory, |stream| f(own.ptr().cast_const(), stream))
     }
 
+    /// Says `words` to `pes`; to each at the place of this PE behind the one that `places` has for it. `barrier` has all of them come together.
     fn say_at(
         &self,
         operation: &'static str,

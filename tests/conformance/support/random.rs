@@ -32,7 +32,7 @@ pub fn is_thorough() -> bool {
 pub fn takes(case: impl Debug) -> bool {
     let mut hasher = DefaultHasher::new();
     (seed(), format!("{case:?}")).hash(&mut hasher);
-    is_thorough() || hasher.finish() % 3 == 0
+    is_thorough() || hasher.finish().is_multiple_of(3)
 }
 
 /// Random numbers for a test that is no matrix.

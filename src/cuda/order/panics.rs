@@ -1,0 +1,32 @@
+//! Panics of host functions, which the next wait for their stream tells.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::panicked;
+
+/// The first panic since the last wait.
+#[derive(Debug, Default)]
+pub(crate) struct Panics(Mutex<Option<Error>>);
+
+impl Panics {
+    /// Runs a host function, and keeps its panic.
+    pub(crate) fn catch(&self, run: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            let said = panicked::said(payload.as_ref()).unwrap_or("(no message)");
+            let error = Error::InvalidUsage {
+                operation: "Stream::launch_host",
+                reason: format!("a host function panicked: {said}"),
+            };
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            // Dropping the payload may panic in its turn.
+            std::mem::forget(payload);
+        }
+    }
+
+    /// The panic that was kept, once.
+    pub(crate) fn tell(&self) -> Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
