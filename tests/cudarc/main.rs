@@ -1,6 +1,9 @@
 //! Memory and streams of cudarc in operations, on the emulator, which looks whether all work that conflicts is in some order.
 
 mod capture;
+#[allow(dead_code)]
+#[path = "../cuda/child.rs"]
+mod child;
 mod driver;
 #[allow(dead_code)]
 #[path = "../../examples/cudarc.rs"]
@@ -36,10 +39,13 @@ fn slow(stream: &Arc<CudaStream>) -> (CudaSlice<u8>, CudaSlice<u8>) {
 
 #[test]
 fn a_thousand_rounds_are_right() {
-    driver::install();
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    example::run(1000, 501, seed).unwrap();
+    // NCCL waits for the device where it ends, behind what other tests hold up, and they for NCCL.
+    child::alone("a_thousand_rounds_are_right", || {
+        driver::install();
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        example::run(1000, 501, seed).unwrap();
+    });
 }
 
 #[test]
@@ -225,16 +231,19 @@ fn what_cannot_be_lent_is_refused() {
 
 #[test]
 fn what_is_lent_is_kept_by_nothing() {
-    let (_context, theirs, shared) = two_streams();
-    let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
-    let comm = &clique.ranks()[0];
-    let own = Stream::new(Device::new(0).unwrap()).unwrap();
-    let mut x = theirs[0].alloc_zeros::<f32>(64).unwrap();
-    let captured = shared[0]
-        .lend(&mut x, |mut x| own.capture(|lane| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, lane)).map(drop));
-    assert!(matches!(captured, Err(Error::InvalidUsage { .. })), "{captured:?}");
-    shared[0].lend(&mut x, |mut x| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &shared[0])).unwrap();
-    shared[0].synchronize().unwrap();
+    // NCCL waits for the device where it ends, behind what other tests hold up, and they for NCCL.
+    child::alone("what_is_lent_is_kept_by_nothing", || {
+        let (_context, theirs, shared) = two_streams();
+        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
+        let comm = &clique.ranks()[0];
+        let own = Stream::new(Device::new(0).unwrap()).unwrap();
+        let mut x = theirs[0].alloc_zeros::<f32>(64).unwrap();
+        let captured = shared[0]
+            .lend(&mut x, |mut x| own.capture(|lane| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, lane)).map(drop));
+        assert!(matches!(captured, Err(Error::InvalidUsage { .. })), "{captured:?}");
+        shared[0].lend(&mut x, |mut x| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &shared[0])).unwrap();
+        shared[0].synchronize().unwrap();
+    });
 }
 
 #[test]
