@@ -80,7 +80,8 @@ impl Exchange {
         Self { view: Arc::clone(&self.view), timeout: Some(timeout) }
     }
 
-    /// The first other rank that is known to have ended, and how. Asks the store once; one that does not answer in time knows of nobody.
+    /// Returns the first other rank that the store knows to have ended, and how. Asks the store once. Returns `None` if it does not
+    /// answer within that time.
     #[cfg(feature = "nccl")]
     pub(crate) fn departed(&self, within: Duration) -> Option<(usize, String)> {
         let others: Vec<usize> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();

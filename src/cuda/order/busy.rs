@@ -1,4 +1,4 @@
-//! What the devices are busy with at one moment.
+//! The unfinished work of some devices at one moment.
 //!
 //! Some calls wait for a whole device and hold a lock of the driver meanwhile: `cudaFreeHost`, `cudaFree`, and NCCL where it frees a
 //! communicator. Behind a host function or a kernel that does not end, each other call for that device then hangs too. So this

@@ -1,4 +1,4 @@
-//! What the streams of this crate that are gone had not done: CUDA goes on with it.
+//! The unfinished work of destroyed streams. CUDA completes it after `cudaStreamDestroy`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ fn all() -> MutexGuard<'static, Vec<Mark>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The last handle of a stream goes, which has not come to `mark`, behind all that it has.
+/// Remembers `mark`, recorded behind all work of a stream that is about to be destroyed.
 pub(super) fn add(mark: Mark) {
     let mut all = all();
     if all.len() >= 8 && all.len().is_power_of_two() {
@@ -21,14 +21,14 @@ pub(super) fn add(mark: Mark) {
     all.push(mark);
 }
 
-/// What is not done of it on `devices`.
+/// Returns the marks on `devices` that are not reached.
 pub(super) fn on(devices: &[Device]) -> Vec<Mark> {
     let mut all = all();
     forget_done(&mut all);
     all.iter().filter(|mark| devices.contains(&mark.device())).cloned().collect()
 }
 
-/// What cannot be asked, as in a host function, stays.
+/// Removes the marks that are reached. A mark that cannot be queried, as in a host function, stays.
 fn forget_done(all: &mut Vec<Mark>) {
     all.retain(|mark| !matches!(mark.reached(), Ok(true) | Err(Error::DeviceLost { .. })));
 }

@@ -64,7 +64,7 @@ pub(crate) struct Inner {
     pub(super) owners: Mutex<Vec<Box<dyn Send>>>,
     history: History,
     panics: Arc<Panics>,
-    /// Where it stood after the last work that is no operation of a communicator, nor a copy or a fill of this crate.
+    /// The position after the last host function, kernel of the user, or call of NVSHMEM.
     other_work: AtomicU64,
     in_flight: InFlight,
     given_up: Mutex<Option<GivenUp>>,
@@ -217,7 +217,7 @@ impl Stream {
         }
     }
 
-    /// What it is, where this is its last handle. Whoever looks at all streams has one of each for a moment.
+    /// Returns the stream if this is its last handle. `all_kept` holds handles of all streams for a moment, so this tries again.
     pub(super) fn last(self) -> Option<Inner> {
         let mut inner = self.inner;
         for _ in 0..5 {
@@ -426,7 +426,7 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Inner {
-    /// What is not done goes on when the stream is destroyed: it is remembered.
+    /// Remembers work that is not done, which CUDA completes after the stream is destroyed.
     fn leave_work(&self) {
         if self.capture.is_some() || (self.in_flight.places() == 0 && !self.in_flight.is_exposed()) {
             return;

@@ -42,15 +42,19 @@ impl Points {
         self.0[rank].votes[(point % 2) as usize].store(2 * point + u64::from(able), Ordering::Release);
     }
 
+    /// The vote of each rank, as [`Seat`] has it.
+    fn votes(&self, point: u64) -> impl Iterator<Item = u64> {
+        self.0.iter().map(move |seat| seat.votes[(point % 2) as usize].load(Ordering::Acquire))
+    }
+
     /// The ranks that have not voted at a point yet.
     pub(crate) fn undecided(&self, point: u64) -> Vec<usize> {
-        let vote = |seat: &Seat| seat.votes[(point % 2) as usize].load(Ordering::Acquire) / 2;
-        (0..self.0.len()).filter(|rank| vote(&self.0[*rank]) != point).collect()
+        self.votes(point).enumerate().filter(|(_, vote)| vote / 2 != point).map(|(rank, _)| rank).collect()
     }
 
     /// The first rank that could not make its part, when all have voted.
     pub(crate) fn unable(&self, point: u64) -> Option<usize> {
-        self.0.iter().position(|seat| seat.votes[(point % 2) as usize].load(Ordering::Acquire) % 2 == 0)
+        self.votes(point).position(|vote| vote % 2 == 0)
     }
 
     /// What each rank shows at a point to which all have come.

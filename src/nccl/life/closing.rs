@@ -307,8 +307,8 @@ fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
     streams.filter(|stream| !stream.is_drained().unwrap_or(true)).collect()
 }
 
-/// What dropping communicators does: they are closed if that succeeds in time, else they are aborted, and all ranks of this process
-/// with them. It takes at most the smaller of [`GRACE`] and their timeout, for all that a thread drops one after the other.
+/// Drops communicators: closes them, or aborts them and all ranks of this process with them if the close fails or takes too long.
+/// Takes at most the smaller of [`GRACE`] and their timeout, for all that a thread drops one after the other.
 pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let alive = members.iter().filter(|inner| inner.is_active() || inner.is_revoked() || inner.is_suspended()).cloned();
     let (revoked, active): (Vec<_>, Vec<_>) = alive.partition(|inner| inner.is_revoked());

@@ -32,7 +32,7 @@ thread_local! {
 /// This thread is about to end communicators because of `error`, which it reports when that is done.
 pub(crate) fn begin(error: &Error) {
     let unwinds = thread::panicking();
-    // A thread whose thread-locals are gone returns to nobody.
+    // After its thread-locals are destroyed, a thread has no caller to report this to.
     let _ = BEGUN.try_with(|begun| {
         let mut begun = begun.borrow_mut();
         if !unwinds || begun.as_ref().is_none_or(|begun| !begun.unwinds) {

@@ -168,7 +168,7 @@ pub(super) fn is_held_up(members: &[Arc<Inner>]) -> bool {
 /// What may hold up the end of some ranks.
 pub(super) struct Others {
     are_active: bool,
-    /// Where NCCL frees something; nowhere, where it is not known what is theirs there.
+    /// The devices on which NCCL frees something. Empty if the streams of the ranks are not known, because a thread is inside NCCL.
     devices: Vec<Device>,
     /// The streams of all ranks that end with them.
     own: Vec<Stream>,
@@ -191,7 +191,7 @@ impl Others {
         if self.are_active || cuda::in_host_function() {
             return self.are_active;
         }
-        // What they have left on their own streams ends with them, unless there is other work among it.
+        // The abort ends the operations on their own streams, but not other work there.
         cuda::are_busy(&self.devices, |stream| !stream.may_have_other_work() && self.own.contains(stream))
     }
 }

@@ -97,7 +97,7 @@ impl Drop for Block {
         if !in_host_function() {
             uses.let_go();
         } else if uses.needs_borrowed() {
-            // CUDA must not be called here, and nobody can ask later whether these uses are done: the memory stays.
+            // A host function must not call CUDA, and the borrowed stream may be gone later. So the memory is leaked.
             std::mem::forget((Arc::clone(&self.alloc), uses));
             return;
         }

@@ -354,7 +354,7 @@ impl Drop for Allocation {
     }
 }
 
-/// What is left of an allocation whose last handle is gone. Its destructor frees the memory.
+/// The memory and the uses of an allocation after its last handle was dropped. The destructor frees the memory.
 struct Rest {
     kind: Kind,
     bytes: usize,
@@ -388,7 +388,7 @@ impl Drop for Rest {
         }
         if let Some(mut freed) = self.freed.take() {
             freed.uses.let_go();
-            // Where something fails, the memory is leaked: the device may still use it.
+            // If this fails, the memory is leaked, because the device may still use it.
             let _ = release(std::mem::replace(&mut self.kind, Kind::Empty), self.bytes, freed);
         }
     }

@@ -324,7 +324,7 @@ pub fn trim_pinned() -> Result<usize> {
         let detail = format!("a stream{on}: cudaFreeHost would wait for it, and every other call of CUDA for that");
         return Err(deadline.error(OPERATION, detail));
     }
-    // No block has this size, so that all of them are looked at.
+    // More blocks came back during the wait.
     collect(0, None)?;
     let blocks: Vec<Block> = std::mem::take(&mut kept().free).into_values().flatten().collect();
     if blocks.is_empty() {

@@ -200,7 +200,7 @@ impl Symmetric {
 
 impl Drop for Symmetric {
     fn drop(&mut self) {
-        // The process ends, or the job was left in another way: nobody takes the memory again.
+        // The process ends, or has left the job without finalize. No later allocation takes this memory.
         self.clear();
     }
 }
