@@ -75,10 +75,8 @@ fn in_vain(
     }
     numbers.filter_map(|number| inner.recent.get(number)).find_map(|record| {
         let missing = pending::missing(family, inner.rank, &record);
-        let (rank, how) = *left.iter().find(|(rank, how)| {
-            // What was issued together is not to be lost.
-            missing.contains(rank) && (*how == Departure::Closed || is_through(family, *rank))
-        })?;
+        // Ending the clique would lose operations that this rank has issued and that are still running.
+        let (rank, how) = *left.iter().find(|(rank, _)| missing.contains(rank) && is_through(family, *rank))?;
         let expected = pending::describe(inner.rank, &record);
         Some(family.ledger.decide(rank, inner.rank, expected, gone(family, rank, how)).error(operation))
     })

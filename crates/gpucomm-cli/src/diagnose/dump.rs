@@ -1,11 +1,11 @@
 //! One dump, as it was read.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
+use super::file;
 use crate::failure::{Failure, Result};
 
 /// Within so many nanoseconds of the end of a wait its dump is made; other ranks have theirs to compare with it. Where clocks of hosts differ by more, that is seen, and taken off.
@@ -75,8 +75,7 @@ impl Entry {
 impl Dump {
     pub fn read(path: &PathBuf) -> Result<Self> {
         let failed = |what: String| Failure::run(format!("{}: {what}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        let value: Value = serde_json::from_str(&text).map_err(|error| failed(format!("no JSON: {error}")))?;
+        let value = file::read_json(path)?;
         let schema = value["schema"].as_str().unwrap_or_default();
         if schema != "gpucomm-dump/1" {
             return Err(failed(format!("expected a dump of schema gpucomm-dump/1, got {schema:?}")));

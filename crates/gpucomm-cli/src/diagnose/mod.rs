@@ -5,6 +5,7 @@ mod clocks;
 mod communicator;
 mod crossing;
 mod dump;
+mod file;
 mod holds;
 mod inside;
 mod late;

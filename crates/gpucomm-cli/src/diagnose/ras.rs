@@ -1,13 +1,13 @@
 //! What NCCL's RAS service says, in words.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpucomm::nccl;
 use serde_json::Value;
 
+use super::file;
 use super::words::{has, ranks};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -44,10 +44,10 @@ pub fn written(named: &[PathBuf], files: &[PathBuf]) -> Result<Vec<String>> {
 /// When it was asked, and what it said, if it did.
 fn read(path: &Path) -> Result<Option<(u64, Value)>> {
     let failed = |what: String| Failure::run(format!("{}: {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| failed(format!("no JSON: {error}")))?;
+    let value = file::read_json(path)?;
     let (Some(time), Some(answer)) = (value["time_ns"].as_u64(), value["answer"].as_str()) else { return Ok(None) };
-    let answer = serde_json::from_str(answer).map_err(|error| failed(format!("the answer is no JSON: {error}")))?;
+    let answer =
+        serde_json::from_str(answer).map_err(|error| failed(format!("the answer is not valid JSON: {error}")))?;
     Ok(Some((time, answer)))
 }
 

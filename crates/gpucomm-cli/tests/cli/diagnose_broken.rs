@@ -182,7 +182,7 @@ fn what_ras_has_said_and_is_cut_off_does_not_hide_the_dumps() {
         "{}",
         output.out
     );
-    assert!(output.err.contains("ras-here-1.json: no JSON"), "{}", output.err);
+    assert!(output.err.contains("ras-here-1.json: not valid JSON"), "{}", output.err);
     // That was asked for by its name.
     assert_eq!(harness::run(&["diagnose", cut.to_str().unwrap()]).code, Some(1));
 }

@@ -1,5 +1,7 @@
 //! What `gpucomm diagnose` makes of dumps that are written here by hand.
 
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
@@ -207,9 +209,26 @@ fn a_dump_that_cannot_be_read_does_not_hide_the_others() {
     fs::write(&cut, "{\"schema\": \"gpucomm-du").unwrap();
     let output = harness::run(&["diagnose", place.0.to_str().unwrap()]);
     assert!(output.code == Some(0) && output.out.contains("rank 1 has left no dump"), "{}", output.out);
-    assert!(output.err.contains("gpucomm-000000-1.json: no JSON"), "{}", output.err);
+    assert!(output.err.contains("gpucomm-000000-1.json: not valid JSON"), "{}", output.err);
     // That was asked for by its name.
     assert_eq!(harness::run(&["diagnose", cut.to_str().unwrap()]).code, Some(1));
+}
+
+/// Opening a pipe would wait for a writer.
+#[test]
+fn pipes_among_the_files_are_refused() {
+    let place = Place::new("pipes");
+    place.write_counted("000000", (0, 2), (1, "null"), (8, ""), &entry("all_reduce", 8, None, "issued", 1));
+    for name in ["gpucomm-000000-1.json", "ras-here-1.json"] {
+        let pipe = place.0.join(name);
+        let path = CString::new(pipe.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the path is a C string.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{name}");
+        let output = harness::run(&["diagnose", place.0.to_str().unwrap()]);
+        assert!(output.code == Some(0) && output.out.contains("rank 1 has left no dump"), "{}", output.out);
+        assert!(output.err.contains(&format!("{name}: not a regular file")), "{}", output.err);
+        assert_eq!(harness::run(&["diagnose", pipe.to_str().unwrap()]).code, Some(1));
+    }
 }
 
 #[test]
