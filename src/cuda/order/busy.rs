@@ -5,7 +5,8 @@
 //! crate makes such a call only when the work that it knows of is done.
 //!
 //! It knows the streams that have a handle, but for those of [`Stream::from_raw`], which others may destroy at any moment, and what
-//! was left on its own streams when they were dropped.
+//! was left on its own streams when they were dropped. `cuCtxRecordEvent` would see the work of all streams of a context, but it
+//! also invalidates every capture in that context, and captures of other libraries cannot be seen.
 
 use super::left;
 use super::mark::Mark;

@@ -1,10 +1,10 @@
 //! Puts, signals and waits for signals, as a version has them that knows of them: each test runs again in a process of that version.
 
-use std::process::Command;
 use std::ptr;
 use std::sync::{Arc, Barrier};
 
 use super::*;
+use crate::isolated;
 use crate::report::expected::{expect, reported};
 use crate::settings::settings;
 
@@ -38,13 +38,8 @@ pub(super) fn newer_as(version: &str, path: &str, body: impl FnOnce()) {
 }
 
 fn as_version(version: &str, path: &str) {
-    let path = format!("nccl::tests::{path}");
-    let output = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", &path, "--nocapture"])
-        .env("GPUCOMM_EMULATOR_NCCL", version)
-        .output()
-        .expect("a process");
-    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+    let output = isolated::elsewhere(&format!("nccl::tests::{path}"), &[("GPUCOMM_EMULATOR_NCCL", version)]);
+    assert!(output.is_some(), "this process was started as NCCL {version}, and is not");
 }
 
 /// Memory of NCCL, with a window over all of it.
