@@ -85,16 +85,21 @@ impl Exchange {
     #[cfg(feature = "nccl")]
     pub(crate) fn departed(&self, within: Duration) -> Option<(usize, String)> {
         let others: Vec<usize> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
-        let ids: Vec<u64> = others.iter().map(|rank| self.view.members[*rank].id).collect();
+        self.departed_of(&others, within)
+    }
+
+    /// The same of these ranks.
+    pub(crate) fn departed_of(&self, ranks: &[usize], within: Duration) -> Option<(usize, String)> {
+        let ids: Vec<u64> = ranks.iter().map(|rank| self.view.members[*rank].id).collect();
         if ids.is_empty() {
             return None;
         }
         match self.view.store.ended(&ids, within) {
-            Ok(ends) => others.into_iter().zip(ends).find_map(|(rank, end)| Some((rank, end?))),
+            Ok(ends) => ranks.iter().zip(ends).find_map(|(rank, end)| Some((*rank, end?))),
             // The rank that holds the store, as the store numbers it.
             Err(Error::Gone { rank, how, .. }) => {
-                let is_it = |other: &usize| self.view.members[*other].root == rank;
-                others.into_iter().find(is_it).map(|rank| (rank, how))
+                let is_it = |other: &&usize| self.view.members[**other].root == rank;
+                ranks.iter().find(is_it).map(|rank| (*rank, how))
             }
             Err(_) => None,
         }

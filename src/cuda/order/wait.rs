@@ -129,6 +129,31 @@ impl Stream {
         wait.block()
     }
 
+    /// The same, which ends where `unless` says why; asked each time after a look whether it is over.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn wait_unless(
+        &self,
+        operation: &'static str,
+        deadline: &Deadline,
+        unless: impl Fn() -> Option<Error>,
+    ) -> Result<()> {
+        let mut wait = Wait::begin(operation, self, *deadline)?;
+        let _span = trace::wait(operation, self.device().ordinal(), self.serial());
+        let mut round = 0;
+        loop {
+            if let Some(result) = wait.ask() {
+                return result;
+            }
+            if let Some(error) = unless() {
+                self.history().tell(&wait.origins, true);
+                self.give_up(wait.mark.as_ref(), &error);
+                return Err(error);
+            }
+            backoff(round);
+            round = round.saturating_add(1);
+        }
+    }
+
     /// Whether the stream has come to `mark`, a point of its own.
     pub(crate) fn has_reached(&self, mark: &Mark) -> Result<bool> {
         let reached = mark.reached()?;

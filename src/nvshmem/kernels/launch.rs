@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::code::check;
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
 /// How a kernel is launched: how many blocks there are, how many threads each of them has, and how much shared memory.
@@ -106,6 +107,6 @@ impl Context {
         self.inner().check_whole(operation)?;
         // A stream of the library's own would join the capture.
         stream.no_part_of_capture(operation)?;
-        check(c, self.inner().together_on_stream(operation, stream, memory, f)?)
+        check(c, self.inner().together_on_stream(operation, stream, memory, &Awaited::All, f)?)
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::code::check;
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
 /// Kernels that call NVSHMEM find what they need in a variable of their module, which the library fills.
@@ -19,7 +20,7 @@ impl Context {
     pub unsafe fn init_cumodule(&self, module: sys::CUmodule) -> Result<()> {
         const C: &str = "nvshmemx_cumodule_init";
         // SAFETY: as the caller promises.
-        check(C, self.inner().on_quiet_device(C, || unsafe { sys::nvshmemx_cumodule_init(module) })?)
+        check(C, self.inner().on_quiet_device(C, &Awaited::Nobody, || unsafe { sys::nvshmemx_cumodule_init(module) })?)
     }
 
     /// Wraps `nvshmemx_cumodule_finalize`: the library forgets the module, which can be unloaded then.
@@ -32,7 +33,10 @@ impl Context {
     pub unsafe fn finalize_cumodule(&self, module: sys::CUmodule) -> Result<()> {
         const C: &str = "nvshmemx_cumodule_finalize";
         // SAFETY: as the caller promises.
-        check(C, self.inner().on_quiet_device(C, || unsafe { sys::nvshmemx_cumodule_finalize(module) })?)
+        check(
+            C,
+            self.inner().on_quiet_device(C, &Awaited::Nobody, || unsafe { sys::nvshmemx_cumodule_finalize(module) })?,
+        )
     }
 
     /// Wraps `nvshmemx_culibrary_init`: the same as [`init_cumodule`](Self::init_cumodule) for a library of CUDA, whose kernels are loaded on first use.
@@ -46,7 +50,10 @@ impl Context {
     pub unsafe fn init_culibrary(&self, library: sys::CUlibrary) -> Result<()> {
         const C: &str = "nvshmemx_culibrary_init";
         // SAFETY: as the caller promises.
-        check(C, self.inner().on_quiet_device(C, || unsafe { sys::nvshmemx_culibrary_init(library) })?)
+        check(
+            C,
+            self.inner().on_quiet_device(C, &Awaited::Nobody, || unsafe { sys::nvshmemx_culibrary_init(library) })?,
+        )
     }
 
     /// Wraps `nvshmemx_culibrary_finalize`: the library forgets the library of CUDA, which can be unloaded then.
@@ -60,6 +67,10 @@ impl Context {
     pub unsafe fn finalize_culibrary(&self, library: sys::CUlibrary) -> Result<()> {
         const C: &str = "nvshmemx_culibrary_finalize";
         // SAFETY: as the caller promises.
-        check(C, self.inner().on_quiet_device(C, || unsafe { sys::nvshmemx_culibrary_finalize(library) })?)
+        check(
+            C,
+            self.inner()
+                .on_quiet_device(C, &Awaited::Nobody, || unsafe { sys::nvshmemx_culibrary_finalize(library) })?,
+        )
     }
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::meeting::{Kind, Plan};
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
 /// A queue pair, as kernels take it (`nvshmemx_qp_handle_t`). What goes by one of them is not held up by what goes by others. Made by
@@ -68,7 +69,8 @@ impl Context {
         inner.meet(&plan)?;
         let mut made = ptr::null_mut();
         // SAFETY: the library runs, all PEs do this, and there is a place for a pointer.
-        let code = inner.on_quiet_device(OPERATION, || unsafe { sys::nvshmemx_qp_create(number, &mut made) });
+        let call = || unsafe { sys::nvshmemx_qp_create(number, &mut made) };
+        let code = inner.on_quiet_device(OPERATION, &Awaited::All, call);
         // Where it fails, the others have made them, or wait for this one; and nobody says what the pointer is then.
         code.and_then(|code| check("nvshmemx_qp_create", code)).inspect_err(|error| inner.lose(error))?;
         Ok(match made.is_null() {

@@ -270,6 +270,11 @@ impl ContextBuilder {
     /// NVSHMEM waits for other PEs for ever, and nothing gets a thread out of it. So the watchdog, a thread of its own, writes to stderr who is
     /// missing, as far as the [exchange](Self::exchange) knows, and ends the process with
     /// [`WATCHDOG_EXIT_CODE`](crate::nvshmem::WATCHDOG_EXIT_CODE), without exit handlers, as those would wait too.
+    ///
+    /// While a call waits, the watchdog asks the exchange which PEs have ended, and which have given up a call in which all meet. As soon as one of
+    /// them has that the call waits for, it does not wait for the timeout: it ends the process, or has the call return
+    /// [`Error::Gone`](crate::Error::Gone) where the library is not waiting on the thread. A [`Store`](crate::exchange::Store) that does not know who
+    /// has ended tells nothing of that, and the timeout stays. Without a watchdog, nobody asks the exchange.
     #[must_use]
     pub fn watchdog(mut self, on: bool) -> Self {
         self.watchdog = on;

@@ -13,6 +13,7 @@ use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::status::Status;
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
 /// How long an end waits for graphs that are gone.
@@ -194,7 +195,8 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidUsage`] while a graph is there that has operations of NVSHMEM, or a buffer that was [shared](crate::nvshmem::SymmetricBuffer::into_shared), which [`check_finalize`](Self::check_finalize) tells before; [`Error::Timeout`] where not all PEs come, or work of this one is not done in time; [`Error::Disagreement`] where another PE does something else.
+    /// [`Error::InvalidUsage`] while a graph is there that has operations of NVSHMEM, or a buffer that was [shared](crate::nvshmem::SymmetricBuffer::into_shared), which [`check_finalize`](Self::check_finalize) tells before; [`Error::Timeout`] where not all PEs come, or work of this one is not done in time; [`Error::Gone`] soon after the exchange knows that a PE has ended, or where the others had given up
+    /// before this one came; [`Error::Disagreement`] where another PE does something else.
     /// The library is left as it is then, and no context can be started in this process any more.
     pub fn finalize(self) -> Result<Leaks> {
         const OPERATION: &str = "Context::finalize";
@@ -206,14 +208,13 @@ impl Context {
         inner.check_unused(OPERATION)?;
         let attached = self.attached;
         let deadline = inner.deadline();
-        let what = || "work that uses symmetric memory".to_owned();
-        deadline.poll(OPERATION, what, || {
+        inner.poll(OPERATION, &deadline, &Awaited::All, "work that uses symmetric memory", || {
             Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?)
         })?;
         // The library waits for the whole device, without a deadline.
         let mut busy = Busy::with(&[inner.device]);
-        let what = || format!("other work on {}, all of which NVSHMEM waits for", inner.device);
-        deadline.poll(OPERATION, what, || Ok(busy.is_over()))?;
+        let what = format!("other work on {}, all of which NVSHMEM waits for", inner.device);
+        inner.poll(OPERATION, &deadline, &Awaited::All, &what, || Ok(busy.is_over()))?;
         let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
         let plan = Plan::new(OPERATION, Kind::Finalize);
         inner.meet(&plan)?;
@@ -221,12 +222,12 @@ impl Context {
             // Registered memory that was in use when it was given up. The library goes on, and with what is still used it stays.
             let grace = Deadline::after(inner.timeout.min(GRACE));
             grace.until(|| Ok(inner.left.end(&inner, OPERATION).then_some(())))?;
-            inner.on_quiet_device(OPERATION, || {
+            inner.on_quiet_device(OPERATION, &Awaited::AllAtEnd, || {
                 // SAFETY: from `nvshmem_calloc`; nobody comes together any more, and all PEs free it now.
                 unsafe { sys::nvshmem_free(inner.board.address().ptr()) };
             })?;
         } else {
-            inner.on_quiet_device(OPERATION, || {
+            inner.on_quiet_device(OPERATION, &Awaited::AllAtEnd, || {
                 // SAFETY: the library runs, all PEs call it now, and what borrows the context is gone or forgotten.
                 unsafe { sys::nvshmemx_hostlib_finalize() };
             })?;

@@ -1,6 +1,6 @@
 //! There is one context a process.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
@@ -41,6 +41,12 @@ pub(super) fn beside_no_context<R>(operation: &'static str, f: impl FnOnce() -> 
         }
     };
     Err(Error::InvalidUsage { operation, reason: reason.to_owned() })
+}
+
+/// A number for a start, another one for each of this process.
+pub(super) fn number() -> u64 {
+    static STARTS: AtomicU64 = AtomicU64::new(0);
+    STARTS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// It has started.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::ptr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::builder::{Bootstrap, ContextBuilder};
 use super::context::Context;
@@ -22,7 +22,7 @@ use crate::nvshmem::state::environment::is_set;
 use crate::nvshmem::state::inner::{Found, Inner};
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::status::Status;
-use crate::nvshmem::state::watchdog::Watchdog;
+use crate::nvshmem::state::watchdog::{Awaited, Watchdog};
 use crate::{known_bugs, sys, version};
 
 impl ContextBuilder {
@@ -184,11 +184,16 @@ unsafe fn begin(
         Some(Way::UniqueId { pe, n_pes, .. }) => Some((*pe as usize, *n_pes as usize)),
         _ => exchange.as_ref().map(|exchange| (exchange.rank(), exchange.size())),
     };
+    let name = match &way {
+        Some(Way::UniqueId { id, .. }) => id.as_bytes().to_vec(),
+        _ => once::number().to_le_bytes().to_vec(),
+    };
     let watch = |place| match builder.watchdog {
-        true => Watchdog::start(place, exchange.clone()),
+        true => Watchdog::start(place, exchange.as_ref(), &name),
         false => Ok(Watchdog::off()),
     };
     let watchdog = watch(expected)?;
+    let since = Instant::now();
     let environment = match &given {
         Some((flags, _)) => flags & launcher::TOLD == 0,
         None => matches!(way, Some(Way::Environment)),
@@ -199,7 +204,9 @@ unsafe fn begin(
         once::spoilt();
     }
     // SAFETY: as the caller promises.
-    undisturbing(|| watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), || unsafe { call(way, given) }))?;
+    undisturbing(|| {
+        watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), &Awaited::All, || unsafe { call(way, given) })
+    })?;
     let has_nccl = !is_set("NVSHMEM_DISABLE_NCCL", false) && sys::behavior::nvshmem_has_found_nccl();
     // SAFETY: may be called at any time.
     let status = unsafe { sys::nvshmemx_init_status() };
@@ -215,7 +222,7 @@ unsafe fn begin(
     let bytes = Board::bytes(n_pes);
     // SAFETY: the library runs, and all PEs do this first.
     let calloc = || unsafe { sys::nvshmem_calloc(bytes, 1) };
-    let address = undisturbing(|| Ok(watchdog.during("nvshmem_calloc", builder.limit(), calloc)))?;
+    let address = undisturbing(|| Ok(watchdog.during("nvshmem_calloc", builder.limit(), &Awaited::All, calloc)))?;
     if address.is_null() {
         return Err(Error::OutOfMemory { operation: INIT, bytes, place: device.to_string() });
     }
@@ -229,8 +236,20 @@ unsafe fn begin(
         .map(|pe| !unsafe { sys::nvshmem_ptr(address, pe as c_int) }.is_null())
         .collect();
     let board = Board::new(Address::new(address), device, n_pes);
-    let found =
-        Found { device, pe, n_pes, status, timeout: builder.limit(), stream, board, watchdog, near, alone, has_nccl };
+    let found = Found {
+        device,
+        pe,
+        n_pes,
+        status,
+        timeout: builder.limit(),
+        stream,
+        board,
+        watchdog,
+        near,
+        alone,
+        has_nccl,
+        since,
+    };
     let inner = Inner::new(found);
     warm_up(&inner)?;
     once::there();

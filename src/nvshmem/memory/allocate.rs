@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::meeting::{Kind, Plan};
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
 /// The greatest alignment: that of the pages that the heap is made of.
@@ -48,7 +49,8 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidArgument`] for more bytes than there are addresses, on this PE alone; [`Error::Disagreement`] where PEs ask for different things, on all of them; [`Error::OutOfMemory`] on all where one may not have enough: the heap grows by steps, of 512 MiB where `NVSHMEM_CUMEM_GRANULARITY` does not say
     /// otherwise, up to `NVSHMEM_MAX_MEMORY_PER_GPU`, and the library does not survive one for which there is no memory;
-    /// [`Error::Timeout`] where not all come, after which the context is lost; what CUDA says.
+    /// [`Error::Timeout`] where not all come in time, and [`Error::Gone`] soon after the exchange knows that a PE has ended, or where the others had
+    /// given up before this one came: the context is lost then. What CUDA says.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SymmetricBuffer<'_, T>> {
         self.allocate("Context::alloc", len, None, First::Zeros)
     }
@@ -123,7 +125,8 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where not all come, after which the context is lost.
+    /// [`Error::Timeout`] where not all come in time, and [`Error::Gone`] soon after the exchange knows that a PE has ended, or where the others had
+    /// given up before this one came: the context is lost then.
     pub fn reclaim(&self) -> Result<()> {
         const OPERATION: &str = "Context::reclaim";
         self.inner().ready(OPERATION)?;
@@ -180,7 +183,7 @@ fn make(
     if bytes == 0 {
         return Ok(Block::new(inner, Address::new(std::ptr::null_mut()), 0, 0));
     }
-    let allocated = inner.on_quiet_device(operation, || {
+    let allocated = inner.on_quiet_device(operation, &Awaited::All, || {
         // SAFETY: the library runs, and all PEs call it now with the same numbers.
         unsafe {
             match alignment {

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::meeting::{Kind, Plan};
+use crate::nvshmem::state::watchdog::Awaited;
 
 /// Memory that all PEs have allocated together: so many elements on each. Any PE puts to and gets from it on any other.
 ///
@@ -117,8 +118,8 @@ impl<T: Element> SymmetricBuffer<'_, T> {
         self.as_symmetric().check(OPERATION, "ctx", inner)?;
         drop(self);
         inner.ready(OPERATION)?;
-        let what = || "work that uses symmetric memory".to_owned();
-        inner.deadline().poll(OPERATION, what, || inner.dropped.is_done())?;
+        let what = "work that uses symmetric memory";
+        inner.poll(OPERATION, &inner.deadline(), &Awaited::All, what, || inner.dropped.is_done())?;
         inner.meet(&Plan::new(OPERATION, Kind::Reclaim)).map(drop)
     }
 

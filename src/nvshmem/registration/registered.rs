@@ -14,6 +14,7 @@ use crate::nvshmem::life::context::Context;
 use crate::nvshmem::registration::registrable::Registrable;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
 /// Memory of this PE that the library knows, a [`DeviceBuffer`] or a [`PinnedBuffer`](crate::PinnedBuffer), so that it can be the local operand of a put or a get
@@ -91,12 +92,15 @@ impl Context {
         }
         if bytes > 0 {
             // SAFETY: the library runs; the memory is there, and stays until it is unregistered.
-            let code = inner.on_quiet_device(OPERATION, || unsafe { sys::nvshmemx_buffer_register(ptr, bytes) })?;
+            let code = inner.on_quiet_device(OPERATION, &Awaited::Nobody, || unsafe {
+                sys::nvshmemx_buffer_register(ptr, bytes)
+            })?;
             let registered = check("nvshmemx_buffer_register", code);
             if registered.is_err() && !inner.own.has(buffer.whole().key()) {
                 // Some of the library's transports may have it.
                 // SAFETY: the library runs, and nobody uses what it has registered; it may be asked for what it does not know.
-                let _ = inner.on_quiet_device(OPERATION, || unsafe { sys::nvshmemx_buffer_unregister(ptr) });
+                let _ = inner
+                    .on_quiet_device(OPERATION, &Awaited::Nobody, || unsafe { sys::nvshmemx_buffer_unregister(ptr) });
             }
             registered?;
             inner.own.add(buffer.whole().key());
@@ -158,7 +162,9 @@ fn end(inner: &Inner, buffer: &impl Registrable, operation: &'static str, deadli
     deadline.poll(operation, what, || memory.used().tracker().is_done())?;
     let ptr = memory.ptr();
     // SAFETY: it is registered, and nobody uses it.
-    let code = inner.on_quiet_device_by(operation, deadline, || unsafe { sys::nvshmemx_buffer_unregister(ptr) })?;
+    let code = inner.on_quiet_device_by(operation, &Awaited::Nobody, deadline, || unsafe {
+        sys::nvshmemx_buffer_unregister(ptr)
+    })?;
     check("nvshmemx_buffer_unregister", code)?;
     inner.own.remove(memory.key());
     Ok(())

@@ -14,6 +14,7 @@ use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::settle::Settled;
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::nvshmem::sync::signal::{Signal, SignalOp};
 use crate::sys;
 
@@ -242,7 +243,7 @@ impl Drop for NonblockingScope<'_, '_> {
     /// Also where the closure has panicked: the memory is somebody else's again when this is done.
     fn drop(&mut self) {
         let inner = self.inner;
-        inner.watchdog.during(SCOPE, inner.timeout, || {
+        inner.watchdog.during(SCOPE, inner.timeout, &Awaited::Nobody, || {
             // A quiet does not wait for what that stream has not come to.
             let passed = || {
                 !self.signalled

@@ -2,6 +2,7 @@
 
 use super::inner::Inner;
 use super::order::Kept;
+use super::watchdog::Awaited;
 use crate::cuda::{Lend, Quiet, Stream, undisturbing};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -19,37 +20,53 @@ const SHARING: usize = 40;
 impl Inner {
     /// Runs `f`, a call of the library for this thread, which may wait for other PEs for ever: under the watchdog, and with the device current.
     pub(crate) fn on_host<R>(&self, operation: &'static str, f: impl FnOnce() -> R) -> Result<R> {
+        self.on_host_with(operation, &Awaited::Nobody, f)
+    }
+
+    /// The same of a call to which these PEs have to come.
+    pub(crate) fn on_host_with<R>(
+        &self,
+        operation: &'static str,
+        awaited: &Awaited,
+        f: impl FnOnce() -> R,
+    ) -> Result<R> {
         self.ready(operation)?;
-        self.call(operation, f)
+        self.call(operation, awaited, f)
     }
 
     /// The same of what a scope does itself.
     pub(crate) fn on_host_in_scope<R>(&self, operation: &'static str, f: impl FnOnce() -> R) -> Result<R> {
         self.ready_in_scope(operation)?;
-        self.call(operation, f)
+        self.call(operation, &Awaited::Nobody, f)
     }
 
     /// The library ends the process where CUDA refuses what it does, as it would while another library captures a stream.
-    fn call<R>(&self, operation: &'static str, f: impl FnOnce() -> R) -> Result<R> {
+    fn call<R>(&self, operation: &'static str, awaited: &Awaited, f: impl FnOnce() -> R) -> Result<R> {
         let _current = self.device.bind(operation)?;
-        undisturbing(|| Ok(self.watchdog.during(operation, self.timeout, f)))
+        undisturbing(|| Ok(self.watchdog.during(operation, self.timeout, awaited, f)))
     }
 
     /// The same, where the library waits for all of the device, which ends the process while a stream of it is being captured.
-    pub(crate) fn on_quiet_device<R>(&self, operation: &'static str, f: impl FnOnce() -> R) -> Result<R> {
-        self.on_quiet_device_by(operation, &self.deadline(), f)
+    pub(crate) fn on_quiet_device<R>(
+        &self,
+        operation: &'static str,
+        awaited: &Awaited,
+        f: impl FnOnce() -> R,
+    ) -> Result<R> {
+        self.on_quiet_device_by(operation, awaited, &self.deadline(), f)
     }
 
     /// The same, where the device has to be quiet by then.
     pub(crate) fn on_quiet_device_by<R>(
         &self,
         operation: &'static str,
+        awaited: &Awaited,
         deadline: &Deadline,
         f: impl FnOnce() -> R,
     ) -> Result<R> {
         Quiet::check(operation, &[self.device])?;
         let _quiet = Quiet::keep(operation, &[self.device], deadline, || None)?;
-        self.on_host(operation, f)
+        self.on_host_with(operation, awaited, f)
     }
 
     /// Runs `f`, which enqueues on `stream` what uses `memory`: up to so many entries.
@@ -111,6 +128,7 @@ impl Inner {
         operation: &'static str,
         stream: &Stream,
         memory: M,
+        awaited: &Awaited,
         f: impl FnOnce(sys::cudaStream_t) -> R,
     ) -> Result<R> {
         if !self.is_limited() {
@@ -121,7 +139,7 @@ impl Inner {
         // Twice it waits for an event of each of them.
         let entries = COLLECTIVE + 2 * self.n_pes.min(SHARING);
         self.on_stream(operation, stream, entries, memory, |stream| {
-            self.watchdog.during(operation, self.timeout, || f(stream))
+            self.watchdog.during(operation, self.timeout, awaited, || f(stream))
         })
     }
 

@@ -3,12 +3,13 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::board::Board;
 use super::cursor::Cursor;
 use super::dropped::Dropped;
 use super::extent::Extent;
+use super::lateness::{Last, Shortest};
 use super::left::Left;
 use super::order::Order;
 use super::own::Own;
@@ -29,6 +30,10 @@ pub(crate) struct Inner {
     pub(crate) n_pes: usize,
     pub(crate) status: Status,
     pub(crate) timeout: Duration,
+    /// Of all PEs.
+    pub(crate) shortest: Shortest,
+    /// When this PE came to the last meeting of all.
+    pub(crate) met: Last,
     /// Of the context's own work: meetings, zeroes.
     pub(crate) stream: Stream,
     pub(crate) board: Board,
@@ -74,12 +79,16 @@ pub(crate) struct Found {
     pub(crate) near: Box<[bool]>,
     pub(crate) alone: bool,
     pub(crate) has_nccl: bool,
+    /// When this PE began to start.
+    pub(crate) since: Instant,
 }
 
 impl Inner {
     pub(crate) fn new(found: Found) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let Found { device, pe, n_pes, status, timeout, stream, board, watchdog, near, alone, has_nccl } = found;
+        let Found { device, pe, n_pes, status, timeout, stream, board, watchdog, near, alone, has_nccl, since } = found;
+        let met = Last::default();
+        met.set(since);
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             device,
@@ -87,6 +96,8 @@ impl Inner {
             n_pes,
             status,
             timeout,
+            shortest: Shortest::new(timeout),
+            met,
             stream,
             board,
             dropped: Arc::default(),

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use super::board::{WORDS, Words};
 use super::inner::Inner;
+use super::say::TIMEOUT;
 use super::teams::{AT_ONCE as TEAMS, TeamState};
+use super::watchdog::Awaited;
 use crate::cuda::Quiet;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -18,8 +20,8 @@ const ABLE: usize = PLAN;
 /// Behind that, a bit for each block: whether it can be freed.
 const BITS: usize = PLAN + 1;
 
-/// And at the end the teams that can be destroyed, by their keys.
-const KEYS: usize = WORDS - TEAMS;
+/// And behind these the teams that can be destroyed, by their keys.
+const KEYS: usize = TIMEOUT - TEAMS;
 
 /// What PEs can say beside, before them.
 #[cfg(nvshmem_ge_3_3)]
@@ -186,12 +188,12 @@ impl Inner {
 
     /// Wraps `nvshmem_team_destroy`: ends the teams that all of their members have dropped, in the order of their keys.
     fn destroy_dropped(&self, operation: &'static str, said: &[Words]) -> Result<()> {
-        let mut keys: Vec<u64> = said[self.pe][KEYS..].iter().copied().filter(|key| *key != 0).collect();
+        let mut keys: Vec<u64> = said[self.pe][KEYS..TIMEOUT].iter().copied().filter(|key| *key != 0).collect();
         keys.sort_unstable();
         for key in keys {
-            let members = said.iter().filter(|words| words[KEYS..].contains(&key)).count();
+            let members = said.iter().filter(|words| words[KEYS..TIMEOUT].contains(&key)).count();
             let Some(team) = self.teams.take(key, members) else { continue };
-            let destroyed = self.on_quiet_device(operation, || {
+            let destroyed = self.on_quiet_device(operation, &Awaited::All, || {
                 // SAFETY: the team is there, and none of those that the library keeps. All members have dropped it, with their work done, and destroy
                 // it now.
                 unsafe { sys::nvshmem_team_destroy(team) };
@@ -215,7 +217,7 @@ impl Inner {
         if address.ptr().is_null() {
             return Ok(());
         }
-        let freed = self.on_quiet_device(operation, || {
+        let freed = self.on_quiet_device(operation, &Awaited::All, || {
             // SAFETY: from the library's allocation; all PEs have dropped it, their uses are done, and all free it now, in one order.
             unsafe { sys::nvshmem_free(address.ptr()) };
         });

@@ -2,7 +2,9 @@
 
 use super::inner::Inner;
 use super::order::Order;
+use super::watchdog::Awaited;
 use crate::cuda::{Access, Lends, Turns, Used, Waits};
+use crate::deadline::Deadline;
 use crate::error::Result;
 
 /// Memory, or an order, with which no stream does anything that conflicts, and no graph is launched that uses it, for as long as this is there.
@@ -47,26 +49,42 @@ impl Inner {
 
     /// Waits until nothing is under way on the streams of the library itself: a call on the host would come after it, and wait within the library.
     pub(crate) fn settle_beside(&self, operation: &'static str) -> Result<Settled<'_>> {
-        self.settle_order(operation, &self.beside, "transfers of a scope on a stream")
+        self.settle_order(operation, &self.beside, &Awaited::Nobody, "transfers of a scope on a stream")
     }
 
     /// Waits until nothing is under way that PEs do together on streams of this one.
     pub(crate) fn settle_world(&self, operation: &'static str) -> Result<Settled<'_>> {
-        self.settle_order(operation, &self.world, "what all PEs do together, on a stream of this PE")
+        let what = "what all PEs do together, on a stream of this PE";
+        self.settle_order(operation, &self.world, &Awaited::All, what)
     }
 
-    /// Waits until nothing is under way that has a place in `order`.
+    /// Waits until nothing is under way that has a place in `order`, before a call to which these PEs have to come.
     pub(crate) fn settle_order<'o>(
         &self,
         operation: &'static str,
         order: &'o Order,
+        awaited: &Awaited,
         what: &str,
     ) -> Result<Settled<'o>> {
         let waits = Waits { operation, timeout: || self.timeout, refusal: || None };
         let turns = Turns::of(waits, [order.tracker()])?;
         if !order.is_done()? {
-            self.deadline().poll(operation, || what.to_owned(), || order.is_done())?;
+            self.poll(operation, &self.deadline(), awaited, what, || order.is_done())?;
         }
         Ok(Settled { turns })
+    }
+
+    /// Waits until `done`, before a call to which these PEs have to come: where one of them has ended, it is in vain.
+    pub(crate) fn poll(
+        &self,
+        operation: &'static str,
+        deadline: &Deadline,
+        awaited: &Awaited,
+        what: &str,
+        mut done: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        self.watchdog.during_wait(operation, self.timeout, awaited, |waiting| {
+            deadline.poll(operation, || what.to_owned(), || waiting.in_vain().map_or_else(&mut done, Err))
+        })
     }
 }

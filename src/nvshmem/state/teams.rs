@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::copies::given_back;
+use super::lateness::Last;
 use super::order::Order;
+use super::watchdog::Awaited;
 use crate::error::Result;
 use crate::sys;
 
@@ -20,7 +22,7 @@ pub(crate) struct TeamState {
     /// This PE's place in it.
     pub(crate) pe: usize,
     /// Its members, by their places.
-    pub(crate) members: Box<[usize]>,
+    pub(crate) members: Arc<[usize]>,
     /// It does one thing at a time, on whatever streams.
     pub(crate) order: Arc<Order>,
     /// Whether it shares what it works with: for what all PEs do, the library uses the team of the node and that of the same PEs of all nodes as well.
@@ -35,10 +37,13 @@ pub(crate) struct TeamState {
     pub(crate) blocks: AtomicUsize,
     /// How many teams were made of it.
     pub(crate) children: AtomicU64,
+    /// How often its members have met, and when this PE came there last.
+    pub(crate) meetings: AtomicU64,
+    pub(crate) met: Last,
 }
 
 impl TeamState {
-    pub(crate) fn new(raw: sys::nvshmem_team_t, key: u64, pe: usize, members: Box<[usize]>, order: Arc<Order>) -> Self {
+    pub(crate) fn new(raw: sys::nvshmem_team_t, key: u64, pe: usize, members: Arc<[usize]>, order: Arc<Order>) -> Self {
         Self {
             raw,
             key,
@@ -51,12 +56,24 @@ impl TeamState {
             slots: 1,
             blocks: AtomicUsize::new(1),
             children: AtomicU64::new(0),
+            meetings: AtomicU64::new(0),
+            met: Last::default(),
         }
     }
 
     /// A number for the next team that is made of it, the same on all members.
     pub(crate) fn next_child(&self) -> u64 {
         self.children.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number of the meeting of its members that comes next, the same on all of them.
+    pub(crate) fn next_meeting(&self) -> u64 {
+        self.meetings.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Its members, as those that have to come to a call.
+    pub(crate) fn awaited(&self) -> Awaited {
+        Awaited::Members(Arc::clone(&self.members))
     }
 
     /// How far its members are apart, where that is the same everywhere and they go up: how the library thinks of teams that it can split.
@@ -102,7 +119,7 @@ struct All {
 
 struct Made {
     raw: sys::nvshmem_team_t,
-    members: Box<[usize]>,
+    members: Arc<[usize]>,
     #[cfg_attr(not(nvshmem_ge_3_3), allow(dead_code))]
     by_id: bool,
     order: Arc<Order>,

@@ -5,6 +5,7 @@ use crate::cuda::Stream;
 use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
 /// # Barriers
@@ -35,7 +36,8 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where that is not done in time. A PE that does not come is the [watchdog](crate::nvshmem::ContextBuilder::watchdog)'s business.
+    /// [`Error::Timeout`] where that is not done in time; [`Error::Gone`] where the exchange knows meanwhile that a PE has ended. A PE that does not
+    /// come is the [watchdog](crate::nvshmem::ContextBuilder::watchdog)'s business.
     pub fn barrier_all(&self) -> Result<()> {
         self.together("Context::barrier_all", || {
             // SAFETY: the library runs, and all PEs call it as their next one.
@@ -87,7 +89,7 @@ impl Context {
     /// As [`Stream::launch`]; [`Error::InvalidUsage`] in a capture where PEs share devices without MPS.
     pub fn barrier_all_on_stream(&self, stream: &Stream) -> Result<()> {
         let inner = self.inner();
-        inner.together_on_stream("Context::barrier_all_on_stream", stream, &*inner.world, |stream| {
+        inner.together_on_stream("Context::barrier_all_on_stream", stream, &*inner.world, &Awaited::All, |stream| {
             // SAFETY: the library runs, the stream is one of its device, and all PEs call it as their next one.
             unsafe { sys::nvshmemx_barrier_all_on_stream(stream) };
         })
@@ -111,7 +113,7 @@ impl Context {
     /// As [`barrier_all_on_stream`](Self::barrier_all_on_stream).
     pub fn sync_all_on_stream(&self, stream: &Stream) -> Result<()> {
         let inner = self.inner();
-        inner.together_on_stream("Context::sync_all_on_stream", stream, &*inner.world, |stream| {
+        inner.together_on_stream("Context::sync_all_on_stream", stream, &*inner.world, &Awaited::All, |stream| {
             // SAFETY: the library runs, the stream is one of its device, and all PEs call it as their next one.
             unsafe { sys::nvshmemx_sync_all_on_stream(stream) };
         })
@@ -122,6 +124,6 @@ impl Context {
         let inner = self.inner();
         inner.ready(operation)?;
         let _world = inner.settle_world(operation)?;
-        inner.on_host(operation, f)
+        inner.on_host_with(operation, &Awaited::All, f)
     }
 }

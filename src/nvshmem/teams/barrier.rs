@@ -12,7 +12,9 @@ impl Team<'_> {
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) where several PEs share a device without MPS, for which
-    /// [`Context::barrier_all`](crate::nvshmem::Context::barrier_all) is there. Where a member does not come, the watchdog ends the process.
+    /// [`Context::barrier_all`](crate::nvshmem::Context::barrier_all) is there. Where a member does not come, the
+    /// [watchdog](crate::nvshmem::ContextBuilder::watchdog) ends the process; [`Error::Gone`](crate::Error::Gone) where one is known to have ended while
+    /// streams still do something with the team.
     ///
     /// ```
     /// # use gpucomm::nvshmem::{Context, UniqueId};
@@ -80,8 +82,9 @@ impl Team<'_> {
     ) -> Result<()> {
         self.inner.ready(operation)?;
         self.inner.check_whole(operation)?;
-        let _team = self.inner.settle_order(operation, &self.state.order, "what the team does on streams")?;
-        let _world = if self.state.beside_world { Some(self.inner.settle_world(operation)?) } else { None };
-        check(c, self.inner.on_host(operation, || f(self.state.raw))?)
+        let (inner, awaited) = (&self.inner, self.state.awaited());
+        let _team = inner.settle_order(operation, &self.state.order, &awaited, "what the team does on streams")?;
+        let _world = if self.state.beside_world { Some(inner.settle_world(operation)?) } else { None };
+        check(c, inner.on_host_with(operation, &awaited, || f(self.state.raw))?)
     }
 }

@@ -22,8 +22,9 @@ impl Team<'_> {
         inner.ready(operation)?;
         inner.check_whole(operation)?;
         let also = Also(state.beside_world.then_some(&*inner.world));
-        let code = inner.together_on_stream(operation, stream, (memory, &*state.order, also), |stream| {
-            inner.watchdog.during(operation, inner.timeout, || f(state.raw, stream))
+        let awaited = state.awaited();
+        let code = inner.together_on_stream(operation, stream, (memory, &*state.order, also), &awaited, |stream| {
+            inner.watchdog.during(operation, inner.timeout, &awaited, || f(state.raw, stream))
         });
         check(c, code?)
     }

@@ -58,7 +58,7 @@ impl<'ctx> Team<'ctx> {
         let (mut x_team, mut y_team) = (sys::NVSHMEM_TEAM_INVALID, sys::NVSHMEM_TEAM_INVALID);
         let x_pointer = if x_mask == 0 { std::ptr::null() } else { &raw const x_raw };
         let y_pointer = if y_mask == 0 { std::ptr::null() } else { &raw const y_raw };
-        let code = self.inner.on_quiet_device(OPERATION, || {
+        let code = self.inner.on_quiet_device(OPERATION, &self.state.awaited(), || {
             // SAFETY: the team is there, and all of its members call it now with the same numbers; the range is below the number of PEs, a C int.
             unsafe {
                 sys::nvshmem_team_split_2d(

@@ -26,7 +26,8 @@ impl<'ctx> Team<'ctx> {
     /// [`Error::InvalidArgument`] where not all of the members exist; [`Error::Disagreement`] where the members ask for different teams;
     /// [`Error::Unsupported`] where several PEs share a device without MPS, or members of this team are not at equal distances among all PEs, which the
     /// library gets wrong, and where it has no room for the teams that it makes with one for which switches work (NVLS); [`Error::Nvshmem`] where it has no team left, for example: `NVSHMEM_MAX_TEAMS` in the environment says how many there are;
-    /// [`Error::Timeout`] where not all members come.
+    /// [`Error::Timeout`] where not all members come in time, and [`Error::Gone`] soon after the exchange knows that one has ended, or where the
+    /// others had given up before this one came: the context is lost then.
     ///
     /// ```
     /// # use gpucomm::nvshmem::{Context, TeamConfig, TeamPe, UniqueId};
@@ -77,7 +78,7 @@ impl<'ctx> Team<'ctx> {
         // One member has no stride, whatever was asked for. All are at most the number of PEs, which is a C int.
         let step = if size == 1 { 1 } else { stride };
         let [start_int, stride_int, size_int] = [start.0, step, size].map(|number| number as c_int);
-        let code = self.inner.on_quiet_device(OPERATION, || {
+        let code = self.inner.on_quiet_device(OPERATION, &self.state.awaited(), || {
             // SAFETY: the team is there, these of its members exist, and all of its members call it now with the same numbers.
             unsafe {
                 sys::nvshmem_team_split_strided(

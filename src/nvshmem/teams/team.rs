@@ -151,7 +151,7 @@ impl<'ctx> Team<'ctx> {
 }
 
 /// Who is in a team, as the library says: its members, and which of them is this PE. `None` where that cannot be.
-pub(crate) fn look(inner: &Inner, raw: sys::nvshmem_team_t) -> Option<(usize, Box<[usize]>)> {
+pub(crate) fn look(inner: &Inner, raw: sys::nvshmem_team_t) -> Option<(usize, Arc<[usize]>)> {
     // SAFETY: the library runs, and the team is there.
     let (pe, n_pes) = unsafe { (sys::nvshmem_team_my_pe(raw), sys::nvshmem_team_n_pes(raw)) };
     let member = |at: c_int| {
@@ -159,7 +159,7 @@ pub(crate) fn look(inner: &Inner, raw: sys::nvshmem_team_t) -> Option<(usize, Bo
         let pe = unsafe { sys::nvshmem_team_translate_pe(raw, at, sys::NVSHMEM_TEAM_WORLD) };
         usize::try_from(pe).ok().filter(|pe| *pe < inner.n_pes)
     };
-    let members: Option<Box<[usize]>> = (0..n_pes).map(member).collect();
+    let members: Option<Arc<[usize]>> = (0..n_pes).map(member).collect();
     let (pe, members) = (usize::try_from(pe).ok()?, members?);
     (members.get(pe) == Some(&inner.pe)).then_some((pe, members))
 }

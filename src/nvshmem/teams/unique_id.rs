@@ -11,6 +11,7 @@ use crate::nvshmem::pe::TeamPe;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::meeting::{EXTRA, Kind, Plan};
 use crate::nvshmem::state::teams::key;
+use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
 /// An id for one team: made on one PE, sent to the other members by any means, and used once. See [`Context::team`].
@@ -133,7 +134,8 @@ impl Context {
         if let Some(Place { id, pe, n_pes }) = place {
             raw.uniqueid = id.0;
             let mask = mask | sys::NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID;
-            let called = inner.on_quiet_device(OPERATION, || {
+            let awaited = Awaited::Members(members.as_deref().unwrap_or_default().into());
+            let called = inner.on_quiet_device(OPERATION, &awaited, || {
                 // SAFETY: the configuration is initialised, and all members call it now, each at its place; both are at most the number of PEs, a C int.
                 unsafe { sys::nvshmemx_team_init(&mut team, &mut raw, mask, n_pes as c_int, pe.0 as c_int) }
             });

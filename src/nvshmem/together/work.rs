@@ -8,7 +8,6 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nvshmem::memory::slice::SymmetricSlice;
 use crate::nvshmem::memory::slice_mut::SymmetricSliceMut;
-use crate::nvshmem::state::watchdog::After;
 use crate::nvshmem::teams::team::Team;
 use crate::sys;
 
@@ -100,17 +99,17 @@ impl Team<'_> {
         let inner = self.inner.clone();
         enqueue(self, &inner.stream)?;
         let deadline = inner.deadline();
-        let late = || {
-            inner.stream.wait_until(operation, &deadline).map_err(|error| match error {
+        inner.watchdog.during_wait(operation, inner.timeout, &self.state.awaited(), |waiting| {
+            let waited = inner.stream.wait_unless(operation, &deadline, || waiting.in_vain());
+            waited.map_err(|error| match error {
                 Error::Timeout { operation, timeout, .. } => {
                     let detail = format!("PE {} of {}: not all members have come", self.state.pe, self.n_pes());
-                    Error::Timeout { operation, timeout, detail }
+                    // The context goes on: a member that is late may still come.
+                    waiting.late(Error::Timeout { operation, timeout, detail })
                 }
                 other => other,
             })
-        };
-        // The context goes on: a member that is late may still come.
-        inner.watchdog.during_meeting(operation, inner.timeout, &self.state.members, After::GoesOn, late)
+        })
     }
 }
 

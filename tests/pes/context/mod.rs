@@ -1,6 +1,8 @@
 //! How NVSHMEM starts and ends in a process.
 
 mod again;
+mod deaths;
 mod ends;
+mod late;
 mod starts;
 mod watchdog;

@@ -1,0 +1,64 @@
+//! Whether this PE has come to a meeting so late that another one may have given up on it.
+//!
+//! Nobody waits in a meeting before this PE has come to the one before it. So, if less time has passed since then than the shortest timeout,
+//! nobody has given up, and nobody need be asked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// When this PE came to its last meeting with the same PEs, if it has.
+#[derive(Default)]
+pub(crate) struct Last(Mutex<Option<Instant>>);
+
+impl Last {
+    pub(crate) fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It came to one at `since`.
+    pub(crate) fn set(&self, since: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(since);
+    }
+}
+
+/// The shortest timeout of the PEs that are known, in milliseconds.
+pub(crate) struct Shortest(AtomicU64);
+
+impl Shortest {
+    pub(crate) fn new(own: Duration) -> Self {
+        Self(AtomicU64::new(milliseconds(own)))
+    }
+
+    /// Other PEs have these, in milliseconds.
+    pub(crate) fn hear(&self, timeouts: impl Iterator<Item = u64>) {
+        self.0.fetch_min(timeouts.min().unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether a PE may have given up that has waited since `since`, or for who knows how long. An eighth of its timeout is left for threads that
+    /// run late.
+    pub(crate) fn may_be_over(&self, since: Option<Instant>) -> bool {
+        let shortest = self.0.load(Ordering::Relaxed);
+        since.is_none_or(|since| milliseconds(since.elapsed()) >= shortest - shortest / 8)
+    }
+}
+
+/// A timeout as PEs tell it each other.
+pub(crate) fn milliseconds(timeout: Duration) -> u64 {
+    u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_timeout_counts() {
+        let shortest = Shortest::new(Duration::from_secs(3600));
+        let since = |ms| Instant::now().checked_sub(Duration::from_millis(ms));
+        assert!(!shortest.may_be_over(since(2000)));
+        shortest.hear([600_000, 2000].into_iter());
+        assert!(shortest.may_be_over(since(2000)) && shortest.may_be_over(since(1800)));
+        assert!(!shortest.may_be_over(Some(Instant::now())) && shortest.may_be_over(None));
+    }
+}

@@ -1,0 +1,211 @@
+//! A PE that has died, of which the exchange knows: nobody waits for it until the timeout.
+
+use gpucomm::nvshmem::{Context, Status, Sum, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE};
+use gpucomm::{Error, Result, Stream};
+
+use crate::support::{End, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
+
+/// Long enough that a wait of so long fails the test.
+const TIMEOUT: f64 = 80.0;
+
+/// From the death on, all waits for the dead PE are over within so many seconds.
+const SOON: f64 = 10.0;
+
+/// In the environment of a PE: which call it makes.
+const CALL: &str = "GPUCOMM_TEST_CALL";
+
+/// A PE that has returned from its call.
+const RETURNED: i32 = 7;
+
+/// Ends this process where its call is not over soon.
+fn hurry() {
+    std::thread::spawn(|| {
+        std::thread::sleep(slower(SOON));
+        println!("too late");
+        std::process::exit(1);
+    });
+}
+
+/// Makes the call of this name, for which PE 0 has died.
+fn call(name: &str, seat: &Seat, ctx: Context) -> Result<()> {
+    let config = TeamConfig::default();
+    match name {
+        "Context::barrier_all" => ctx.barrier_all(),
+        "Context::sync_all" => ctx.sync_all(),
+        "Team::barrier" => ctx.world()?.barrier(),
+        "Team::split_strided" => ctx.world()?.split_strided(TeamPe(0), 1, seat.n_pes, &config).map(drop),
+        "Team::split_2d" => ctx.world()?.split_2d(1, &config, &config).map(drop),
+        "Context::alloc" => ctx.alloc::<u32>(10).map(drop),
+        "Context::reclaim" => ctx.reclaim(),
+        "Context::finalize" => ctx.finalize().map(drop),
+        other => panic!("no call is named {other}"),
+    }
+}
+
+/// PE 0 dies, and the others make the call that the environment names.
+fn dies_before_a_call(seat: &Seat) -> ! {
+    let name = std::env::var(CALL).expect("the name of a call");
+    let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+    if ctx.status() == Status::LimitedMpg && name.starts_with("Team") {
+        std::process::exit(WATCHDOG_EXIT_CODE);
+    }
+    seat.meet();
+    if seat.pe == 0 {
+        std::process::abort();
+    }
+    hurry();
+    println!("{}", call(&name, seat, ctx).expect_err("PE 0 has died"));
+    // What the device waits for goes with the process.
+    std::process::exit(RETURNED)
+}
+
+/// The others were told so soon, in an error or by their watchdog.
+fn were_told(name: &str, ends: &[End]) {
+    for end in &ends[1..] {
+        assert!(matches!(end.code, Some(RETURNED | WATCHDOG_EXIT_CODE)), "{name}: {}", report(ends));
+        let says = end.text.contains(name) && end.text.contains("0 has died");
+        assert!(says || end.text.is_empty(), "{name}: {}", report(ends));
+        assert!(!end.text.contains("too late"), "{name}: {}", report(ends));
+    }
+}
+
+#[test]
+fn calls_in_which_the_library_waits_end_at_once() {
+    for name in ["Context::barrier_all", "Context::sync_all", "Team::barrier"] {
+        as_pes_that_end_with(&[3], &[(CALL, name)], |seat| dies_before_a_call(seat), |ends| were_told(name, ends));
+    }
+}
+
+#[test]
+fn meetings_end_at_once() {
+    for name in ["Context::alloc", "Context::reclaim", "Context::finalize", "Team::split_strided", "Team::split_2d"] {
+        as_pes_that_end_with(&[3], &[(CALL, name)], |seat| dies_before_a_call(seat), |ends| were_told(name, ends));
+    }
+}
+
+/// A collective that the host waits for is an error, and so is the end after it, which the work of that collective does not hold up.
+#[test]
+fn a_collective_ends_at_once_and_so_does_the_end_after_it() {
+    as_pes_that_end(
+        &[2, 3],
+        |seat| {
+            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            if ctx.status() == Status::LimitedMpg {
+                std::process::exit(RETURNED);
+            }
+            let stream = Stream::new(seat.device).unwrap();
+            let mut source = ctx.alloc::<u32>(7).unwrap();
+            let mut dest = ctx.alloc::<u32>(7).unwrap();
+            source.fill(&stream, 1).unwrap();
+            stream.synchronize().unwrap();
+            let mut world = ctx.world().unwrap();
+            // The first one has the library connect the members, for which a call waits within the library.
+            world.reduce(Sum, &mut dest, &source).unwrap();
+            seat.meet();
+            if seat.pe == 0 {
+                std::process::abort();
+            }
+            hurry();
+            let error = world.reduce(Sum, &mut dest, &source).expect_err("PE 0 has died");
+            assert!(matches!(error, Error::Gone { operation: "Team::reduce", rank: 0, .. }), "{error:?}");
+            drop((source, dest, world));
+            let error = ctx.finalize().expect_err("PE 0 has died");
+            assert!(matches!(error, Error::Gone { operation: "Context::finalize", rank: 0, .. }), "{error:?}");
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            for end in &ends[1..] {
+                assert_eq!(end.code, Some(RETURNED), "{}", report(ends));
+            }
+        },
+    );
+}
+
+/// One dies while the others are within the start.
+#[test]
+fn a_start_ends_at_once() {
+    as_pes_that_end(
+        &[2, 3],
+        |seat| {
+            let id = UniqueId::shared(&seat.exchange).unwrap();
+            seat.meet();
+            if seat.pe == 0 {
+                std::process::abort();
+            }
+            hurry();
+            let builder = seat.builder().timeout(slower(TIMEOUT)).unique_id(&id, seat.pe, seat.n_pes);
+            println!("{}", seat.start_as(builder).expect_err("PE 0 has died"));
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            for end in &ends[1..] {
+                assert_eq!(end.code, Some(WATCHDOG_EXIT_CODE), "{}", report(ends));
+                assert!(end.text.contains("PE 0 has died"), "{}", report(ends));
+            }
+        },
+    );
+}
+
+/// Those of a team go on whose members live, also where they wait for each other for longer than a death takes to be known.
+#[test]
+fn a_team_without_the_dead_one_goes_on() {
+    as_pes_that_end(
+        &[3, 4],
+        |seat| {
+            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            if ctx.status() == Status::LimitedMpg {
+                std::process::exit(RETURNED);
+            }
+            let stream = Stream::new(seat.device).unwrap();
+            let mut source = ctx.alloc::<u32>(7).unwrap();
+            let mut dest = ctx.alloc::<u32>(7).unwrap();
+            source.fill(&stream, 1).unwrap();
+            stream.synchronize().unwrap();
+            let mut world = ctx.world().unwrap();
+            let team = world.split_strided(TeamPe(1), 1, seat.n_pes - 1, &TeamConfig::default()).unwrap();
+            seat.meet();
+            let Some(mut team) = team else { std::process::abort() };
+            for late in 0..2 {
+                // Longer than the watchdog takes to end a process for a PE that has died.
+                if team.pe() == TeamPe(late) {
+                    std::thread::sleep(slower(2.0));
+                }
+                team.barrier().unwrap();
+                if team.pe() == TeamPe(late) {
+                    std::thread::sleep(slower(2.0));
+                }
+                team.reduce(Sum, &mut dest, &source).unwrap();
+                assert_eq!(dest.to_vec(&stream).unwrap(), [seat.n_pes as u32 - 1; 7]);
+            }
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            for end in &ends[1..] {
+                assert_eq!(end.code, Some(RETURNED), "{}", report(ends));
+            }
+        },
+    );
+}
+
+/// Who has come, and then ends, is no reason for the others to fail.
+#[test]
+fn one_that_ends_after_it_has_come() {
+    as_pes_that_end(
+        &[2, 4],
+        |seat| {
+            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            ctx.barrier_all().unwrap();
+            if seat.pe == 0 {
+                // The others are at work on the host.
+                std::process::exit(RETURNED);
+            }
+            std::thread::sleep(slower(0.5));
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            for end in ends {
+                assert_eq!(end.code, Some(RETURNED), "{}", report(ends));
+            }
+        },
+    );
+}

@@ -1,0 +1,174 @@
+//! A PE that comes so late that the others have given up: nobody enters the library alone.
+
+use std::time::Duration;
+
+#[cfg(nvshmem_ge_3_3)]
+use gpucomm::nvshmem::Place;
+use gpucomm::nvshmem::{Context, Status, TeamConfig, TeamPe};
+use gpucomm::{Error, Result};
+
+use crate::support::{Seat, as_pes, as_pes_with, errors, slower};
+
+/// In the environment of a PE: which call it makes.
+const CALL: &str = "GPUCOMM_TEST_CALL";
+
+/// How long the PEs wait that come in time.
+const LIMIT: f64 = 1.5;
+
+/// Makes the call of this name.
+fn call(name: &str, seat: &Seat, ctx: &Context) -> Result<()> {
+    let config = TeamConfig::default();
+    match name {
+        "Team::split_strided" => ctx.world()?.split_strided(TeamPe(0), 1, seat.n_pes, &config).map(drop),
+        "Team::split_2d" => ctx.world()?.split_2d(1, &config, &config).map(drop),
+        "Context::alloc" => ctx.alloc::<u32>(10).map(drop),
+        "Context::reclaim" => ctx.reclaim(),
+        #[cfg(nvshmem_ge_3_3)]
+        "Context::team" => {
+            let ids = seat.gather(&format!("{:?}", ctx.team_unique_id()?.to_bytes()));
+            let id: Vec<u8> =
+                ids[0].trim_matches(['[', ']']).split(", ").map(|byte| byte.parse().expect("a byte")).collect();
+            let id = gpucomm::nvshmem::TeamUniqueId::from_bytes(id.try_into().expect("8 bytes"));
+            stands_aside(seat);
+            let place = Place { id, pe: TeamPe(seat.pe), n_pes: seat.n_pes };
+            ctx.team(Some(place), &config).map(drop)
+        }
+        other => panic!("no call is named {other}"),
+    }
+}
+
+/// The PE that is late waits until the others have given up.
+fn stands_aside(seat: &Seat) {
+    if seat.pe == 0 {
+        seat.meet();
+    }
+}
+
+/// PE 0 is late for the call that the environment names. Its own timeout is another one.
+fn comes_late(seat: &Seat) -> ! {
+    let name = std::env::var(CALL).expect("the name of a call");
+    let limit = slower(if seat.pe == 0 { 30.0 } else { LIMIT });
+    let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+    if ctx.status() == Status::LimitedMpg {
+        // The library waits on the thread: see `watchdog`.
+        leave(Some(ctx));
+    }
+    if name != "Context::team" {
+        stands_aside(seat);
+    }
+    let (error, ctx) = match name.as_str() {
+        "Context::finalize" => (ctx.finalize().map(drop), None),
+        _ => (call(&name, seat, &ctx), Some(ctx)),
+    };
+    let error = error.expect_err("not all came in time");
+    if seat.pe == 0 {
+        assert!(matches!(error, Error::Gone { rank: 1.., .. }), "{error:?}");
+        let given_up = format!("has given up {name}");
+        errors::names(&error, &[&name, &given_up, "has come too late"]);
+        if let Some(ctx) = &ctx {
+            errors::names(&ctx.reclaim().expect_err("it is lost"), &["the context is lost", &given_up]);
+        }
+    } else {
+        assert!(matches!(error, Error::Timeout { .. } | Error::Gone { .. }), "{error:?}");
+        errors::names(&error, &[&name]);
+        seat.meet();
+    }
+    // The late one has been told.
+    seat.meet();
+    leave(ctx)
+}
+
+/// Ends the process as a test that has passed. What the device still waits for goes with it.
+fn leave(ctx: Option<Context>) -> ! {
+    drop(ctx);
+    println!("1 passed");
+    std::process::exit(0)
+}
+
+#[test]
+fn a_late_one_is_told_that_the_others_have_given_up() {
+    for name in ["Context::alloc", "Context::reclaim", "Context::finalize"] {
+        as_pes_with(&[2, 3], &[(CALL, name)], |seat| comes_late(seat));
+    }
+}
+
+#[test]
+fn a_late_member_is_told_that_the_others_have_given_up() {
+    for name in ["Team::split_strided", "Team::split_2d"] {
+        as_pes_with(&[3], &[(CALL, name)], |seat| comes_late(seat));
+    }
+}
+
+#[cfg(nvshmem_ge_3_3)]
+#[test]
+fn a_late_one_to_a_team_by_id_is_told_that_the_others_have_given_up() {
+    as_pes_with(&[3], &[(CALL, "Context::team")], |seat| comes_late(seat));
+}
+
+/// A team of some PEs, one of which is late.
+#[test]
+fn a_late_member_of_a_part_is_told_that_the_other_has_given_up() {
+    as_pes(&[3], |seat| {
+        let ctx = seat.start_as(seat.builder().timeout(slower(LIMIT))).unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            leave(Some(ctx));
+        }
+        let mut world = ctx.world().unwrap();
+        let config = TeamConfig::default();
+        let part = world.split_strided(TeamPe(0), 1, 2, &config).unwrap();
+        stands_aside(seat);
+        if let Some(mut part) = part {
+            let error = part.split_strided(TeamPe(0), 1, 1, &config).map(drop).expect_err("PE 0 is late");
+            if seat.pe == 0 {
+                assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error:?}");
+                errors::names(&error, &["has given up Team::split_strided"]);
+            } else {
+                assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+            }
+        }
+        if seat.pe > 0 {
+            seat.meet();
+        }
+        seat.meet();
+        println!("1 passed");
+        std::process::exit(0);
+    });
+}
+
+/// PEs that meet less often than their timeout, and come in time, go on.
+#[test]
+fn rare_meetings_are_not_late() {
+    as_pes(&[2, 3], |seat| {
+        let ctx = seat.start_as(seat.builder().timeout(slower(1.0))).unwrap();
+        for round in 0..3 {
+            std::thread::sleep(slower(1.2));
+            seat.meet();
+            drop(ctx.alloc::<u32>(round + 1).unwrap());
+        }
+        assert!(ctx.finalize().unwrap().is_empty());
+    });
+}
+
+/// One comes just as the others give up: either all go on, or none does.
+#[test]
+fn all_go_on_or_none_does() {
+    for _ in 0..3 {
+        as_pes(&[2, 3], |seat| {
+            let limit = slower(LIMIT);
+            let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+            if ctx.status() == Status::LimitedMpg {
+                leave(Some(ctx));
+            }
+            seat.meet();
+            if seat.pe == 0 {
+                let sooner = Duration::from_millis(20);
+                std::thread::sleep(limit - sooner + Duration::from_millis(fastrand::u64(0..40)));
+            }
+            let made = ctx.alloc::<u32>(10);
+            let all = seat.gather(if made.is_ok() { "yes" } else { "no" });
+            assert!(all.iter().all(|one| *one == all[0]), "{all:?}: {:?}", made.map(drop));
+            drop(made);
+            leave(Some(ctx));
+        });
+    }
+}
