@@ -1,21 +1,75 @@
-//! Ids that one rank makes for all.
+//! What one rank makes for all, and what all tell each other before they begin something: or why a rank cannot.
 
 use super::handle::Exchange;
+use super::kind;
 use crate::error::{Error, Result};
 
 impl Exchange {
     /// The bytes that rank 0 has made, on all ranks, for `operation`.
+    ///
+    /// # Errors
+    /// As [`share`](Self::share).
     pub(crate) fn share_id<const N: usize>(
         &self,
         operation: &'static str,
         make: impl FnOnce() -> Result<[u8; N]>,
     ) -> Result<[u8; N]> {
-        let own = if self.rank() == 0 { Some(make()?) } else { None };
-        let bytes = self.broadcast(0, own.as_ref().map_or(&[][..], |id| id))?;
+        let bytes = self.share(operation, || Ok(make()?.to_vec()))?;
         <[u8; N]>::try_from(&*bytes).map_err(|_| Error::Exchange {
             operation,
-            key: "the id".to_owned(),
-            reason: format!("expected {N} bytes, got {}", bytes.len()),
+            key: "rank 0".to_owned(),
+            reason: format!("expected an id of {N} bytes, got {}", bytes.len()),
         })
     }
+
+    /// The same of any number of bytes.
+    ///
+    /// # Errors
+    /// Where rank 0 cannot make them: its error there, and on the others at once an [`Error::Exchange`] that says why.
+    pub(crate) fn share(&self, operation: &'static str, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+        if self.rank() == 0 {
+            let made = make();
+            // The others wait for either.
+            let told = self.broadcast(0, &say(&made));
+            return made.and_then(|made| told.map(|_| made));
+        }
+        said(operation, 0, self.broadcast(0, &[])?)
+    }
+
+    /// All ranks say something before they begin `operation`, or that they cannot: what all have said, where all can.
+    ///
+    /// # Errors
+    /// What a rank is not `ready` for, there and at once; on the others an [`Error::Exchange`] that says why. As [`all_gather`](Self::all_gather).
+    #[cfg(feature = "nccl")]
+    pub(crate) fn gather_ready(&self, operation: &'static str, ready: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let own = say(&ready);
+        if let Err(error) = ready {
+            // The others wait for it, and it for nobody.
+            let _ = self.put(self.view.round(), operation, kind::ALL_GATHER, &own, &self.deadline());
+            return Err(error);
+        }
+        let all = self.all_gather(&own)?.into_iter().enumerate();
+        all.map(|(rank, bytes)| said(operation, rank, bytes)).collect()
+    }
+}
+
+/// What a rank tells the others.
+fn say(made: &Result<Vec<u8>>) -> Vec<u8> {
+    match made {
+        Ok(bytes) => [&[1], &**bytes].concat(),
+        Err(error) => [&[0], error.to_string().as_bytes()].concat(),
+    }
+}
+
+/// What `rank` has told this one.
+fn said(operation: &'static str, rank: usize, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let reason = match bytes.split_first() {
+        Some((1, _)) => {
+            bytes.remove(0);
+            return Ok(bytes);
+        }
+        Some((0, why)) => format!("it cannot go on: {}", String::from_utf8_lossy(why)),
+        _ => format!("expected what it says, got {} bytes that are something else", bytes.len()),
+    };
+    Err(Error::Exchange { operation, key: format!("rank {rank}"), reason })
 }

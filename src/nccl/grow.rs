@@ -8,7 +8,9 @@ use super::children::grow;
 use super::clique::Clique;
 use super::communicator::Communicator;
 use super::invitation::Invitation;
+use super::life;
 use super::life::abort::start_abort;
+use super::life::init::begin_alone;
 use super::life::scope::Scope;
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
@@ -139,7 +141,9 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::invite`] and [`Communicator::grow`]; [`Error::InvalidUsage`] for a rank of a clique; [`Error::InvalidArgument`] where
-    /// `exchange` has no more ranks than there are, or this rank has another number there; those of [`Exchange::broadcast`].
+    /// `exchange` has no more ranks than there are, or this rank has another number there. Where a rank cannot grow, nothing has happened: it gets its
+    /// own error, and the others at once an [`Error::Exchange`] that says why. Where the exchange knows that a rank has ended, [`Error::Gone`] soon after,
+    /// or [`Error::Aborted`] if this communicator was growing already, which ends it. Those of [`Exchange::all_gather`].
     ///
     /// # Examples
     /// ```
@@ -185,30 +189,32 @@ impl Communicator {
             return Err(Error::argument(OPERATION, "rank in the exchange", self.rank(), exchange.rank()));
         }
         let more = exchange.size() - self.size();
-        let mut bytes = Vec::new();
-        if self.rank() == 0 {
-            for invitation in self.invite(more)? {
-                bytes.extend(invitation.into_bytes()?);
-            }
-        }
-        exchange.broadcast(0, &bytes)?;
-        self.grow(more)
+        let ready = grow::ready(OPERATION, self.inner(), more);
+        exchange.gather_ready(OPERATION, ready.map(|()| Vec::new()))?;
+        exchange.share(OPERATION, || {
+            let invitations = self.invite(more)?.into_iter().map(Invitation::into_bytes);
+            Ok(invitations.collect::<Result<Vec<_>>>()?.concat())
+        })?;
+        life::over::unless_gone(OPERATION, exchange, self.inner(), || self.grow(more))
     }
 
     /// As [`Communicator::join`], over an exchange of all ranks: see [`Communicator::grow_over`], where there is an example.
     ///
     /// # Errors
-    /// As [`Communicator::join`]; [`Error::InvalidArgument`] where nobody has invited this rank; those of [`Exchange::broadcast`].
+    /// As [`Communicator::join`]; [`Error::InvalidArgument`] where nobody has invited this rank; [`Error::Exchange`] where another rank cannot go on, and
+    /// [`Error::Gone`] soon after the exchange knows that one has ended; those of [`Exchange::all_gather`].
     ///
     /// # Safety
     /// As [`Communicator::join`].
     pub unsafe fn join_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
         const OPERATION: &str = "Communicator::join_over";
-        let bytes = exchange.broadcast(0, &[])?;
+        exchange.gather_ready(OPERATION, begin_alone(OPERATION, options).map(|()| Vec::new()))?;
+        let bytes = exchange.share(OPERATION, || Err(Error::argument(OPERATION, "rank", "one that is invited", 0)))?;
         let (all, _) = bytes.as_chunks::<{ Invitation::BYTES }>();
         let own = all.iter().map(|bytes| Invitation::from_bytes(*bytes)).find(|one| one.rank() == exchange.rank());
         let nobody = || Error::argument(OPERATION, "rank", "one that is invited", exchange.rank());
-        own.ok_or_else(nobody)?.come(OPERATION, device, Some(options)).map(Self::from_inner)
+        let start = own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options))?;
+        life::over::wait(OPERATION, exchange, start).map(Self::from_inner)
     }
 }
 

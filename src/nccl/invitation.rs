@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::children::grow::Invited;
 use super::communicator::Communicator;
 use super::life::init;
+use super::life::under_way::UnderWay;
 use super::setup::config::Config;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
@@ -99,6 +100,16 @@ impl Invitation {
         device: Device,
         options: Option<&InitOptions>,
     ) -> Result<Arc<Inner>> {
+        self.begin(operation, device, options)?.wait()?.into_iter().next().ok_or_else(|| init::nothing(operation))
+    }
+
+    /// The same, which goes on by itself.
+    pub(super) fn begin(
+        self,
+        operation: &'static str,
+        device: Device,
+        options: Option<&InitOptions>,
+    ) -> Result<UnderWay> {
         let Self { id, key, size, rank, local } = self;
         let (family, options) = match local {
             Some(Local { family, config, timeout }) => (Some(family), InitOptions { config, timeout, checked: false }),

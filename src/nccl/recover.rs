@@ -39,7 +39,7 @@ impl Communicator {
     ///
     /// A rank whose device is lost [withdraws](Exchange::withdraw): it gets that error, and the others go on without it.
     ///
-    /// That a rank has died is told to nobody who waits for its work: such a wait ends at its deadline, which is
+    /// Unless the communicator is [checked](crate::nccl::InitOptions::checked), nobody who waits for the work of a rank is told that it has died: such a wait ends at its deadline, which is
     /// [`default_timeout`](crate::default_timeout), five minutes, where neither [`set_default_timeout`](crate::set_default_timeout) nor the call
     /// says less. Who is to know sooner has a thread wait for the others in `exchange`, which gets [`Error::Gone`] at once, and
     /// [abort](Self::aborter) the communicator.

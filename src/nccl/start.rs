@@ -141,7 +141,8 @@ impl Communicator {
     /// - Where one comes to something else, nothing of that is launched, and all report the same [`Error::Disagreement`], at once. So they do
     ///   where one closes its communicator in place of that.
     /// - Where one does not come within the [timeout](Communicator::set_timeout), [`Error::Timeout`] says who; where its process has ended,
-    ///   [`Error::Gone`] does, at once. Either ends the communicator, as others were told that this rank comes.
+    ///   [`Error::Gone`] does, at once. Either ends the communicator, as others were told that this rank comes. A wait for the device, or inside
+    ///   NCCL, ends it with [`Error::Aborted`] about a second after the store knows that a process has ended which had not closed its rank.
     /// - A message is compared by the two ranks that it concerns: the first to come goes on, the second compares.
     /// - Where a rank aborts the communicator, or has to, those in other processes are told, and end as well.
     ///
@@ -194,7 +195,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::init_rank_with`]; [`Error::Disagreement`] where the ranks do not start with the same; [`Error::InvalidUsage`] on all ranks where
-    /// two of them have one device, which NCCL would refuse; those of [`Exchange::all_gather`]; [`Error::InvalidArgument`] where `GPUCOMM_CHECKED` is
+    /// two of them have one device, which NCCL would refuse; [`Error::Exchange`] at once where another rank cannot start, and says why; those of [`Exchange::all_gather`]; [`Error::InvalidArgument`] where `GPUCOMM_CHECKED` is
     /// something else than 0 or 1.
     ///
     /// # Safety

@@ -35,6 +35,7 @@ fn child() {
         ("one is missing", checked_ends::one_is_missing),
         ("one is not checked", checked_ends::one_is_not_checked),
         ("one aborts", checked_ends::one_aborts),
+        ("one dies behind a message", checked_ends::one_dies_behind_a_message),
         ("by an id", checked_ends::not_over_an_exchange),
         #[cfg(nccl_ge_2_28_7)]
         ("one differs, made", checked_made::one_differs),

@@ -7,7 +7,7 @@ use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, Uniq
 
 use crate::checked::{CASE, Job, PATIENT, begin, end_of, exchange, said};
 use crate::support::process::{Finished, Role, all_succeed};
-use crate::support::{rank_counts, slower, still_works, watched};
+use crate::support::{assert_names, rank_counts, slower, still_works, watched};
 
 /// The last rank does nothing, or is killed.
 pub fn one_is_missing(role: Role) {
@@ -62,6 +62,52 @@ fn who_does_not_come_is_named() {
             assert!(ends.iter().any(|end| end.text.contains("has come to 1 collective, the last was")), "{ends:?}");
             let late = said(ends.last().unwrap(), "late: ").unwrap();
             assert!(late.contains("of another process: reduce: not done within"), "{late}");
+        }
+    });
+}
+
+/// The last rank has sent what another one receives, and dies. Who waits for the device for more of it does not wait for the timeout, and neither does
+/// the drop.
+pub fn one_dies_behind_a_message(role: Role) {
+    gpucomm::set_default_timeout(slower(PATIENT));
+    let exchange = exchange(&role);
+    let comm = begin(&role, &exchange, true).unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
+    let last = role.size - 1;
+    match role.rank {
+        rank if rank == last => comm.send(&x, 0, &stream).unwrap(),
+        0 => comm.recv(&mut x, last, &stream).unwrap(),
+        _ => {}
+    }
+    stream.synchronize().unwrap();
+    exchange.barrier().unwrap();
+    if role.rank == last {
+        std::process::abort();
+    }
+    let start = Instant::now();
+    if role.rank == 0 {
+        let error = comm.recv(&mut x, last, &stream).and_then(|()| stream.synchronize());
+        let error = error.expect_err("the last rank has died");
+        assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
+        assert_names(&error, &[&format!("rank {last} has died")]);
+        drop(comm);
+    } else {
+        // It waits for the others: the end of rank 0 is its own.
+        let error = comm.wait_at_barrier(&stream).expect_err("the last rank has died");
+        assert!(matches!(error, Error::Gone { .. } | Error::Aborted { .. }), "{error:?}");
+    }
+    assert!(start.elapsed() < slower(PATIENT / 4.0), "{:?}", start.elapsed());
+    println!("told");
+}
+
+#[test]
+fn who_waits_for_a_dead_one_on_the_device_is_told_at_once() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let mut job = Job::start("one dies behind a message", ranks, "", &[]);
+            job.children.pop().unwrap().finish(slower(60.0));
+            all_succeed(std::mem::take(&mut job.children), slower(60.0));
         }
     });
 }

@@ -237,7 +237,13 @@ const CHILD: &str = "grow::child";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(20.0));
-    let roles: [(&str, fn(Role) -> Result<()>); 3] = [("grows", grows), ("dies", dies), ("older", older)];
+    let roles: [(&str, fn(Role) -> Result<()>); 5] = [
+        ("grows", grows),
+        ("dies", dies),
+        ("first refused", |role| refused(role, false)),
+        ("last refused", |role| refused(role, true)),
+        ("older", older),
+    ];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
             body(role).unwrap();
@@ -313,29 +319,78 @@ fn processes_grow() {
     });
 }
 
-/// The last rank has its invitation, and dies.
+/// How long calls may take: far longer than it takes to be told.
+const PATIENT: f64 = 60.0;
+
+/// What comes of a grow of all ranks, which fails.
+fn fails(role: Role, exchange: &Exchange, old: Option<&Communicator>) -> Result<Error> {
+    let (begin, timeout) = (Instant::now(), slower(PATIENT));
+    let exchange = &exchange.within(timeout);
+    let error = match old {
+        Some(old) => {
+            old.set_timeout(timeout);
+            old.grow_over(exchange).map(drop).unwrap_err()
+        }
+        None => {
+            let options = InitOptions { timeout, ..InitOptions::default() };
+            // SAFETY: all processes of one test run the same role.
+            unsafe { Communicator::join_over(role.device()?, exchange, &options) }.map(drop).unwrap_err()
+        }
+    };
+    assert!(begin.elapsed() < slower(15.0), "{:?}: {error}", begin.elapsed());
+    Ok(error)
+}
+
+/// The last rank has its invitation, and dies. The others do not wait for their timeout.
 fn dies(role: Role) -> Result<()> {
     let exchange = exchange(role)?;
     let old = first(role)?;
     if role.rank + 1 == role.size {
+        exchange.all_gather(&[1])?;
         exchange.broadcast(0, &[])?;
         std::process::exit(0);
     }
-    let begin = Instant::now();
-    let error = match &old {
-        Some(old) => {
-            old.set_timeout(slower(2.0));
-            old.grow_over(&exchange).map(drop).unwrap_err()
-        }
-        None => {
-            let options = InitOptions { timeout: slower(2.0), ..InitOptions::default() };
-            // SAFETY: all processes of one test run the same role.
-            unsafe { Communicator::join_over(role.device()?, &exchange, &options) }.map(drop).unwrap_err()
-        }
-    };
-    assert!(begin.elapsed() < slower(4.0) + Duration::from_secs(12), "{error}");
-    assert!(matches!(error, Error::Timeout { .. } | Error::Nccl { .. } | Error::Aborted { .. }), "{error:?}");
+    let error = fails(role, &exchange, old.as_ref())?;
+    assert!(matches!(error, Error::Gone { .. } | Error::Aborted { .. }), "{error:?}");
+    assert_names(&error, &[&format!("rank {} has died", role.size - 1)]);
     Ok(())
+}
+
+/// One of the ranks that there are cannot grow, the first or the last: all are told at once.
+fn refused(role: Role, by_last: bool) -> Result<()> {
+    let exchange = exchange(role)?;
+    let old = first(role)?;
+    let before: usize = std::env::var(BEFORE).expect(BEFORE).parse().expect(BEFORE);
+    let refused = if by_last { before - 1 } else { 0 };
+    if let Some(old) = old.as_ref().filter(|_| role.rank == refused) {
+        let _ = old.aborter().abort("it has failed");
+    }
+    exchange.barrier()?;
+    match fails(role, &exchange, old.as_ref())? {
+        Error::Aborted { .. } => assert_eq!(role.rank, refused),
+        error @ Error::Exchange { .. } => {
+            assert_names(&error, &[&format!("rank {refused}"), "it cannot go on", "it has failed"]);
+        }
+        other => panic!("{other:?}"),
+    }
+    exchange.barrier()
+}
+
+#[test]
+fn all_are_told_that_one_cannot_grow() {
+    watched(180.0, || {
+        if gpucomm::backend() != Backend::Emulator && gpucomm::nccl::version().unwrap() < FIRST {
+            return skip("NCCL is older than 2.29.2");
+        }
+        for (ranks, before) in [(2, 1), (3, 2), (4, 2)] {
+            if rank_counts(&[ranks]).is_empty() {
+                continue;
+            }
+            for role in ["first refused", "last refused"] {
+                all_succeed(start(role, ranks, before), slower(60.0));
+            }
+        }
+    });
 }
 
 #[test]

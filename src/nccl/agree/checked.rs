@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::choice::Choice;
@@ -66,6 +66,8 @@ pub(crate) struct Checked {
     pub(crate) splits: Splits,
     pub(super) seats: Seats,
     dispute: Dispute,
+    /// A rank that has died, and how.
+    dead: OnceLock<(usize, String)>,
 }
 
 /// What has come of a round so far.
@@ -103,6 +105,7 @@ impl Checked {
             splits: Splits::new(size),
             seats: Seats::default(),
             dispute: Dispute::new(part),
+            dead: OnceLock::new(),
         }
     }
 
@@ -292,6 +295,27 @@ impl Checked {
     /// How all has ended, if it has; waits `within` for that.
     pub(crate) fn ended(&self, within: Duration) -> Result<Option<End>> {
         Ok(self.exchange("end")?.note_of_any(END, within)?.and_then(|bytes| End::decode(&bytes)))
+    }
+
+    /// The first other rank that the store knows to have ended without having closed, and how. Those that have closed are added to `closed`.
+    pub(crate) fn departed(&self, closed: &mut Vec<usize>, within: Duration) -> Option<(usize, String)> {
+        let others = (0..self.size()).filter(|rank| *rank != self.rank() && !closed.contains(rank));
+        let (rank, how) = self.exchange("wait").ok()?.departed_of(&others.collect::<Vec<_>>(), within)?;
+        if self.has_left("wait", rank).ok()?.is_some() {
+            closed.push(rank);
+            return None;
+        }
+        Some((rank, how))
+    }
+
+    /// That rank has died: who waits for the device waits in vain from now on.
+    pub(crate) fn set_dead(&self, (rank, how): (usize, String)) {
+        let _ = self.dead.set((rank, format!("{how}; rank {} waits for it", self.rank())));
+    }
+
+    /// Why who waits for the device does so in vain.
+    pub(crate) fn in_vain(&self) -> Option<Error> {
+        self.dead.get().map(|(rank, how)| Error::Gone { operation: "wait", rank: *rank, how: how.clone() })
     }
 
     /// This rank comes to nothing more, as it is closed.

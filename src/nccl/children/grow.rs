@@ -85,6 +85,17 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     Ok(Invited { id: open.id, key, size, family, config, timeout })
 }
 
+/// Whether `inner` can grow by so many now, as far as that is known before the other ranks come.
+pub(crate) fn ready(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
+    submit::outside_of_groups(operation)?;
+    outside_of_host_functions(operation)?;
+    version::needs(operation, FIRST)?;
+    inner.refusal(operation).map_or(Ok(()), Err)?;
+    size_of(operation, inner, more)?;
+    inner.household.growth.refuse(operation)?;
+    shares_nothing(operation, inner, &inner.enter(operation)?.0)
+}
+
 /// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more` that come by an invitation.
 pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize) -> Result<Vec<Arc<Inner>>> {
     version::needs(operation, FIRST)?;

@@ -79,7 +79,8 @@ impl Worker for Inner {
     }
 
     fn look_around(&self, done: u64, last: u64) {
-        departure::on_device(self, done, last).into_iter().for_each(|error| end(self, &error));
+        let dead = || self.checked.get().and_then(|checked| checked.in_vain());
+        departure::on_device(self, done, last).or_else(dead).into_iter().for_each(|error| end(self, &error));
     }
 
     fn pending(&self, done: u64, last: u64) -> Option<String> {

@@ -127,7 +127,7 @@ fn one_by(
     start.run(None, options)?.into_iter().next().ok_or_else(|| nothing(operation))
 }
 
-/// A rank that comes into a communicator that grows, which goes by `key` in this process.
+/// A rank that comes into a communicator that grows, which goes by `key` in this process. Its start goes on by itself.
 #[cfg(nccl_ge_2_29)]
 pub(crate) fn newcomer(
     operation: &'static str,
@@ -136,12 +136,12 @@ pub(crate) fn newcomer(
     (size, rank): (usize, usize),
     family: Option<Arc<Family>>,
     options: &InitOptions,
-) -> Result<Arc<Inner>> {
+) -> Result<UnderWay> {
     begin_alone(operation, options)?;
     version::needs(operation, version::Version::new(2, 29, 2))?;
     check_rank(operation, rank, size)?;
     let start = Start { operation, ids: vec![id], grows: Some(key), size, ranks: vec![(rank, device)] };
-    start.run(family, options)?.into_iter().next().ok_or_else(|| nothing(operation))
+    start.begin(family, options)
 }
 
 /// All ranks of a communicator within this process.
@@ -160,7 +160,7 @@ pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &I
 }
 
 /// Begins a start of ranks that have no way to compare what they do with the others.
-fn begin_alone(operation: &'static str, options: &InitOptions) -> Result<()> {
+pub(crate) fn begin_alone(operation: &'static str, options: &InitOptions) -> Result<()> {
     begin(operation, &options.config)?;
     if options.checked {
         let expected = "false: ranks of other processes compare over an exchange, see `Communicator::init_rank_over`";

@@ -1,10 +1,10 @@
 //! Listening how a checked communicator ends in other processes, and telling them how it does here: on a thread of its own, as who has gone
-//! on to wait for a device, or inside NCCL, hears of nothing.
+//! on to wait for a device, or inside NCCL, hears of nothing. A rank that has died tells nobody: the store is asked for it.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::abort::start_abort;
 use crate::error::{Error, Result};
@@ -19,6 +19,12 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// How long it is until the next look, after several that have failed.
 const PAUSE: Duration = Duration::from_millis(400);
+
+/// How often the store is asked who has died.
+const ASKS: Duration = Duration::from_millis(200);
+
+/// How often the thread looks again after it has found that a rank has died: who waits for what that has done is through by then.
+const REST: u32 = 10;
 
 /// The thread, and what a communicator compares that is about to be made.
 #[derive(Debug, Clone)]
@@ -57,10 +63,13 @@ impl Listener {
 
 /// Listens until the communicator has ended, here or elsewhere.
 fn listen(inner: &Weak<Inner>, checked: &Checked) {
-    let mut pause = LOOK;
+    let (mut pause, mut deaths) = (LOOK, Deaths::default());
     while let Some(true) = inner.upgrade().map(|inner| go_on(&inner, checked)) {
         match checked.ended(LOOK) {
-            Ok(None) => pause = LOOK,
+            Ok(None) => {
+                pause = LOOK;
+                deaths.look(inner, checked);
+            }
             Ok(Some(end)) => {
                 if let Some(inner) = inner.upgrade() {
                     start_abort(&inner.relatives(), &end.error("wait"));
@@ -73,6 +82,45 @@ fn listen(inner: &Weak<Inner>, checked: &Checked) {
                 thread::sleep(pause);
                 pause = (2 * pause).min(PAUSE);
             }
+        }
+    }
+}
+
+/// What is known of ranks that have ended.
+#[derive(Default)]
+struct Deaths {
+    asked: Option<Instant>,
+    /// Those that have closed before.
+    closed: Vec<usize>,
+    /// One that has died, and how often the thread has looked since.
+    dead: Option<((usize, String), u32)>,
+    /// The visit to NCCL that goes on since it is known, and for how many looks.
+    inside: (u64, u32),
+}
+
+impl Deaths {
+    fn look(&mut self, inner: &Weak<Inner>, checked: &Checked) {
+        let Some((dead, looks)) = &mut self.dead else {
+            if self.asked.is_none_or(|asked| asked.elapsed() >= ASKS) {
+                self.dead = checked.departed(&mut self.closed, LOOK).map(|dead| (dead, 0));
+                self.asked = Some(Instant::now());
+            }
+            return;
+        };
+        *looks = looks.saturating_add(1);
+        if *looks < REST {
+            return;
+        }
+        // Whoever waits for the device ends it, and who comes to a round sees it there. Who waits inside NCCL does neither.
+        checked.set_dead(dead.clone());
+        let Some(inner) = inner.upgrade() else { return };
+        let visit = inner.visit();
+        self.inside = (visit, if self.inside.0 == visit { self.inside.1.saturating_add(1) } else { 0 });
+        if visit % 2 == 1
+            && self.inside.1 >= REST
+            && let Some(error) = checked.in_vain()
+        {
+            start_abort(&inner.relatives(), &error);
         }
     }
 }

@@ -1,9 +1,15 @@
 //! Starts over an exchange: all ranks get an id, and agree on what they start with.
 
+use std::slice;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
+use super::abort::start_abort;
 use super::init;
 use super::listener::Listener;
+use super::under_way::{ASKS, REST, UnderWay};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Reader, Writer};
@@ -15,6 +21,7 @@ use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::seat::{self, Seat};
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::state::helper::cannot_start;
 use crate::nccl::state::inner::Inner;
 use crate::version;
 
@@ -50,6 +57,15 @@ impl Begins {
     }
 }
 
+/// What this rank starts with.
+fn begins(operation: &'static str, options: &InitOptions) -> Result<Begins> {
+    version::check_nccl()?;
+    environment::check(operation)?;
+    options.config.check(operation)?;
+    let is_checked = environment::checked(operation)? || options.checked;
+    Ok(Begins { is_checked, nccl: version::running_nccl()?.to_string(), terms: options.config.terms() })
+}
+
 /// The rank that this process is in `exchange`.
 pub(crate) fn one_rank(
     operation: &'static str,
@@ -58,15 +74,14 @@ pub(crate) fn one_rank(
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
     outside_of_host_functions(operation)?;
-    version::check_nccl()?;
-    environment::check(operation)?;
-    options.config.check(operation)?;
     let exchange = exchange.within(options.timeout);
-    let is_checked = environment::checked(operation)? || options.checked;
-    let nccl = version::running_nccl()?.to_string();
-    let own = Begins { is_checked, nccl, terms: options.config.terms() };
-    let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
-    let told = exchange.all_gather(&Seat::of(device).encode(own.encode().bytes(&id)).0)?;
+    let begins = begins(operation, options);
+    let is_checked = begins.as_ref().is_ok_and(|begins| begins.is_checked);
+    let own = begins.and_then(|own| {
+        let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
+        Ok(Seat::of(device).encode(own.encode().bytes(&id)).0)
+    });
+    let told = exchange.gather_ready(operation, own)?;
     let (mut id, mut seats) = (None, Vec::new());
     let mut first = None;
     for (rank, bytes) in told.iter().enumerate() {
@@ -105,10 +120,49 @@ pub(crate) fn start(
     };
     let options = InitOptions { checked: false, ..options.clone() };
     let start = init::begin_rank(operation, device, exchange.size(), id, exchange.rank(), &options)?;
-    let gone = |within| exchange.departed(within).map(|(rank, how)| Error::Gone { operation, rank, how });
-    let inner = start.wait_unless(gone)?.into_iter().next().ok_or_else(|| init::nothing(operation))?;
+    let inner = wait(operation, exchange, start)?;
     listener.into_iter().for_each(|listener| listener.listen(&inner));
     Ok(inner)
+}
+
+/// Waits for a start of ranks of `exchange`, unless that knows one of them to have ended.
+pub(crate) fn wait(operation: &'static str, exchange: &Exchange, start: UnderWay) -> Result<Arc<Inner>> {
+    let started = start.wait_unless(|within| gone(operation, exchange, within))?;
+    started.into_iter().next().ok_or_else(|| init::nothing(operation))
+}
+
+/// Runs `f`, in which `inner` waits for the ranks of `exchange`: where that knows one of them to have ended, `inner` is aborted, and so does not
+/// wait for its timeout.
+pub(crate) fn unless_gone<R>(
+    operation: &'static str,
+    exchange: &Exchange,
+    inner: &Arc<Inner>,
+    f: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    thread::scope(|scope| {
+        let (over, is_over) = mpsc::channel::<()>();
+        let goes_on = move |within| matches!(is_over.recv_timeout(within), Err(RecvTimeoutError::Timeout));
+        let watch = move || {
+            while goes_on(ASKS) {
+                let Some(error) = gone(operation, exchange, ASKS) else { continue };
+                // One that has come, and has ended since, is no reason to fail.
+                if goes_on(REST) {
+                    let _ = start_abort(slice::from_ref(inner), &error);
+                }
+                return;
+            }
+        };
+        let watching = thread::Builder::new().name("gpucomm-grow".into()).spawn_scoped(scope, watch);
+        watching.map_err(|error| cannot_start(operation, &error))?;
+        let result = f();
+        drop(over);
+        result
+    })
+}
+
+/// That a rank of `exchange` has ended, as far as that says so within a time.
+fn gone(operation: &'static str, exchange: &Exchange, within: Duration) -> Option<Error> {
+    exchange.departed(within).map(|(rank, how)| Error::Gone { operation, rank, how })
 }
 
 #[cold]

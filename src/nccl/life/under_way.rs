@@ -28,10 +28,10 @@ use crate::nccl::state::inner::{Family, Inner, Parts, next_id};
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// How often a start asks an exchange who has ended.
-const ASKS: Duration = Duration::from_millis(100);
+pub(super) const ASKS: Duration = Duration::from_millis(100);
 
 /// How long a start goes on when a rank has ended.
-const REST: Duration = Duration::from_millis(500);
+pub(super) const REST: Duration = Duration::from_millis(500);
 
 /// The start of some ranks of a communicator.
 #[derive(Debug)]
