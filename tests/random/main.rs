@@ -35,8 +35,13 @@ mod cuts;
 mod deviation;
 mod differential;
 mod disagree;
+mod ends;
 mod exact;
+#[path = "../support/farewell.rs"]
+mod farewell;
 mod fault;
+#[path = "../support/gate.rs"]
+mod gate;
 mod generator;
 mod issue;
 mod layout;
@@ -77,6 +82,11 @@ fn programs() {
 #[test]
 fn abort() {
     abort::run();
+}
+
+#[test]
+fn ends() {
+    ends::run();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Elements of any type under one name: what a program names by kind and bits, as buffers, views and factors of Rust types.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -54,6 +55,7 @@ pub trait Number: Reduce {
     fn bits(self) -> u64;
 
     fn into_memory(buffer: Buffer<'_, Self>) -> Memory<'_>;
+    fn from_memory(memory: Memory<'_>) -> Buffer<'_, Self>;
     fn of<'a, 'c>(memory: &'a Memory<'c>) -> &'a Buffer<'c, Self>;
     fn of_mut<'a, 'c>(memory: &'a mut Memory<'c>) -> &'a mut Buffer<'c, Self>;
 
@@ -115,6 +117,13 @@ macro_rules! numbers {
 
             fn into_memory(buffer: Buffer<'_, Self>) -> Memory<'_> {
                 Memory::$kind(buffer)
+            }
+
+            fn from_memory(memory: Memory<'_>) -> Buffer<'_, Self> {
+                match memory {
+                    Memory::$kind(buffer) => buffer,
+                    other => panic!("{} where {} was meant", other.kind(), Self::KIND),
+                }
             }
 
             fn of<'a, 'c>(memory: &'a Memory<'c>) -> &'a Buffer<'c, Self> {
@@ -210,6 +219,14 @@ macro_rules! typed {
 pub(crate) use typed;
 
 impl Memory<'_> {
+    /// What borrows no communicator, and so may go anywhere.
+    pub fn into_owned(self) -> Result<Box<dyn Any + Send>, Self> {
+        typed!(self.kind(), T => match T::from_memory(self) {
+            Buffer::Device(buffer) => Ok(Box::new(buffer)),
+            buffer => Err(T::into_memory(buffer)),
+        })
+    }
+
     pub fn len(&self) -> usize {
         typed!(self.kind(), T => T::of(self).len())
     }

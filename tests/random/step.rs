@@ -15,6 +15,7 @@ use crate::steps::simulation;
 use crate::steps::suspension;
 use crate::steps::{
     another, bad, barrier, buckets, buffer, capture, check, copy, crowd, exchange, order, part, registration, scalar,
+    shortage,
 };
 #[cfg(nccl_ge_2_29)]
 use crate::steps::{growth, put};
@@ -94,6 +95,7 @@ pub const KINDS: &[(u32, Draw)] = &[
     (2, order::synchronize),
     (4, bad::argument),
     (2, bad::group),
+    (2, shortage::shortage),
 ];
 
 /// The next step of a program.

@@ -4,6 +4,7 @@ use gpucomm::nvshmem::{Context, SymmetricBuffer};
 use gpucomm::{Result, Stream};
 
 use super::step::Kind;
+use crate::support::farewell::Farewell;
 use crate::support::random::Bits;
 
 pub enum Buffer<'c> {
@@ -45,6 +46,17 @@ impl<'c> Buffer<'c> {
             (Kind::U32, false) => Self::U32(ctx.alloc_uninit(len)?),
             (Kind::U64, true) => Self::U64(ctx.alloc(len)?),
             (Kind::U64, false) => Self::U64(ctx.alloc_uninit(len)?),
+        })
+    }
+
+    /// Lets go of it; `stream` is for a host function.
+    pub fn go(self, farewell: Farewell, stream: &Stream) -> Result<()> {
+        of_any!(self, buffer => match farewell {
+            Farewell::ThreadLocal | Farewell::HostFunction => farewell.to(buffer.into_shared(), stream),
+            _ => {
+                farewell.to_borrower(buffer);
+                Ok(())
+            }
         })
     }
 

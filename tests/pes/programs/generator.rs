@@ -30,7 +30,7 @@ pub fn draw(rng: &mut Rng, n_pes: usize, whole: bool, steps: usize) -> Vec<Step>
 
 impl Drawn {
     fn step(&mut self, rng: &mut Rng) -> Option<Step> {
-        match rng.u32(..24) {
+        match rng.u32(..25) {
             0..=2 => self.alloc(rng),
             3 => self.drop_some(rng),
             4..=6 => self.fill(rng),
@@ -41,6 +41,7 @@ impl Drawn {
             17 => self.forget(rng),
             18..=21 => self.collective(rng),
             22 => self.gather(rng),
+            23 => Some(Step::Shortage { zeroed: rng.bool(), reclaim: rng.bool() }),
             _ => Some(Step::Reclaim),
         }
     }

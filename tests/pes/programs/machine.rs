@@ -3,7 +3,7 @@
 #[cfg(nvshmem_ge_3_3)]
 use gpucomm::nvshmem::{Place, TeamUniqueId};
 use gpucomm::nvshmem::{SymmetricBuffer, SymmetricSignals, Team, TeamConfig, TeamPe};
-use gpucomm::{Result, Stream};
+use gpucomm::{Error, Result, Stream};
 
 use super::buffers::{Buffer, of_both};
 use super::collectives::{collective, gather};
@@ -12,6 +12,10 @@ use super::moves::{self, Tell};
 use super::step::{Family, Meet, SLOTS, Send, Step, Transfer};
 use super::teams::{plane, strided};
 use crate::support::Here;
+use crate::support::farewell::Farewell;
+
+/// More than any device has.
+const TOO_MUCH: usize = 1 << 50;
 
 /// Teams side by side that have come from one call: their members, and the one of them that this PE is in.
 struct Teams<'c> {
@@ -72,9 +76,13 @@ impl<'c> Machine<'c> {
                 let mut slots = slots.clone();
                 self.rng.shuffle(&mut slots);
                 for slot in slots {
-                    self.buffers[slot] = None;
+                    if let Some(buffer) = self.buffers[slot].take() {
+                        buffer.go(Farewell::draw(&mut self.rng, false), &self.streams[0])?;
+                    }
                     self.model.buffers[slot] = None;
                 }
+                // What goes in a host function may still be there when the context ends.
+                self.streams[0].synchronize()?;
                 if *reclaim {
                     ctx.reclaim()?;
                 }
@@ -137,6 +145,13 @@ impl<'c> Machine<'c> {
             Step::Gather { teams, how, stream } => {
                 if let Some(team) = &mut self.teams[*teams].own {
                     gather(team, *how, &self.streams[*stream])?;
+                }
+            }
+            Step::Shortage { zeroed, reclaim } => {
+                let asked = if *zeroed { ctx.alloc::<u8>(TOO_MUCH) } else { ctx.alloc_uninit(TOO_MUCH) };
+                assert!(matches!(asked, Err(Error::OutOfMemory { .. })), "{}: {asked:?}", self.what);
+                if *reclaim {
+                    ctx.reclaim()?;
                 }
             }
             Step::Reclaim => ctx.reclaim()?,

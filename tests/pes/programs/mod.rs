@@ -11,6 +11,7 @@
 
 mod buffers;
 mod collectives;
+mod ends;
 mod generator;
 mod machine;
 mod model;

@@ -169,9 +169,14 @@ pub enum Step {
         len: usize,
         zeroed: bool,
     },
-    /// Each PE in an order of its own.
+    /// Each PE in an order and in ways of its own.
     Drop {
         slots: Vec<usize>,
+        reclaim: bool,
+    },
+    /// More than any device has: an error on all PEs.
+    Shortage {
+        zeroed: bool,
         reclaim: bool,
     },
     /// Each PE its own memory, with this and its number.

@@ -4,6 +4,10 @@
 #[path = "../../support/child.rs"]
 mod child;
 pub mod errors;
+#[path = "../../support/farewell.rs"]
+pub mod farewell;
+#[path = "../../support/gate.rs"]
+pub mod gate;
 mod given_up;
 mod here;
 mod mpirun;

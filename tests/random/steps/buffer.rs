@@ -6,9 +6,10 @@ use gpucomm::{DeviceBuffer, Element, ElementKind, Error, Result, Stream};
 
 use crate::cell::Cell;
 use crate::deviation::Deviation;
+use crate::farewell::Farewell;
 use crate::generator::{Generator, Values};
 use crate::model::{Contents, Model, Origin};
-use crate::number::{Buffer, Number, typed};
+use crate::number::{Buffer, Memory, Number, typed};
 use crate::rank::Rank;
 use crate::step::Step;
 
@@ -111,32 +112,20 @@ impl Step for Make {
     }
 }
 
-/// How a rank lets a buffer go.
-#[derive(Debug, Clone, Copy)]
-enum Farewell {
-    Drop,
-    /// On another thread.
-    DropElsewhere,
-    Forget,
-}
-
 #[derive(Debug)]
 struct Release {
     slot: usize,
     ways: Vec<Farewell>,
     /// Whether what is registered goes before its buffer.
     first: Vec<bool>,
+    streams: Vec<usize>,
 }
 
 pub fn release(g: &mut Generator) -> Option<Box<dyn Step>> {
     let slot = g.live()?;
-    let ways = g.each(|g| match g.rng.u32(..12) {
-        0 if g.forget => Farewell::Forget,
-        1..=3 => Farewell::DropElsewhere,
-        _ => Farewell::Drop,
-    });
+    let ways = g.each(|g| Farewell::draw(&mut g.rng, g.forget));
     let first = g.each(|g| g.rng.bool());
-    Some(Box::new(Release { slot, ways, first }))
+    Some(Box::new(Release { slot, ways, first, streams: g.streams() }))
 }
 
 impl Step for Release {
@@ -153,12 +142,11 @@ impl Step for Release {
         if self.first[rank.number()] {
             registration = None;
         }
-        match self.ways[rank.number()] {
-            Farewell::Drop => drop(memory),
-            Farewell::DropElsewhere => std::thread::scope(|scope| {
-                scope.spawn(move || drop(memory));
-            }),
-            Farewell::Forget => std::mem::forget(memory),
+        let (way, stream) = (self.ways[rank.number()], rank.stream(&self.streams));
+        match memory.map(Memory::into_owned) {
+            Some(Ok(owned)) => way.to(owned, stream)?,
+            Some(Err(borrower)) => way.to_borrower(borrower),
+            None => {}
         }
         drop(registration);
         Ok(())

@@ -20,6 +20,7 @@ pub mod registration;
 #[cfg(nccl_ge_2_28_7)]
 pub mod rest;
 pub mod scalar;
+pub mod shortage;
 #[cfg(nccl_ge_2_22)]
 pub mod simulation;
 #[cfg(nccl_ge_2_29_7)]
