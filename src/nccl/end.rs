@@ -53,7 +53,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::InvalidUsage`] where a [`Graph`](crate::Graph) with operations of it lives, or is being captured; [`Error::Timeout`] where that takes longer than `timeout`; [`Error::Aborted`] where it has ended before; why its work has failed; what
     /// NCCL says. The communicator is gone in any case: where it could not
-    /// be closed it is aborted, and that waits up to ten seconds more for what may still write into memory, as every drop does.
+    /// be closed it is aborted, and what may still write into memory is waited for as in a drop, two seconds to ten.
     pub fn close(self, timeout: Duration) -> Result<()> {
         close_members(&[self], timeout)
     }

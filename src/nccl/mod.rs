@@ -72,7 +72,7 @@
 //! | what | waits for at most |
 //! |---|---|
 //! | an abort | ten seconds; half a second to two is what NCCL takes |
-//! | dropping a [`Communicator`] or a [`Clique`] | ten seconds, or its timeout if that is less, once for all that a thread drops; one that has failed, ten from then on |
+//! | dropping a [`Communicator`] or a [`Clique`] | ten seconds, or its timeout if that is less, once for all that a thread drops; two at least where one has failed that has not ended |
 //! | dropping a [`DeviceBuffer`](crate::DeviceBuffer) of a device without memory pools, or the store at rank 0 of an [exchange over TCP](crate::exchange::TcpPlace) | five seconds |
 //! | dropping anything else | nothing |
 //!

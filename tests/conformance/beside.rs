@@ -1,7 +1,9 @@
 //! Communicators that end while the device does work that is not NCCL's and that takes long. NCCL would wait for it, and each
 //! call of CUDA for NCCL, so the crate has NCCL free them later.
 
+use std::sync::Barrier;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
 
 use gpucomm::nccl::{AbortOutcome, InitOptions};
 use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
@@ -115,4 +117,46 @@ fn a_close() {
 #[test]
 fn an_abort() {
     each_way(End::Abort);
+}
+
+/// Operations that are held up cannot be stopped before the device begins them. A drop waits for that once, also where another thread has
+/// dropped a rank before; memory that is registered is taken away from NCCL first.
+#[test]
+fn a_drop_with_operations_that_are_held_up() {
+    watched(120.0, || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        for by_two_threads in [false, true] {
+            let devices = &places()[..2];
+            let clique = Clique::init_all(devices).unwrap();
+            let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
+            let all = Barrier::new(2);
+            let open = clique.spmd(|comm| {
+                let stream = &streams[comm.rank()];
+                let mut memory = comm.alloc_local::<u32>(stream, 5000)?;
+                let registered = comm.register(&memory)?;
+                comm.all_reduce(InPlace(&mut memory), ReduceOp::Sum, stream)?;
+                stream.synchronize()?;
+                all.wait();
+                comm.set_timeout(slower(3.0));
+                let open = hold(stream);
+                comm.all_reduce(InPlace(&mut memory), ReduceOp::Sum, stream)?;
+                drop((registered, memory));
+                Ok(open)
+            });
+            let (mut ranks, start) = (clique.into_ranks(), Instant::now());
+            if by_two_threads {
+                // It takes its time, and so does this thread.
+                let first = ranks.remove(0);
+                std::thread::spawn(move || drop(first)).join().unwrap();
+            }
+            drop(ranks);
+            let limit = slower(if by_two_threads { 8.0 } else { 5.0 });
+            assert!(start.elapsed() < limit, "{:?}", start.elapsed());
+            go_on(devices);
+            drop(open);
+            still_works(2);
+        }
+    });
 }

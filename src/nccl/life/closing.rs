@@ -363,11 +363,18 @@ fn why_dropped(members: &[Arc<Inner>]) -> String {
     }
 }
 
-/// Waits until none of `members`, which somebody has ended, writes into memory that may be freed next; not much longer than
-/// [`GRACE`] after they were stopped.
+/// Waits until none of `members`, which somebody has ended, writes into memory that may be freed next: not much longer than [`GRACE`]
+/// after they were stopped, nor than a drop that ends them itself.
 fn wait_for_what_is_left(members: &[Arc<Inner>]) {
+    let (start, in_vain) = (Instant::now(), InVain::recent());
+    let timeout = members.iter().map(|inner| inner.timeout()).min().unwrap_or(GRACE);
+    // Even where operations may take less: nothing is freed that is written to, if that can be had.
+    let whole = Deadline::after(timeout.clamp(ENDING, GRACE).saturating_sub(in_vain.spent));
     let mut round = 0;
     while members.iter().any(|inner| inner.fate().is_fresh_failure() && !inner.has_left()) {
+        if whole.expired() {
+            return in_vain.add(start, Vec::new());
+        }
         backoff(round);
         round += 1;
     }
