@@ -5,8 +5,9 @@ use std::sync::Barrier;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
+use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::{AbortOutcome, InitOptions};
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
 
 use crate::support::{places, quick, rank_counts, slower, still_works, watched};
 
@@ -158,5 +159,75 @@ fn a_drop_with_operations_that_are_held_up() {
             drop(open);
             still_works(2);
         }
+    });
+}
+
+/// What a rank calls.
+type Call = fn(&Communicator, &Stream) -> Result<()>;
+
+fn sum(comm: &Communicator, stream: &Stream) -> Result<()> {
+    assert_eq!(comm.all_reduce_scalar(1u32, ReduceOp::Sum, stream)?, 2);
+    Ok(())
+}
+
+const CALLS: [(&str, Call); 7] = [
+    ("sum", sum),
+    ("barrier", |comm, stream| comm.wait_at_barrier(stream)),
+    ("alloc", |comm, stream| {
+        drop(comm.alloc_from(stream, &[3u32; 500])?);
+        comm.reclaim()
+    }),
+    ("split", |comm, stream| sum(&comm.split(Some(0), 0)?.expect("a part"), stream)),
+    ("graph", |comm, stream| {
+        let mut x = DeviceBuffer::from_slice(stream, &[1u32; 4])?;
+        let graph = stream.capture(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream))?;
+        graph.launch(stream)?;
+        assert_eq!(x.to_vec(stream)?, [2; 4]);
+        Ok(())
+    }),
+    ("window", |comm, stream| {
+        let memory = gpucomm::nccl::alloc::<f32>(stream, 1 << 20)?;
+        match comm.window(&memory) {
+            Ok(window) => drop(window),
+            Err(Error::Unsupported { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        drop(memory);
+        comm.reclaim()
+    }),
+    ("register", |comm, stream| {
+        let memory = comm.alloc_local::<f32>(stream, 1 << 20)?;
+        drop(comm.register(&memory)?);
+        drop(memory);
+        comm.reclaim()
+    }),
+];
+
+/// What a rank calls does not wait for work of others on its device, nor does the start of another clique.
+#[test]
+fn calls() {
+    watched(120.0, || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        let devices = &places()[..2];
+        let clique = Clique::init_all(devices).unwrap();
+        let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
+        let other = Stream::new(devices[0]).unwrap();
+        let open = hold(&other);
+        for (what, call) in CALLS {
+            println!("{what}");
+            quick(slower(5.0), || clique.spmd(|comm| call(comm, &streams[comm.rank()]))).unwrap();
+        }
+        let mapped = |device: Device| PhysicalMemory::new(device, 1000)?.map(&[Access::read_write(device)]).map(drop);
+        quick(slower(1.0), || mapped(devices[0])).unwrap();
+        quick(slower(5.0), || {
+            let another = Clique::init_all(devices).unwrap();
+            another.spmd(|comm| sum(comm, &streams[comm.rank()])).unwrap();
+        });
+        go_on(devices);
+        drop(open);
+        other.synchronize().unwrap();
+        clique.close(slower(10.0)).unwrap();
     });
 }

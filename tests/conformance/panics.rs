@@ -4,10 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::{AbortOutcome, InitOptions};
-use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, group};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Stream, group};
 
-use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, places, quick, rank_counts, slower, still_works, watched};
 
 /// What a panic said.
 fn message(panic: Box<dyn std::any::Any + Send>) -> String {
@@ -182,6 +183,50 @@ fn nccl_within_a_host_function() {
             let _ = said.recv_timeout(slower(5.0)).unwrap();
             assert_ne!(clique.rank(0).aborter().abort("and once more"), AbortOutcome::StillRunning);
             drop(clique);
+            still_works(ranks);
+        }
+    });
+}
+
+/// NCCL and CUDA must not be called in a host function. What is dropped there goes later, or stays.
+#[test]
+fn drops_within_a_host_function() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            let devices = &places()[..ranks];
+            let stream = Stream::new(devices[0]).unwrap();
+            let clique = || {
+                let clique = Rig::new(ranks).clique;
+                let sums =
+                    clique.spmd(|comm| comm.all_reduce_scalar(1u32, ReduceOp::Sum, &Stream::new(comm.device())?));
+                assert_eq!(sums.unwrap(), vec![ranks as u32; ranks]);
+                clique
+            };
+            let mut memory = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
+            let graph = stream.capture(|stream| memory.fill(stream, 1)).unwrap();
+            graph.launch(&stream).unwrap();
+            let mapping = PhysicalMemory::new(devices[0], 1).unwrap().map(&[Access::read_write(devices[0])]).unwrap();
+            let alone = Arc::new(Clique::init_all(&devices[..1]).unwrap().into_ranks().remove(0));
+            let shared = alone.alloc_shared::<f32>(&stream, 100).unwrap();
+            let last = Stream::new(devices[1]).unwrap();
+            let event = last.record().unwrap();
+            let mut some = clique().into_ranks();
+            let things: [(&str, Box<dyn Send>); 8] = [
+                ("a new clique", Box::new(Clique::init_all(devices).unwrap())),
+                ("a clique that was used", Box::new(clique())),
+                ("a rank", Box::new(some.remove(0))),
+                ("a graph and its buffer", Box::new((graph, memory))),
+                ("a mapping", Box::new(mapping)),
+                ("pinned memory", Box::new(PinnedBuffer::<u8>::new(100).unwrap())),
+                ("a stream and its event", Box::new((last, event))),
+                ("memory that shares a communicator", Box::new((alone, shared))),
+            ];
+            for (what, thing) in things {
+                println!("{what}");
+                stream.launch_host(move || drop(thing)).unwrap();
+                stream.wait(slower(20.0)).unwrap();
+            }
+            drop(some);
             still_works(ranks);
         }
     });

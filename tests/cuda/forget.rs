@@ -4,7 +4,7 @@ use std::mem::forget;
 
 use gpucomm::{DeviceBuffer, Event, PinnedBuffer, Stream};
 
-use crate::{Gate, device, random, stream};
+use crate::{Gate, LONG, device, random, stream};
 
 #[test]
 fn any_order_of_drops() {
@@ -87,4 +87,24 @@ fn dropping_does_not_wait() {
     assert!(start.elapsed() < std::time::Duration::from_secs(2), "{:?}", start.elapsed());
     gate.open();
     assert_eq!(copy.to_vec(&b).unwrap(), [1; 777]);
+}
+
+/// In a host function CUDA must not be called, and so a thread of the crate frees the memory.
+#[test]
+fn dropping_in_a_host_function_frees() {
+    let stream = stream();
+    let part = device().memory_info().unwrap().total / 8;
+    for _ in 0..40 {
+        let start = std::time::Instant::now();
+        let buffer = loop {
+            match DeviceBuffer::<u8>::uninit(&stream, part) {
+                Ok(buffer) => break buffer,
+                Err(error) => assert!(start.elapsed() < LONG, "{error}"),
+            }
+            std::thread::yield_now();
+        };
+        let pinned = PinnedBuffer::<u8>::new(1000).unwrap();
+        stream.launch_host(move || drop((buffer, pinned))).unwrap();
+        stream.synchronize().unwrap();
+    }
 }

@@ -183,3 +183,23 @@ fn what_is_kept_can_be_given_back() {
     });
     end.assert_success();
 }
+
+/// Beside a host function that does not return, nothing is given back, and nobody waits for that.
+#[test]
+fn nothing_is_given_back_beside_work_that_is_stuck() {
+    alone("pinned::nothing_is_given_back_beside_work_that_is_stuck", || {
+        let (stuck, other) = (stream(), crate::stream());
+        let bytes = 30 << 20;
+        drop(PinnedBuffer::<u8>::new(bytes).unwrap());
+        let gate = Gate::close(&stuck);
+        set_default_timeout(Duration::from_secs(1));
+        let error = trim_pinned().expect_err("a stream is stuck");
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        set_default_timeout(LONG);
+        let start = Instant::now();
+        assert_eq!(DeviceBuffer::from_slice(&other, &[3u8; 100]).unwrap().to_vec(&other).unwrap(), [3; 100]);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        gate.open();
+        assert!(trim_pinned().unwrap() >= bytes);
+    });
+}

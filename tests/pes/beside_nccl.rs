@@ -1,10 +1,12 @@
 //! NCCL and NVSHMEM in one process, on one device.
 
-use gpucomm::nvshmem::{Max, Status};
-use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, UniqueId};
+use std::time::Instant;
+
+use gpucomm::nvshmem::{Comparison, Max, Pe, SignalOp, Status};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Stream, UniqueId};
 
 use crate::support::random::same;
-use crate::support::{slower, with_context};
+use crate::support::{as_pes, slower, with_context};
 
 /// Elements on each PE.
 const LEN: usize = 4001;
@@ -54,5 +56,29 @@ fn each_takes_what_the_other_has_made() {
             comm.close(slower(20.0)).unwrap();
             ctx.reclaim().unwrap();
         }
+    });
+}
+
+/// A stream waits for a signal that does not come. A clique ends beside it, and nobody else waits.
+#[test]
+fn a_clique_ends_beside_a_wait_for_a_signal() {
+    as_pes(&[1], |seat| {
+        let devices: Vec<_> = Device::all().unwrap().into_iter().take(2).collect();
+        let ctx = seat.start().unwrap();
+        let (waits, other) = (Stream::new(seat.device).unwrap(), Stream::new(seat.device).unwrap());
+        let signals = ctx.alloc_signals(1).unwrap();
+        let clique = Clique::init_all(&devices).unwrap();
+        clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(2.0)));
+        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &waits).unwrap();
+        let begin = Instant::now();
+        drop(clique);
+        let memory = DeviceBuffer::<u8>::zeroed(&other, 10).unwrap();
+        assert_eq!(memory.to_vec(&other).unwrap(), [0; 10]);
+        assert!(begin.elapsed() < slower(8.0), "{:?}", begin.elapsed());
+        assert!(!waits.query().unwrap());
+        ctx.signal_op_on_stream(signals.at(0), SignalOp::Set(1), Pe(0), &other).unwrap();
+        waits.synchronize().unwrap();
+        drop(signals);
+        assert!(ctx.finalize().unwrap().is_empty());
     });
 }

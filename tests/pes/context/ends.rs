@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use gpucomm::nvshmem::{Context, Pe, Status};
-use gpucomm::{Device, DeviceBuffer, Error, Stream};
+use gpucomm::nvshmem::{Comparison, Context, Pe, Status};
+use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
 
+use crate::support::gate::Gate;
 use crate::support::{SIZES, Seat, as_pes, errors, given_up_busy, skip, slower, with_contexts};
 
 #[test]
@@ -289,5 +290,58 @@ fn memory_dropped_in_a_host_function() {
             ctx.reclaim().unwrap();
             assert!(ctx.finalize().unwrap().is_empty());
         }
+    });
+}
+
+/// A stream waits for a signal that does not come: the end says so in time.
+#[test]
+fn an_end_under_a_wait_for_a_signal() {
+    as_pes(&[1, 2], |seat| {
+        let limit = slower(2.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let stream = Stream::new(seat.device).unwrap();
+        let signals = ctx.alloc_signals(1).unwrap();
+        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
+        if seat.pe == 0 {
+            drop(signals)
+        } else {
+            std::mem::forget(signals)
+        }
+        let begin = Instant::now();
+        let error = ctx.finalize().expect_err("a stream waits");
+        assert!(begin.elapsed() < limit + slower(5.0), "{:?}", begin.elapsed());
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        seat.meet();
+        // The stream goes with the process.
+        println!("1 passed");
+        std::process::exit(0);
+    });
+}
+
+/// Memory of the host that is registered, and forgotten while a stream gets something into it: the end waits.
+#[test]
+fn the_end_waits_for_forgotten_registered_memory() {
+    as_pes(&[1, 2], |seat| {
+        let ctx = seat.start().unwrap();
+        let stream = Stream::new(seat.device).unwrap();
+        let source = ctx.alloc::<u32>(1000).unwrap();
+        let mut target = ctx.register(PinnedBuffer::<u32>::new(1000).unwrap()).unwrap();
+        stream.synchronize().unwrap();
+        let gate = Gate::default();
+        gate.hold(&stream).unwrap();
+        ctx.nonblocking_on_stream(&stream, |scope| scope.get(&mut target, &source, Pe(seat.pe))).unwrap();
+        std::mem::forget((target, source));
+        let is_open = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(slower(0.2));
+                is_open.store(true, Ordering::SeqCst);
+                gate.open();
+            });
+            assert!(!ctx.finalize().unwrap().is_empty());
+            assert!(is_open.load(Ordering::SeqCst), "it has ended before the stream was done");
+        });
+        let ctx = seat.start().unwrap();
+        assert!(ctx.finalize().unwrap().is_empty());
     });
 }
