@@ -1,6 +1,7 @@
 //! What one rank makes for all, and what all tell each other before they begin something: or why a rank cannot.
 
 use super::handle::Exchange;
+#[cfg(feature = "nccl")]
 use super::kind;
 use crate::error::{Error, Result};
 
@@ -72,4 +73,68 @@ fn said(operation: &'static str, rank: usize, mut bytes: Vec<u8>) -> Result<Vec<
         _ => format!("expected what it says, got {} bytes that are something else", bytes.len()),
     };
     Err(Error::Exchange { operation, key: format!("rank {rank}"), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::exchange::Threads;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn refusal() -> Error {
+        Error::InvalidUsage { operation: "test", reason: "it has no id".to_owned() }
+    }
+
+    /// Runs `f` as each of three ranks, whose calls may take long, and checks that they do not.
+    fn as_ranks<R: Send>(f: impl Fn(&Exchange) -> R + Sync) -> Vec<R> {
+        let (place, f, begin) = (Threads::new(3), &f, Instant::now());
+        let run = &|rank| f(&Exchange::join(place.store(rank).unwrap()).unwrap().within(LONG));
+        let all = std::thread::scope(|scope| {
+            let ranks = [0, 1, 2].map(|rank| scope.spawn(move || run(rank)));
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        assert!(begin.elapsed() < LONG / 10, "{:?}", begin.elapsed());
+        all
+    }
+
+    fn is_told(error: &Error, of: usize) {
+        assert!(matches!(error, Error::Exchange { operation: "test", .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains(&format!("rank {of}")) && text.contains("it has no id"), "{text}");
+    }
+
+    #[test]
+    fn all_are_told_that_rank_0_has_nothing_to_share() {
+        let all = as_ranks(|exchange| {
+            let failed = exchange.share_id::<4>("test", || Err(refusal())).unwrap_err();
+            (failed, exchange.share_id("test", || Ok([1, 2, 3, 4])).unwrap())
+        });
+        for (rank, (failed, shared)) in all.iter().enumerate() {
+            assert_eq!(*shared, [1, 2, 3, 4]);
+            match rank {
+                0 => assert!(matches!(failed, Error::InvalidUsage { .. }), "{failed:?}"),
+                _ => is_told(failed, 0),
+            }
+        }
+    }
+
+    #[cfg(feature = "nccl")]
+    #[test]
+    fn all_are_told_that_one_is_not_ready() {
+        let all = as_ranks(|exchange| {
+            let own = if exchange.rank() == 1 { Err(refusal()) } else { Ok(Vec::new()) };
+            let failed = exchange.gather_ready("test", own).unwrap_err();
+            (failed, exchange.gather_ready("test", Ok(vec![exchange.rank() as u8])).unwrap())
+        });
+        for (rank, (failed, said)) in all.iter().enumerate() {
+            assert_eq!(*said, [[0], [1], [2]]);
+            match rank {
+                1 => assert!(matches!(failed, Error::InvalidUsage { .. }), "{failed:?}"),
+                _ => is_told(failed, 1),
+            }
+        }
+    }
 }
