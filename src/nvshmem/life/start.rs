@@ -204,9 +204,8 @@ unsafe fn begin(
         once::spoilt();
     }
     // SAFETY: as the caller promises.
-    undisturbing(|| {
-        watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), &Awaited::All, || unsafe { call(way, given) })
-    })?;
+    let init = || unsafe { call(way, given) };
+    undisturbing(|| watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), &Awaited::All, init))?;
     let has_nccl = !is_set("NVSHMEM_DISABLE_NCCL", false) && sys::behavior::nvshmem_has_found_nccl();
     // SAFETY: may be called at any time.
     let status = unsafe { sys::nvshmemx_init_status() };

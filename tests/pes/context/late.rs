@@ -13,7 +13,7 @@ use crate::support::{Seat, as_pes, as_pes_with, errors, slower};
 const CALL: &str = "GPUCOMM_TEST_CALL";
 
 /// How long the PEs wait that come in time.
-const LIMIT: f64 = 1.5;
+const LIMIT: f64 = 2.5;
 
 /// Makes the call of this name.
 fn call(name: &str, seat: &Seat, ctx: &Context) -> Result<()> {
