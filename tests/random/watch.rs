@@ -34,6 +34,19 @@ pub fn moved() {
     MOVES.fetch_add(1, Ordering::Relaxed);
 }
 
+/// What is called that is no step of a program, by any number of threads.
+static CALLS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A call begins, or ends.
+pub fn calls(what: &str, begins: bool) {
+    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    match calls.iter().position(|call| call == what) {
+        Some(at) if !begins => drop(calls.swap_remove(at)),
+        _ => calls.push(what.to_owned()),
+    }
+    moved();
+}
+
 /// The step that a rank is in.
 pub fn step_of(rank: usize) -> usize {
     STEPS[rank].load(Ordering::Relaxed)
@@ -73,7 +86,7 @@ fn watch() {
     }
 }
 
-/// What runs, where each rank is, and what every thread of this process is called and waits in, as the kernel says. The emulator's
+/// What runs, where each rank is, what else is called, and what every thread of this process is called and waits in, as the kernel says. The emulator's
 /// streams are left out.
 fn report() {
     if let Some((repeat, program)) = &*PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -82,6 +95,9 @@ fn report() {
             let at = step_of(rank);
             say(&format!("rank {rank}, step {at}: {}", program.doing(at)));
         }
+    }
+    for call in CALLS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        say(&format!("in a call: {call}"));
     }
     for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default().trim().to_owned();

@@ -169,7 +169,8 @@ fn play(batch: &Batch, scene: &Scene) -> usize {
         kept
     });
     let lens: Vec<_> = scene.items.iter().map(|item| item.len).collect();
-    let guards: Vec<_> = devices.iter().map(|device| Guard::new(*device, &lens).expect("new memory")).collect();
+    let guard = |device: &Device| within(&repeat, "new memory", slower(TIMEOUT), || Guard::new(*device, &lens));
+    let guards: Vec<_> = devices.iter().map(|device| guard(device).expect("new memory")).collect();
     if scene.is_stuck() {
         beside::calls(&repeat, &devices, &mut rng(batch.first, "beside"));
     }

@@ -38,10 +38,11 @@ pub fn within<R>(repeat: &str, what: &str, limit: Duration, call: impl FnOnce() 
     if traces() {
         say(what);
     }
+    watch::calls(what, true);
     let (before, begin) = (late(), Instant::now());
     let result = call();
     let (took, late) = (begin.elapsed(), late() - before);
-    watch::moved();
+    watch::calls(what, false);
     assert!(
         took <= limit + slower(MARGIN) + THREADS * late,
         "{what} took {took:?}, and its limit is {limit:?}; threads were late by {late:?} meanwhile: {repeat}"
