@@ -26,6 +26,9 @@ thread_local! {
 }
 
 impl Farewell {
+    /// All that let a value go, by and by.
+    pub const ENDS: [Self; 5] = [Self::Drop, Self::Unwinding, Self::Elsewhere, Self::ThreadLocal, Self::HostFunction];
+
     /// One in three is odd.
     pub fn draw(rng: &mut Rng, forget: bool) -> Self {
         match rng.u32(..15) {

@@ -44,7 +44,7 @@ fn draw(rng: &mut fastrand::Rng, lens: &[usize]) -> Vec<One> {
         how: [Use::Fill, Use::CopyIn, Use::CopyOut, Use::Put][rng.usize(..4)],
         len: *len,
         device: rng.usize(..devices),
-        farewell: if rng.bool() { Farewell::Forget } else { Farewell::draw(rng, false) },
+        farewell: if rng.bool() { Farewell::Forget } else { Farewell::ENDS[rng.usize(..5)] },
     };
     lens.iter().map(one).collect()
 }

@@ -73,7 +73,7 @@ impl Scene {
         let holds = (rng.u32(..3) > 0).then(|| Duration::from_micros(rng.u64(..200_000)));
         let way = |rng: &mut Rng| [Way::Drop, Way::Close, Way::Abort][rng.usize(..3)];
         let end = match rng.u32(..3) {
-            _ if shared => End::Shared((0..ranks).map(|_| Farewell::draw(rng, false)).collect(), aborts),
+            _ if shared => End::Shared((0..ranks).map(|_| Farewell::ENDS[rng.usize(..5)]).collect(), aborts),
             0 => End::Ranks(shuffled(rng, ranks).into_iter().map(|rank| (rank, way(rng))).collect(), rng.bool()),
             _ => End::Whole(way(rng)),
         };
