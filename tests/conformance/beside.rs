@@ -231,3 +231,38 @@ fn calls() {
         clique.close(slower(10.0)).unwrap();
     });
 }
+
+/// Whoever aborts a rank sees that the device is busy, also while another thread aborts another rank.
+#[test]
+fn two_aborts_at_once() {
+    watched(120.0, || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        let devices = &places()[..2];
+        for _ in 0..if gpucomm::backend() == gpucomm::Backend::Emulator { 30 } else { 4 } {
+            let clique = Clique::init_all(devices).unwrap();
+            let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
+            let open: Vec<_> = streams.iter().map(hold).collect();
+            let others = clique.spmd(|comm| {
+                let stream = Stream::new(comm.device())?;
+                comm.all_reduce_scalar(1u32, ReduceOp::Sum, &stream)?;
+                Ok(stream)
+            });
+            let all = Barrier::new(2);
+            std::thread::scope(|scope| {
+                for comm in clique.into_ranks() {
+                    let all = &all;
+                    scope.spawn(move || {
+                        all.wait();
+                        let _ = comm.abort("not wanted");
+                    });
+                }
+            });
+            go_on(devices);
+            drop(open);
+            let done = |stream: &Stream| stream.synchronize().unwrap();
+            streams.iter().chain(&others.unwrap()).for_each(done);
+        }
+    });
+}

@@ -168,10 +168,10 @@ pub(super) fn is_held_up(members: &[Arc<Inner>]) -> bool {
 /// What may hold up the end of some ranks.
 pub(super) struct Others {
     are_active: bool,
-    /// The devices on which NCCL frees something. Empty if the streams of the ranks are not known, because a thread is inside NCCL.
+    /// The devices on which NCCL frees something.
     devices: Vec<Device>,
-    /// The streams of all ranks that end with them.
-    own: Vec<Stream>,
+    /// The streams of all ranks that end with them, unless a thread has locked one of these ranks, as when it is inside NCCL.
+    own: Option<Vec<Stream>>,
 }
 
 impl Others {
@@ -182,8 +182,13 @@ impl Others {
         // Somebody is inside of one that is locked.
         let own: Option<Vec<_>> =
             relatives.iter().map(|inner| inner.try_lock().map(|guard| guard.streams.all().to_vec())).collect();
-        let devices = if own.is_some() { devices_of(members) } else { Vec::new() };
-        Self { are_active, devices, own: own.into_iter().flatten().flatten().collect() }
+        let devices = devices_of(members);
+        Self { are_active, devices, own: own.map(|own| own.into_iter().flatten().collect()) }
+    }
+
+    /// Whether it is known what their own work is.
+    pub(super) fn are_known(&self) -> bool {
+        self.own.is_some()
     }
 
     pub(super) fn hold_up(&self) -> bool {
@@ -191,8 +196,9 @@ impl Others {
         if self.are_active || cuda::in_host_function() {
             return self.are_active;
         }
+        let Some(own) = &self.own else { return false };
         // The abort ends the operations on their own streams, but not other work there.
-        cuda::are_busy(&self.devices, |stream| !stream.may_have_other_work() && self.own.contains(stream))
+        cuda::are_busy(&self.devices, |stream| !stream.may_have_other_work() && own.contains(stream))
     }
 }
 

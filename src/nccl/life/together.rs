@@ -58,11 +58,13 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
     }
     let mut round = 0;
     loop {
-        if !clear && inner.is_left() {
+        let others = (!clear && inner.is_left()).then(|| freeing::Others::of(slice::from_ref(inner)));
+        // Another rank may be locked for a moment, also by a thread that ends it. Nothing is freed without knowing who holds that up.
+        if let Some(others) = others.filter(|others| others.are_known() || soon.expired()) {
             must = release::follows_registrations(inner);
             // The last sharer of each rank is freed when those of the others are: one thread cannot do that, one after the other.
             let all = together.are_shared() || release::loses_windows(inner);
-            if must || all || freeing::is_held_up(slice::from_ref(inner)) {
+            if must || all || !others.are_known() || others.hold_up() {
                 have_all_revoked();
             }
             together.set_clear(inner);
