@@ -45,9 +45,7 @@ impl Farewell {
     pub fn to<T: Send + 'static>(self, value: T, stream: &Stream) -> Result<()> {
         match self {
             Self::ThreadLocal => {
-                let keep = move || LAST.set(Some(Box::new(value)));
-                // Unlike the end of a scope, this waits for destructors of thread-locals.
-                std::thread::spawn(keep).join().expect("no panic in a destructor of a thread-local");
+                at_the_end_of_a_thread(value, || ());
                 Ok(())
             }
             Self::HostFunction => stream.launch_host(move || drop(value)),
@@ -75,4 +73,14 @@ impl Farewell {
             }
         }
     }
+}
+
+/// Lets go of a value in a destructor of a thread-local, of a thread that does `more` before: the thread-locals of that go first.
+pub fn at_the_end_of_a_thread<T: Send + 'static>(value: T, more: impl FnOnce() + Send + 'static) {
+    let thread = move || {
+        LAST.set(Some(Box::new(value)));
+        more();
+    };
+    // Unlike the end of a scope, this waits for destructors of thread-locals.
+    std::thread::spawn(thread).join().expect("no panic in a destructor of a thread-local");
 }

@@ -17,7 +17,7 @@ use self::guard::Guard;
 use self::left::{Item, Kept, Left, Origin, With};
 use self::pace::within;
 use crate::cliques::{self, PATIENT};
-use crate::farewell::Farewell;
+use crate::farewell::{Farewell, at_the_end_of_a_thread};
 use crate::gate::Gate;
 use crate::meet::Meet;
 use crate::program::Program;
@@ -275,8 +275,12 @@ fn end(clique: Clique, hold: &Hold<'_>, repeat: &str, ends: impl FnOnce()) -> Ve
             let kept = of_each(ranks.iter(), leave);
             ends();
             for (comm, farewell) in ranks.into_iter().zip(farewells) {
-                let other = &hold.others[comm.rank()];
-                within(repeat, "a rank goes", limit, || farewell.to(comm, other)).expect("room for a host function");
+                let (other, device) = (&hold.others[comm.rank()], comm.device());
+                let use_another = move || drop(Clique::init_all(&[device]).expect("a clique of one rank"));
+                within(repeat, "a rank goes", limit, || match farewell {
+                    Farewell::ThreadLocal => at_the_end_of_a_thread(comm, use_another),
+                    _ => farewell.to(comm, other).expect("room for a host function"),
+                });
             }
             kept
         }
