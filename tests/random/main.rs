@@ -18,6 +18,8 @@
 //! | `GPUCOMM_RANDOM_TRACE` | prints every step of every rank; `wait`: each rank also waits for its streams after each step |
 //! | `GPUCOMM_TEST_SLOWER` | multiplies every time limit |
 //!
+//! `ends` is about what programs leave behind: forgotten values, drops in odd places, work that is stuck; see `ends/`.
+//!
 //! `shrink` makes a program that fails smaller: `shrink.rs`.
 //!
 //! What fails prints the seed, the rank, the step and the command that repeats it. Where nothing moves for three times the timeout
