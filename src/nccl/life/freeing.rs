@@ -191,6 +191,12 @@ impl Others {
         self.own.is_some()
     }
 
+    /// As [`Self::hold_up`], but all work counts as that of others where their own is not known.
+    pub(super) fn may_hold_up(&self) -> bool {
+        let is_unknown = self.own.is_none() && !cuda::in_host_function();
+        self.hold_up() || (is_unknown && cuda::are_busy(&self.devices, |_| false))
+    }
+
     pub(super) fn hold_up(&self) -> bool {
         // CUDA must not be called in host functions.
         if self.are_active || cuda::in_host_function() {

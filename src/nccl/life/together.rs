@@ -64,7 +64,7 @@ fn get_ready(inner: &Arc<Inner>, together: &Together<Inner>) -> (bool, Pass<Inne
             must = release::follows_registrations(inner);
             // The last sharer of each rank is freed when those of the others are: one thread cannot do that, one after the other.
             let all = together.are_shared() || release::loses_windows(inner);
-            if must || all || !others.are_known() || others.hold_up() {
+            if must || all || others.may_hold_up() {
                 have_all_revoked();
             }
             together.set_clear(inner);
