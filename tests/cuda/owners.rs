@@ -111,6 +111,41 @@ fn a_panic_of_an_owner_ends_there() {
     assert!(!lives(&end));
 }
 
+/// Blocks when it is dropped, as long as the sender of the channel is there.
+struct Blocks(Told, Receiver<()>);
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        let _ = self.0.0.send(std::thread::current().id());
+        let _ = self.1.recv_timeout(LONG);
+    }
+}
+
+/// A destructor that blocks holds up no other owner.
+#[test]
+fn an_owner_that_blocks() {
+    let stream = stream();
+    let ((tell, begins), (let_go, waits)) = (channel(), channel());
+    let memory = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
+    stream.synchronize().unwrap();
+    let (device, ptr) = (memory.device(), memory.as_raw());
+    let owner = (Blocks(Told(tell), waits), memory);
+    // SAFETY: the memory goes with its owner, and what was done with it before is done.
+    let mut x = unsafe { DeviceBuffer::<u32>::from_raw_parts(device, ptr, 100, owner) }.unwrap();
+    let (mut y, end) = told(&stream, 100);
+    let gate = Gate::close(&stream);
+    x.fill(&stream, 1).unwrap();
+    drop(x);
+    gate.open();
+    begins.recv_timeout(LONG).unwrap();
+    let gate = Gate::close(&stream);
+    y.fill(&stream, 1).unwrap();
+    drop(y);
+    gate.open();
+    end.recv_timeout(LONG / 2).expect("the other owner is dropped");
+    drop(let_go);
+}
+
 #[test]
 fn a_forgotten_buffer_keeps_its_owner() {
     let (x, end) = told(&stream(), 10);

@@ -1,7 +1,7 @@
 //! What keeps memory and streams of others alive: dropped when the device is done with them.
 //!
 //! Where that is so already when the last buffer goes, the thread that drops it drops the owner as well. Else a thread of this crate
-//! does, later: it is made with the first such memory or stream, as a destructor could not say that there is none to be had.
+//! sees to it later: it is made with the first such memory or stream, as a destructor could not say that there is none to be had.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::device::Device;
 use super::settle::settle;
+use crate::callbacks;
 use crate::error::{Error, Result};
 
 /// How often it looks at memory that is still in use.
@@ -62,12 +63,12 @@ pub(crate) fn drop_when(owner: Box<dyn Send>, device: Device, done: Done) {
     }
 }
 
-/// As [`drop_when`], on the thread of this crate even where it is done already: where dropping it may take long.
+/// As [`drop_when`], on a thread of this crate even where it is done already: where dropping it may take long.
 pub(crate) fn drop_later(owner: Box<dyn Send>, device: Device, done: Done) {
     hand_over(Lent { owner, device, done });
 }
 
-/// Has the thread of this crate drop `owner`: not where locks may be held.
+/// Has a thread of this crate drop `owner`: not where locks may be held.
 pub(crate) fn drop_elsewhere(owner: Box<dyn Send>, device: Device) {
     hand_over(Lent { owner, device, done: Box::new(|| Ok(true)) });
 }
@@ -100,22 +101,28 @@ fn take() -> Vec<Lent> {
 }
 
 impl Lent {
-    /// As [`Lent::settled`], on the thread of this crate.
+    /// As [`Lent::settled`], on the thread of this crate. It has another thread drop the owner: the destructor may be the user's, and block.
     fn look(mut self) -> Option<Self> {
-        let done = settle(self.device).and_then(|()| (self.done)());
-        self.settle_for(done)
+        let (done, device) = (settle(self.device).and_then(|()| (self.done)()), self.device);
+        self.settle_for(done, |owner| {
+            callbacks::run(move || {
+                // Where this fails, the destructor finds the device itself.
+                let _ = settle(device);
+                drop_quietly(owner);
+            });
+        })
     }
 
     /// Drops the owner, unless something still uses the memory.
     fn settled(mut self) -> Option<Self> {
         let done = (self.done)();
-        self.settle_for(done)
+        self.settle_for(done, drop_quietly)
     }
 
     /// On a device that is lost nobody knows what is used, so the owner is lost as well.
-    fn settle_for(self, done: Result<bool>) -> Option<Self> {
+    fn settle_for(self, done: Result<bool>, drop: impl FnOnce(Box<dyn Send>)) -> Option<Self> {
         match done {
-            Ok(true) => drop_quietly(self.owner),
+            Ok(true) => drop(self.owner),
             Err(Error::DeviceLost { .. }) => std::mem::forget(self.owner),
             Ok(false) | Err(_) => return Some(self),
         }

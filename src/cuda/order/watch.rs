@@ -3,13 +3,13 @@
 //! CUDA could call a function of the host when a stream has come to a point, but not when the work before it hangs, or the device is lost.
 //! So somebody has to look at the clock, and who looks anyway needs nobody to call.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::wait::Ask;
+use crate::callbacks;
 use crate::error::{Error, Result};
 
 /// How long the thread sleeps between looks, while the youngest wait is younger than so long, or older than all of these: what comes soon
@@ -63,29 +63,39 @@ impl Watched {
 
     /// What it has come to; before that `waker` is told when it has.
     pub(crate) fn poll(self: &Arc<Self>, waker: &Waker) -> Poll<Result<()>> {
+        {
+            let mut state = self.state();
+            if let Some(result) = state.ask() {
+                return Poll::Ready(result.clone());
+            }
+            if state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                return Poll::Pending;
+            }
+        }
+        // Wakers are user code: none is cloned or dropped under the lock, which the thread takes.
+        let own = waker.clone();
         let mut state = self.state();
         if let Some(result) = state.ask() {
             return Poll::Ready(result.clone());
         }
-        match &mut state.waker {
-            Some(known) => known.clone_from(waker),
-            none => {
-                *none = Some(waker.clone());
-                if let Err(error) = look_after(self) {
-                    state.stage = Stage::Over(Err(error.clone()));
-                    return Poll::Ready(Err(error));
-                }
-            }
+        let before = state.waker.replace(own);
+        if before.is_none()
+            && let Err(error) = look_after(self)
+        {
+            state.stage = Stage::Over(Err(error.clone()));
+            return Poll::Ready(Err(error));
         }
+        drop(state);
+        drop(before);
         Poll::Pending
     }
 
     /// Nobody wants to know any more: what it waits for is not asked again.
     pub(crate) fn give_up(&self) {
         let mut state = self.state();
-        let given_up = std::mem::replace(&mut state.stage, Stage::Over(Ok(())));
+        let given_up = (std::mem::replace(&mut state.stage, Stage::Over(Ok(()))), state.waker.take());
         drop(state);
-        // Perhaps the last handle of a stream.
+        // Perhaps the last handle of a stream, and a waker, which the thread must not drop.
         drop(given_up);
     }
 
@@ -98,11 +108,8 @@ impl Watched {
             }
             state.waker.take()
         };
-        // Other futures must not suffer from what an executor does.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake))) {
-            // What was thrown may itself panic when it is dropped.
-            std::mem::forget(payload);
-        }
+        // By another thread: other futures must not wait for an executor.
+        waker.into_iter().for_each(callbacks::wake);
         true
     }
 }
