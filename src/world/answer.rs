@@ -4,19 +4,20 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::at::At;
 use super::counters::count;
-use super::guarded::{caught, dropped, guarded};
+use super::guarded::caught;
 use super::park::wait_for;
 use super::request::Request;
-use super::stage::{Held, Outcome, Stage, State};
+use super::stage::{Ended, Outcome, Stage, State};
 use super::task::{Begun, Meta, Task};
 use super::terms::Terms;
 use super::told;
 use super::why::{Failed, Reason};
+use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -43,74 +44,85 @@ impl<R: Request> Shared<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the answer of one that ends. What nobody wants is dropped, outside of the lock.
-    fn end(&self, outcome: Outcome<R>) {
+    /// Ends it, and runs no user code: the request goes to the thread that takes the answer, and comes back from here if nobody wants that.
+    #[must_use = "nobody wants it"]
+    fn end(&self, request: Option<R>, failure: Option<(Reason, Error)>) -> Option<R> {
         let Terms { counters, rank, .. } = &*self.meta.terms;
-        match &outcome {
-            Ok(_) => counters.done.count(*rank),
-            Err(failed) if failed.reason == Reason::Cancelled => count(&counters.cancelled),
-            Err(_) => count(&counters.failed),
+        match &failure {
+            None => counters.done.count(*rank),
+            Some((Reason::Cancelled, _)) => count(&counters.cancelled),
+            Some(_) => count(&counters.failed),
         }
-        told::answered(&self.meta, outcome.as_ref().err().map(|failed| &failed.error));
+        told::answered(&self.meta, failure.as_ref().map(|(_, error)| error));
+        let ended = Ended { request, failure: failure.map(Box::new) };
         let mut state = self.state();
-        let kept = if state.wanted {
-            state.stage = Stage::Over(Box::new(outcome));
+        let unwanted = if state.wanted {
+            state.stage = Stage::Over(ended);
             None
         } else {
             state.stage = Stage::Told;
-            Some(outcome)
+            ended.request
         };
         let waker = state.waker.take();
         drop(state);
-        // Code of users and of executors: what it does must not end the thread of a rank.
-        dropped(kept);
-        guarded(|| waker.map(Waker::wake));
+        waker.into_iter().for_each(callbacks::wake);
+        unwanted
     }
 
-    /// Ends it with its buffers.
-    fn give_back(&self, request: R, reason: Reason, error: Error) {
-        let back = guarded(|| request.into_back());
-        self.end(Err(Failed::new(reason, error, back)));
-    }
-
-    fn cancel(&self, wanted: bool) -> bool {
-        let mut state = self.state();
-        state.wanted &= wanted;
-        if matches!(state.stage, Stage::Queued(_)) && self.meta.ticket.cancel() {
-            self.cancelled(state);
-            return true;
+    /// The same on a thread on which others depend, or may.
+    fn end_here(&self, request: Option<R>, failure: Option<(Reason, Error)>) {
+        if let Some(request) = self.end(request, failure) {
+            self.meta.terms.counters.discard(request);
         }
-        // The thread of its rank may have seen first that others of its ticket were cancelled.
+    }
+
+    /// Cancels it unless it has begun; whether it was cancelled.
+    fn cancel(&self) -> bool {
+        let state = self.state();
         match &state.stage {
-            Stage::Over(outcome) if wanted => {
-                return matches!(&**outcome, Err(failed) if failed.reason == Reason::Cancelled);
+            Stage::Queued(_) if self.meta.ticket.cancel() => {
+                // This is the thread of the user who has the answer.
+                drop(self.cancelled(state));
+                true
             }
-            Stage::Ending { cancelled } => return *cancelled,
-            _ => {}
+            // The thread of its rank may have seen first that others of its ticket were cancelled.
+            Stage::Over(Ended { failure: Some(failure), .. }) => failure.0 == Reason::Cancelled,
+            Stage::Ending { cancelled } => *cancelled,
+            _ => false,
         }
-        if !wanted && let Stage::Over(outcome) = &mut state.stage {
-            let outcome = std::mem::replace(outcome, Box::new(Err(told_already(self.meta.operation))));
-            state.stage = Stage::Told;
-            drop(state);
-            drop(outcome);
-        }
-        false
     }
 
-    /// One that waits has been cancelled.
-    fn cancelled(&self, mut state: MutexGuard<'_, State<R>>) {
+    /// Nobody wants its answer any more.
+    fn leave(&self) {
+        let mut state = self.state();
+        state.wanted = false;
+        let over = match &mut state.stage {
+            Stage::Over(ended) => ended.request.take(),
+            _ => None,
+        };
+        let waker = state.waker.take();
+        drop(state);
+        self.cancel();
+        drop((over, waker));
+    }
+
+    /// One that waits has been cancelled: the request, if nobody wants the answer.
+    fn cancelled(&self, mut state: MutexGuard<'_, State<R>>) -> Option<R> {
         match std::mem::replace(&mut state.stage, Stage::Ending { cancelled: true }) {
             Stage::Queued(request) => {
                 drop(state);
                 let operation = self.meta.operation;
-                self.give_back(request, Reason::Cancelled, Error::Cancelled { operation });
+                self.end(Some(request), Some((Reason::Cancelled, Error::Cancelled { operation })))
             }
-            other => state.stage = other,
+            other => {
+                state.stage = other;
+                None
+            }
         }
     }
 
-    /// Ends it where it `is` so far: what it has then.
-    fn ending(&self, is: impl FnOnce(&Stage<R>) -> bool) -> Option<Held<R>> {
+    /// Ends it where it `is` so far: the request then, unless the thread of the rank has it.
+    fn ending(&self, is: impl FnOnce(&Stage<R>) -> bool) -> Option<Option<R>> {
         let mut state = self.state();
         if !is(&state.stage) {
             return None;
@@ -119,10 +131,10 @@ impl<R: Request> Shared<R> {
             Stage::Queued(request) => {
                 // What belongs to it begins on no other rank, where it has not yet.
                 self.meta.ticket.cancel();
-                Some(Held::All(request))
+                Some(Some(request))
             }
-            Stage::Running(request) => Some(Held::All(request)),
-            Stage::Begun => Some(Held::Elsewhere),
+            Stage::Running(request) => Some(Some(request)),
+            Stage::Begun => Some(None),
             over => {
                 state.stage = over;
                 None
@@ -147,7 +159,9 @@ impl<R: Request> Task for Shared<R> {
                 return Begun::Not;
             }
             if !self.meta.ticket.begin() {
-                self.cancelled(state);
+                if let Some(request) = self.cancelled(state) {
+                    self.meta.terms.counters.discard(request);
+                }
                 return Begun::Not;
             }
             match std::mem::replace(&mut state.stage, Stage::Begun) {
@@ -163,7 +177,7 @@ impl<R: Request> Task for Shared<R> {
         if !matches!(state.stage, Stage::Begun) {
             drop(state);
             // It was answered meanwhile, without its buffers.
-            dropped(request);
+            self.meta.terms.counters.discard(request);
             return Begun::Not;
         }
         match enqueued {
@@ -182,37 +196,32 @@ impl<R: Request> Task for Shared<R> {
                 };
                 state.stage = Stage::Ending { cancelled: false };
                 drop(state);
-                self.give_back(request, reason, error.clone());
+                self.end_here(Some(request), Some((reason, error.clone())));
                 Begun::Failed(error)
             }
         }
     }
 
     fn finish(&self, result: Result<()>) {
-        let Some(Held::All(request)) = self.ending(|stage| matches!(stage, Stage::Running(_))) else { return };
-        let outcome = match (result, caught(|| request.into_back())) {
-            (Ok(()), Ok(back)) => Ok(back),
-            (Ok(()), Err(said)) => Err(Failed::new(Reason::Failed, self.panicked(said), None)),
-            (Err(error), back) => {
-                let late = matches!(error, Error::Timeout { .. });
-                let reason = if late { Reason::Late } else { Reason::Failed };
-                Err(Failed::new(reason, error, back.ok()))
-            }
-        };
-        self.end(outcome);
+        if let Some(request) = self.ending(|stage| matches!(stage, Stage::Running(_))) {
+            let reason = |error: &Error| match error {
+                Error::Timeout { .. } => Reason::Late,
+                _ => Reason::Failed,
+            };
+            self.end_here(request, result.err().map(|error| (reason(&error), error)));
+        }
     }
 
     fn refuse(&self, reason: Reason, error: Error) {
-        match self.ending(|stage| matches!(stage, Stage::Queued(_) | Stage::Begun | Stage::Running(_))) {
-            Some(Held::All(request)) => self.give_back(request, reason, error),
-            Some(Held::Elsewhere) => self.end(Err(Failed::new(reason, error, None))),
-            None => {}
+        if let Some(request) = self.ending(|stage| matches!(stage, Stage::Queued(_) | Stage::Begun | Stage::Running(_)))
+        {
+            self.end_here(request, Some((reason, error)));
         }
     }
 
     fn expire(&self, error: Error) {
-        if let Some(Held::All(request)) = self.ending(|stage| matches!(stage, Stage::Queued(_))) {
-            self.give_back(request, Reason::Late, error);
+        if let Some(request) = self.ending(|stage| matches!(stage, Stage::Queued(_))) {
+            self.end_here(request, Some((Reason::Late, error)));
         }
     }
 
@@ -280,28 +289,39 @@ impl<R: Request> Answer<R> {
 
     /// Whether there is one; who asks is told when there is.
     pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> bool {
-        let mut state = self.shared.state();
-        if matches!(state.stage, Stage::Over(_) | Stage::Told) {
-            return true;
+        let is_over = |state: &State<R>| matches!(state.stage, Stage::Over(_) | Stage::Told);
+        {
+            let state = self.shared.state();
+            if is_over(&state) {
+                return true;
+            }
+            if state.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+                return false;
+            }
         }
-        let before = match &mut state.waker {
-            Some(waker) if waker.will_wake(context.waker()) => None,
-            waker => waker.replace(context.waker().clone()),
-        };
+        // Wakers are user code: none is cloned or dropped under the lock, which threads take on which others depend.
+        let mut waker = Some(context.waker().clone());
+        let mut state = self.shared.state();
+        let over = is_over(&state);
+        if !over {
+            std::mem::swap(&mut state.waker, &mut waker);
+        }
         drop(state);
-        // It may be the last that has a future: that is dropped outside of the lock.
-        drop(before);
-        false
+        over
     }
 
     /// It, which there is.
     pub(super) fn take(&mut self) -> Outcome<R> {
+        let operation = self.shared.meta.operation;
         let mut state = self.shared.state();
         match std::mem::replace(&mut state.stage, Stage::Told) {
-            Stage::Over(outcome) => *outcome,
+            Stage::Over(ended) => {
+                drop(state);
+                ended.outcome(operation)
+            }
             other => {
                 state.stage = other;
-                Err(told_already(self.shared.meta.operation))
+                Err(told_already(operation))
             }
         }
     }
@@ -330,7 +350,7 @@ impl<R: Request> Answer<R> {
     /// # }
     /// ```
     pub fn cancel(&self) -> bool {
-        self.shared.cancel(true)
+        self.shared.cancel()
     }
 
     /// Waits for it on this thread: until the deadline of the request, at which there is an answer in any case, but for a few seconds that
@@ -378,6 +398,6 @@ impl<R: Request> Future for Answer<R> {
 
 impl<R: Request> Drop for Answer<R> {
     fn drop(&mut self) {
-        self.shared.cancel(false);
+        self.shared.leave();
     }
 }

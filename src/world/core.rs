@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::completion::Looks;
 use super::counters::{Counters, count};
-use super::guarded::Wakers;
-use super::listen;
+use super::listen::{self, Telling};
 use super::options::{WhileDown, WorldOptions};
 use super::order::{self, Order};
 use super::queue::{Left, Queue};
 use super::seat::{Generation, Seat};
+use super::told;
 use super::vitals::{Phase, Vitals};
 use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
@@ -128,7 +128,7 @@ impl Core {
 
     /// Stops a generation that has failed: when this returns, all that it had is answered.
     pub(super) fn end(&self, generation: &Generation, cause: &Error) {
-        self.tell_others(Some(cause));
+        let telling = self.tell_others(Some(cause));
         Self::refuse_queued(generation, Reason::Down, cause);
         let communicators: Vec<_> = generation.seats.iter().filter_map(|seat| seat.communicator()).collect();
         drop(abort_all(communicators.iter().map(|comm| &**comm), &cause.to_string()));
@@ -147,6 +147,7 @@ impl Core {
         for seat in &generation.seats {
             seat.give_up(&cause.later("World"));
         }
+        telling.wait();
     }
 
     /// The right to rebuild it, or to end it, if it can be had in time.
@@ -161,13 +162,13 @@ impl Core {
         }
     }
 
-    /// Begins a generation of these ranks. Who waits for it is to be woken by the caller, once that holds no lock.
-    pub(super) fn begin(&self, communicators: Vec<Communicator>) -> Result<Wakers> {
+    /// Begins a generation of these ranks.
+    pub(super) fn begin(&self, communicators: Vec<Communicator>) -> Result<()> {
         let before = self.vitals.health().size;
         let number = self.vitals.now().0 + 1;
         let size = communicators.first().map_or(0, Communicator::size);
         let elsewhere = size > communicators.len();
-        // Who submits meanwhile waits for this. What is to be answered and woken is so when it is released.
+        // Who submits meanwhile waits for this.
         let mut next = lock(&self.next);
         let mut waiting = std::mem::take(&mut *next);
         // What was submitted to as many ranks as there were is for no others: all ranks see that, in all processes.
@@ -191,21 +192,22 @@ impl Core {
             let reason = format!("rank {rank} was one of {before}: generation {number} has {size} ranks");
             refuse(&queue, Reason::Stale, &Error::InvalidUsage { operation: "World", reason });
         }
-        let (told, generation) = match made {
+        let (is_up, generation) = match made {
             Ok(made) => made,
             Err(error) => {
                 alive.store(false, Ordering::Release);
-                self.tell_others(Some(&error));
+                self.tell_others(Some(&error)).wait();
                 close(&error).into_iter().for_each(|left| left.refuse(Reason::Down, &error));
                 return Err(error);
             }
         };
-        let Some(told) = told else {
+        if !is_up {
             let error = refused("the world was shut down".to_owned());
             self.end(&generation, &error);
             generation.seats.iter().for_each(|seat| drop(seat.take_communicator()));
             return Err(error);
-        };
+        }
+        told::up(number, size);
         if number > 1 {
             count(&self.counters.rebuilt);
         }
@@ -218,13 +220,14 @@ impl Core {
         if let Some(cause) = generation.cause.get() {
             self.fail(&generation, cause);
         }
-        Ok(told)
+        Ok(())
     }
 
     /// Tells ranks elsewhere that this one has ended: why it has failed, if it has.
-    pub(super) fn tell_others(&self, cause: Option<&Error>) {
-        if let Source::Far(exchange) = &*lock(&self.source) {
-            listen::tell(exchange, cause);
+    pub(super) fn tell_others(&self, cause: Option<&Error>) -> Telling {
+        match &*lock(&self.source) {
+            Source::Far(exchange) => listen::tell(exchange, cause),
+            Source::Here | Source::Given => Telling::default(),
         }
     }
 

@@ -1,7 +1,10 @@
 //! How much a world has done.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::guarded::dropped;
+use crate::callbacks;
 use crate::hint::Apart;
 
 /// Counters of a world, since it was made, over all of its ranks here and all generations.
@@ -52,6 +55,8 @@ pub(super) struct Counters {
     pub(super) cancelled: AtomicU64,
     pub(super) lost: AtomicU64,
     pub(super) rebuilt: AtomicU64,
+    /// Requests that nobody wants and that are not dropped yet.
+    discarded: Arc<AtomicU64>,
 }
 
 /// One more.
@@ -60,6 +65,21 @@ pub(super) fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
+    /// Has another thread drop a request that nobody wants, as its destructor may be user code.
+    pub(super) fn discard(&self, request: impl Send + 'static) {
+        let discarded = Arc::clone(&self.discarded);
+        count(&discarded);
+        callbacks::run(move || {
+            dropped(request);
+            discarded.fetch_sub(1, Ordering::Release);
+        });
+    }
+
+    /// Whether all requests that nobody wants were dropped.
+    pub(super) fn all_dropped(&self) -> bool {
+        self.discarded.load(Ordering::Acquire) == 0
+    }
+
     pub(super) fn read(&self) -> Metrics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         // The answers first: what ends meanwhile is counted as pending rather than below zero.

@@ -61,7 +61,7 @@ fn round(core: &Arc<Core>, ended: &mut u64, plan: &mut Option<Plan>) -> bool {
         (number, Phase::Down) => {
             if number > *ended {
                 *ended = number;
-                end(core);
+                begin_end(core);
             }
             core.next().iter().for_each(|queue| miss_late(queue));
             try_again(core, number, plan);
@@ -115,7 +115,14 @@ fn miss_late(queue: &Queue) {
     }
 }
 
-/// Ends a generation that has failed.
+/// Ends a generation that has failed, on a thread of its own: that may take seconds, and this one looks after deadlines meanwhile.
+fn begin_end(core: &Arc<Core>) {
+    let own = Arc::clone(core);
+    if spawn("gpucomm-end", move || end(&own)).is_err() {
+        end(core);
+    }
+}
+
 fn end(core: &Core) {
     if let (Some(generation), Some(cause)) = (core.now(), core.vitals.health().cause) {
         core.end(&generation, &cause);

@@ -1,9 +1,11 @@
 //! What processes tell each other of a world: that it has failed, or that one has left.
 
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
 use super::threads::spawn;
+use crate::callbacks;
 use crate::error::{Error, Result};
 use crate::exchange::{Came, Exchange};
 
@@ -14,11 +16,32 @@ fn key(rank: usize) -> String {
     format!("world/end/{rank}")
 }
 
-/// Tells the others that this rank has failed, or, without a cause, leaves in good order.
-pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) {
+/// How long others are told something.
+const TELL: Duration = Duration::from_secs(1);
+
+/// Says when others were told.
+#[derive(Default)]
+#[must_use = "the process may end before others are told"]
+pub(super) struct Telling(Option<Receiver<()>>);
+
+impl Telling {
+    /// Waits for that, but no longer than it should take: the store may be one of the user's, and block.
+    pub(super) fn wait(self) {
+        let _ = self.0.map(|receiver| receiver.recv_timeout(TELL));
+    }
+}
+
+/// Has another thread tell the others that this rank has failed, or, without a cause, leaves in good order.
+pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) -> Telling {
     let text = cause.map(Error::to_string).unwrap_or_default();
-    // Who does not hear of it sees that the process has gone, or is late.
-    let _ = exchange.leave_note(&key(exchange.rank()), text.as_bytes(), Duration::from_secs(1));
+    let own = exchange.within(TELL);
+    let (told, telling) = mpsc::channel();
+    callbacks::run(move || {
+        // Who does not hear of it sees that the process has gone, or is late.
+        let _ = own.leave_note(&key(own.rank()), text.as_bytes(), TELL);
+        let _ = told.send(());
+    });
+    Telling(Some(telling))
 }
 
 /// Has a thread listen what becomes of the others, as long as `goes_on` says so.

@@ -231,8 +231,18 @@
 //! or [`Rebuild::Automatic`], makes the next one, of the same ranks or of those that are left. A [`Rank`] of a generation that has ended refuses
 //! what is submitted to it ([`Reason::Stale`]).
 //!
-//! What belongs to the user runs on the threads of a world as well: requests, completions, wakers, drops of buffers that nobody wants. A world that is
-//! dropped, shut down or rebuilt there waits for the thread that does it, and gives up after its grace.
+//! # User code
+//!
+//! User code may block or panic: then its own answer suffers, and no other one comes after its deadline.
+//!
+//! | user code | where it runs | while it blocks |
+//! |---|---|---|
+//! | [`Request::check`], [`device`](Request::device), [`operation`](Request::operation) | the thread that submits | that thread waits |
+//! | [`Request::enqueue`], [`record`](Request::record), [`Completion::watch`] | the thread of the rank | later requests of the rank do not begin, and fail at their deadlines |
+//! | [`Request::into_back`] | the thread that takes the answer | that thread waits |
+//! | wakers, destructors of requests and completions that nobody holds any more | threads of the process for such calls | the call gets another thread |
+//!
+//! A world that is dropped, shut down or rebuilt by the thread of a rank waits for that thread, and gives up after its grace.
 //!
 //! Each process has a thread for the world, and two for each of its ranks. Nobody who is slow holds up the thread of a rank: its queue is [bounded](WorldOptions::queue), and who submits more
 //! waits, awaits [room](Rank::room), or is [refused](Overflow).

@@ -2,23 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll};
+use std::thread;
 
+use crate::callbacks;
 use crate::deadline::Deadline;
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
 
 /// What `future` gives; itself where it gives nothing in time.
 pub(super) fn wait_for<F: Future + Unpin>(mut future: F, deadline: Option<Deadline>) -> Result<F::Output, F> {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = callbacks::this_thread();
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut context) {

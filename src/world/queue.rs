@@ -7,10 +7,11 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::completion::Looks;
-use super::guarded::{Wakers, dropped};
+use super::guarded::dropped;
 use super::lane::{Lane, NO_LANE, key_of};
 use super::task::{Meta, Task};
 use super::why::{Reason, SUBMIT};
+use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hint::Apart;
@@ -43,8 +44,10 @@ struct State {
     asleep: bool,
     /// How many threads wait for room.
     waiting: usize,
-    /// Futures that wait for room.
-    wakers: Vec<Waker>,
+    /// Futures that wait for room, by their numbers.
+    rooms: Vec<(u64, Waker)>,
+    /// The number of the last one.
+    numbered: u64,
     /// Of what was refused as too late while no rank took it.
     missed: Option<Box<Error>>,
 }
@@ -98,17 +101,14 @@ impl State {
     }
 }
 
-/// What waited in a queue that was closed: it is answered, and who waits for room is told, once no lock is held.
+/// What waited in a queue that was closed: it is answered once no lock is held.
 #[must_use = "it waits for an answer"]
-pub(super) struct Left {
-    tasks: Vec<Arc<dyn Task>>,
-    wakers: Wakers,
-}
+pub(super) struct Left(Vec<Arc<dyn Task>>);
 
 impl Left {
     /// Answers what waited.
     pub(super) fn refuse(self, reason: Reason, cause: &Error) {
-        for task in self.tasks {
+        for task in self.0 {
             let meta = task.meta();
             // What comes too late is told so, whatever it has brought about.
             if meta.deadline.expired() && reason == Reason::Down {
@@ -118,7 +118,6 @@ impl Left {
             }
             dropped(task);
         }
-        self.wakers.wake();
     }
 }
 
@@ -133,7 +132,7 @@ impl Drop for Place {
         if let Some(queue) = self.queue.take() {
             let mut state = queue.state();
             state.held -= 1;
-            queue.has_room(state).wake();
+            queue.has_room(state);
         }
     }
 }
@@ -164,19 +163,19 @@ impl Queue {
         }
     }
 
-    /// Tells those who wait for room, but for futures, which are to be woken.
-    fn has_room(&self, mut state: MutexGuard<'_, State>) -> Wakers {
-        let (wakers, waiting) = (std::mem::take(&mut state.wakers), state.waiting);
+    /// Tells those who wait for room.
+    fn has_room(&self, mut state: MutexGuard<'_, State>) {
+        let (rooms, waiting) = (std::mem::take(&mut state.rooms), state.waiting);
         drop(state);
         if waiting > 0 {
             self.left.notify_all();
         }
-        Wakers(wakers)
+        rooms.into_iter().for_each(|(_, waker)| callbacks::wake(waker));
     }
 
     /// Tells those who wait for room to ask again.
     pub(super) fn ask_again(&self) {
-        self.has_room(self.state()).wake();
+        self.has_room(self.state());
     }
 
     /// Whether there is room for one of this lane. Where the rank waits for it, and for nothing else, it gets in however many of others wait.
@@ -223,21 +222,54 @@ impl Queue {
         (Reason::Full, Error::InvalidUsage { operation: SUBMIT, reason })
     }
 
-    /// The same for a future: `None` where `waker` is told when to ask again.
+    /// A number for a future that waits for room.
+    pub(super) fn number(&self) -> u64 {
+        let mut state = self.state();
+        state.numbered += 1;
+        state.numbered
+    }
+
+    /// The same for the future of that number: `None` where `waker` is told when to ask again.
     pub(super) fn poll_place(
         self: &Arc<Self>,
         lane: Option<&Lane>,
+        number: u64,
         waker: &Waker,
     ) -> Result<Option<Place>, (Reason, Error)> {
+        let own = |room: &&mut (u64, Waker)| room.0 == number;
+        // Wakers are user code: none is cloned or dropped under the lock, which the thread of the rank takes.
+        let mut cloned = None;
+        loop {
+            let mut state = self.state();
+            if self.has_place(&state, lane)? {
+                state.held += 1;
+                return Ok(Some(Place { queue: Some(Arc::clone(self)) }));
+            }
+            match (state.rooms.iter_mut().find(own), cloned.take()) {
+                (Some((_, known)), _) if known.will_wake(waker) => return Ok(None),
+                (Some((_, known)), Some(new)) => {
+                    let before = std::mem::replace(known, new);
+                    drop(state);
+                    drop(before);
+                    return Ok(None);
+                }
+                (None, Some(new)) => {
+                    state.rooms.push((number, new));
+                    return Ok(None);
+                }
+                (_, None) => {}
+            }
+            drop(state);
+            cloned = Some(waker.clone());
+        }
+    }
+
+    /// The future of that number waits no more.
+    pub(super) fn forget(&self, number: u64) {
         let mut state = self.state();
-        if self.has_place(&state, lane)? {
-            state.held += 1;
-            return Ok(Some(Place { queue: Some(Arc::clone(self)) }));
-        }
-        if !state.wakers.iter().any(|known| known.will_wake(waker)) {
-            state.wakers.push(waker.clone());
-        }
-        Ok(None)
+        let known = state.rooms.iter().position(|room| room.0 == number).map(|at| state.rooms.swap_remove(at));
+        drop(state);
+        drop(known);
     }
 
     /// Puts a request into its place, or into another one where that is of a queue that there was before; one that has none waits for one until its
@@ -277,7 +309,7 @@ impl Queue {
         let mut state = self.state();
         loop {
             if let Some(task) = state.pop() {
-                self.has_room(state).wake();
+                self.has_room(state);
                 return Some(task);
             }
             if state.closed.is_some() && (!state.draining || state.held == 0) {
@@ -292,7 +324,7 @@ impl Queue {
                     continue;
                 }
                 if let Some(task) = state.pop() {
-                    self.has_room(state).wake();
+                    self.has_room(state);
                     return Some(task);
                 }
                 looks.leave();
@@ -330,9 +362,9 @@ impl Queue {
             state.held -= tasks.len();
         }
         self.signs.0.fetch_add(1, Ordering::Release);
-        let wakers = self.has_room(state);
+        self.has_room(state);
         self.came.notify_all();
-        Left { tasks, wakers }
+        Left(tasks)
     }
 
     /// Those that have no answer, and whose deadline has passed: of what was cancelled with another one as well. They keep their turn.

@@ -15,7 +15,7 @@ use super::queue::{Place, Queue};
 use super::request::Request;
 use super::seat::{Generation, Seat};
 use super::task::{Meta, Task, Ticket};
-use super::terms::Terms;
+use super::terms::{Terms, Watcher};
 use super::vitals::Phase;
 use super::why::{Reason, SUBMIT};
 use crate::cuda::Device;
@@ -69,7 +69,7 @@ impl Rank {
             rank,
             generation,
             lane: None,
-            completion: Arc::clone(&core.options.completion),
+            completion: Watcher::new(Arc::clone(&core.options.completion)),
             timeout: core.options.timeout,
             waits: core.options.overflow == Overflow::Wait,
             counters: Arc::clone(&core.counters),
@@ -119,7 +119,7 @@ impl Rank {
     /// The same, whose requests are found to be done in this way.
     #[must_use]
     pub fn completion(mut self, completion: Arc<dyn Completion>) -> Self {
-        Arc::make_mut(&mut self.terms).completion = completion;
+        Arc::make_mut(&mut self.terms).completion = Watcher::new(completion);
         self
     }
 

@@ -4,7 +4,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::core::{Core, Source};
-use super::guarded::Wakers;
 use super::options::Members;
 use super::seat::Generation;
 use super::vitals::Phase;
@@ -21,20 +20,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes the next generation of a world that is down, and has ended.
 pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Result<()> {
-    let told = attempt(core, members, deadline)?;
-    // Whoever is told of it may rebuild it again, or end it.
-    told.wake();
-    Ok(())
-}
-
-fn attempt(core: &Core, members: Members, deadline: &Deadline) -> Result<Wakers> {
     let Some(_turn) = core.turn_until(deadline) else {
         return Err(deadline.error(OPERATION, "another attempt is under way"));
     };
     // Only now, as somebody else may have had the turn, whose generation has failed too.
     while !core.vitals.wait_ended(deadline) {
         match core.vitals.now() {
-            (_, Phase::Up) => return Ok(Wakers::default()),
+            (_, Phase::Up) => return Ok(()),
             (_, Phase::Closed) => return Err(usage("the world was shut down")),
             // It was up a moment ago, and has failed since.
             (_, Phase::Down) if !deadline.expired() => {}

@@ -89,7 +89,7 @@ pub trait Request: Send + 'static {
         Err(Error::InvalidUsage { operation: self.operation(), reason })
     }
 
-    /// Enqueues it, on the thread of the rank. It must not wait for the device.
+    /// Enqueues it, on the thread of the rank. It must not wait for the device: while it blocks, no later request of the rank begins.
     ///
     /// # Errors
     /// Why that was not possible. Where there are other ranks, which may have it, the world is down then: what is wrong with a request
@@ -99,6 +99,7 @@ pub trait Request: Send + 'static {
         at.together(operation, move |group| self.record(&at, group))
     }
 
-    /// Gives the buffers back.
+    /// Gives the buffers back. Called by the thread that takes the answer, after a failure too. If the answer was dropped, the request is
+    /// dropped instead.
     fn into_back(self) -> Self::Back;
 }

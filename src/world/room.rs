@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 #[must_use = "a future does nothing before it is awaited"]
 pub struct Room<'a> {
     rank: &'a Rank,
-    queue: Option<Arc<Queue>>,
+    /// The queue that was asked, and the number of this future there.
+    asked: Option<(Arc<Queue>, u64)>,
 }
 
 /// Room for one request; dropped, it is given back.
@@ -48,7 +49,7 @@ impl Rank {
     /// # }
     /// ```
     pub fn room(&self) -> Room<'_> {
-        Room { rank: self, queue: None }
+        Room { rank: self, asked: None }
     }
 }
 
@@ -56,17 +57,29 @@ impl<'a> Future for Room<'a> {
     type Output = Result<Permit<'a>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let queue = match &self.queue {
-            Some(queue) => Arc::clone(queue),
-            None => match self.rank.queue() {
-                Ok(queue) => Arc::clone(self.queue.insert(queue)),
+        let rank = self.rank;
+        let (queue, number) = match &mut self.asked {
+            Some(asked) => asked,
+            none => match rank.queue() {
+                Ok(queue) => {
+                    let number = queue.number();
+                    none.insert((queue, number))
+                }
                 Err((_, error)) => return Poll::Ready(Err(error)),
             },
         };
-        match queue.poll_place(self.rank.lane_of(), context.waker()) {
+        match queue.poll_place(rank.lane_of(), *number, context.waker()) {
             Ok(None) => Poll::Pending,
-            Ok(Some(place)) => Poll::Ready(Ok(Permit { rank: self.rank, place })),
+            Ok(Some(place)) => Poll::Ready(Ok(Permit { rank, place })),
             Err((_, error)) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if let Some((queue, number)) = &self.asked {
+            queue.forget(*number);
         }
     }
 }

@@ -153,7 +153,7 @@ impl Seat {
         }
     }
 
-    /// Whether its thread was inside NCCL for good when the generation ended.
+    /// Whether its thread was inside NCCL, or a request of the user's, for good when the generation ended.
     pub(super) fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Acquire)
     }
@@ -174,8 +174,10 @@ impl Seat {
         Ok(())
     }
 
-    /// Waits for its threads; those that do not end in time are left to themselves. Whether all have.
+    /// Waits for its threads; those that do not end in time, or are known to be stuck, are left to themselves. Whether all have ended.
     pub(super) fn join(&self, deadline: &Deadline) -> bool {
+        let now = Deadline::after(Duration::ZERO);
+        let deadline = if self.is_stuck() { &now } else { deadline };
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let over = || Ok(threads.iter().all(JoinHandle::is_finished).then_some(()));
         let ended = matches!(deadline.until(over), Ok(Some(())));
@@ -237,7 +239,10 @@ impl Seat {
         match recorded {
             Ok(event) => {
                 let terms = Arc::clone(&task.meta().terms);
-                terms.completion.watch(InFlight::new(task, (event, position), &self.looks, &self.stream));
+                let work = InFlight::new(task, (event, position), &self.looks, &self.stream);
+                if let Some(completion) = terms.completion.get() {
+                    completion.watch(work);
+                }
             }
             Err(error) => self.looks.failed(&task, error),
         }

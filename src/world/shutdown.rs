@@ -42,9 +42,9 @@ pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<
     if let Err(cause) = &done {
         core.end(&generation, cause);
     } else {
-        core.tell_others(None);
+        core.tell_others(None).wait();
     }
-    let ended = close(&generation, done.is_ok(), &deadline);
+    let ended = close(core, &generation, done.is_ok(), &deadline);
     match how {
         Shutdown::Drain if failed.is_none() => done.and(ended),
         _ => Ok(()),
@@ -70,12 +70,17 @@ fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()
 }
 
 /// Closes the communicators, and waits for the threads.
-fn close(generation: &Generation, well: bool, deadline: &Deadline) -> Result<()> {
+fn close(core: &Core, generation: &Generation, well: bool, deadline: &Deadline) -> Result<()> {
     let grace = Deadline::after(deadline.remaining().max(Duration::from_secs(1)));
     // Room that somebody still has for a request holds up no thread.
     generation.queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Closed, &closed(SUBMIT)));
     for seat in &generation.seats {
         seat.join(&grace);
+    }
+    // Buffers that nobody wants may keep communicators alive; a destructor that blocks does not hold this up.
+    let patience = Deadline::after(grace.remaining().min(Duration::from_secs(1)));
+    while !core.counters.all_dropped() && !patience.expired() {
+        std::thread::sleep(Duration::from_millis(1));
     }
     let taken = generation.seats.iter().filter_map(|seat| seat.take_communicator());
     // What somebody's buffer keeps alive is closed when that is dropped.

@@ -2,8 +2,10 @@
 
 use std::task::Waker;
 
+use super::guarded::caught;
 use super::request::Request;
-use super::why::Failed;
+use super::why::{Failed, Reason};
+use crate::error::Error;
 
 /// What comes of a request.
 pub(super) type Outcome<R> = Result<<R as Request>::Back, Failed<<R as Request>::Back>>;
@@ -23,19 +25,37 @@ pub(super) enum Stage<R: Request> {
     Begun,
     /// The device is at it.
     Running(R),
-    /// It gives its buffers back, which is code of users, outside of the lock.
+    /// It is counted and traced, outside of the lock.
     Ending {
         cancelled: bool,
     },
-    Over(Box<Outcome<R>>),
+    Over(Ended<R>),
     Told,
 }
 
-/// What a request has that ends.
-pub(super) enum Held<R> {
-    All(R),
-    /// The thread of the rank has it.
-    Elsewhere,
+/// A request that has ended. The thread that takes the answer makes the buffers of it, which is user code.
+pub(super) struct Ended<R> {
+    /// `None` if the thread of the rank has it for good.
+    pub(super) request: Option<R>,
+    /// Why it has no result, if it has none.
+    pub(super) failure: Option<Box<(Reason, Error)>>,
+}
+
+impl<R: Request> Ended<R> {
+    /// The answer. A panic of the request's is an error of its own answer.
+    pub(super) fn outcome(self, operation: &'static str) -> Outcome<R> {
+        let back = self.request.map(|request| caught(|| request.into_back()));
+        let (reason, error) = match (self.failure, back) {
+            (None, Some(Ok(back))) => return Ok(back),
+            (Some(failure), back) => {
+                let (reason, error) = *failure;
+                return Err(Failed::new(reason, error, back.and_then(Result::ok)));
+            }
+            (None, Some(Err(said))) => (Reason::Failed, said),
+            (None, None) => (Reason::Failed, "it has no buffers".to_owned()),
+        };
+        Err(Failed::new(reason, Error::InvalidUsage { operation, reason: error }, None))
+    }
 }
 
 impl<R: Request> Stage<R> {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::guarded::Wakers;
 use super::park::wait_for;
 use super::told;
+use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::Error;
 
@@ -70,17 +70,13 @@ impl Vitals {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It has changed. Who awaits that is told by the caller, once it holds no lock.
-    fn changes(&self, mut state: MutexGuard<'_, State>) -> Wakers {
+    /// It has changed.
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
         state.changes += 1;
-        let wakers = state.wakers.drain().map(|(_, waker)| waker).collect();
+        let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.changed.notify_all();
-        Wakers(wakers)
-    }
-
-    fn tell(&self, state: MutexGuard<'_, State>) {
-        self.changes(state).wake();
+        wakers.into_values().for_each(callbacks::wake);
     }
 
     pub(super) fn health(&self) -> Health {
@@ -93,17 +89,16 @@ impl Vitals {
         (state.health.generation, state.health.phase)
     }
 
-    /// A generation begins: who is to be told, unless the world was closed.
-    pub(super) fn up(&self, generation: u64, size: usize) -> Option<Wakers> {
+    /// A generation begins, unless the world was closed; whether it does.
+    pub(super) fn up(&self, generation: u64, size: usize) -> bool {
         let mut state = self.state();
         if state.health.phase == Phase::Closed {
-            return None;
+            return false;
         }
         state.health = Health { generation, phase: Phase::Up, size, cause: None, attempt: None };
         state.ended = false;
-        let wakers = self.changes(state);
-        told::up(generation, size);
-        Some(wakers)
+        self.tell(state);
+        true
     }
 
     /// The generation has failed. Whether nobody has said so before.
@@ -219,13 +214,15 @@ impl Future for Changed<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Health> {
         let watch = &mut *self.get_mut().0;
+        // Wakers are user code: none is cloned or dropped under the lock, which threads take on which others depend.
+        let waker = context.waker().clone();
         let mut state = watch.vitals.state();
         if state.changes != watch.seen {
             watch.seen = state.changes;
             return Poll::Ready(state.health.clone());
         }
         // One for each watch, however often it is asked, and by whom.
-        let before = state.wakers.insert(watch.number, context.waker().clone());
+        let before = state.wakers.insert(watch.number, waker);
         drop(state);
         // It may be the last that has a future, with a watch of its own.
         drop(before);

@@ -57,8 +57,8 @@ pub struct Failed<B> {
     pub error: Error,
     /// The same in a word.
     pub reason: Reason,
-    /// What the request owned. `None` where a thread that is stuck inside NCCL has it, which not even an abort has freed, and in parts of a
-    /// request of the user's own that has panicked.
+    /// What the request owned. `None` if the thread of the rank is stuck with it, in NCCL or in a request of the user's own, in spite of an
+    /// abort, and if [`Request::into_back`](super::Request::into_back) has panicked.
     pub buffers: Option<B>,
 }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::answer::Answer;
+use super::guarded::guarded;
 use super::park::wait_for;
 use super::queue::Place;
 use super::rank::Rank;
@@ -81,7 +82,7 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
 /// All of them were refused.
 fn refused<R: Request>(ranks: &[Rank], requests: Vec<R>, reason: Reason, error: &Error) -> Wide<R> {
     ranks.iter().zip(&requests).for_each(|(rank, _)| rank.count_refused());
-    let of = |request: R| Slot::Has(Err(Failed::new(reason, error.clone(), Some(request.into_back()))));
+    let of = |request: R| Slot::Has(Err(Failed::new(reason, error.clone(), guarded(|| request.into_back()))));
     let mut answers: Vec<_> = requests.into_iter().map(of).collect();
     if answers.is_empty() {
         answers.push(Slot::Has(Err(Failed::new(reason, error.clone(), None))));

@@ -183,7 +183,7 @@ impl World {
             let _turn = world.core.turn.lock().unwrap_or_else(PoisonError::into_inner);
             world.core.begin(communicators)
         };
-        begun?.wake();
+        begun?;
         Ok(world)
     }
 

@@ -2,8 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -153,7 +152,7 @@ fn who_is_woken_submits_to_all() {
     held.wait().unwrap();
 }
 
-struct Pooled(Arc<Mutex<Vec<u32>>>, Option<(Sender<()>, Receiver<()>)>);
+struct Pooled(Arc<Mutex<Vec<u32>>>);
 
 impl Request for Pooled {
     type Back = ();
@@ -167,10 +166,6 @@ impl Request for Pooled {
     }
 
     fn into_back(self) {
-        if let Some((begins, waits)) = self.1 {
-            begins.send(()).unwrap();
-            waits.recv().unwrap();
-        }
         self.0.lock().unwrap().push(1);
     }
 }
@@ -182,66 +177,48 @@ fn given_back_to_a_pool() {
     let own = Arc::clone(&world);
     in_time("a pool", move || {
         let pool = Arc::new(Mutex::new(Vec::new()));
-        let (begins, begun) = channel();
-        let (goes_on, waits) = channel();
-        let answer = own.rank(0).unwrap().submit(Pooled(Arc::clone(&pool), Some((begins, waits))));
-        begun.recv().unwrap();
         let held = pool.lock().unwrap();
-        goes_on.send(()).unwrap();
-        let _ = answer.is_ready();
+        let answer = own.rank(0).unwrap().submit(Pooled(Arc::clone(&pool)));
+        eventually("there is an answer", || answer.is_ready());
         drop(held);
         answer.wait().unwrap();
     });
 }
 
-struct Slow(Option<(Sender<()>, Receiver<()>)>);
+/// What begins as it is found to be too late has its buffers back.
+#[test]
+fn late_as_it_begins() {
+    let world = world(1, WorldOptions::default());
+    for round in 0..50 {
+        // One that has begun, and is late on the device, brings the world down.
+        world.rebuild(Members::Same).unwrap();
+        let rank = world.rank(0).unwrap();
+        let (let_go, held) = hold(&rank);
+        let answer = rank.clone().within(Duration::from_millis(5)).submit(Plain);
+        std::thread::sleep(Duration::from_micros(round * 100 + 2500));
+        drop(let_go);
+        let back = answer.wait().map_or_else(|failed| failed.buffers, Some);
+        assert_eq!(back, Some(7));
+        let _ = held.wait();
+    }
+}
 
-impl Request for Slow {
+struct Plain;
+
+impl Request for Plain {
     type Back = u32;
 
     fn operation(&self) -> &'static str {
-        "slow"
+        "plain"
     }
 
     fn enqueue(&mut self, _: &At<'_>) -> Result<()> {
-        if let Some((begins, waits)) = self.0.take() {
-            begins.send(()).unwrap();
-            let _ = waits.recv_timeout(slower(20.0));
-        }
         Ok(())
     }
 
     fn into_back(self) -> u32 {
         7
     }
-}
-
-/// What begins as it is found to be too late has its buffers back.
-#[test]
-fn late_as_it_begins() {
-    let world = world(2, WorldOptions::default());
-    let rank = world.rank(0).unwrap();
-    let (let_go, held) = hold(&rank);
-    let (begins, begun) = channel();
-    let (goes_on, waits) = channel();
-    let answer = rank.clone().within(Duration::from_millis(200)).submit(Slow(Some((begins, waits))));
-    // Who is told that the world is down lets the request begin.
-    let mut watch = world.watch();
-    let begun_once = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&begun_once);
-    let run = move || {
-        drop(let_go);
-        seen.store(begun.recv_timeout(Duration::from_secs(5)).is_ok(), Ordering::SeqCst);
-    };
-    let waker = Waker::from(Arc::new(Inline(Mutex::new(Some(Box::new(run))))));
-    assert!(pin!(watch.changed()).poll(&mut Context::from_waker(&waker)).is_pending());
-    eventually("the world is down", || begun_once.load(Ordering::SeqCst));
-    std::thread::sleep(Duration::from_millis(100));
-    drop(goes_on);
-    // It has nothing on the device, so that it may be done all the same.
-    let back = answer.wait().map_or_else(|failed| failed.buffers, Some);
-    assert_eq!(back, Some(7));
-    drop(held);
 }
 
 /// What is refused at once is counted.

@@ -2,6 +2,7 @@
 
 #[path = "../support/block_on.rs"]
 mod block_on;
+mod blocked;
 mod cancel;
 mod churn;
 mod deadlines;

@@ -42,6 +42,7 @@ use std::fmt;
 /// # }
 /// ```
 pub trait Completion: fmt::Debug + Send + Sync + 'static {
-    /// The stream has it. Called by the thread of the rank, which takes no other request before this returns.
+    /// The stream has it. Called by the thread of the rank, which takes no other request before this returns: those that wait fail at their
+    /// deadlines.
     fn watch(&self, work: InFlight);
 }
