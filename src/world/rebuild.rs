@@ -10,7 +10,7 @@ use super::vitals::Phase;
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Vote};
 use crate::nccl::{Clique, Communicator, begin_again};
 
 const OPERATION: &str = "World::rebuild";
@@ -124,16 +124,28 @@ fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> 
     Ok((communicator, next))
 }
 
-/// Where those meet who are to be in the next generation.
+/// Where those meet who are to be in the next generation, once all who are left have named the same members.
 fn meeting(exchange: &Exchange, members: Members) -> Result<Exchange> {
-    if members == Members::Survivors {
-        return Ok(exchange.within(exchange.timeout()));
-    }
     let view = exchange.survivors()?;
-    if view.size() < exchange.size() {
-        return Err(usage(&format!("{} of {} ranks are left", view.size(), exchange.size())));
+    let matter = match members {
+        Members::Same => "Members::Same",
+        Members::Survivors => "Members::Survivors",
+    };
+    let vote = view.vote_on(matter, Ok(()))?;
+    if !vote.no.is_empty() {
+        let others = Vote { no: vote.no, ..Vote::default() };
+        return Err(usage(&format!(
+            "the ranks that are left ask for different members: {others}; rank {} asks for {matter}; call it again with the same members on all ranks",
+            view.rank()
+        )));
     }
-    Ok(view)
+    match members {
+        Members::Survivors => Ok(exchange.within(exchange.timeout())),
+        Members::Same if view.size() < exchange.size() => {
+            Err(usage(&format!("{} of {} ranks are left", view.size(), exchange.size())))
+        }
+        Members::Same => Ok(view),
+    }
 }
 
 /// The communicator, once nobody else has it; itself where somebody has.

@@ -297,7 +297,7 @@ impl World {
     /// Before it begins, it waits until all requests of the generation that has failed are answered. It may take the timeout of [`WorldOptions::init`] for
     /// each step: as long as a rank that does not come is not known to have [ended](super#failures).
     ///
-    /// Over an exchange all ranks name the same `members`: those that name others vote apart, and each part takes the other for lost. The ranks vote once
+    /// Over an exchange all ranks pass the same `members`. If they do not, each of them returns an error, and they may call it again. The ranks vote once
     /// after each failure: who comes too late has no part in the generations that follow, in however many
     /// attempts, and with [`Members::Same`] none of these succeeds. A rank whose attempt has failed after the vote has used up its communicator; it
     /// meets the others in its next attempt only if theirs have failed as well.
@@ -321,7 +321,8 @@ impl World {
     ///
     /// # Errors
     /// Those of [`Clique::init_all`] and [`Communicator::recover`]; with [`Members::Same`], that of a rank that does not come;
-    /// [`Error::InvalidUsage`] for a world of a communicator that it was given, and once it was shut down. It stays down, and may be tried again.
+    /// [`Error::InvalidUsage`] if ranks pass different members, for a world of a communicator that it was given, and once it was shut down. It stays down, and
+    /// may be tried again.
     pub fn rebuild(&self, members: Members) -> Result<()> {
         let deadline = Deadline::after(self.core.options.init.timeout);
         rebuild::rebuild(&self.core, members, &deadline)

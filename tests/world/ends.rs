@@ -5,6 +5,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Exchange, Threads};
+use gpucomm::nccl::InitOptions;
 use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Reason, Shutdown, WhileDown, World, WorldOptions};
 use gpucomm::{Device, InPlace, Result};
 
@@ -89,6 +90,37 @@ fn fewer_ranks() {
     assert_eq!(reasons, [Reason::Stale, Reason::Closed, Reason::Stale]);
     let barriers: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(Barrier)).collect();
     barriers.into_iter().for_each(|barrier| barrier.wait().unwrap());
+}
+
+/// Ranks that ask for different members are told so, and may ask again.
+#[test]
+fn different_members() {
+    let place = Threads::new(3);
+    let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
+    let Ok(worlds) = apart(&place, &vec![WorldOptions { init, ..WorldOptions::default() }; 3]) else { return };
+    let rebuild = |members: [Members; 3]| -> Vec<Result<()>> {
+        std::thread::scope(|scope| {
+            let all = worlds.iter().zip(members).map(|(world, members)| scope.spawn(move || world.rebuild(members)));
+            all.collect::<Vec<_>>().into_iter().map(|one| one.join().unwrap()).collect()
+        })
+    };
+    let (same, survivors) = (Members::Same, Members::Survivors);
+    for (generation, members) in [(2, same), (3, survivors)] {
+        worlds[0].fail("a test");
+        eventually("all are down", || worlds.iter().all(|world| world.health().phase == Phase::Down));
+        for different in [[same, survivors, same], [survivors, survivors, same]] {
+            let start = Instant::now();
+            for refused in rebuild(different) {
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains("Members::Same") && error.contains("Members::Survivors"), "{error}");
+            }
+            assert!(start.elapsed() < slower(15.0), "{:?}", start.elapsed());
+        }
+        rebuild([members; 3]).into_iter().for_each(Result::unwrap);
+        assert!(worlds.iter().all(|world| (world.health().generation, world.size()) == (generation, 3)));
+        let barriers: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(Barrier)).collect();
+        barriers.into_iter().for_each(|barrier| barrier.wait().unwrap());
+    }
 }
 
 /// One of them had something, and has it no more, before there is a generation for it.
