@@ -354,7 +354,7 @@ impl<R: Request> Answer<R> {
     }
 
     /// Waits for it on this thread: until the deadline of the request, at which there is an answer in any case, but for a few seconds that
-    /// the end of a communicator may take.
+    /// the end of a communicator may take. A request of your own then runs its [`into_back`](Request::into_back) on this thread.
     ///
     /// # Errors
     /// Why there is no result, with the buffers.
@@ -362,7 +362,8 @@ impl<R: Request> Answer<R> {
         wait_for(self, None).unwrap_or_else(|answer| Err(told_already(answer.shared.meta.operation)))
     }
 
-    /// Waits for it for so long at most; gives itself back where there is none yet.
+    /// Waits for it for so long at most; gives itself back where there is none yet. The time that [`into_back`](Request::into_back) of a request
+    /// of your own takes comes on top: this thread runs it.
     ///
     /// ```
     /// # use gpucomm::world::{Recv, World};
