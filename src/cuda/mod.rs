@@ -149,7 +149,7 @@ pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::busy::Busy;
 #[cfg(feature = "nccl")]
-pub(crate) use order::busy::are_busy;
+pub(crate) use order::busy::{are_busy, may_be_busy};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[cfg_attr(not(nccl_ge_2_29_7), allow(unused_imports))]
 pub(crate) use order::captures::Quiet;

@@ -28,6 +28,8 @@ enum Where {
     Behind,
     /// On a stream that is gone.
     Gone,
+    /// On the stream of another device, for which a stream of a rank waits.
+    OfOther,
     /// On the device of a rank that was closed before.
     OfClosed,
 }
@@ -57,6 +59,13 @@ fn ends(end: End, at: Where) {
         Where::Elsewhere => hold(&other),
         Where::Behind => hold(&streams[0]),
         Where::Gone => hold(&Stream::new(devices[0]).unwrap()),
+        Where::OfOther => {
+            let Some(device) = places().get(2).copied() else { return };
+            let stream = Stream::new(device).unwrap();
+            let open = hold(&stream);
+            streams[0].wait_event(&stream.record().unwrap()).unwrap();
+            open
+        }
         Where::OfClosed => {
             let mut ranks = clique.into_ranks();
             ranks.remove(0).close(slower(10.0)).unwrap();
@@ -70,7 +79,7 @@ fn ends(end: End, at: Where) {
     quick(slower(3.0), || match end {
         End::Drop => drop(clique),
         // What is behind an operation on its stream is waited for as that is.
-        End::Close if matches!(at, Where::Behind) => {
+        End::Close if matches!(at, Where::Behind | Where::OfOther) => {
             let error = clique.close(slower(1.0)).unwrap_err();
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         }
@@ -98,7 +107,7 @@ fn each_way(end: End) {
         if rank_counts(&[2]).is_empty() {
             return;
         }
-        for at in [Where::Elsewhere, Where::Behind, Where::Gone, Where::OfClosed] {
+        for at in [Where::Elsewhere, Where::Behind, Where::Gone, Where::OfOther, Where::OfClosed] {
             ends(end, at);
             still_works(2);
         }

@@ -1,6 +1,7 @@
 //! Memory that runs out: whose error that is, and whose memory is waited for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::channel;
 
 use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Backend, Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
@@ -199,7 +200,22 @@ fn of_another_clique() -> Result<()> {
     let error = other.rank(0).alloc_local::<u8>(&streams[0], LARGE).expect_err("memory for both");
     assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
     assert!(start.elapsed() < slower(5.0), "{:?}", start.elapsed());
-    Ok(())
+    // Nor is anything for what no device has, though the other clique's memory is about to be freed.
+    let memory = other.rank(1).alloc_local::<u8>(&streams[1], 1000)?;
+    let (open, opened) = channel::<()>();
+    let held = Stream::new(other.rank(1).device())?;
+    held.launch_host(move || drop(opened.recv_timeout(slower(60.0))))?;
+    let mut x = DeviceBuffer::<u8>::zeroed(&streams[1], 1000)?;
+    x.copy_from(&held, &memory)?;
+    drop((x, memory));
+    let start = std::time::Instant::now();
+    for _ in 0..2 {
+        let error = one.rank(1).alloc_local::<u8>(&streams[1], 1 << 50).expect_err("no device has that");
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+    }
+    assert!(start.elapsed() < slower(5.0), "{:?}", start.elapsed());
+    drop(open);
+    held.synchronize()
 }
 
 #[test]

@@ -29,21 +29,28 @@ pub(crate) fn freed() {
 }
 
 /// Makes `attempt` to get memory of `device`, and makes it again as long as memory has run out and more is being freed; no longer
-/// than `timeout`.
+/// than `timeout`. An attempt at more than the device has at all is made once.
 pub(crate) fn persist<R>(device: Device, timeout: Duration, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
     let mut deadline = None;
     loop {
         let before = FREED.load(Ordering::Acquire);
         match attempt() {
-            Err(Error::OutOfMemory { .. })
-                if frees_more(
-                    device,
-                    before,
-                    deadline.get_or_insert_with(|| Deadline::after(timeout.min(PATIENCE))),
-                ) => {}
+            Err(Error::OutOfMemory { bytes, .. })
+                if has(device, bytes)
+                    && frees_more(
+                        device,
+                        before,
+                        deadline.get_or_insert_with(|| Deadline::after(timeout.min(PATIENCE))),
+                    ) => {}
             made => return made,
         }
     }
+}
+
+/// Whether `device` has so many bytes, used or free.
+#[cold]
+fn has(device: Device, bytes: usize) -> bool {
+    device.memory_info().map_or(true, |info| bytes <= info.total)
 }
 
 /// Waits until memory was freed since it had been so `before` times; false where none of `device` is about to be, or the deadline

@@ -121,6 +121,8 @@ impl Launch for OneLaunch<'_> {
         // with the launch are ready: the handles of communicators are live, for who ends them ends their graphs before, and the ranks agree.
         let done = unsafe { shared.life.launch(stream, timeout) };
         stream.count(shared.cost);
+        // A graph may hold host functions and kernels of the user.
+        stream.in_flight().note_other_work();
         shared.memory.iter().for_each(|kept| note(kept.used(), kept.access(), stream));
         done
     }

@@ -193,7 +193,7 @@ struct Noted<'s> {
 impl Drop for Noted<'_> {
     fn drop(&mut self) {
         self.stream.count(self.cost);
-        self.stream.note_other_work();
+        self.stream.in_flight().note_other_work();
         self.uses.note(self.stream, &self.origins);
     }
 }

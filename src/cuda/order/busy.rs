@@ -59,7 +59,21 @@ pub(crate) fn are_busy(devices: &[Device], skip: impl Fn(&Stream) -> bool) -> bo
     stream::all_kept().iter().any(is_it) || !left::on(devices).is_empty()
 }
 
-/// A stream that is being captured does nothing meanwhile.
+/// As [`are_busy`], but calls nothing of CUDA: work that nobody has seen done counts.
+#[cfg(feature = "nccl")]
+pub(crate) fn may_be_busy(devices: &[Device], skip: impl Fn(&Stream) -> bool) -> bool {
+    let is_it = |stream: &Stream| devices.contains(&stream.device()) && !skip(stream) && has_unseen_work(stream);
+    stream::all_kept().iter().any(is_it) || left::may_be_on(devices)
+}
+
+/// Returns true if work of this crate on `stream` is not known to be done.
+fn has_unseen_work(stream: &Stream) -> bool {
+    stream.in_flight().places() > 0
+}
+
+/// A stream that is being captured does nothing meanwhile. To query the legacy default stream would invalidate captures of
+/// others, so this is only done if this crate has used it.
 fn is_busy(stream: &Stream) -> bool {
-    !stream.is_captured() && !stream.is_drained().unwrap_or(true)
+    let is_asked = has_unseen_work(stream) || !stream.queue().is_legacy();
+    is_asked && !stream.is_captured() && !stream.is_drained().unwrap_or(true)
 }

@@ -342,6 +342,9 @@ impl Stream {
             self.count(ENTRY);
             check_on(self.device().ordinal(), "cudaStreamWaitEvent", code)
         })?;
+        if event.device != self.device() {
+            self.in_flight().note_other_work();
+        }
         self.history().follow(&origins);
         Ok(())
     }

@@ -44,7 +44,7 @@ impl Stream {
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };
         self.count(ENTRY);
-        self.note_other_work();
+        self.in_flight().note_other_work();
         check("cudaLaunchHostFunc", code).inspect_err(|_| {
             // SAFETY: from `Box::into_raw` above; the call failed, so nobody else has it.
             drop(unsafe { Box::from_raw(task) });

@@ -69,6 +69,8 @@ pub(crate) struct InFlight {
     exposed: AtomicBool,
     /// Whether memory remembers where the stream stood with each use.
     precise: AtomicBool,
+    /// The position after the last work that may take for ever and is not NCCL's.
+    other_work: AtomicU64,
     /// Marks that later work waits for already, by their numbers.
     followed: [AtomicU64; FOLLOWED],
     marks: Mutex<Marks>,
@@ -94,6 +96,7 @@ impl InFlight {
             done: AtomicU64::new(0),
             exposed: AtomicBool::new(exposed),
             precise: AtomicBool::new(false),
+            other_work: AtomicU64::new(0),
             followed: [const { AtomicU64::new(0) }; FOLLOWED],
             marks: Mutex::default(),
         }
@@ -204,6 +207,19 @@ impl InFlight {
         self.enqueued.fetch_add(cost, Ordering::SeqCst);
     }
 
+    /// Call this after work was enqueued and counted that may take for ever: a host function, a kernel of the user, a graph, a
+    /// call of NVSHMEM, or a wait for another device.
+    #[inline]
+    pub(crate) fn note_other_work(&self) {
+        self.other_work.fetch_max(self.position(), Ordering::Relaxed);
+    }
+
+    /// Returns true if such work is not known to be done, or others enqueue on the stream. Does not ask the device.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn may_have_other_work(&self) -> bool {
+        self.is_exposed() || !self.has_seen(self.other_work.load(Ordering::Relaxed))
+    }
+
     /// Where the stream stands. All that was counted so far was enqueued before.
     pub(crate) fn position(&self) -> u64 {
         self.enqueued.load(Ordering::SeqCst)
@@ -279,6 +295,9 @@ impl InFlight {
         let code = unsafe { sys::cudaStreamWaitEvent(stream.raw, mark.raw(), 0) };
         check_on(stream.device.ordinal(), "cudaStreamWaitEvent", code)?;
         self.count(ENTRY);
+        if mark.device() != stream.device {
+            self.note_other_work();
+        }
         self.set_follows(mark);
         Ok(())
     }

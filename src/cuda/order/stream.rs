@@ -64,8 +64,6 @@ pub(crate) struct Inner {
     pub(super) owners: Mutex<Vec<Box<dyn Send>>>,
     history: History,
     panics: Arc<Panics>,
-    /// The position after the last host function, kernel of the user, or call of NVSHMEM.
-    other_work: AtomicU64,
     in_flight: InFlight,
     given_up: Mutex<Option<GivenUp>>,
     /// The capture that it was made for.
@@ -177,8 +175,7 @@ impl Stream {
         pool::count_stream(device, true);
         let queue = Queue { raw, device, serial };
         let given_up = Mutex::default();
-        let other_work = AtomicU64::new(0);
-        let inner = Arc::new(Inner { queue, life, owners, history, panics, other_work, in_flight, given_up, capture });
+        let inner = Arc::new(Inner { queue, life, owners, history, panics, in_flight, given_up, capture });
         Self { inner }
     }
 
@@ -368,18 +365,6 @@ impl Stream {
     /// Panics of its host functions that no wait has told yet.
     pub(crate) fn panics(&self) -> &Arc<Panics> {
         &self.inner.panics
-    }
-
-    /// After an enqueue that was counted: of a host function, a kernel of others, or something of NVSHMEM, which may take for ever.
-    #[inline]
-    pub(crate) fn note_other_work(&self) {
-        self.inner.other_work.fetch_max(self.in_flight().position(), Ordering::Relaxed);
-    }
-
-    /// Returns true if such work is not known to be done.
-    #[cfg(feature = "nccl")]
-    pub(crate) fn may_have_other_work(&self) -> bool {
-        !self.in_flight().has_seen(self.inner.other_work.load(Ordering::Relaxed))
     }
 
     /// A number that no other stream has as long as this one is there.

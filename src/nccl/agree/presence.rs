@@ -46,6 +46,8 @@ pub(crate) struct Presence {
 #[derive(Debug, Default)]
 struct Seat {
     closed: AtomicBool,
+    /// Whether all that the rank had issued when it closed is done.
+    settled: AtomicBool,
     /// The thread that was seen last with this rank; 0 where that is not known.
     driver: AtomicU64,
 }
@@ -74,6 +76,16 @@ impl Presence {
     pub(crate) fn close(&self, rank: usize) {
         self.seats[rank].closed.store(true, Ordering::Release);
         self.any_closed.store(true, Ordering::Release);
+    }
+
+    /// All that `rank`, which closes its communicator, has issued is done.
+    pub(crate) fn settle(&self, rank: usize) {
+        self.seats[rank].settled.store(true, Ordering::Release);
+    }
+
+    /// Whether that is so.
+    pub(crate) fn is_settled(&self, rank: usize) -> bool {
+        self.seats[rank].settled.load(Ordering::Acquire)
     }
 
     /// Whether any rank comes to nothing more, for good.

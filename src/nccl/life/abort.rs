@@ -40,10 +40,10 @@ pub enum AbortOutcome {
 pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
     let told = everybody(members, cause);
     let all: Vec<_> = told.iter().map(|(inner, _)| Arc::clone(inner)).collect();
-    // Before they end: afterwards nothing is known of their devices. CUDA is asked when the flags are raised.
-    let others = freeing::Others::of(&all);
+    // Before they end: afterwards nothing is known of their devices.
+    let is_held_up = freeing::Others::of(&all).may_hold_up();
     let first = abort_all(&told);
-    let patience = if others.hold_up() { freeing::at_most(HELD_UP, deadline) } else { *deadline };
+    let patience = if is_held_up { freeing::at_most(HELD_UP, deadline) } else { *deadline };
     match wait_for_end(&all, &patience) {
         false => AbortOutcome::StillRunning,
         true if first => AbortOutcome::Done,

@@ -234,6 +234,9 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
             {
                 streams.pop();
             }
+            if streams.is_empty() {
+                inner.family.iter().for_each(|family| family.ledger.presence().settle(inner.rank));
+            }
             // One that waits for others itself may do so for ever, and others for it.
             let waits = || round >= SOME && departure::is_missed(inner);
             if !*has_left && (streams.is_empty() || waits()) {
@@ -331,16 +334,18 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         _ => Duration::ZERO,
     };
     // What was waited for already counts, also by others than this drop.
-    let for_work = for_work.saturating_sub(waits.iter().map(waited).min().unwrap_or_default()).max(AGAIN);
-    let deadline = Deadline::after(for_work);
+    let left = for_work.saturating_sub(waits.iter().map(waited).min().unwrap_or_default()).max(AGAIN);
+    let deadline = Deadline::after(left);
     if std::thread::panicking() || close(&active, &deadline).is_err() {
         // Others may have revoked them meanwhile, and go on.
         let (revoked, active): (Vec<_>, Vec<_>) = active.into_iter().partition(|inner| inner.is_revoked());
         end_revoked(&revoked, "drop");
         let streams = if deadline.expired() { busy(&active) } else { Vec::new() };
-        // A wait that was not over in time has said what hangs.
+        // A wait that was not over in time has said what hangs, if it was no shorter than this one.
+        let is_long = |error: &Error| matches!(error, Error::Timeout { timeout: waited, .. } if *waited >= for_work);
         let reason = || Error::Aborted { operation: "drop", reason: why_dropped(&active) };
-        let cause = streams.iter().find_map(Stream::given_up).unwrap_or_else(reason);
+        let given_up = streams.iter().filter_map(Stream::given_up).find(is_long);
+        let cause = given_up.unwrap_or_else(reason);
         let relatives: Vec<_> = active.iter().flat_map(|inner| inner.relatives()).collect();
         if start_abort(&relatives, &cause) {
             // NCCL frees nothing before the devices are done with all, also with what others do there.

@@ -191,20 +191,24 @@ impl Others {
         self.own.is_some()
     }
 
-    /// As [`Self::hold_up`], but all work counts as that of others where their own is not known.
+    /// As [`Self::hold_up`], but calls nothing of CUDA: work that nobody has seen done counts, and all work if it is not known which is
+    /// their own.
     pub(super) fn may_hold_up(&self) -> bool {
-        let is_unknown = self.own.is_none() && !cuda::in_host_function();
-        self.hold_up() || (is_unknown && cuda::are_busy(&self.devices, |_| false))
+        self.are_active || cuda::may_be_busy(&self.devices, |stream| self.is_own(stream))
     }
 
-    pub(super) fn hold_up(&self) -> bool {
+    fn hold_up(&self) -> bool {
         // CUDA must not be called in host functions.
         if self.are_active || cuda::in_host_function() {
             return self.are_active;
         }
-        let Some(own) = &self.own else { return false };
-        // The abort ends the operations on their own streams, but not other work there.
-        cuda::are_busy(&self.devices, |stream| !stream.may_have_other_work() && own.contains(stream))
+        self.are_known() && cuda::are_busy(&self.devices, |stream| self.is_own(stream))
+    }
+
+    /// Whether `stream` has work only that the end of the ranks ends.
+    fn is_own(&self, stream: &Stream) -> bool {
+        let is_own = |own: &Vec<_>| own.contains(stream) && !stream.in_flight().may_have_other_work();
+        self.own.as_ref().is_some_and(is_own)
     }
 }
 

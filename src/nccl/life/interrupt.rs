@@ -14,10 +14,16 @@
 //! very communicator, which nothing else would stop. What stays: a call that is slower than that, and waits for a peer afterwards,
 //! never returns, and its communicator is never freed.
 
+#[cfg(nccl_ge_2_28_7)]
+use std::sync::mpsc;
 use std::time::Duration;
 
+#[cfg(nccl_ge_2_28_7)]
+use crate::cuda::Stream;
 use crate::deadline::Deadline;
 use crate::error::Result;
+#[cfg(nccl_ge_2_28_7)]
+use crate::nccl::state::helper::aside;
 use crate::nccl::state::inner::Inner;
 
 /// How long a call takes before it counts as blocked: longer than what the driver does in a first call, and less than
@@ -69,14 +75,35 @@ pub(crate) fn revoke(inner: &Inner) -> Result<()> {
 /// they have. They are stopped at the same time; a rank that has none of its own waits for that, a moment.
 #[cfg(nccl_ge_2_28_7)]
 fn spare_others(inner: &Inner) {
-    let is_idle = |one: &Inner| {
-        let streams = one.lock_within(&Deadline::after(Duration::ZERO)).map(|guard| guard.streams.all().to_vec());
-        streams.is_some_and(|all| all.iter().all(|stream| stream.is_drained().unwrap_or(true)))
-    };
     let members = inner.household.members();
-    if members.len() > 1 && is_idle(inner) {
+    if members.len() > 1 && streams_of(inner).is_some_and(are_seen_idle) {
+        let is_idle = |one: &Inner| streams_of(one).is_some_and(|streams| are_idle(&streams));
         let _ = Deadline::after(LEAVING).until(|| Ok(members.iter().all(|member| is_idle(member)).then_some(())));
     }
+}
+
+#[cfg(nccl_ge_2_28_7)]
+fn streams_of(inner: &Inner) -> Option<Vec<Stream>> {
+    inner.lock_within(&Deadline::after(Duration::ZERO)).map(|guard| guard.streams.all().to_vec())
+}
+
+#[cfg(nccl_ge_2_28_7)]
+fn are_idle(streams: &[Stream]) -> bool {
+    streams.iter().all(|stream| stream.is_drained().unwrap_or(true))
+}
+
+/// The same before any flag is raised. CUDA is asked on another thread: a call of the driver may hold it up that waits for the very kernels
+/// that the flag stops, and then they are not idle.
+#[cfg(nccl_ge_2_28_7)]
+fn are_seen_idle(streams: Vec<Stream>) -> bool {
+    if streams.iter().all(|stream| stream.in_flight().places() == 0) {
+        return true;
+    }
+    let (answer, answered) = mpsc::channel();
+    aside("gpucomm-ask", move || {
+        let _ = answer.send(are_idle(&streams));
+    });
+    answered.recv_timeout(LEAVING).unwrap_or(false)
 }
 
 /// There is no such function before NCCL 2.28.7.

@@ -76,7 +76,7 @@ fn in_vain(
     numbers.filter_map(|number| inner.recent.get(number)).find_map(|record| {
         let missing = pending::missing(family, inner.rank, &record);
         // Ending the clique would lose operations that this rank has issued and that are still running.
-        let (rank, how) = *left.iter().find(|(rank, _)| missing.contains(rank) && is_through(family, *rank))?;
+        let (rank, how) = *left.iter().find(|(rank, how)| missing.contains(rank) && is_through(family, *rank, *how))?;
         let expected = pending::describe(inner.rank, &record);
         Some(family.ledger.decide(rank, inner.rank, expected, gone(family, rank, how)).error(operation))
     })
@@ -92,10 +92,16 @@ pub(crate) fn is_missed(inner: &Inner) -> bool {
 }
 
 /// Whether all that `rank` has issued is done, or waits for others.
-fn is_through(family: &Family, rank: usize) -> bool {
+fn is_through(family: &Family, rank: usize, how: Departure) -> bool {
     let Some(inner) = family.member(rank).filter(|inner| !is_missed(inner)) else { return true };
-    let streams = inner.try_lock().map(|guard| guard.streams.all().to_vec());
-    streams.is_some_and(|streams| streams.iter().all(|stream| settle(stream).unwrap_or(true)))
+    match how {
+        // It looks at its streams itself, which others may use by now.
+        Departure::Closed => family.ledger.presence().is_settled(rank),
+        Departure::Returned => {
+            let streams = inner.try_lock().map(|guard| guard.streams.all().to_vec());
+            streams.is_some_and(|streams| streams.iter().all(|stream| settle(stream).unwrap_or(true)))
+        }
+    }
 }
 
 /// Whether the device is done with what is on `stream`; what was well stays so, whatever becomes of the communicators.

@@ -46,8 +46,8 @@ impl Ask {
 }
 
 /// What is asked for where the device of some rank is full, and what is left there.
-const MUCH: usize = 1 << 30;
-const LEFT: usize = 256 << 20;
+const MUCH: usize = 64 << 20;
+const LEFT: usize = 16 << 20;
 
 /// More than any device has.
 const TOO_MUCH: usize = 1 << 50;
