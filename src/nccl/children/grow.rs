@@ -1,4 +1,4 @@
-//! Growing communicators: all ranks come, and others that were invited.
+//! Grows communicators: all ranks come, and new ones that were invited.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use super::split::settle;
 use crate::error::{Error, Result};
 use crate::nccl::agree::regroup::Plan;
 use crate::nccl::enqueue::submit;
-use crate::nccl::life::divide::Wish;
+use crate::nccl::lifecycle::start_child::Wish;
+use crate::nccl::local_ranks::growth::Open;
+use crate::nccl::rank::inner::{Inner, LOCAL_RANKS, LocalRanks};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
-use crate::nccl::state::growth::Open;
-use crate::nccl::state::inner::{Family, Inner};
 use crate::sys;
 use crate::version::{self, Version};
 
 /// The first version in which communicators grow.
 const FIRST: Version = Version::new(2, 29, 2);
 
-/// What those need that are to come.
+/// What new ranks need to join.
 pub(crate) struct Invited {
     pub(crate) id: UniqueId,
-    /// What the grown communicator goes by in the processes.
+    /// The key of the grown communicator, which is the same in all processes.
     pub(crate) key: UniqueId,
     pub(crate) size: usize,
-    /// That of the grown communicator, where ranks compare.
-    pub(crate) family: Option<Arc<Family>>,
-    /// As those have it that invite.
+    /// The ranks of the grown communicator, if it is a clique.
+    pub(crate) clique: Option<Arc<LocalRanks>>,
+    /// That of the ranks that invite.
     pub(crate) config: Config,
     pub(crate) timeout: Duration,
 }
@@ -66,7 +66,7 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     let (guard, handle) = inner.enter(operation)?;
     shares_nothing(operation, inner, &guard)?;
     let mut failed = false;
-    let open = inner.household.growth.invite(operation, || {
+    let open = inner.local_ranks.growth.invite(operation, || {
         let mut id = sys::ncclUniqueId { internal: [0; UniqueId::BYTES] };
         let asked = inner.inside(operation, || {
             // SAFETY: a live communicator during a visit, and a place for the id.
@@ -76,13 +76,17 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
         Ok(Open { rank: inner.rank, id: UniqueId::from_raw(&id), more })
     });
     let (child, part) = grown(more, guard.times(&Plan::Grow(more)));
-    let key = inner.household.lineage.key(&child);
-    let family = inner.family.as_ref().map(|family| family.rest(child, size, part));
+    let key = inner.local_ranks.lineage.key(&child);
+    let clique = inner.in_process.as_ref().map(|parent| {
+        let grown = LOCAL_RANKS.by_key(&key);
+        grown.set_in_process(|| parent.of_rest(size, part));
+        grown
+    });
     drop(guard);
     // NCCL may have told some of the ranks.
     let open = open.map_err(|error| if failed { submit::failed(&[inner], operation, error) } else { error })?;
-    let (config, timeout) = (inner.household.config(), inner.timeout());
-    Ok(Invited { id: open.id, key, size, family, config, timeout })
+    let (config, timeout) = (inner.local_ranks.config(), inner.timeout());
+    Ok(Invited { id: open.id, key, size, clique, config, timeout })
 }
 
 /// Whether `inner` can grow by so many now, as far as that is known before the other ranks come.
@@ -92,7 +96,7 @@ pub(crate) fn ready(operation: &'static str, inner: &Inner, more: usize) -> Resu
     version::needs(operation, FIRST)?;
     inner.refusal(operation).map_or(Ok(()), Err)?;
     size_of(operation, inner, more)?;
-    inner.household.growth.refuse(operation)?;
+    inner.local_ranks.growth.refuse(operation)?;
     shares_nothing(operation, inner, &inner.enter(operation)?.0)
 }
 
@@ -104,12 +108,12 @@ pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize
         inner.refusal(operation).map_or(Ok(()), Err)?;
         let size = size_of(operation, inner, more)? as c_int;
         shares_nothing(operation, inner, &inner.enter(operation)?.0)?;
-        let own = inner.household.growth.get().filter(|open| open.rank == inner.rank);
+        let own = inner.local_ranks.growth.get().filter(|open| open.rank == inner.rank);
         if let Some(open) = own.filter(|open| open.more != more) {
             return Err(Error::argument(operation, "more", format_args!("{}, as were invited", open.more), more));
         }
         let wish = Wish::Grow { size, id: own.map(|open| open.id) };
-        brings.push(Bring { wish, place: None, joins: true, heir: None });
+        brings.push(Bring { wish, place: None, joins: true, config: None });
     }
     let grown = regroup(operation, members, &Plan::Grow(more), brings)?;
     Ok(grown.into_iter().flatten().collect())

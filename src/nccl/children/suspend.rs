@@ -1,4 +1,4 @@
-//! Suspending communicators, and resuming them: NCCL gives memory back in between. All ranks come to both.
+//! Suspends communicators, and resumes them: NCCL gives memory back in between. All ranks come to both.
 //!
 //! A suspend is a point in the sequence of collectives, as an allocation is. Of a resume the ranks agree outside of it: nothing else can be
 //! done then, and where one does not come nothing has happened.
@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
-use super::failed::failed;
+use super::failed;
 use super::regroup::{is_told, meet};
 use super::split::settle;
 use crate::cuda::{Device, Quiet, restoring, undisturbing};
@@ -21,12 +21,12 @@ use crate::nccl::agree::regroup::Plan;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::submit;
 use crate::nccl::flight::files::Trouble;
-use crate::nccl::life::divide::wait;
+use crate::nccl::lifecycle::start_child::wait;
 use crate::nccl::memory::{retire, statistics};
+use crate::nccl::rank::helper::Helper;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::state::helper::Helper;
-use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::{begin_visits, enter_all, enter_all_to_resume};
 use crate::sys;
@@ -87,7 +87,7 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
 
 /// Refuses what NCCL refuses, before other ranks wait for this one.
 fn fits(operation: &'static str, inner: &Inner) -> Result<()> {
-    if inner.household.sharers().is_some() {
+    if inner.shares_resources() {
         let reason = "it shares its resources, and NCCL gives back none of those".to_owned();
         return Err(Error::InvalidUsage { operation, reason });
     }
@@ -97,7 +97,7 @@ fn fits(operation: &'static str, inner: &Inner) -> Result<()> {
 /// The devices of all ranks of this process, which wait for each other inside NCCL.
 fn devices_of(members: &[&Arc<Inner>]) -> Vec<Device> {
     let mut devices: Vec<_> =
-        members.iter().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
+        members.iter().flat_map(|inner| inner.local_ranks.ranks()).map(|inner| inner.device).collect();
     devices.extend(members.iter().map(|inner| inner.device));
     devices.sort_unstable_by_key(|device| device.ordinal());
     devices.dedup();
@@ -147,7 +147,7 @@ impl Asked {
     fn run(self, caller: &SyncSender<Result<()>>) {
         let made = self.call();
         if caller.send(made).is_err() {
-            // It waits no longer, has condemned them before it gave back their locks, and leaves the visits to this thread.
+            // It waits no longer. It has aborted them before it gave back their locks, and leaves the visits to this thread.
             self.members.iter().for_each(|inner| inner.end_visit());
         }
     }
@@ -157,13 +157,13 @@ impl Asked {
             Ask::Suspend(_) => "ncclCommSuspend",
             Ask::Resume => "ncclCommResume",
         };
-        // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+        // SAFETY: the group is ended below: nothing in between panics or returns.
         check("ncclGroupStart", unsafe { sys::ncclGroupStart() })?;
         let mut result = Ok(());
         for inner in &self.members {
             let raw = inner.handle().raw();
             let code = match self.ask {
-                // SAFETY: the communicator is live during its visit, which ends after this, and locked until then or condemned: nobody
+                // SAFETY: the communicator is live during its visit, which ends after this, and locked until then or aborted: nobody
                 // else uses it. Its work is done, or NCCL waits for it, and nothing is launched before it is resumed.
                 Ask::Suspend(flags) => unsafe { sys::ncclCommSuspend(raw, flags) },
                 // SAFETY: as above; it is suspended.

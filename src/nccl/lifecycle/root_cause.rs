@@ -1,0 +1,272 @@
+//! Finds the root cause among several failures of a program.
+//!
+//! The first error may be that of a victim: a rank that fails ends its communicators, and waits for that, while the others return at once. So
+//! a thread notes when it begins to end communicators, and why.
+//!
+//! Programs may fail with errors of their own, which say nothing about their cause. Then the state of the rank's communicator says whether
+//! another rank had ended it before.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::thread;
+
+use crate::cuda::now;
+use crate::error::Error;
+use crate::nccl::agree::dispute::is_of_part;
+use crate::nccl::wait::departure;
+use crate::panicked;
+
+/// That a thread began to end communicators.
+struct Begun {
+    since: u64,
+    why: Error,
+    /// It was unwinding.
+    unwinds: bool,
+}
+
+thread_local! {
+    /// When this thread last began to, or in the panic that goes on first.
+    static BEGUN: RefCell<Option<Begun>> = const { RefCell::new(None) };
+}
+
+/// This thread is about to end communicators because of `error`, which it reports when that is done.
+pub(crate) fn begin(error: &Error) {
+    let unwinds = thread::panicking();
+    // After its thread-locals are destroyed, a thread has no caller to report this to.
+    let _ = BEGUN.try_with(|begun| {
+        let mut begun = begun.borrow_mut();
+        if !unwinds || begun.as_ref().is_none_or(|begun| !begun.unwinds) {
+            *begun = Some(Begun { since: now(), why: error.clone(), unwinds });
+        }
+    });
+}
+
+/// What this thread has begun, once.
+fn taken() -> Option<Begun> {
+    BEGUN.try_with(RefCell::take).ok().flatten()
+}
+
+/// How a rank failed.
+pub(crate) struct Failure {
+    rank: usize,
+    /// When that began.
+    since: u64,
+    /// Whether all that it says is that somebody else has ended a communicator: by an abort, or its own, in good order, as who fails
+    /// drops what it has split off.
+    is_told: bool,
+    /// The rank that differs from others, where it says so. In a part it has another number.
+    differs: Option<usize>,
+    /// In words, for the others.
+    text: String,
+    what: What,
+}
+
+/// What comes out of a program, of which rank.
+pub(crate) enum What {
+    /// The error that this rank has returned.
+    Error(usize),
+    Panic(Box<dyn Any + Send>),
+}
+
+impl Failure {
+    /// `rank` has returned an error, on this thread: `known` if it is one of this crate. If it is one of the program's own, the
+    /// communicator of the rank may have `ended` because of another.
+    pub(crate) fn returned(rank: usize, known: Option<&Error>, ended: Option<&Error>) -> Self {
+        let brought = known.or(ended);
+        let begun = taken().filter(|begun| brought.is_none_or(|error| same(&begun.why, error)));
+        let is_told = match known {
+            Some(error) => is_told_by(error),
+            // Who has ended it need not be told.
+            None => ended.is_some() && begun.is_none(),
+        };
+        let since = begun.map_or_else(now, |begun| begun.since);
+        let said = known.map_or_else(|| String::from(" of its own"), |error| format!(": {error}"));
+        let text = format!("rank {rank} returned an error{said}");
+        let differs = brought.and_then(differs);
+        Self { rank, since, is_told, differs, text, what: What::Error(rank) }
+    }
+
+    /// `rank` has panicked, on this thread.
+    pub(crate) fn panicked(rank: usize, payload: Box<dyn Any + Send>) -> Self {
+        let said = payload.downcast_ref::<String>();
+        // It panics over an error for which it has ended some, or has ended some as it unwound.
+        let is_it =
+            |begun: &Begun| begun.unwinds || said.is_some_and(|text| text.contains(&format!("{:?}", begun.why)));
+        let since = taken().filter(is_it).map_or_else(now, |begun| begun.since);
+        let what = panicked::said(&*payload);
+        let text = what.map_or_else(|| format!("rank {rank} panicked"), |what| format!("rank {rank} panicked: {what}"));
+        Self { rank, since, is_told: false, differs: None, text, what: What::Panic(payload) }
+    }
+
+    /// In words, for the other ranks.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What comes out of the program.
+    pub(crate) fn into_what(self) -> What {
+        self.what
+    }
+}
+
+/// Whether both say the same.
+fn same(one: &Error, other: &Error) -> bool {
+    format!("{one:?}") == format!("{other:?}")
+}
+
+/// Whether all that `error` says is that somebody else has ended a communicator.
+fn is_told_by(error: &Error) -> bool {
+    matches!(error, Error::Aborted { .. } | Error::Revoked { .. }) || departure::is_told_by(error)
+}
+
+/// The rank that differs from others, where `error` says so.
+fn differs(error: &Error) -> Option<usize> {
+    match error {
+        Error::Disagreement { rank, .. } if !departure::is_told_by(error) && !is_of_part(error) => Some(*rank),
+        _ => None,
+    }
+}
+
+/// The failure that brought the others: of the rank that differs, where ranks disagree, else the one that began first; of those
+/// who were told that somebody else had ended a communicator only where there is no other.
+pub(crate) fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
+    let differs = failures.iter().find_map(|failure| failure.differs);
+    let at_fault = |failure: &Failure| failure.differs.is_some() && Some(failure.rank) == differs;
+    let order = |failure: &Failure| (!at_fault(failure), failure.is_told, failure.since);
+    let at = (0..failures.len()).min_by_key(|&at| order(&failures[at]))?;
+    Some(failures.swap_remove(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `rank` has returned an error of this crate.
+    fn with(rank: usize, error: Error) -> Failure {
+        Failure::returned(rank, Some(&error), None)
+    }
+
+    fn disagreement(at: usize, rank: usize, operation: &'static str) -> Failure {
+        let (expected, got) = (String::from("this"), String::from("that"));
+        with(at, Error::Disagreement { operation, rank, peer: 0, expected, got })
+    }
+
+    fn error(reason: &str) -> Error {
+        Error::InvalidUsage { operation: "the test", reason: reason.to_owned() }
+    }
+
+    fn other(at: usize) -> Failure {
+        with(at, error(""))
+    }
+
+    fn abort(reason: &str) -> Error {
+        Error::Aborted { operation: "the test", reason: reason.to_owned() }
+    }
+
+    fn told(at: usize) -> Failure {
+        with(at, abort(""))
+    }
+
+    fn blamed(failures: Vec<Failure>) -> Option<usize> {
+        blame(failures).map(|failure| failure.rank)
+    }
+
+    #[test]
+    fn who_is_at_fault() {
+        assert_eq!(blamed(Vec::new()), None);
+        assert_eq!(blamed(vec![other(3), other(1)]), Some(3));
+        assert_eq!(blamed(vec![other(0), disagreement(1, 2, "a"), disagreement(2, 2, "b")]), Some(2));
+        // The rank that differs may have panicked over its error, or never come to it.
+        assert_eq!(blamed(vec![disagreement(1, 2, "a"), other(2)]), Some(1));
+        let panic = Failure::panicked(3, Box::new("because"));
+        assert_eq!(blamed(vec![panic, other(1)]), Some(3));
+    }
+
+    /// Told that rank 1 has closed a communicator.
+    fn left(at: usize) -> Failure {
+        let (expected, got) = (String::new(), String::from("nothing: rank 1 has closed its communicator"));
+        with(at, Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got })
+    }
+
+    /// Rank 1 of a part, which is rank 3 or so here, differs from rank 0 of it.
+    #[test]
+    fn ranks_of_parts_have_other_numbers() {
+        let of_part = |at| {
+            let (expected, got) = (String::from("this"), String::from("that (ranks of the part of color 0)"));
+            with(at, Error::Disagreement { operation: "a", rank: 1, peer: 0, expected, got })
+        };
+        assert_eq!(blamed(vec![of_part(3), other(1), of_part(1)]), Some(3));
+        assert_eq!(blamed(vec![of_part(1), disagreement(2, 2, "a")]), Some(2));
+    }
+
+    #[test]
+    fn who_was_told_is_not_at_fault() {
+        assert_eq!(blamed(vec![told(0), other(2), told(1), other(3)]), Some(2));
+        assert_eq!(blamed(vec![left(0), other(1)]), Some(1));
+        assert_eq!(blamed(vec![left(1), disagreement(0, 2, "a"), disagreement(2, 2, "b")]), Some(2));
+        assert_eq!(blamed(vec![left(2), left(0)]), Some(2));
+        assert_eq!(blamed(vec![told(2), told(0)]), Some(2));
+    }
+
+    /// Who ends a communicator comes back when the others have failed already.
+    #[test]
+    fn who_began_is_at_fault() {
+        begin(&error("out of memory"));
+        let victim = std::thread::spawn(|| other(0)).join().unwrap();
+        assert_eq!(blamed(vec![victim, with(1, error("out of memory"))]), Some(1));
+        begin(&error("out of memory"));
+        let victim = std::thread::spawn(|| Failure::panicked(0, Box::new(String::from("victim")))).join().unwrap();
+        let own = format!("called `Result::unwrap()` on an `Err` value: {:?}", error("out of memory"));
+        assert_eq!(blamed(vec![victim, Failure::panicked(1, Box::new(own))]), Some(1));
+        // What was noted of a failure that the rank has got over is no part of a later one.
+        begin(&error("out of memory"));
+        let first = std::thread::spawn(|| other(0)).join().unwrap();
+        assert_eq!(blamed(vec![first, other(1)]), Some(0));
+    }
+
+    /// A panic ends what it drops, by which the others fail before it is told.
+    #[test]
+    fn who_panics_is_at_fault() {
+        struct Ends(&'static str);
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                begin(&abort(self.0));
+            }
+        }
+        let panic = std::panic::catch_unwind(|| {
+            let _all = [Ends("one"), Ends("another")];
+            std::panic::resume_unwind(Box::new("because"));
+        });
+        let victim = std::thread::spawn(|| own(0, None)).join().unwrap();
+        assert_eq!(blamed(vec![victim, Failure::panicked(1, panic.expect_err("a panic"))]), Some(1));
+    }
+
+    /// `rank` has returned an error of the program's own, when its communicator had ended because of this, or had not ended.
+    fn own(rank: usize, ended: Option<&Error>) -> Failure {
+        Failure::returned(rank, None, ended)
+    }
+
+    /// What is not known of errors is known of communicators.
+    #[test]
+    fn errors_of_programs() {
+        let (lost, late) = (abort("rank 1 returned an error of its own"), error("a peer does not come"));
+        assert_eq!(blamed(vec![own(0, Some(&lost)), own(1, None), own(2, Some(&lost))]), Some(1));
+        // Who ends the communicator comes back last.
+        begin(&late);
+        let victim = std::thread::spawn({
+            let late = late.clone();
+            move || own(0, Some(&late))
+        });
+        assert_eq!(blamed(vec![victim.join().unwrap(), own(1, Some(&late))]), Some(1));
+        // It was another one that it has ended, such as a part: the others' communicators may be well.
+        begin(&late);
+        let victim = std::thread::spawn(|| own(0, None)).join().unwrap();
+        assert_eq!(blamed(vec![victim, own(1, None)]), Some(1));
+        begin(&late);
+        assert_eq!(blamed(vec![own(0, Some(&lost)), own(1, None)]), Some(1), "it has got over that");
+        let (expected, got) = (String::from("this"), String::from("that"));
+        let differs = Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got };
+        assert_eq!(blamed(vec![own(0, Some(&differs)), own(1, Some(&differs))]), Some(1));
+        assert_eq!(own(3, None).text(), "rank 3 returned an error of its own");
+    }
+}
